@@ -1,0 +1,463 @@
+"""Records that cross a process or file boundary. Standard library only.
+
+Every record is a dataclass that survives ``from_json(to_json(x)) == x``. Unknown keys are ignored when
+reading, so that an older reader understands a newer file of the same major schema version.
+
+Times ending in ``_ms`` are milliseconds, ``_us`` microseconds, ``_ns`` integer nanoseconds of CLOCK_REALTIME
+unless a docstring says otherwise. Percentages are 0 to 100.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "AgentSpec",
+    "CaptureSpec",
+    "ClockReport",
+    "ClockSample",
+    "ClusterReport",
+    "CollectivesReport",
+    "Finding",
+    "GroupRow",
+    "KernelRow",
+    "RankIdle",
+    "RankRecord",
+    "RankSummary",
+    "ReportError",
+    "RunInfo",
+    "RunManifest",
+    "ScheduleSpec",
+    "SourceFile",
+    "StepRow",
+    "StepTimes",
+    "Verdict",
+    "WindowRanks",
+    "from_json",
+    "to_json",
+    "to_plain",
+]
+
+SCHEMA_VERSION = "1.0"
+
+RankStatus = Literal["ok", "partial", "missing", "corrupt"]
+Confidence = Literal["high", "medium", "low"]
+VerdictKind = Literal["straggler", "balanced", "host_bound", "comm_bound", "pipeline", "insufficient_data"]
+
+
+# ---------------------------------------------------------------- launcher -> agent
+
+
+@dataclass(kw_only=True)
+class ScheduleSpec:
+    """Which steps are recorded. Counted in optimizer steps from 0, the same on every rank.
+
+    One cycle is ``wait`` idle, ``warmup`` discarded and ``active`` recorded steps; cycles follow
+    ``skip_first`` steps and come ``repeat`` times.
+    """
+
+    skip_first: int
+    wait: int
+    warmup: int
+    active: int
+    repeat: int
+
+
+@dataclass(kw_only=True)
+class CaptureSpec:
+    """What the profiler records. The names are those of ``torch.profiler.profile``."""
+
+    activities: list[str]
+    record_shapes: bool
+    with_stack: bool
+    profile_memory: bool
+    with_flops: bool
+    with_modules: bool
+
+
+@dataclass(kw_only=True)
+class AgentSpec:
+    """All that a rank must know; written once by the launcher, read by every rank of its node."""
+
+    run_id: str
+    spool: str
+    """Folder on this node's own disk where ranks leave traces for the node helper."""
+    step_source: str
+    """``auto`` or the name of one step detector."""
+    schedule: ScheduleSpec
+    capture: CaptureSpec
+    agreement_lead: int
+    """How many steps before a window opens its start is announced in the job's store."""
+    exit_grace_s: float
+    """Longest time the agent may hold up the end of a process whose window is still open."""
+
+
+# ---------------------------------------------------------------- agent -> node
+
+
+@dataclass(kw_only=True)
+class ClockSample:
+    """CLOCK_REALTIME and CLOCK_MONOTONIC of one host, read back to back."""
+
+    realtime_ns: int
+    monotonic_ns: int
+
+
+@dataclass(kw_only=True)
+class StepTimes:
+    """Host step times around a window, the product's own cost: before, inside, after (milliseconds)."""
+
+    before_ms: list[float] = field(default_factory=list)
+    inside_ms: list[float] = field(default_factory=list)
+    after_ms: list[float] = field(default_factory=list)
+    open_ms: float | None = None
+    """What opening the window cost the training thread."""
+    close_ms: float | None = None
+    """What stopping and exporting cost the training thread."""
+
+
+@dataclass(kw_only=True)
+class RankRecord:
+    """What one rank says of one window, or, with ``window`` None, of its whole life."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    host: str
+    pid: int
+    attempt: int
+    window: int | None = None
+    status: RankStatus = "ok"
+    reason: str | None = None
+    """Why the status is not ok, in words for the report."""
+    device: str | None = None
+    backend: str | None = None
+    torch_version: str | None = None
+    step_source: str | None = None
+    """The detector that counted, for instance ``optimizer``."""
+    steps_counted: int = 0
+    first_step: int | None = None
+    last_step: int | None = None
+    """Inclusive range of the steps recorded."""
+    planned_first_step: int | None = None
+    planned_last_step: int | None = None
+    agreed: bool | None = None
+    """True when the start was read from the job's store; None when no store could be reached."""
+    clock: list[ClockSample] = field(default_factory=list)
+    steps: StepTimes = field(default_factory=StepTimes)
+    notes: list[str] = field(default_factory=list)
+    trace: str | None = None
+    """File name of the trace beside this record."""
+    trace_bytes: int | None = None
+    sha256: str | None = None
+    cuda_used: bool = False
+
+
+# ---------------------------------------------------------------- node -> analysis
+
+
+@dataclass(kw_only=True)
+class WindowRanks:
+    """One window of one attempt: the ranks that were due and what became of them."""
+
+    attempt: int
+    window: int
+    world_size: int
+    records: list[RankRecord]
+    """One per rank of the world, in order of rank; missing ones have status ``missing``."""
+    mismatches: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class RunManifest:
+    """``run.json``: the run as a whole. Written once, by the node that hosts rank 0."""
+
+    run_id: str
+    argv: list[str]
+    config: dict[str, Any]
+    versions: dict[str, str]
+    hosts: list[str]
+    world_size: int | None
+    attempts: int
+    exit_code: int | None
+    windows: list[WindowRanks]
+    lives: list[RankRecord]
+    """Per attempt and rank: steps counted and how it ended (records with ``window`` None)."""
+    notes: list[str] = field(default_factory=list)
+    schema_version: str = SCHEMA_VERSION
+
+
+# ---------------------------------------------------------------- analysis -> report
+
+
+@dataclass(kw_only=True)
+class RunInfo:
+    """The head of the report. For foreign traces only ``source``, ``world_size`` and ``windows`` are known."""
+
+    source: Literal["run", "traces"]
+    run_id: str | None = None
+    command: list[str] = field(default_factory=list)
+    world_size: int | None = None
+    hosts: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    backend: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    windows: list[str] = field(default_factory=list)
+    """Each analysed window in words, e.g. ``attempt 0, window 0: steps 13 to 18``."""
+    exit_code: int | None = None
+    recording_overhead_pct: float | None = None
+    """Median step inside the window against the median before it; None when not measured."""
+    longest_stall_ms: float | None = None
+    """Longest time opening or closing a window held up a training thread."""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class RankSummary:
+    """One rank over its recorded windows. Percentages refer to the recorded window, and
+    ``compute_pct + exposed_comm_pct + memcpy_pct + idle_pct == 100`` up to rounding.
+
+    ``comm_pct`` is all communication time; ``overlap_pct`` the share *of communication* hidden behind
+    compute; ``memcpy_pct`` copies and memsets hidden behind neither compute nor communication.
+    All are None for a rank without a usable trace.
+    """
+
+    rank: int
+    host: str | None = None
+    device: str | None = None
+    status: RankStatus = "ok"
+    reason: str | None = None
+    steps: int = 0
+    step_ms: dict[str, float | None] = field(default_factory=lambda: {"median": None, "p95": None})
+    compute_pct: float | None = None
+    comm_pct: float | None = None
+    exposed_comm_pct: float | None = None
+    overlap_pct: float | None = None
+    memcpy_pct: float | None = None
+    idle_pct: float | None = None
+    wait_ms_per_step: float | None = None
+    """Time this rank's collectives waited for the last arrival, summed per step. Waiting is not cost."""
+    caused_wait_ms_per_step: float | None = None
+    """Waiting of the other ranks while this rank was the last to arrive."""
+    files: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class RankIdle:
+    """Where the time of one rank goes in which its device (or, without one, its main thread) does no compute.
+
+    ms per step. ``waiting`` exposed time before the last arrival at a collective; ``transfer`` exposed time after
+    it; ``input`` device idle while the host sits in the data loader; ``host`` device idle for any other
+    host reason; ``copy`` exposed copies.
+    """
+
+    rank: int
+    waiting_ms: float
+    transfer_ms: float
+    input_ms: float
+    host_ms: float
+    copy_ms: float
+
+
+@dataclass(kw_only=True)
+class StepRow:
+    """One step of one rank. ``lateness_ms`` is the rank's mean arrival after the median of the others."""
+
+    attempt: int
+    window: int
+    step: int
+    rank: int
+    duration_ms: float
+    compute_ms: float
+    comm_ms: float
+    exposed_comm_ms: float
+    idle_ms: float
+    wait_ms: float | None = None
+    lateness_ms: float | None = None
+
+
+@dataclass(kw_only=True)
+class GroupRow:
+    """One kind of collective in one process group, per step and averaged over the group's ranks."""
+
+    group: str
+    """The group's description or name, for reading; ``ranks`` is its identity."""
+    ranks: list[int]
+    collective: str
+    dtype: str | None
+    calls_per_step: float
+    megabytes_per_call: float | None
+    wait_ms_per_step: float
+    transfer_ms_per_step: float
+    exposed_ms_per_step: float | None
+    bus_gb_s: float | None
+    """Bus bandwidth of the transfer alone, 10^9 bytes per second (NCCL tests' definition)."""
+
+
+@dataclass(kw_only=True)
+class KernelRow:
+    """One kernel (or, without a device, one operator) name, averaged over the ranks that ran it."""
+
+    name: str
+    category: str
+    ms_per_step: float
+    launches_per_step: float
+    share_pct: float
+    """Of all kernel time of those ranks."""
+    max_rank: int | None = None
+    max_over_median: float | None = None
+    """Time on the rank with most of it, over the median rank. 1.0 is even."""
+
+
+@dataclass(kw_only=True)
+class ClockReport:
+    """How the ranks' clocks were put on one axis: ``aligned = own + offset``."""
+
+    method: str
+    """``collective_ends``, ``host_clock`` (one host, nothing to align by) or ``none``."""
+    offsets_us: dict[str, float] = field(default_factory=dict)
+    """Rank (as text, for JSON) -> offset."""
+    error_us: float | None = None
+    """95 % of the residuals of collective ends are within this."""
+
+
+@dataclass(kw_only=True)
+class CollectivesReport:
+    """How many collectives the ranks recorded, and how many were recognised as the same call on all ranks."""
+
+    count: int
+    matched_pct: float | None
+    method: str
+    """``comms_id``, ``seq``, ``order``, joined by ``+`` when several were used, or ``none``."""
+    unmatched: dict[str, int] = field(default_factory=dict)
+    """Reason -> calls."""
+
+
+@dataclass(kw_only=True)
+class Verdict:
+    """The first line of the report.
+
+    ``cost_ms_per_step`` is what the job's step would shrink by without the cause, ``cost_error_ms`` its
+    uncertainty in the same unit; both None where no cost is claimed.
+    """
+
+    kind: VerdictKind
+    ranks: list[int] = field(default_factory=list)
+    cause: str | None = None
+    cost_ms_per_step: float | None = None
+    cost_error_ms: float | None = None
+    confidence: Confidence = "low"
+    step_ms: float | None = None
+    """The job's step time the cost refers to."""
+    p_value: float | None = None
+    sentence: str = ""
+    """Verdict: one sentence for someone who reads nothing else."""
+    why: list[str] = field(default_factory=list)
+    """Why: the numbers that convince, most convincing first."""
+    next: list[str] = field(default_factory=list)
+    """Next: what to do first."""
+
+
+@dataclass(kw_only=True)
+class Finding:
+    """Something worth knowing, with its evidence. ``id`` is stable within a report and used as an anchor."""
+
+    id: str
+    kind: str
+    ranks: list[int]
+    cost_ms_per_step: float | None
+    confidence: Confidence
+    title: str
+    evidence: list[str]
+    advice: list[str]
+
+
+@dataclass(kw_only=True)
+class SourceFile:
+    """One file that was offered to the analysis and what became of it."""
+
+    path: str
+    status: Literal["used", "ignored", "unusable", "unassigned"]
+    rank: int | None = None
+    reason: str | None = None
+    repairs: dict[str, int] = field(default_factory=dict)
+    """Kind of repair or drop -> number of events."""
+
+
+@dataclass(kw_only=True)
+class ReportError:
+    """An analysis that failed; the rest of the report stands without it."""
+
+    where: str
+    message: str
+
+
+@dataclass(kw_only=True)
+class ClusterReport:
+    """``report.json``. Everything that measures writes it, everything that shows reads only this."""
+
+    run: RunInfo
+    ranks: list[RankSummary]
+    clock: ClockReport
+    collectives: CollectivesReport
+    verdict: Verdict
+    findings: list[Finding] = field(default_factory=list)
+    hta: dict[str, Any] = field(default_factory=dict)
+    """Analysis name -> rank (as text) -> HTA's own numbers."""
+    errors: list[ReportError] = field(default_factory=list)
+    idle: list[RankIdle] = field(default_factory=list)
+    steps: list[StepRow] = field(default_factory=list)
+    groups: list[GroupRow] = field(default_factory=list)
+    kernels: list[KernelRow] = field(default_factory=list)
+    sources: list[SourceFile] = field(default_factory=list)
+    schema_version: str = SCHEMA_VERSION
+
+
+# ---------------------------------------------------------------- JSON
+
+T = TypeVar("T")
+
+
+def to_plain(record: Any) -> Any:
+    """Turn a record into dicts, lists and scalars."""
+    return dataclasses.asdict(record)
+
+
+def to_json(record: Any, *, indent: int | None = 1) -> str:
+    """Serialise a record. NaN and infinities are refused: they are not JSON, and never a measurement."""
+    return json.dumps(to_plain(record), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def from_json(cls: type[T], text: str | bytes) -> T:
+    """Read a record of type ``cls``.
+
+    Raises:
+        ValueError: the text is not JSON, or a required field is missing.
+    """
+    plain = json.loads(text)
+    try:
+        return typing.cast(T, _build(cls, plain))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a {cls.__name__}: {error}") from error
+
+
+def _build(hint: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        hints = typing.get_type_hints(hint)
+        known = {f.name for f in dataclasses.fields(hint)}
+        return hint(**{key: _build(hints[key], item) for key, item in value.items() if key in known})
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        inner = [a for a in arguments if a is not type(None)]
+        return None if value is None else _build(inner[0], value)
+    if origin is list:
+        return [_build(arguments[0], item) for item in value]
+    if origin is dict:
+        return {key: _build(arguments[1], item) for key, item in value.items()}
+    return value

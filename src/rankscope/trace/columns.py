@@ -1,0 +1,173 @@
+"""The pivot of the product: one rank's trace as typed columns. Everything before writes it, everything after reads it.
+
+Times are int64 nanoseconds of CLOCK_REALTIME of the rank's host (``baseTimeNanoseconds`` is already added). A file
+without a base keeps its own zero. All event columns have the same length N and the order of ``start``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Category", "Collectives", "Events", "Group", "RankTrace", "Steps", "TraceMeta"]
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+F64 = NDArray[np.float64]
+
+
+class Category(IntEnum):
+    """Kineto's event classes, old names included (``Operator``, ``Runtime``, ``Kernel`` of 2021). Stored in files:
+    never renumber."""
+
+    OTHER = 0
+    CPU_OP = 1
+    USER_ANNOTATION = 2
+    CUDA_RUNTIME = 3
+    CUDA_DRIVER = 4
+    KERNEL = 5
+    GPU_MEMCPY = 6
+    GPU_MEMSET = 7
+    GPU_USER_ANNOTATION = 8
+    CUDA_SYNC = 9
+    OVERHEAD = 10
+    PYTHON_FUNCTION = 11
+
+
+@dataclass(slots=True)
+class Events:
+    """Complete events with a duration, sorted by ``start`` (ties: longer first, then file order)."""
+
+    start: I64
+    duration: I64
+    name: I32
+    """Index into ``RankTrace.strings``."""
+    category: NDArray[np.int8]
+    """A :class:`Category`."""
+    pid: I64
+    """Process (CPU events) or device (GPU events). Text ids are negative and stable within the trace."""
+    tid: I64
+    """Thread (CPU events) or stream (GPU events)."""
+    stream: I32
+    """-1 for host events."""
+    correlation: I64
+    """-1 where absent. Not unique: a graph launch owns many kernels."""
+    external_id: I64
+    """-1 where absent."""
+    launch: I32
+    """GPU events: index of the runtime or driver event that launched it, -1 unknown. Host events: -1."""
+    step: I32
+    """Index into ``Steps`` of the step that *launched* the event (GPU) or contains its start (host); -1 for none."""
+    shape: I32
+    """Index into ``strings``: input dims of an operator, grid and block of a kernel; -1 where absent."""
+    bytes: I64
+    """Copies and memsets; -1 elsewhere."""
+    bandwidth_gb_s: F64
+    """Copies and memsets as Kineto says; 0 elsewhere."""
+    position: I64
+    """Index in the file's ``traceEvents``, HTA's ``index``."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def end(self) -> I64:
+        return self.start + self.duration
+
+
+@dataclass(slots=True)
+class Steps:
+    """Outermost ``ProfilerStep#N`` of the main host thread, in order of time; empty when there are none."""
+
+    number: I64
+    start: I64
+    duration: I64
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group. Its identity is ``ranks``; names differ between ranks."""
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+    """Empty when the trace does not say."""
+
+
+@dataclass(slots=True)
+class Collectives:
+    """Communication calls of this rank, one row each, in order of ``start``: kernels on a GPU; the operators of the
+    backend (``gloo:all_reduce`` ...) on a CPU-only trace. Columns of length C."""
+
+    event: I32
+    """Index into ``Events``: the kernel, or the operator."""
+    kind: list[str]
+    """``allreduce``, ``allgather``, ``reduce_scatter``, ``broadcast``, ``send``, ``recv`` ...: lower case, no prefix,
+    as Kineto's ``Collective name`` says, underscores of ``_allgather_base`` and the like kept."""
+    group: I32
+    """Index into ``RankTrace.groups``, -1 unknown."""
+    seq: I64
+    """-1 where the trace has none (before torch 2.12)."""
+    comms_id: list[str]
+    """Empty where the trace has none (before torch 2.13)."""
+    in_elements: I64
+    out_elements: I64
+    dtype: list[str]
+    peer: I32
+    """Other rank of a point-to-point call, -1 otherwise or unknown."""
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+
+@dataclass(slots=True)
+class TraceMeta:
+    """What the file says about itself. None or empty where it does not."""
+
+    rank: int | None = None
+    """From distributedInfo."""
+    world_size: int | None = None
+    backend: str | None = None
+    device: str | None = None
+    """Name of the device the rank used, e.g. ``NVIDIA H100 80GB HBM3``."""
+    host: str | None = None
+    base_ns: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    """``cuda_driver``, ``cuda_runtime``, ``nccl``, ``torch`` ... as far as known."""
+    flags: dict[str, bool] = field(default_factory=dict)
+    """``record_shapes``, ``with_stack``, ``profile_memory`` ... as recorded."""
+    raw: dict[str, Any] = field(default_factory=dict)
+    """The file's top-level keys other than events, as they are."""
+
+
+@dataclass(slots=True)
+class RankTrace:
+    """One file, decoded, repaired and typed."""
+
+    source: str
+    rank: int | None
+    """distributedInfo first, then the file name; None when neither says. Never guessed."""
+    meta: TraceMeta
+    strings: list[str]
+    events: Events
+    steps: Steps
+    groups: list[Group]
+    collectives: Collectives
+    repairs: dict[str, int] = field(default_factory=dict)
+    """What was repaired or dropped: kind -> count (see ``trace.repair`` for the kinds)."""
+    notes: list[str] = field(default_factory=list)
+    """Anything else a reader of the report should know, in words."""
+    attempt: int = 0
+    window: int = 0
+
+    @property
+    def has_device(self) -> bool:
+        """True when at least one kernel, copy or memset ran on a device."""
+        return bool((self.events.stream >= 0).any())
