@@ -1,0 +1,135 @@
+"""Backend ``inline``: torch.profiler, started and stopped in the training thread.
+
+Stopping it in another thread records nothing and crashes the export, so the cost of stop and export falls on
+the training thread; everything after that (compression, checks, the shared disk) is the node helper's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd import profiler as autograd_profiler
+from torch.profiler import ProfilerActivity
+from torch.profiler.profiler import _KinetoProfile
+
+from rankscope.model import CaptureSpec
+
+__all__ = ["InlineCapture", "device_in_use"]
+
+
+def device_in_use() -> str | None:
+    """``cuda`` (ROCm too) or ``xpu`` when this process has used it. Never initialises a device."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return "cuda"
+    if hasattr(torch, "xpu") and torch.xpu.is_available() and torch.xpu.is_initialized():  # type: ignore[no-untyped-call]
+        return "xpu"
+    return None
+
+
+class _Profile(_KinetoProfile):
+    """``prepare_trace`` without its import of torch._inductor, which costs a training step 2 to 9 s.
+
+    Upstream imports it to learn whether inductor uses CUDA graphs; when nobody has imported it, it does not.
+    """
+
+    def prepare_trace(self) -> None:
+        if "torch._inductor.config" in sys.modules:
+            super().prepare_trace()
+            return
+        self.profiler = autograd_profiler.profile(
+            use_cpu=ProfilerActivity.CPU in self.activities,
+            use_device=self.use_device,
+            record_shapes=self.record_shapes,
+            with_flops=self.with_flops,
+            profile_memory=self.profile_memory,
+            with_stack=self.with_stack,
+            with_modules=self.with_modules,
+            use_kineto=True,
+            experimental_config=self.experimental_config,
+        )
+        self.profiler._prepare_trace()  # type: ignore[no-untyped-call]  # noqa: SLF001 - as upstream does
+
+
+class InlineCapture:
+    """One window: ``prepare``, ``start``, ``mark`` at every step, then ``stop`` and ``export``, or ``cancel``."""
+
+    def __init__(self, spec: CaptureSpec) -> None:
+        self.device = device_in_use()
+        self._profile = _Profile(
+            activities=self._activities(spec),
+            record_shapes=spec.record_shapes,
+            profile_memory=spec.profile_memory,
+            with_stack=spec.with_stack,
+            with_flops=spec.with_flops,
+            with_modules=spec.with_modules,
+            experimental_config=_light_config(spec),
+        )
+        self._step: Any = None
+        self.recording = False
+
+    def _activities(self, spec: CaptureSpec) -> list[ProfilerActivity]:
+        wanted = {"cpu", self.device} if "auto" in spec.activities else {name.lower() for name in spec.activities}
+        names = {"cpu": ProfilerActivity.CPU, "cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
+        if self.device is None:
+            wanted &= {"cpu"}  # asking for a device that this process does not use would initialise it
+        return [names[name] for name in ("cpu", "cuda", "xpu") if name in wanted] or [ProfilerActivity.CPU]
+
+    def owns(self, profile: object) -> bool:
+        """Is this ``torch.autograd.profiler.profile`` ours?"""
+        return profile is self._profile.profiler
+
+    def prepare(self) -> None:
+        """Begin the warm-up: the profiler sets itself up, and what it sees is discarded."""
+        self._profile.prepare_trace()
+
+    def start(self, step: int, metadata: dict[str, Any]) -> None:
+        """Begin to record, with step ``step`` as the first."""
+        self._profile.start_trace()
+        self.recording = True
+        self._profile.add_metadata_json("rankscope", json.dumps(metadata))
+        self.mark(step)
+
+    def mark(self, step: int | None) -> None:
+        """End the current ``ProfilerStep#N`` and, unless ``step`` is None, begin the next."""
+        if self._step is not None:
+            self._step.__exit__(None, None, None)
+            self._step = None
+        if step is not None:
+            self._step = torch.profiler.record_function(f"ProfilerStep#{step}")
+            self._step.__enter__()
+
+    def stop(self) -> None:
+        """End recording. Waits for the device."""
+        self.mark(None)
+        self.recording = False
+        self._profile.stop_trace()
+
+    def export(self, path: Path) -> None:
+        """Write Kineto's JSON to a local file, once; the native export can write a result only once.
+
+        Raises:
+            OSError: nothing was written (upstream gives no error for, say, a full disk).
+        """
+        self._profile.export_chrome_trace(str(path))
+        if not path.exists() or path.stat().st_size == 0:
+            raise OSError(f"torch.profiler wrote nothing to {path}")
+
+    def cancel(self) -> None:
+        """Leave the warm-up. A prepared profiler can only be stopped once started, and its result is dropped."""
+        if not self.recording:
+            self._profile.start_trace()
+        self.mark(None)
+        self.recording = False
+        self._profile.stop_trace()
+
+
+def _light_config(spec: CaptureSpec) -> Any:
+    """``trace_only`` (torch 2.13) spares stop the building of Python event objects that nobody asks for."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(trace_only=not spec.with_stack)  # noqa: SLF001 - no public name
+    except TypeError:
+        return None

@@ -1,0 +1,56 @@
+"""Call back when a module has been imported, without importing it."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+from rankscope.agent.guard import guarded
+
+__all__ = ["after_import"]
+
+
+def after_import(name: str, callback: Callable[[], None]) -> None:
+    """Call ``callback`` once, as soon as module ``name`` is imported; now if it is already."""
+    if name in sys.modules:
+        guarded(callback)()
+    else:
+        sys.meta_path.insert(0, _Watch(name, callback))
+
+
+class _Watch(importlib.abc.MetaPathFinder):
+    """Finds one module the usual way and wraps its loader, then removes itself."""
+
+    def __init__(self, name: str, callback: Callable[[], None]) -> None:
+        self.name = name
+        self.callback = callback
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Defer to the other finders; see importlib.abc.MetaPathFinder."""
+        if fullname != self.name:
+            return None
+        sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                if spec.loader is not None:
+                    _run_after_exec(spec.loader, self.callback)
+                return spec
+        return None
+
+
+def _run_after_exec(loader: object, callback: Callable[[], None]) -> None:
+    """Shadow ``exec_module`` of this one loader instance; its type, which others may ask for, stays."""
+    execute = loader.exec_module  # type: ignore[attr-defined]
+
+    def exec_module(module: ModuleType) -> None:
+        del loader.exec_module  # type: ignore[attr-defined]
+        execute(module)
+        guarded(callback)()
+
+    loader.exec_module = exec_module  # type: ignore[attr-defined]

@@ -1,0 +1,109 @@
+"""From the spool of a node to the run directory: compress, check, place. Can be repeated; takes each record once."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from rankscope.errors import RunDirError
+from rankscope.model import RankRecord, from_json, to_json
+from rankscope.rundir import RunDir, Spool, place, temporary_beside, write_new
+
+__all__ = ["gather_ready", "read_lives"]
+
+_BLOCK = 1 << 20
+_KERNEL_MARKS = (b'"cat": "kernel"', b'"cat":"kernel"')
+_LEVEL = 1
+"""zlib level 1: 11 times smaller at 195 MB/s; level 9, what torch.profiler itself would use, reaches 24 MB/s."""
+
+
+def gather_ready(spool: Spool, run_dir: RunDir) -> list[RankRecord]:
+    """Take every window record that ranks have announced, with its trace, and place both in the run directory.
+
+    Returns:
+        The records as placed, with size, digest and status filled in.
+
+    Raises:
+        OSError: the run directory cannot be written; nothing is lost, the spool still holds it.
+    """
+    return [record for path in spool.records() if (record := _take(path, spool, run_dir)) is not None]
+
+
+def read_lives(spool: Spool) -> list[RankRecord]:
+    """What every rank of this node said of its whole life."""
+    return [r for path in spool.lives() if (r := _read(path)) is not None]
+
+
+def _take(path: Path, spool: Spool, run_dir: RunDir) -> RankRecord | None:
+    record = _read(path)
+    if record is None or record.window is None:
+        return None
+    place_in = (record.attempt, record.window, record.rank)
+    run_dir.window(record.attempt, record.window).mkdir(parents=True, exist_ok=True)
+    trace = spool.trace(*place_in)
+    if record.trace is not None:
+        target = run_dir.trace(*place_in)
+        try:
+            _compress(trace, target, record)
+            record.trace = target.name
+        except FileNotFoundError:
+            record.status, record.reason, record.trace = "missing", "the trace was gone before it was gathered", None
+        except RunDirError as error:
+            record.status, record.reason, record.trace = "corrupt", str(error), None
+    with contextlib.suppress(RunDirError):  # a record that is there already is the better witness
+        write_new(run_dir.record(*place_in), to_json(record))
+    trace.unlink(missing_ok=True)
+    path.unlink()
+    return record
+
+
+def _read(path: Path) -> RankRecord | None:
+    try:
+        return from_json(RankRecord, path.read_bytes())
+    except ValueError:
+        return None
+
+
+def _compress(source: Path, target: Path, record: RankRecord) -> None:
+    """Write ``target`` and fill in what was seen on the way: size, digest, an incomplete document, missing kernels."""
+    digest, size, kernels, tail = hashlib.sha256(), 0, False, b""
+    with temporary_beside(target) as temporary:
+        with source.open("rb") as stream, temporary.open("wb") as raw, _gzip_into(_Tee(raw, digest.update)) as packed:
+            while block := stream.read(_BLOCK):
+                seen = tail + block
+                kernels = kernels or any(mark in seen for mark in _KERNEL_MARKS)
+                tail = seen[-64:]
+                size += len(block)
+                packed.write(block)
+        place(temporary, target)
+    record.trace_bytes, record.sha256 = size, digest.hexdigest()
+    if not tail.rstrip().endswith((b"}", b"]")):
+        record.status, record.reason = "corrupt", f"the trace ends in the middle of its JSON, after {size} bytes"
+    elif record.cuda_used and not kernels:
+        record.status = "partial" if record.status == "ok" else record.status
+        record.notes.append(
+            "the job used a GPU but the trace holds no kernel: another tool (nsys, DCGM) may hold CUPTI"
+        )
+
+
+class _Tee:
+    """A file that also hands every block to a digest."""
+
+    def __init__(self, raw: IO[bytes], update: Callable[[bytes], None]) -> None:
+        self._raw = raw
+        self._update = update
+
+    def write(self, block: bytes) -> int:
+        self._update(block)
+        return self._raw.write(block)
+
+    def flush(self) -> None:
+        self._raw.flush()
+
+
+def _gzip_into(sink: _Tee) -> Any:
+    return gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=sink, mtime=0)

@@ -1,0 +1,129 @@
+"""From what all nodes left behind to run.json: which ranks were due in which window, and what became of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rankscope.model import RankRecord, RunManifest, ScheduleSpec, WindowRanks
+
+__all__ = ["NodeResult", "build_manifest"]
+
+
+@dataclass(kw_only=True)
+class NodeResult:
+    """What one node has gathered; the file it leaves for the node that writes the manifest."""
+
+    node: str
+    host: str
+    lives: list[RankRecord]
+    records: list[RankRecord]
+    notes: list[str] = field(default_factory=list)
+
+
+_NOT_ARMED = (
+    "no rank reached `import torch` under the agent: the command failed before it, or it runs Python with -I or -E, "
+    "which ignore PYTHONPATH"
+)
+_NO_STEP = (
+    "no training step was seen: no torch.optim optimizer stepped, no DDP or FSDP2 model ran forward, no DataLoader was "
+    "read. If the job does train, call rankscope.step() at the end of each step"
+)
+
+
+def build_manifest(
+    results: Sequence[NodeResult],
+    *,
+    run_id: str,
+    argv: list[str],
+    config: dict[str, Any],
+    schedule: ScheduleSpec,
+    versions: dict[str, str],
+    exit_code: int | None,
+    notes: Sequence[str] = (),
+) -> RunManifest:
+    """Put the nodes' results together and name every rank that is missing, with the reason where one is known."""
+    lives = sorted((life for r in results for life in r.lives), key=lambda life: (life.attempt, life.rank))
+    records = [record for r in results for record in r.records]
+    by_window: dict[tuple[int, int], list[RankRecord]] = defaultdict(list)
+    for record in records:
+        by_window[record.attempt, record.window or 0].append(record)
+    windows = [
+        _window(attempt, number, members, [life for life in lives if life.attempt == attempt])
+        for (attempt, number), members in sorted(by_window.items())
+    ]
+    everyone = [*lives, *records]
+    said = list(notes)
+    for result in results:
+        said += result.notes
+    said += _why_nothing(lives, schedule) if not records else []
+    return RunManifest(
+        run_id=run_id,
+        argv=argv,
+        config=config,
+        versions=versions,
+        hosts=sorted({record.host for record in everyone} | {r.host for r in results}),
+        world_size=max((record.world_size for record in everyone), default=None),
+        attempts=max((record.attempt for record in everyone), default=-1) + 1,
+        exit_code=exit_code,
+        windows=windows,
+        lives=lives,
+        notes=said,
+    )
+
+
+def _window(attempt: int, number: int, members: list[RankRecord], lives: list[RankRecord]) -> WindowRanks:
+    world = max(member.world_size for member in members)
+    present = {member.rank: member for member in members}
+    life_of = {life.rank: life for life in lives}
+    records = [present.get(rank) or _missing(rank, attempt, number, world, life_of.get(rank)) for rank in range(world)]
+    return WindowRanks(
+        attempt=attempt, window=number, world_size=world, records=records, mismatches=_mismatches(members)
+    )
+
+
+def _missing(rank: int, attempt: int, number: int, world: int, life: RankRecord | None) -> RankRecord:
+    if life is None:
+        reason = "no word from this rank: its node left nothing here (is run.dir the same folder on every node?)"
+        return RankRecord(
+            rank=rank, local_rank=-1, world_size=world, host="", pid=-1, attempt=attempt, window=number,
+            status="missing", reason=reason,
+        )  # fmt: skip
+    reason = life.reason or f"counted {life.steps_counted} steps and did not reach this window"
+    return RankRecord(**{**vars(life), "window": number, "status": "missing", "reason": reason})
+
+
+def _mismatches(members: list[RankRecord]) -> list[str]:
+    """Ranks that recorded other steps than most, or counted them by other signals."""
+    said = []
+    for what, field_name in (("first recorded step", "first_step"), ("way of counting steps", "step_source")):
+        groups: dict[Any, list[int]] = defaultdict(list)
+        for member in members:
+            value = getattr(member, field_name)
+            if member.trace is not None and value is not None:
+                groups[value].append(member.rank)
+        if len(groups) > 1:
+            listed = "; ".join(f"{value} on rank {_some(ranks)}" for value, ranks in sorted(groups.items(), key=str))
+            said.append(f"the {what} differs between ranks: {listed}")
+    return said
+
+
+def _some(ranks: list[int], most: int = 8) -> str:
+    shown = ", ".join(str(rank) for rank in sorted(ranks)[:most])
+    return shown if len(ranks) <= most else f"{shown} and {len(ranks) - most} more"
+
+
+def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
+    """No window was opened by anyone: say why, and what to do."""
+    if not lives:
+        return [_NOT_ARMED]
+    most = max(lives, key=lambda life: life.steps_counted)
+    if most.steps_counted == 0:
+        return [_NO_STEP]
+    first = schedule.skip_first + schedule.wait + schedule.warmup
+    return [
+        f"the job ended after {most.steps_counted} steps (counted by {most.step_source}) and the first window records "
+        + f"from step {first}: shorten the schedule with -S schedule=short or -S schedule.skip_first=1"
+    ]
