@@ -1,0 +1,214 @@
+"""The verbs, their exit codes, and the only place that prints. Heavy imports wait for the verb that needs them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankscope.errors import ConfigError, RankscopeError, RunDirError
+
+if TYPE_CHECKING:
+    from rankscope.model import ClusterReport, RunManifest
+
+__all__ = ["main"]
+
+FORMATS = ("terminal", "json", "markdown", "html")
+
+_EXAMPLES = """\
+examples:
+  rankscope demo                                      a slow rank, found in a minute on any machine
+  rankscope run --nproc-per-node 8 train.py --lr 1    in place of torchrun --nproc-per-node 8 train.py --lr 1
+  rankscope run -S schedule=short train.py            record steps 3 to 5
+  rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
+  rankscope config -S schedule.active=3               what would be recorded
+
+Each verb has its own --help.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit code; a :class:`RankscopeError` becomes one line on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words[:1] == ["run"]:  # never through argparse, which would take torchrun's flags for its own
+            return _run(words[1:])
+        arguments = _parser().parse_args(words)
+        verb: Callable[[argparse.Namespace], int] = arguments.verb
+        return verb(arguments)
+    except RankscopeError as error:
+        _say(f"error: {error}")
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()  # or Python complains about stdout at exit
+        return 1
+
+
+def _say(text: str) -> None:
+    # A closed stderr must not end a training job.
+    with contextlib.suppress(OSError, ValueError):
+        print(f"rankscope: {text}", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rankscope",
+        description="Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and leave")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    verbs.add_parser("run", help="launch a script as torchrun does, record it and report", add_help=False)
+
+    analyze = verbs.add_parser("analyze", help="report on a run, or on any traces of torch.profiler")
+    analyze.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
+    analyze.add_argument("--no-hta", dest="hta", action="store_false", help="leave out Holistic Trace Analysis")
+    _add_output(analyze)
+    analyze.set_defaults(verb=_analyze)
+
+    report = verbs.add_parser("report", help="show a report again, in another format")
+    report.add_argument(
+        "path", type=Path, metavar="RUN_OR_FILE", help="a run directory, its report folder or report.json"
+    )
+    _add_output(report)
+    report.set_defaults(verb=_report)
+
+    config = verbs.add_parser("config", help="show the configuration and what it will record")
+    config.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    config.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
+    config.set_defaults(verb=_config)
+
+    demo = verbs.add_parser("demo", help="train a small transformer with a planted slow rank and find it")
+    demo.add_argument("--ranks", type=int, default=2, help="processes, all on this machine (default: 2)")
+    demo.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
+    demo.add_argument("--slow-rank", type=int, default=1, help="the rank to slow down; -1 for none (default: 1)")
+    demo.add_argument("--slow-input", type=float, default=60, metavar="MS", help="by this much a step (default: 60)")
+    demo.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    demo.set_defaults(verb=_demo)
+    return parser
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=FORMATS, default="terminal", help="what goes to stdout (default: terminal)")
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="also write report.html, report.json, report.md there"
+    )
+
+
+class _Version(argparse.Action):
+    """Reads the installed version only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"rankscope {version('rankscope')}")
+        parser.exit()
+
+
+def _run(words: Sequence[str]) -> int:
+    from rankscope.compose import compose
+    from rankscope.launcher.arguments import HelpAsked, help_text, parse
+    from rankscope.launcher.launch import launch
+
+    try:
+        arguments = parse(words)
+    except HelpAsked:
+        print(help_text())
+        return 0
+    composed = compose(arguments.overrides, arguments.config_dirs)
+    outcome = launch(arguments, composed.config, plain=composed.plain, argv=["rankscope", "run", *words], say=_say)
+    # On stderr: the job's stdout may be read by a program and stays the job's.
+    with contextlib.suppress(OSError, ValueError):
+        if outcome.summary is not None:
+            print(f"\n{outcome.summary.rstrip()}", file=sys.stderr)
+        if outcome.report is not None:
+            print(f"\nReport: {outcome.report / 'report.html'}", file=sys.stderr, flush=True)
+    outcome.ending.leave()
+    return outcome.ending.exit_code
+
+
+def _analyze(arguments: argparse.Namespace) -> int:
+    from rankscope.analysis.pipeline import analyze
+    from rankscope.trace.load import load_traces
+
+    missing = [path for path in arguments.paths if not path.exists()]
+    if missing:
+        raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
+    report = analyze(load_traces(arguments.paths), _manifest(arguments.paths), hta=arguments.hta, progress=_say)
+    return _show(report, arguments)
+
+
+def _manifest(paths: Sequence[Path]) -> RunManifest | None:
+    """Ours tells more than the traces: steps, hosts, who is missing. Several folders have no common one."""
+    from rankscope.model import RunManifest, from_json
+    from rankscope.rundir import RunDir
+
+    manifest = RunDir(paths[0]).manifest
+    if len(paths) != 1 or not manifest.is_file():
+        return None
+    try:
+        return from_json(RunManifest, manifest.read_bytes())
+    except ValueError as error:
+        _say(f"{manifest} is left out: {error}")
+        return None
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from rankscope.model import ClusterReport, from_json
+
+    path: Path = arguments.path
+    candidates = [path / "report" / "report.json", path / "report.json"] if path.is_dir() else [path]
+    found = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if found is None:
+        raise RunDirError(f"{path} holds no report.json; `rankscope analyze {path} --output {path}/report` writes one")
+    try:
+        report = from_json(ClusterReport, found.read_bytes())
+    except ValueError as error:
+        raise RunDirError(f"{found} is not a report of rankscope: {error}") from error
+    return _show(report, arguments)
+
+
+def _show(report: ClusterReport, arguments: argparse.Namespace) -> int:
+    from rankscope.report import WRITERS, write_report
+
+    if arguments.output is not None:
+        for name, path in write_report(report, arguments.output).items():
+            _say(f"{name}: {path}")
+    print(WRITERS[arguments.format](report).rstrip("\n"))
+    return 0
+
+
+def _config(arguments: argparse.Namespace) -> int:
+    from rankscope.compose import compose
+    from rankscope.config import plan_in_words
+
+    composed = compose(arguments.overrides, arguments.config_dirs)
+    print(composed.yaml)
+    for line in plan_in_words(composed.config):
+        print(f"# {line}")
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    import os
+
+    from rankscope.demo import SCRIPT
+    from rankscope.demo.loopback import loopback_rendezvous
+
+    if not 1 <= arguments.ranks <= 64:
+        raise ConfigError(f"--ranks {arguments.ranks} is out of 1 to 64; 2 are enough to see a slow one")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would set, without its banner
+    with loopback_rendezvous() as rendezvous:
+        overrides = [word for override in arguments.overrides for word in ("-S", override)]
+        job = ["--steps", arguments.steps, "--slow-rank", arguments.slow_rank, "--slow-input", arguments.slow_input]
+        words = [*rendezvous, "--nproc-per-node", arguments.ranks, *overrides, SCRIPT, *job]
+        return _run([str(word) for word in words])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""From overrides to a :class:`~rankscope.config.ToolConfig`: the only importer of hydra and omegaconf.
+
+The Compose API only: ``@hydra.main`` would reject torchrun's flags, change logging and make directories.
+Nothing is written, logging is untouched, and Hydra's global state is left as it was found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rankscope.config import ToolConfig
+from rankscope.errors import ConfigError
+
+__all__ = ["Composed", "compose"]
+
+_CONF = Path(str(resources.files("rankscope.conf"))).resolve()
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """The configuration in three shapes: typed for the program, plain for the manifest, YAML for people."""
+
+    config: ToolConfig
+    plain: dict[str, Any]
+    yaml: str
+
+
+def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Composed:
+    """Compose our groups and the user's with Hydra overrides, in the order given.
+
+    Args:
+        overrides: Hydra's grammar: ``key=value``, ``group=name``, ``+group=name``.
+        config_dirs: the user's own folders. Theirs add groups and files; a file of ours keeps its name.
+
+    Raises:
+        ConfigError: a folder, key, group or value that does not exist, or a value out of its limits.
+    """
+    missing = [str(folder) for folder in config_dirs if not folder.is_dir()]
+    if missing:
+        raise ConfigError(f"--config-dir {missing[0]} is not a folder; name one that holds groups of YAML files")
+    search = [f"'{_quoted(folder.resolve().as_uri())}'" for folder in config_dirs]
+    asked = [*overrides, *([f"hydra.searchpath=[{','.join(search)}]"] if search else [])]
+    with initialize_config_dir(config_dir=str(_CONF), version_base="1.3"), warnings.catch_warnings():
+        # Hydra only warns of a search path that does not exist.
+        warnings.filterwarnings("error", message=".*is not available", category=UserWarning)
+        try:
+            composed = hydra_compose("config", overrides=asked)
+            merged = OmegaConf.merge(OmegaConf.structured(ToolConfig), composed)
+            config = cast(ToolConfig, OmegaConf.to_object(merged))
+        except ConfigError:
+            raise
+        except (HydraException, OmegaConfBaseException, UserWarning, TypeError) as error:
+            raise ConfigError(_explain(error)) from error
+        return Composed(
+            config=config,
+            plain=cast("dict[str, Any]", OmegaConf.to_container(merged, resolve=True)),
+            yaml=OmegaConf.to_yaml(merged, resolve=True),
+        )
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _explain(error: Exception) -> str:
+    """One or two lines: what was not understood and which names come nearest."""
+    text = str(error)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, name = str(error.missing_cfg_file).removesuffix(".yaml").rpartition("/")
+        options = [str(option) for option in error.options or _options(group)]
+        if not options:
+            return f"there is no config group {group!r}{_near(group, _groups())}"
+        return f"the group {group} has no {name!r}{_near(name, options)}"
+    unknown = re.search(r"full_key: (\S+)", f"{text}\n{error.__cause__}")
+    if unknown and re.search(r"not in|override|merge", text):
+        key = unknown[1]
+        if key not in _keys():
+            return f"there is no configuration key {key!r}{_near(key, [*_keys(), *_groups()])}"
+    # Hydra adds advice for its own command line and its internal types in further lines.
+    noise = re.compile(r"See https|\s+(object|reference)_type|\d\.")
+    lines = [line.strip() for line in text.splitlines() if line and not noise.match(line)]
+    return f"{'; '.join(lines)} (-S takes key=value or group=name; quote odd values: key='...')"
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    if not near:
+        near = [item for item in known if item.rpartition(".")[2] == name.rpartition(".")[2]]
+    return f"; did you mean {' or '.join(near)}?" if near else f"; known are {', '.join(known)}"
+
+
+def _keys() -> list[str]:
+    def walk(cls: type, prefix: str) -> Iterator[str]:
+        for item in dataclasses.fields(cls):
+            inner = item.default_factory
+            if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+                yield from walk(inner, f"{prefix}{item.name}.")
+            else:
+                yield f"{prefix}{item.name}"
+
+    return list(walk(ToolConfig, ""))
+
+
+def _groups() -> list[str]:
+    return _options("", ObjectType.GROUP, leave_out="hydra")
+
+
+def _options(group: str, kind: ObjectType = ObjectType.CONFIG, leave_out: str = "") -> list[str]:
+    hydra = GlobalHydra.instance().hydra
+    names = hydra.config_loader.get_group_options(group, kind) if hydra else []
+    return [str(name) for name in names if name != leave_out]

@@ -1,0 +1,231 @@
+"""The typed configuration, its checks, and what it means in words. Standard library only.
+
+Hydra composes it (:mod:`rankscope.compose`), but nothing here knows that: ``ToolConfig()`` is the default
+configuration. The dataclasses are not frozen because omegaconf cannot build frozen ones with slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from rankscope.errors import ConfigError
+from rankscope.model import AgentSpec, CaptureSpec, ScheduleSpec
+
+__all__ = [
+    "ACTIVITIES",
+    "STEP_SOURCES",
+    "AnalysisConfig",
+    "CaptureConfig",
+    "GatherConfig",
+    "RunConfig",
+    "ScheduleConfig",
+    "StepsConfig",
+    "ToolConfig",
+    "plan_in_words",
+    "to_agent_spec",
+]
+
+ACTIVITIES = ("auto", "cpu", "cuda", "xpu")
+"""ROCm devices are ``cuda`` to torch.profiler."""
+STEP_SOURCES = ("auto", "user", "optimizer", "profiler", "forward", "input")
+
+
+def _at_least(name: str, value: float, limit: float, remedy: str) -> None:
+    if value < limit:
+        raise ConfigError(f"{name}={value} is below its limit of {limit}; {remedy}")
+
+
+def _one_of(name: str, value: str, known: Iterable[str]) -> None:
+    known = list(known)
+    if value not in known:
+        near = get_close_matches(value, known, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ConfigError(f"{name}={value} is not known; {hint}Choose one of {', '.join(known)}")
+
+
+@dataclass(kw_only=True, slots=True)
+class ScheduleConfig:
+    """Which steps are recorded, counted from 0 and the same on every rank."""
+
+    skip_first: int = 10
+    """Steps before the first cycle: compilation, allocator growth and cold caches are not the job."""
+    wait: int = 1
+    """Idle steps at the start of each cycle."""
+    warmup: int = 2
+    """Steps the profiler runs and throws away. The first one pays for attaching to the device."""
+    active: int = 6
+    """Steps recorded in each cycle."""
+    repeat: int = 1
+    """Number of cycles."""
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        _at_least("schedule.skip_first", self.skip_first, 0, "use 0 to start with the first step")
+        _at_least("schedule.wait", self.wait, 0, "use 0 to leave no idle steps")
+        _at_least("schedule.warmup", self.warmup, 1, "a window without a warm-up step loses kernels, use 1 or more")
+        _at_least("schedule.active", self.active, 1, "use 1 or more; 3 to 10 steps are enough for a verdict")
+        _at_least("schedule.repeat", self.repeat, 1, "use 1 for a single window")
+
+    def windows(self) -> list[tuple[int, int]]:
+        """First and last recorded step of each window, inclusive."""
+        cycle = self.wait + self.warmup + self.active
+        starts = (self.skip_first + number * cycle + self.wait + self.warmup for number in range(self.repeat))
+        return [(start, start + self.active - 1) for start in starts]
+
+
+@dataclass(kw_only=True, slots=True)
+class CaptureConfig:
+    """What the profiler records, by the names of ``torch.profiler.profile``. Light by default: each extra costs."""
+
+    activities: list[str] = field(default_factory=lambda: ["auto"])
+    """``auto`` takes the CPU and whatever device the job uses; else any of ``cpu``, ``cuda``, ``xpu``."""
+    record_shapes: bool = False
+    """Input shapes of operators; about 10 % more events' size."""
+    with_stack: bool = False
+    """Python stacks; nine times the events, and slow steps while recording."""
+    profile_memory: bool = False
+    """Allocations and frees."""
+    with_flops: bool = False
+    """Estimated FLOPs of matrix products and convolutions; implies shapes."""
+    with_modules: bool = False
+    """Module hierarchy of operators (TorchScript only)."""
+
+    def __post_init__(self) -> None:
+        """Check the activities."""
+        if not self.activities:
+            raise ConfigError("capture.activities is empty, nothing would be recorded; use [auto]")
+        for activity in self.activities:
+            _one_of("capture.activities", activity, ACTIVITIES)
+
+
+@dataclass(kw_only=True, slots=True)
+class RunConfig:
+    """Where the run is kept."""
+
+    dir: str | None = None
+    """The run directory. On several nodes a folder that all of them see. Default: rankscope_runs/run_NNNN."""
+
+    def __post_init__(self) -> None:
+        """Refuse the empty path, which would mean the current folder."""
+        if self.dir is not None and not self.dir.strip():
+            raise ConfigError("run.dir is empty; name a folder (-S run.dir=DIR) or leave it out")
+
+
+@dataclass(kw_only=True, slots=True)
+class StepsConfig:
+    """How steps are counted and agreed on."""
+
+    source: str = "auto"
+    """``auto``, or the one signal to believe: user (``rankscope.step()``), optimizer, profiler, forward, input."""
+    agreement_lead: int = 3
+    """How many steps before a window opens its start is announced to the other ranks."""
+
+    def __post_init__(self) -> None:
+        """Check source and lead."""
+        _one_of("steps.source", self.source, STEP_SOURCES)
+        _at_least("steps.agreement_lead", self.agreement_lead, 1, "ranks need a step or more to hear of a window")
+
+
+@dataclass(kw_only=True, slots=True)
+class GatherConfig:
+    """How long may be waited for what the ranks leave behind."""
+
+    timeout_s: float = 120.0
+    """Longest wait of the launcher for this node's traces, and again for the other nodes, when the job has ended."""
+    exit_grace_s: float = 10.0
+    """Longest time a rank whose window is still open may hold up its own end to save it."""
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        _at_least("gather.timeout_s", self.timeout_s, 1, "give the files a second or more to arrive")
+        _at_least("gather.exit_grace_s", self.exit_grace_s, 0, "use 0 to never hold up a process")
+
+
+@dataclass(kw_only=True, slots=True)
+class AnalysisConfig:
+    """What happens when the job has ended."""
+
+    enabled: bool = True
+    """Analyse and write the report at once; otherwise ``rankscope analyze RUN`` does it later."""
+    hta: bool = True
+    """Include the analyses of Holistic Trace Analysis."""
+
+
+@dataclass(kw_only=True, slots=True)
+class ToolConfig:
+    """Everything that can be configured."""
+
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    """Which steps."""
+    capture: CaptureConfig = field(default_factory=CaptureConfig)
+    """What is recorded of them."""
+    run: RunConfig = field(default_factory=RunConfig)
+    """Where it is kept."""
+    steps: StepsConfig = field(default_factory=StepsConfig)
+    """How steps are counted."""
+    gather: GatherConfig = field(default_factory=GatherConfig)
+    """How long is waited."""
+    analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
+    """What follows."""
+
+
+def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
+    """What the ranks of one node must know."""
+    schedule, capture = config.schedule, config.capture
+    return AgentSpec(
+        run_id=run_id,
+        spool=str(spool),
+        step_source=config.steps.source,
+        schedule=ScheduleSpec(
+            skip_first=schedule.skip_first,
+            wait=schedule.wait,
+            warmup=schedule.warmup,
+            active=schedule.active,
+            repeat=schedule.repeat,
+        ),
+        capture=CaptureSpec(
+            activities=list(capture.activities),
+            record_shapes=capture.record_shapes,
+            with_stack=capture.with_stack,
+            profile_memory=capture.profile_memory,
+            with_flops=capture.with_flops,
+            with_modules=capture.with_modules,
+        ),
+        agreement_lead=config.steps.agreement_lead,
+        exit_grace_s=config.gather.exit_grace_s,
+    )
+
+
+def plan_in_words(config: ToolConfig) -> list[str]:
+    """What a run with this configuration will do, one sentence a line."""
+    windows = config.schedule.windows()
+    shown = ", ".join(f"{a} to {b}" if a != b else f"{a}" for a, b in windows[:3])
+    more = f" and {len(windows) - 3} windows more" if len(windows) > 3 else ""
+    single = windows[0][0] == windows[0][1] and len(windows) == 1
+    extras = [
+        words
+        for wanted, words in (
+            (config.capture.record_shapes or config.capture.with_flops, "input shapes"),
+            (config.capture.with_stack, "Python stacks (slow)"),
+            (config.capture.profile_memory, "memory"),
+            (config.capture.with_flops, "FLOPs"),
+            (config.capture.with_modules, "modules"),
+        )
+        if wanted
+    ]
+    activities = config.capture.activities
+    devices = "CPU and the device in use" if "auto" in activities else ", ".join(a.upper() for a in activities)
+    source = config.steps.source
+    return [
+        f"{'step' if single else 'steps'} {shown}{more} of every rank will be recorded (the first step is 0)",
+        f"the job needs {windows[-1][1] + 1} steps for that; a shorter one leaves a partial trace, marked so",
+        f"recorded: {devices}" + (f", with {', '.join(extras)}" if extras else ", nothing that costs extra"),
+        "steps are counted by " + ("the best signal seen, the optimizer as a rule" if source == "auto" else source),
+        f"the run is kept in {config.run.dir or 'rankscope_runs/run_NNNN, the next free number'}",
+        "the report is written when the job has ended"
+        if config.analysis.enabled
+        else "no report is written at the end; `rankscope analyze RUN` writes it",
+    ]

@@ -1,0 +1,121 @@
+"""torchrun's own parser with our two flags added, and the split at the script that torchrun lacks.
+
+argparse classifies every word of a command line before it fills in anything, also those behind the script, so
+torchrun rejects ``train.py --start 5`` ("ambiguous option"). Here the parser is asked about growing prefixes: the
+first one it accepts ends with the script, whatever abbreviations, attached values or PET_* variables were
+used on the way. What follows is the script's, and the parser only ever sees placeholders for it.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from torch.distributed.run import get_args_parser
+
+from rankscope.errors import ConfigError
+
+__all__ = ["HelpAsked", "RunArguments", "help_text", "parse"]
+
+_OVERRIDES, _CONFIG_DIRS = "rankscope_overrides", "rankscope_config_dirs"
+
+
+@dataclass(frozen=True, slots=True)
+class RunArguments:
+    """A command line of ``rankscope run``, taken apart."""
+
+    torchrun: Namespace
+    """Exactly what torchrun's ``parse_args`` would have made of it."""
+    overrides: list[str]
+    """Hydra overrides from ``-S``, in order."""
+    config_dirs: list[Path]
+    """The user's own configuration folders."""
+
+
+class HelpAsked(Exception):  # noqa: N818  (not an error)
+    """``-h`` stood before the script."""
+
+
+class _Refused(Exception):  # noqa: N818
+    """argparse's verdict on one prefix."""
+
+
+class _Parser(ArgumentParser):
+    """Raises instead of printing and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _Refused(message)
+
+    def print_help(self, file: object = None) -> NoReturn:  # noqa: ARG002
+        raise HelpAsked
+
+
+def parse(argv: Sequence[str]) -> RunArguments:
+    """Take the words after ``rankscope run`` apart.
+
+    Raises:
+        ConfigError: what torchrun would have refused, in torchrun's words.
+        HelpAsked: help was asked for.
+    """
+    parser = _parser()
+    refusal = "the script to launch is missing"
+    for length in range(1, len(argv) + 1):
+        try:
+            found, unknown = parser.parse_known_args(argv[:length])
+        except _Refused as refused:
+            refusal = str(refused)
+            continue
+        if unknown:
+            raise ConfigError(f"unrecognized arguments: {' '.join(unknown)}; see rankscope run --help")
+        _give_rest(parser, found, argv[:length], argv[length:])
+        overrides, config_dirs = found.__dict__.pop(_OVERRIDES), found.__dict__.pop(_CONFIG_DIRS)
+        return RunArguments(torchrun=found, overrides=overrides, config_dirs=[Path(d) for d in config_dirs])
+    raise ConfigError(f"{refusal}; see rankscope run --help")
+
+
+def help_text() -> str:
+    """Ours and torchrun's flags."""
+    return _parser().format_help()
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="rankscope run",
+        usage="rankscope run [torchrun flags] [-S key=value ...] [--config-dir DIR] script.py [script arguments]",
+        description="Launch a script as torchrun does, record a few steps of every rank and report what slows it down.",
+        parents=[get_args_parser()],
+        add_help=False,
+        conflict_handler="resolve",
+    )
+    ours = parser.add_argument_group("rankscope", "before the script; behind it every word belongs to the script")
+    ours.add_argument(
+        "-S",
+        "--set",
+        dest=_OVERRIDES,
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="Change the configuration, e.g. -S schedule=short -S schedule.active=3 -S run.dir=DIR. "
+        "`rankscope config` shows all keys.",
+    )
+    ours.add_argument(
+        "--config-dir",
+        "--config_dir",
+        dest=_CONFIG_DIRS,
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="A folder with configuration groups of your own, e.g. DIR/experiment/mine.yaml for -S +experiment=mine.",
+    )
+    return parser
+
+
+def _give_rest(parser: _Parser, found: Namespace, head: Sequence[str], rest: Sequence[str]) -> None:
+    """Set the script's arguments as argparse would: some Python versions drop a ``--`` right behind the script."""
+    placeholders = [word if word == "--" else f"word{number}" for number, word in enumerate(rest)]
+    kept = parser.parse_args([*head, *placeholders]).training_script_args
+    words = dict(zip(placeholders, rest, strict=True))
+    found.training_script_args = [words[placeholder] for placeholder in kept]

@@ -1,0 +1,71 @@
+"""Run torchrun's own ``run`` and say how it ended, exactly as ``torchrun`` itself would have shown it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import torch
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.run import run
+
+__all__ = ["Ending", "run_torchrun"]
+
+_TORCH = Path(torch.__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the launcher process has to end."""
+
+    exit_code: int
+    signal: int | None = None
+    """The signal that stopped the job, when one did."""
+    by_signal: bool = False
+    """torchrun itself would die of that signal rather than exit with a code."""
+
+    def leave(self) -> None:
+        """Die of the signal where torchrun would have; returns otherwise."""
+        if self.by_signal and self.signal is not None:
+            signal.signal(self.signal, signal.SIG_DFL)
+            os.kill(os.getpid(), self.signal)
+
+
+def run_torchrun(arguments: Namespace) -> Ending:
+    """Launch, wait, and show what Python would show of an uncaught exception, at the moment torchrun would."""
+    try:
+        # `record` is what torchrun wraps its main in: error files of workers are passed on by it.
+        record(run)(arguments)
+    except KeyboardInterrupt as error:
+        _show(error)
+        return Ending(exit_code=128 + signal.SIGINT, signal=signal.SIGINT, by_signal=True)
+    except SignalException as error:
+        _show(error)
+        return Ending(exit_code=1, signal=int(error.sigval))
+    except SystemExit as error:
+        if error.code is not None and not isinstance(error.code, int):
+            sys.stderr.write(f"{error.code}\n")
+        return Ending(exit_code=error.code if isinstance(error.code, int) else int(error.code is not None))
+    except Exception as error:
+        _show(error)
+        return Ending(exit_code=1)
+    return Ending(exit_code=0)
+
+
+def _show(error: BaseException) -> None:
+    sys.stdout.flush()
+    sys.excepthook(type(error), error, _from_torch(error.__traceback__))
+
+
+def _from_torch(frames: TracebackType | None) -> TracebackType | None:
+    """Leave out our own frames: the user should see torchrun's traceback."""
+    first = frames
+    while first is not None and not Path(first.tb_frame.f_code.co_filename).is_relative_to(_TORCH):
+        first = first.tb_next
+    return first or frames

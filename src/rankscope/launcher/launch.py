@@ -1,0 +1,62 @@
+"""One run, from parsed arguments to its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rankscope.config import ToolConfig, plan_in_words
+from rankscope.errors import ConfigError, RunDirError
+from rankscope.launcher.arguments import RunArguments
+from rankscope.launcher.elastic import run_torchrun
+from rankscope.launcher.plan import RunPlan, check
+from rankscope.launcher.session import Session, begin
+from rankscope.launcher.wrapup import Outcome, wrap_up
+
+__all__ = ["launch"]
+
+
+def launch(
+    arguments: RunArguments,
+    config: ToolConfig,
+    *,
+    plain: dict[str, Any],
+    argv: Sequence[str],
+    say: Callable[[str], None],
+) -> Outcome:
+    """Launch the job under torchrun with every rank recorded.
+
+    Args:
+        arguments: the parsed command line.
+        config: what to record.
+        plain: the same configuration for the manifest.
+        argv: the whole command line, for the manifest.
+        say: told, in single lines, what happens and what went wrong on our side.
+
+    Raises:
+        ConfigError: the flags contradict each other; nothing was started.
+        RunDirError: the run directory that was asked for is not usable; nothing was started.
+    """
+    plan = check(arguments.torchrun, config)
+    session = _begin(plan, config, plain, argv, say)
+    if session is None:
+        return Outcome(run_torchrun(arguments.torchrun))
+    say(f"{plan_in_words(config)[0]}; run directory {session.run_dir.path}")
+    with session.environment():
+        ending = run_torchrun(arguments.torchrun)
+    return wrap_up(session, ending, config, say)
+
+
+def _begin(
+    plan: RunPlan, config: ToolConfig, plain: dict[str, Any], argv: Sequence[str], say: Callable[[str], None]
+) -> Session | None:
+    """The promise to the job: where we fail, it runs as under torchrun."""
+    try:
+        return begin(plan, config, argv=argv, plain=plain)
+    except ConfigError:
+        raise
+    except Exception as error:
+        if isinstance(error, RunDirError) and plan.run_dir is not None:
+            raise  # the user named this folder and can name another
+        say(f"not recording, the job runs without rankscope: {type(error).__name__}: {' '.join(str(error).split())}")
+        return None

@@ -1,0 +1,79 @@
+"""What we put around the job: a spool on this node's disk, the agent's instructions, the environment, the helper."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankscope.config import ToolConfig, to_agent_spec
+from rankscope.launcher.plan import RunPlan, take
+from rankscope.model import to_json
+from rankscope.rundir import ENV_PYTHONPATH, ENV_SPEC, RunDir, Spool, write_new
+
+if TYPE_CHECKING:
+    from rankscope.node.helper import NodeHelper
+
+__all__ = ["Session", "begin"]
+
+# Named, not imported: the agent lives in the ranks and never in the launcher.
+_INJECT = Path(__file__).parent.parent / "agent" / "inject"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A run that is being recorded."""
+
+    run_dir: RunDir
+    spool: Spool
+    helper: NodeHelper
+
+    @contextlib.contextmanager
+    def environment(self, environ: MutableMapping[str, str] = os.environ) -> Iterator[None]:
+        """Reach the ranks: torchrun passes our environment on, and Python imports the agent from PYTHONPATH."""
+        before = environ.get("PYTHONPATH")
+        changes = {
+            "PYTHONPATH": os.pathsep.join([str(_INJECT), *([before] if before else [])]),
+            ENV_PYTHONPATH: before or "",
+            ENV_SPEC: str(self.spool.spec),
+        }
+        saved = {key: environ.get(key) for key in changes}
+        environ.update(changes)
+        try:
+            yield
+        finally:
+            for key, value in saved.items():
+                if value is None:
+                    environ.pop(key, None)
+                else:
+                    environ[key] = value
+
+    def discard_spool(self) -> None:
+        """Remove the spool; what it held has been gathered or is lost."""
+        shutil.rmtree(self.spool.path, ignore_errors=True)
+
+
+def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict[str, Any]) -> Session:
+    """Claim the run directory, write the spec and start this node's helper. Leaves no spool behind when it fails.
+
+    Raises:
+        RunDirError: the run directory is taken or cannot be written.
+    """
+    from rankscope.node.helper import NodeHelper
+
+    run_dir, claim = take(plan)
+    # mkdtemp makes it private (0700): traces show the user's code. Each node has its own, never on the shared disk.
+    spool = Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
+    try:
+        spec = to_agent_spec(config, run_id=claim.run_id, spool=spool.path)
+        write_new(spool.spec, to_json(spec))
+        helper = NodeHelper.start(run_dir, spool, claim, list(argv), plain)
+    except BaseException:
+        shutil.rmtree(spool.path, ignore_errors=True)
+        raise
+    return Session(run_dir=run_dir, spool=spool, helper=helper)
