@@ -1,0 +1,159 @@
+"""One file, all the way: text -> rows -> sorted columns -> links -> RankTrace."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.errors import TraceError
+from rankscope.trace import link, meta, repair
+from rankscope.trace.collectives import build_collectives
+from rankscope.trace.columns import Category, Events, RankTrace
+from rankscope.trace.decode import Args, Decoder, Rows
+from rankscope.trace.read import Reader
+from rankscope.trace.split import split
+
+__all__ = ["read_trace"]
+
+_ABSOLUTE_NS = 10**18
+"""Times above (September 2001) are on the absolute clock already."""
+_DTYPES: dict[str, Any] = {
+    "position": np.int64,
+    "start": np.int64,
+    "duration": np.int64,
+    "name": np.int32,
+    "category": np.int8,
+    "pid": np.int64,
+    "tid": np.int64,
+    "stream": np.int32,
+    "correlation": np.int64,
+    "external_id": np.int64,
+    "shape": np.int32,
+    "bytes": np.int64,
+    "bandwidth_gb_s": np.float64,
+}
+
+
+def read_trace(path: Path, *, name_rank: int | None = None) -> RankTrace:
+    """Decode one trace file.
+
+    Args:
+        path: Kineto or Chrome trace JSON, plain or gzip.
+        name_rank: what the file name says; used where the content is silent.
+
+    Raises:
+        TraceError: the file is no trace, or nothing of it can be used.
+    """
+    reader = Reader(path)
+    decoder = Decoder()
+    chunks: list[Rows] = []
+    notes: list[str] = []
+    head = tail = b""
+    with _collector_off():
+        for part in split(iter(reader), str(path)):
+            if part.kind == "events":
+                chunks.append(decoder.chunk(part.text, part.offset, part.separator))
+            elif part.kind == "head":
+                head = part.text
+            elif part.kind == "tail":
+                tail = part.text
+            else:
+                decoder.repairs[repair.TRUNCATED] += 1
+                notes.append(reader.damage or f"the text ends within the events, at byte {reader.plain_bytes}")
+                tail = b"}"
+        decoder.finish()
+    if reader.damage and repair.TRUNCATED not in decoder.repairs:
+        decoder.repairs[repair.TRUNCATED] += 1
+        notes.append(reader.damage)
+    raw, kinds = meta.parse_head(head, tail)
+    decoder.repairs.update(kinds)
+    return _assemble(path, name_rank, decoder, chunks, raw, notes)
+
+
+def _assemble(
+    path: Path, name_rank: int | None, decoder: Decoder, chunks: list[Rows], raw: dict[str, Any], notes: list[str]
+) -> RankTrace:
+    columns = {
+        key: np.concatenate([c.columns[key] for c in chunks]) if chunks else np.empty(0, dtype)
+        for key, dtype in _DTYPES.items()
+    }
+    comms = [pair for c in chunks for pair in c.comms]
+    chunks.clear()
+    if not len(columns["start"]):
+        lost = sum(decoder.repairs.values())
+        raise TraceError(f"{path}: no usable event ({decoder.position} events, {lost} damaged); record the window again")
+    about, remarks = meta.typed(raw)
+    notes += remarks + decoder.places
+    if about.base_ns and int(columns["start"].min()) < _ABSOLUTE_NS:
+        columns["start"] += about.base_ns
+    elif about.base_ns:
+        notes.append("times are absolute already; baseTimeNanoseconds was not added")
+    order = np.lexsort((columns["position"], -columns["duration"], columns["start"]))
+    columns = {key: np.ascontiguousarray(values[order]) for key, values in columns.items()}
+    strings = list(decoder.strings)
+    launch = link.link_launches(columns["category"], columns["correlation"], columns["start"])
+    events = Events(launch=launch, step=np.full(len(launch), -1, np.int32), **columns)
+    steps = link.find_steps(events, strings)
+    events.step = link.step_of(events, steps)
+    about.device = meta.device_name(raw, _device(events))
+    args = _by_row(columns["position"], comms)
+    collectives, groups = build_collectives(events, strings, args, meta.groups_of(raw))
+    rank = about.rank
+    if rank is None:
+        rank = name_rank
+    elif name_rank is not None and name_rank != rank:
+        decoder.repairs[repair.NAME_CONFLICT] += 1
+        notes.append(f"the file name says rank {name_rank}, the content rank {rank}: the content is believed")
+    if not len(steps):
+        notes.append("no ProfilerStep: numbers per step are unavailable")
+    for kind, count in sorted(decoder.dropped.items()):
+        if kind not in {"Trace"}:
+            notes.append(f"not read: {count} events of class {kind}; no analysis uses them")
+    return RankTrace(
+        source=str(path),
+        rank=rank,
+        meta=about,
+        strings=strings,
+        events=events,
+        steps=steps,
+        groups=groups,
+        collectives=collectives,
+        repairs=dict(decoder.repairs),
+        notes=notes,
+    )
+
+
+def _by_row(position: NDArray[np.int64], comms: list[tuple[int, Args]]) -> dict[int, Args]:
+    """Position in the file -> row of the sorted columns, for the few events that matter."""
+    if not comms:
+        return {}
+    order = np.argsort(position, kind="stable")
+    rows = order[np.searchsorted(position[order], np.array([p for p, _ in comms]))]
+    return {int(row): args for row, (_, args) in zip(rows, comms, strict=True)}
+
+
+def _device(events: Events) -> int | None:
+    """The device most kernels ran on."""
+    pids = events.pid[events.category == Category.KERNEL]
+    if not len(pids):
+        return None
+    values, counts = np.unique(pids, return_counts=True)
+    return int(values[counts.argmax()])
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Millions of small objects without cycles: the cyclic collector would only walk over them, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

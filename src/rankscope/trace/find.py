@@ -1,0 +1,120 @@
+"""Paths a user gave -> files that may be traces. Told by content; what is set aside is listed with its reason."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.errors import TraceError
+from rankscope.model import SourceFile
+from rankscope.trace.read import Reader
+
+__all__ = ["Candidate", "find_traces", "rank_of_name"]
+
+_RUN_FILE = re.compile(r"attempt_(\d+)/window_(\d+)/rank_(\d+)\.trace\.json(?:\.gz)?$")
+_RUN_RECORDS = re.compile(r"(?:^|/)(?:run|agent|report)\.json$|attempt_\d+/(?:window_\d+/)?rank_\d+\.json$")
+_RANK = re.compile(r"(?<![a-z])(?:rank|worker)[-_.]?(\d{1,7})(?!\d)", re.IGNORECASE)
+_OFFERED = re.compile(r"\.(?:json|trace)(?:\.gz|\.tmp|\.part)*$|\.json\b.*\.tmp$", re.IGNORECASE)
+_MERGED = "cluster.trace.json.gz"
+_SIGNS = (b'"traceEvents"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"')
+_EVENT = re.compile(rb'^(?:\xef\xbb\xbf)?\s*\[\s*(?:\{[^{}\[\]]*"ph"\s*:|\])', re.S)
+_SNIFF_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that looks like a trace."""
+
+    path: Path
+    name_rank: int | None
+    """What the file name says; the content has the last word."""
+    attempt: int | None = None
+    window: int | None = None
+    """From the path of a run directory; None for foreign files, whose windows are told apart by time."""
+
+
+def rank_of_name(name: str) -> int | None:
+    """Rank in a file name (``rank_3``, ``rank-34``, ``worker0_step_12``); None when it says none, or several."""
+    said = {int(n) for n in _RANK.findall(name)}
+    return said.pop() if len(said) == 1 else None
+
+
+def find_traces(paths: Sequence[Path]) -> tuple[list[Candidate], list[SourceFile]]:
+    """Look through files and folders (nested ones too, links not followed into folders).
+
+    Returns:
+        Candidates in the order of attempt, window and path, and the files set aside.
+    """
+    candidates: dict[Path, Candidate] = {}
+    aside: dict[Path, SourceFile] = {}
+    for given in paths:
+        path = Path(given)
+        if path.is_dir():
+            for file in _walk(path):
+                _judge(file, candidates, aside)
+        elif not path.exists() and not path.is_symlink():
+            aside[path] = SourceFile(path=str(path), status="unusable", reason="no such file or folder")
+        else:
+            _judge(path, candidates, aside)
+    found = sorted(candidates.values(), key=lambda c: (c.attempt or 0, c.window or 0, c.name_rank or 0, str(c.path)))
+    return found, list(aside.values())
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for where, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(where, name)
+            if _OFFERED.search(name) and not _RUN_RECORDS.search(path.as_posix()) and name != _MERGED:
+                yield path
+
+
+def _judge(path: Path, candidates: dict[Path, Candidate], aside: dict[Path, SourceFile]) -> None:
+    try:
+        key = path.resolve(strict=True)
+        reason = _why_not(path)
+    except FileNotFoundError:
+        key, reason = path.absolute(), "the link leads nowhere"
+    except (OSError, RuntimeError, TraceError) as error:
+        aside[path] = SourceFile(path=str(path), status="unusable", reason=str(error))
+        return
+    if key in candidates or key in aside:
+        return
+    if reason is not None:
+        aside[key] = SourceFile(path=str(path), status="ignored", reason=reason)
+        return
+    run = _RUN_FILE.search(path.absolute().as_posix())
+    if run:
+        attempt, window, rank = (int(n) for n in run.groups())
+        candidates[key] = Candidate(path, rank, attempt, window)
+    else:
+        candidates[key] = Candidate(path, rank_of_name(path.name))
+
+
+def _why_not(path: Path) -> str | None:
+    """Reason why this file is no trace, None when it may be one."""
+    if not path.is_file():
+        return "not a regular file"
+    if path.name.endswith((".tmp", ".part")):
+        return "left over from an export that did not finish"
+    if path.name == _MERGED:
+        return "a merged timeline, not a rank's trace"
+    head = b""
+    for block in Reader(path):
+        head += block
+        if any(sign in head for sign in _SIGNS) or _EVENT.match(head):
+            return None
+        if len(head) >= _SNIFF_BYTES:
+            break
+    if not head.strip():
+        return "empty"
+    if head.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer; fetch the file with git lfs pull"
+    if b'"nodes"' in head and b'"schema"' in head:
+        return "an execution trace (Chakra), not a profiler trace"
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        return "JSON, but not a profiler trace"
+    return "not JSON"

@@ -1,0 +1,97 @@
+"""Steps, which call launched which kernel, and the step each event belongs to. Vectorised; nothing is looked up twice."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.trace.columns import Category, Events, Steps
+
+__all__ = ["find_steps", "link_launches", "step_of"]
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+_STEP = re.compile(r"ProfilerStep#(\d{1,18})\Z")
+
+
+def find_steps(events: Events, strings: list[str]) -> Steps:
+    """Outermost ``ProfilerStep#N`` of the main host thread.
+
+    The same steps may stand there again: nested (a profiler of the user's own), on another thread, on the GPU.
+    """
+    numbers = {code: int(m.group(1)) for code, s in enumerate(strings) if (m := _STEP.match(s))}
+    host = np.isin(events.category, (Category.USER_ANNOTATION, Category.CPU_OP))
+    rows = np.flatnonzero(host & np.isin(events.name, list(numbers)))
+    if not len(rows):
+        empty = np.empty(0, np.int64)
+        return Steps(empty, empty.copy(), empty.copy())
+    rows = rows[_main_thread(events, rows)]
+    kept: list[int] = []
+    end = np.iinfo(np.int64).min
+    for row in rows.tolist():  # a few dozen; in order of start, longer first
+        if int(events.start[row] + events.duration[row]) > end:
+            kept.append(row)
+            end = int(events.start[row] + events.duration[row])
+    chosen = np.array(kept)
+    return Steps(
+        np.array([numbers[int(c)] for c in events.name[chosen]], np.int64),
+        events.start[chosen].copy(),
+        events.duration[chosen].copy(),
+    )
+
+
+def _main_thread(events: Events, rows: I64) -> NDArray[np.bool_]:
+    pid, tid = events.pid[rows], events.tid[rows]
+    if (main := pid == tid).any():  # Linux: the main thread's id is the process's
+        return main
+    threads = set(zip(pid.tolist(), tid.tolist(), strict=True))
+    longest = max(threads, key=lambda t: (int(events.duration[rows][(pid == t[0]) & (tid == t[1])].sum()), t))
+    return np.asarray((pid == longest[0]) & (tid == longest[1]))
+
+
+def link_launches(category: NDArray[np.int8], correlation: I64, start: I64) -> I32:
+    """Index of the runtime or driver call that launched each GPU event, -1 where the trace has none.
+
+    A graph launch owns many kernels, and ids can come again: of several calls with the id, the last one that
+    began before the kernel counts.
+    """
+    launch = np.full(len(start), -1, np.int32)
+    gpu = np.flatnonzero(
+        np.isin(category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET)) & (correlation > 0)
+    )
+    calls = np.flatnonzero(np.isin(category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & (correlation > 0))
+    if not len(gpu) or not len(calls):
+        return launch
+    # events are in order of start, so a stable sort by id keeps the calls of one id in order of time
+    calls = calls[np.argsort(correlation[calls], kind="stable")]
+    keys = correlation[calls]
+    first = np.searchsorted(keys, correlation[gpu], side="left")
+    last = np.searchsorted(keys, correlation[gpu], side="right")
+    found = first < last
+    gpu, first, last = gpu[found], first[found], last[found]
+    launch[gpu] = calls[first]
+    for i in np.flatnonzero(last - first > 1).tolist():
+        candidates = calls[first[i] : last[i]]
+        before = candidates[start[candidates] <= start[gpu[i]]]
+        launch[gpu[i]] = before[-1] if len(before) else candidates[0]
+    return launch
+
+
+def step_of(events: Events, steps: Steps) -> I32:
+    """Step of each event: of its launch (GPU), or the one that contains its start (host). -1 for none."""
+    step = np.full(len(events), -1, np.int32)
+    if not len(steps):
+        return step
+    at = np.searchsorted(steps.start, events.start, side="right") - 1
+    inside = (at >= 0) & (events.start < (steps.start + steps.duration)[at.clip(0)])
+    device = np.isin(
+        events.category,
+        (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET, Category.GPU_USER_ANNOTATION, Category.CUDA_SYNC),
+    )
+    step[inside & ~device] = at[inside & ~device]
+    launched = np.flatnonzero(events.launch >= 0)
+    step[launched] = step[events.launch[launched]]
+    return step

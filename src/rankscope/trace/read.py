@@ -1,0 +1,93 @@
+"""A file as blocks of plain text: gzip or not, told by the content, never by the name; bounded in memory and in total."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rankscope.errors import TraceError
+
+try:
+    from isal import isal_zlib as _inflate
+except ImportError:  # platforms without a wheel: the same calls, several times slower
+    _inflate = zlib
+
+__all__ = ["BLOCK_BYTES", "Reader"]
+
+BLOCK_BYTES = 1 << 20
+GZIP_MAGIC = b"\x1f\x8b"
+MAX_RATIO = 250
+"""Kineto traces shrink 10 to 40 times. A file that grows more than this is a bomb or rubbish."""
+RATIO_APPLIES_FROM = 1 << 28
+"""Plain bytes below which the ratio is not looked at: a short trace may repeat itself."""
+MAX_PLAIN_BYTES = 1 << 36
+"""64 GiB: far beyond any window worth recording."""
+
+
+class Reader:
+    """Iterate over the plain text of ``path`` in blocks of at most ``BLOCK_BYTES``.
+
+    After the iteration ``damage`` says in words why the text ends early (truncated or corrupt gzip), or is None.
+
+    Raises:
+        TraceError: the file cannot be read, or it expands beyond all reason.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage: str | None = None
+        self.packed_bytes = 0
+        self.plain_bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                first = file.read(BLOCK_BYTES)
+                if first.startswith(GZIP_MAGIC):
+                    yield from self._unpacked(first, file)
+                    return
+                while first:
+                    self.plain_bytes += len(first)
+                    yield first
+                    first = file.read(BLOCK_BYTES)
+        except OSError as error:
+            raise TraceError(f"{self.path}: cannot be read ({error.strerror or error}); check path and rights") from error
+
+    def _unpacked(self, packed: bytes, file: Any) -> Iterator[bytes]:
+        member = _inflate.decompressobj(wbits=31)
+        while packed:
+            self.packed_bytes += len(packed)
+            while packed:
+                try:
+                    plain = member.decompress(packed, BLOCK_BYTES)
+                except (zlib.error, _inflate.error) as error:
+                    self.damage = f"corrupt gzip after {self.plain_bytes} plain bytes ({error})"
+                    return
+                self.plain_bytes += len(plain)
+                self._refuse_bombs()
+                if plain:
+                    yield plain
+                packed = member.unconsumed_tail
+                if member.eof:
+                    # gzip files may be concatenated; anything else after the end is padding
+                    packed = member.unused_data.lstrip(b"\0")
+                    if not packed:
+                        packed = file.read(BLOCK_BYTES)
+                        self.packed_bytes += len(packed)
+                    if not packed.startswith(GZIP_MAGIC):
+                        return
+                    member = _inflate.decompressobj(wbits=31)
+                elif not plain and not packed:
+                    break
+            packed = file.read(BLOCK_BYTES)
+        self.damage = f"truncated gzip: the file ends after {self.plain_bytes} plain bytes"
+
+    def _refuse_bombs(self) -> None:
+        too_dense = self.plain_bytes > RATIO_APPLIES_FROM and self.plain_bytes > MAX_RATIO * self.packed_bytes
+        if too_dense or self.plain_bytes > MAX_PLAIN_BYTES:
+            raise TraceError(
+                f"{self.path}: {self.packed_bytes} packed bytes expand beyond {self.plain_bytes} "
+                f"(limits: {MAX_RATIO}-fold, {MAX_PLAIN_BYTES} bytes); record fewer steps, or remove the file"
+            )

@@ -1,0 +1,114 @@
+"""What is done about text that is no JSON, and the words by which the report tells of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+__all__ = [
+    "DROPS",
+    "JOINED",
+    "LOST_RECORD",
+    "NAME_CONFLICT",
+    "NEGATIVE_DURATION",
+    "NO_DURATION",
+    "NO_START",
+    "ODD_DURATION",
+    "TRUNCATED",
+    "UNPAIRED",
+    "UNREADABLE",
+    "attempts",
+    "pieces",
+]
+
+NO_START = "dropped: no usable start time"
+NO_DURATION = "dropped: no duration"
+ODD_DURATION = "dropped: duration is no number"
+NEGATIVE_DURATION = "dropped: negative duration"
+LOST_RECORD = "dropped: device record lost by the driver (start 0, duration 0)"
+UNREADABLE = "dropped: event is no JSON"
+UNPAIRED = "dropped: begin without end, or end without begin"
+DROPS = frozenset({NO_START, NO_DURATION, ODD_DURATION, NEGATIVE_DURATION, LOST_RECORD, UNREADABLE, UNPAIRED})
+"""Kinds that cost an event; all others mend one."""
+JOINED = "joined: begin and end event"
+UTF8 = "mended: bytes that are no UTF-8"
+ESCAPES = "mended: invalid escape in a string"
+CONTROL = "mended: raw control character in a string"
+QUOTES = "mended: unescaped quote in a string"
+CONSTANTS = "mended: NaN or Infinity"
+RANGE = "mended: number beyond the range of a double"
+TRUNCATED = "truncated file"
+NAME_CONFLICT = "rank of the file name contradicts the content"
+
+MAX_PIECE = 1 << 20
+"""Events longer than this are not worth mending."""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.S)
+_GOOD_PAIR = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.S)
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_CONSTANT = re.compile(rb'("(?:[^"\\]|\\.)*")|([+-]?\b(?:nan|inf|infinity)\b(?:\([a-z]*\))?)', re.S | re.I)
+_HUGE = re.compile(rb'("(?:[^"\\]|\\.)*")|(-?\d[\d.]*[eE][+]?\d{3,})', re.S)
+_TEXT_FIELD = re.compile(
+    rb'("(?:name|cat)"\s*:\s*")(.*?)("\s*(?:,\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:|\}))', re.S
+)
+_BARE_QUOTE = re.compile(rb'(?<!\\)"')
+
+
+def pieces(text: bytes, separator: bytes) -> Iterator[tuple[int, bytes]]:
+    """Cut a chunk into its events: ``(place, text)`` of each."""
+    if not separator:
+        yield 0, text
+        return
+    place = 0
+    while True:
+        cut = text.find(separator, place)
+        if cut < 0:
+            yield place, text[place:]
+            return
+        yield place, text[place : cut + 1]
+        place = text.index(b"{", cut + 1)
+
+
+def attempts(piece: bytes) -> Iterator[tuple[bytes, list[str]]]:
+    """The piece as it is, then mended more and more boldly, each with what was mended."""
+    yield piece, []
+    if len(piece) > MAX_PIECE:
+        return
+    kinds: list[str] = []
+    try:
+        piece.decode()
+    except UnicodeDecodeError:
+        piece = piece.decode("utf-8", "replace").encode()
+        kinds.append(UTF8)
+        yield piece, list(kinds)
+    for kind, mend in _MENDERS:
+        mended = mend(piece)
+        if mended != piece:
+            piece = mended
+            kinds.append(kind)
+            yield piece, list(kinds)
+
+
+def _escapes(piece: bytes) -> bytes:
+    def mend(pair: re.Match[bytes]) -> bytes:
+        return pair.group() if len(pair.group()) > 1 else b"\\\\"
+
+    return _STRING.sub(lambda s: _GOOD_PAIR.sub(mend, s.group()), piece)
+
+
+def _controls(piece: bytes) -> bytes:
+    return _STRING.sub(lambda s: _CONTROL.sub(lambda c: b"\\u%04x" % c.group()[0], s.group()), piece)
+
+
+def _constants(piece: bytes) -> bytes:
+    return _CONSTANT.sub(lambda m: m.group(1) or b"null", piece)
+
+
+def _huge(piece: bytes) -> bytes:
+    return _HUGE.sub(lambda m: m.group(1) or b"null", piece)
+
+
+def _quotes(piece: bytes) -> bytes:
+    return _TEXT_FIELD.sub(lambda m: m.group(1) + _BARE_QUOTE.sub(b'\\\\"', m.group(2)) + m.group(3), piece)
+
+
+_MENDERS = ((CONTROL, _controls), (ESCAPES, _escapes), (CONSTANTS, _constants), (RANGE, _huge), (QUOTES, _quotes))
