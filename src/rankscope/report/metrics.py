@@ -1,0 +1,286 @@
+"""What each number means. The page shows these definitions on hover; docs/metrics.md is made from them.
+
+Rebuild the document with::
+
+    python -c "from rankscope.report import metrics; print(metrics.as_markdown(), end='')" > docs/metrics.md
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["METRICS", "Metric", "as_markdown", "hover"]
+
+
+class Metric(NamedTuple):
+    """One number: how it is called, its unit, what it is, what is in and out, and how HTA's differs."""
+
+    section: str
+    label: str
+    unit: str
+    definition: str
+    bounds: str = ""
+    """What is in and what is out."""
+    hta: str = ""
+    """How the number of the same or a similar name in HTA differs."""
+
+
+_V, _R, _I, _S, _G, _K, _T, _C = (
+    "Verdict and findings",
+    "Ranks",
+    "Where the rest of the time goes",
+    "Steps",
+    "Process groups",
+    "Kernels and operators",
+    "Clocks and matching",
+    "Recording",
+)
+
+METRICS: dict[str, Metric] = {
+    "cost_ms_per_step": Metric(
+        _V,
+        "Cost",
+        "ms per step",
+        "What the job's step would shrink by without the cause.",
+        "An estimate of the gain, not the time that ranks wait: waiting that overlaps useful work costs nothing.",
+        "HTA names potential stragglers but states no cost.",
+    ),
+    "cost_error_ms": Metric(_V, "Cost error", "ms per step", "The uncertainty of the cost, plus or minus."),
+    "cost_share": Metric(_V, "Share of the step", "%", "The cost divided by the job's step time."),
+    "job_step_ms": Metric(_V, "Step time", "ms", "The job's step time that the cost refers to, while recorded."),
+    "confidence": Metric(
+        _V,
+        "Confidence",
+        "high, medium or low",
+        "How sure the diagnosis is that the cause and the rank are right.",
+        "It says nothing about the size of the cost; the cost error does.",
+    ),
+    "p_value": Metric(
+        _V,
+        "p-value",
+        "0 to 1",
+        "How often chance alone would make one rank look as late as this.",
+    ),
+    "steps": Metric(_R, "Steps", "count", "Steps of this rank that were recorded and analysed."),
+    "step_ms.median": Metric(
+        _R,
+        "Step",
+        "ms, median",
+        "The median duration of the rank's recorded steps, on its host.",
+        "Recording itself is in it; see recording overhead.",
+        "HTA drops the last step of a trace.",
+    ),
+    "step_ms.p95": Metric(_R, "p95", "ms, 95th percentile", "The step duration that 95 % of the steps stay below."),
+    "compute_pct": Metric(
+        _R,
+        "Compute",
+        "% of the recorded window",
+        "Time in which the device (without one: the rank's main thread) computes.",
+        "Includes compute that runs beside communication or copies. Overlapping kernels count once.",
+        "HTA's temporal breakdown counts all of a trace, ours the recorded steps; "
+        "HTA sorts some communication kernels into compute.",
+    ),
+    "exposed_comm_pct": Metric(
+        _R,
+        "Exposed comm.",
+        "% of the recorded window",
+        "Communication of this rank that no compute of the same rank hides.",
+        "Includes waiting for other ranks inside collectives.",
+        "HTA has no exposed share; its non-compute time mixes communication and copies.",
+    ),
+    "memcpy_pct": Metric(
+        _R,
+        "Copies",
+        "% of the recorded window",
+        "Copies and memsets that neither compute nor communication hides.",
+    ),
+    "idle_pct": Metric(
+        _R,
+        "Idle",
+        "% of the recorded window",
+        "Time in which the rank does none of the three: no compute, no communication, no copy.",
+        "Compute, exposed communication, copies and idle sum to 100 %.",
+        "HTA's idle is the same idea over the whole trace.",
+    ),
+    "comm_pct": Metric(
+        _R,
+        "Comm.",
+        "% of the recorded window",
+        "All communication of this rank, hidden or not. Not part of the sum of 100 %.",
+    ),
+    "overlap_pct": Metric(
+        _R,
+        "Overlap",
+        "% of communication",
+        "The share of this rank's communication that is hidden behind its own compute.",
+        "Refers to communication time, not to the window.",
+        "The same definition as HTA's comm/comp overlap. HTA rounds times to microseconds unless told otherwise, "
+        "which can push it above 100 %.",
+    ),
+    "wait_ms_per_step": Metric(
+        _R,
+        "Waits",
+        "ms per step",
+        "Time this rank's collectives wait for the last rank to arrive, summed over a step.",
+        "Waiting is not cost: it may be hidden by compute.",
+        "HTA does not match collectives across ranks.",
+    ),
+    "caused_wait_ms_per_step": Metric(
+        _R,
+        "Makes others wait",
+        "ms per step",
+        "Waiting of the other ranks while this rank is the last to arrive, summed over them.",
+        "Grows with the number of ranks; compare ranks, not runs.",
+    ),
+    "waiting_ms": Metric(
+        _I,
+        "Waiting for peers",
+        "ms per step",
+        "Exposed communication before the last rank has arrived at the collective.",
+        "Only what no compute hides; the ranks table's waits include hidden waiting.",
+    ),
+    "transfer_ms": Metric(
+        _I,
+        "Transfer",
+        "ms per step",
+        "Exposed communication after the last rank has arrived: data on the wire.",
+    ),
+    "input_ms": Metric(
+        _I,
+        "Idle: input",
+        "ms per step",
+        "Idle while the host sits in the data loader.",
+        "",
+        "HTA's idle breakdown knows host wait, kernel wait and other; it does not know the data loader.",
+    ),
+    "host_ms": Metric(
+        _I,
+        "Idle: host",
+        "ms per step",
+        "Idle for any other reason on the host: Python, launches, synchronisation, pauses.",
+    ),
+    "copy_ms": Metric(
+        _I,
+        "Copies",
+        "ms per step",
+        "Copies and memsets that neither compute nor communication hides.",
+    ),
+    "lateness_ms": Metric(
+        _S,
+        "Lateness",
+        "ms",
+        "How much later than the median of the other ranks this rank arrives at the step's collectives, on average.",
+        "On aligned clocks. Negative is early. Differences below the clock error mean nothing.",
+        "HTA compares raw clocks.",
+    ),
+    "duration_ms": Metric(_S, "Step time", "ms", "From the start of the step to the start of the next, on the host."),
+    "step.exposed_comm_ms": Metric(
+        _S, "Exposed communication", "ms", "Communication of this rank and step that no compute of the rank hides."
+    ),
+    "step.idle_ms": Metric(_S, "Idle", "ms", "Time of this step with no compute, no communication and no copy."),
+    "step.wait_ms": Metric(
+        _S, "Waiting", "ms", "Time this rank's collectives of this step wait for the last rank, hidden or not."
+    ),
+    "calls_per_step": Metric(_G, "Calls", "per step", "Collectives of this kind in this group and step."),
+    "megabytes_per_call": Metric(_G, "Size", "10⁶ bytes per call", "Bytes of the call's message, averaged."),
+    "group.wait_ms_per_step": Metric(
+        _G, "Wait", "ms per step", "From a rank's own arrival to the last arrival, averaged over the group's ranks."
+    ),
+    "group.transfer_ms_per_step": Metric(
+        _G, "Transfer", "ms per step", "From the last arrival to the collective's end."
+    ),
+    "group.exposed_ms_per_step": Metric(
+        _G, "Exposed", "ms per step", "The part of wait and transfer that no compute of the same rank hides."
+    ),
+    "bus_gb_s": Metric(
+        _G,
+        "Bus bandwidth",
+        "10⁹ bytes per second",
+        "Bytes over the transfer time alone, times the collective's bus factor as in NCCL's tests.",
+        "Factor 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all. Waiting is out, "
+        "so it can be set against the link's speed.",
+        "HTA divides copy bytes by duration; it has no bus bandwidth of collectives.",
+    ),
+    "kernel.ms_per_step": Metric(
+        _K,
+        "Time",
+        "ms per step",
+        "Summed duration in one step, averaged over the ranks that ran it.",
+        "Kernels that run side by side both count, so the sum can exceed the step.",
+        "HTA's kernel breakdown merges rare kernels into others above ten names.",
+    ),
+    "launches_per_step": Metric(_K, "Launches", "per step", "How often it runs in one step."),
+    "share_pct": Metric(_K, "Share", "% of kernel time", "Its time over all kernel or operator time of those ranks."),
+    "max_over_median": Metric(
+        _K,
+        "Max / median",
+        "ratio",
+        "Time on the rank with most of it, over the rank in the middle. 1.00 is even.",
+    ),
+    "error_us": Metric(
+        _T,
+        "Clock error",
+        "µs",
+        "95 % of the ends of matched collectives agree within this after alignment.",
+        "Differences between ranks below it are noise.",
+        "HTA trusts raw clocks.",
+    ),
+    "offset_us": Metric(_T, "Clock offset", "µs", "Added to the rank's own clock to reach the common one."),
+    "count": Metric(_T, "Collectives", "count", "Collectives that the ranks recorded, one per call and rank group."),
+    "matched_pct": Metric(
+        _T,
+        "Matched",
+        "% of collectives",
+        "Share of the collectives recognised as the same call on all ranks of their group.",
+        "Waiting, transfer and lateness use matched collectives only.",
+    ),
+    "recording_overhead_pct": Metric(
+        _C,
+        "Recording overhead",
+        "%",
+        "The median step while recorded against the median step before the window.",
+    ),
+    "longest_stall_ms": Metric(
+        _C,
+        "Longest stall",
+        "ms",
+        "The longest time that opening or closing a window held up a training thread.",
+    ),
+}
+
+
+def hover(key: str) -> str:
+    """The definition as shown on hover: unit, definition, bounds."""
+    metric = METRICS[key]
+    return " ".join(part for part in (f"[{metric.unit}]", metric.definition, metric.bounds) if part)
+
+
+def as_markdown() -> str:
+    """Return docs/metrics.md."""
+    lines = [
+        "# What each number means",
+        "",
+        "The report shows these definitions when you point at a column's head or a figure. This file is made from",
+        "`rankscope.report.metrics`; a test holds both together.",
+        "",
+        "Two things to keep in mind:",
+        "",
+        "- **Waiting is not cost.** A collective that waits behind compute costs nothing. The cost of a cause is what",
+        "  the job's step would shrink by without it.",
+        "- **Compute, exposed communication, copies and idle sum to 100 %** of a rank's recorded window. The bars of",
+        "  the report split exposed communication into waiting and transfer, and idle into input and host, in the",
+        "  proportion of the times in *Where the rest of the time goes*.",
+        "",
+        "Without an accelerator, *device* means the rank's main thread, and operators stand where kernels would.",
+    ]
+    section = ""
+    for key, metric in METRICS.items():
+        if metric.section != section:
+            section = metric.section
+            lines += ["", f"## {section}"]
+        lines += ["", f"### {metric.label}", "", f"`{key}`, {metric.unit}. {metric.definition}"]
+        if metric.bounds:
+            lines += ["", f"In and out: {metric.bounds}"]
+        if metric.hta:
+            lines += ["", f"HTA: {metric.hta}"]
+    return "\n".join(lines) + "\n"
