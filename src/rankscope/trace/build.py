@@ -15,7 +15,8 @@ from rankscope.errors import TraceError
 from rankscope.trace import link, meta, repair
 from rankscope.trace.collectives import build_collectives
 from rankscope.trace.columns import Category, Events, RankTrace
-from rankscope.trace.decode import Args, Decoder, Rows
+from rankscope.trace.decode import Decoder, Rows
+from rankscope.trace.events import Args
 from rankscope.trace.read import Reader
 from rankscope.trace.split import split
 
@@ -54,11 +55,16 @@ def read_trace(path: Path, *, name_rank: int | None = None) -> RankTrace:
     decoder = Decoder()
     chunks: list[Rows] = []
     notes: list[str] = []
-    head = tail = b""
+    head, tail, after_end = b"", b"", False
     with _collector_off():
         for part in split(iter(reader), str(path)):
-            if part.kind == "events":
-                chunks.append(decoder.chunk(part.text, part.offset, part.separator))
+            if after_end:  # the list ended within an earlier part; what follows is metadata
+                tail += part.glue + part.text
+            elif part.kind == "events":
+                rows, rest = decoder.chunk(part.text, part.offset, part.separator)
+                chunks.append(rows)
+                if rest is not None:
+                    tail, after_end = rest, True
             elif part.kind == "head":
                 head = part.text
             elif part.kind == "tail":
@@ -87,7 +93,7 @@ def _assemble(
     chunks.clear()
     if not len(columns["start"]):
         lost = sum(decoder.repairs.values())
-        raise TraceError(f"{path}: no usable event ({decoder.position} events, {lost} damaged); record the window again")
+        raise TraceError(f"{path}: no usable event ({decoder.position} read, {lost} damaged); record the window again")
     about, remarks = meta.typed(raw)
     notes += remarks + decoder.places
     if about.base_ns and int(columns["start"].min()) < _ABSOLUTE_NS:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.categories import is_communication
 from rankscope.trace import meta, numbers
 from rankscope.trace.columns import Category, Collectives, Events, Group
-from rankscope.trace.decode import Args
+from rankscope.trace.events import Args
 
 __all__ = ["build_collectives"]
 
@@ -103,9 +103,7 @@ def _calls(events: Events, strings: list[str]) -> tuple[NDArray[np.int64], bool]
     return np.flatnonzero(host & np.isin(events.name, named)), False
 
 
-def _by_kernel(
-    events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args]
-) -> list[Args | None]:
+def _by_kernel(events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args]) -> list[Args | None]:
     operators = _records(events, strings, args)
     by_id = {int(events.external_id[i]): args[i] for i in operators.tolist() if events.external_id[i] >= 0}
     found: list[Args | None] = []
@@ -125,9 +123,9 @@ def _by_operator(
     found: list[Args | None] = [args.get(row) for row in rows.tolist()]
     if None not in found or not len(operators):
         return found
-    kinds = [_kind_of_name(strings[events.name[row]]) for row in rows.tolist()]
+    named = [_plain(_kind_of_name(strings[events.name[row]])) for row in rows.tolist()]
     said = [args[i] for i in operators.tolist()]
-    if len(said) == len(rows) and all(k == _plain(str(a.collective)) for k, a in zip(map(_plain, kinds), said, strict=True)):
+    if named == [_plain(str(a.collective)) for a in said]:
         return list(said)  # the same calls in the same order: the k-th belongs to the k-th
     for place, row in enumerate(rows.tolist()):
         inside = operators[

@@ -76,6 +76,7 @@ class Events:
 
     @property
     def end(self) -> I64:
+        """``start + duration``."""
         return self.start + self.duration
 
 

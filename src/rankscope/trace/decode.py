@@ -1,4 +1,4 @@
-"""Chunks of events -> columns, with msgspec's typed decoding. What is not needed is dropped before it is built."""
+"""Chunks of events -> columns. What no analysis reads is dropped before it becomes a row."""
 
 from __future__ import annotations
 
@@ -8,148 +8,28 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.trace import numbers, repair
 from rankscope.trace.columns import Category
+from rankscope.trace.events import (
+    CATEGORY_CODES,
+    DROPPED_CATEGORIES,
+    NO_ARGS,
+    NO_JSON,
+    NO_RAW,
+    Args,
+    Begin,
+    Complete,
+    End,
+    as_events,
+)
+from rankscope.trace.split import find_end
 
-__all__ = ["CATEGORY_CODES", "DROPPED_CATEGORIES", "Args", "Decoder", "Rows", "as_events"]
+__all__ = ["Decoder", "Rows"]
 
-CATEGORY_CODES: dict[Any, int] = {
-    "cpu_op": Category.CPU_OP,
-    "user_annotation": Category.USER_ANNOTATION,
-    "cuda_runtime": Category.CUDA_RUNTIME,
-    "cuda_driver": Category.CUDA_DRIVER,
-    "kernel": Category.KERNEL,
-    "gpu_memcpy": Category.GPU_MEMCPY,
-    "gpu_memset": Category.GPU_MEMSET,
-    "gpu_user_annotation": Category.GPU_USER_ANNOTATION,
-    "cuda_sync": Category.CUDA_SYNC,
-    "overhead": Category.OVERHEAD,
-    "python_function": Category.PYTHON_FUNCTION,
-    # 2021
-    "Operator": Category.CPU_OP,
-    "Runtime": Category.CUDA_RUNTIME,
-    "Kernel": Category.KERNEL,
-    "Memcpy": Category.GPU_MEMCPY,
-    "Memset": Category.GPU_MEMSET,
-    # other devices of Kineto
-    "hip_runtime": Category.CUDA_RUNTIME,
-    "hip_driver": Category.CUDA_DRIVER,
-    "xpu_runtime": Category.CUDA_RUNTIME,
-    "xpu_driver": Category.CUDA_DRIVER,
-    "mtia_runtime": Category.CUDA_RUNTIME,
-    "privateuse1_runtime": Category.CUDA_RUNTIME,
-    "privateuse1_driver": Category.CUDA_DRIVER,
-}
-DROPPED_CATEGORIES = frozenset({"python_function", "Trace", "cpu_instant_event", "ac2g", "fwdbwd", "async"})
-"""Classes no analysis reads. ``Trace`` is Kineto's own span of the whole recording."""
 GPU = np.array([Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET], np.int8)
-NO_RAW = msgspec.Raw(b"")
-
-
-class Args(msgspec.Struct, gc=False):
-    """What analyses read of an event's ``args``. Untyped on purpose: a wrong type is mended column by column."""
-
-    stream: Any = None
-    correlation: Any = -1
-    external_id: Any = msgspec.field(default=None, name="External id")
-    external_id_2021: Any = msgspec.field(default=-1, name="external id")
-    dims: msgspec.Raw = msgspec.field(default=NO_RAW, name="Input Dims")
-    grid: msgspec.Raw = NO_RAW
-    block: msgspec.Raw = NO_RAW
-    bytes: Any = -1
-    bandwidth: Any = msgspec.field(default=0.0, name="memory bandwidth (GB/s)")
-    collective: Any = msgspec.field(default=None, name="Collective name")
-    group_name: Any = msgspec.field(default=None, name="Process Group Name")
-    group_description: Any = msgspec.field(default=None, name="Process Group Description")
-    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
-    group_size: Any = msgspec.field(default=None, name="Group size")
-    in_elements: Any = msgspec.field(default=-1, name="In msg nelems")
-    out_elements: Any = msgspec.field(default=-1, name="Out msg nelems")
-    dtype: Any = None
-    seq: Any = msgspec.field(default=-1, name="Seq")
-    comms_id: Any = msgspec.field(default=None, name="Comms Id")
-    source_rank: Any = msgspec.field(default=-1, name="Src Rank")
-    target_rank: Any = msgspec.field(default=-1, name="Dst Rank")
-
-
-class Complete(msgspec.Struct, tag_field="ph", tag="X", gc=False):
-    """A complete event, decoded fast: ``ph`` is the tag of a union."""
-
-    name: Any = ""
-    cat: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
-    args: Args | None = None
-
-
-class _Begin(Complete, tag_field="ph", tag="B", gc=False):
-    pass
-
-
-class _End(Complete, tag_field="ph", tag="E", gc=False):
-    pass
-
-
-def _marker(name: str, tag: str) -> Any:
-    return msgspec.defstruct(name, [], tag_field="ph", tag=tag, gc=False)
-
-
-_Flow = _marker("_Flow", "s") | _marker("_FlowEnd", "f") | _marker("_FlowStep", "t")
-_Mark = _marker("_Meta", "M") | _marker("_Instant", "i") | _marker("_OldInstant", "I") | _marker("_Counter", "C")
-_EVENTS = list[Complete | _Begin | _End | _Flow | _Mark]  # type: ignore[valid-type]
-
-
-class AnyEvent(msgspec.Struct, gc=False):
-    """Any event at all, for chunks in which the union does not fit."""
-
-    ph: Any = None
-    name: Any = ""
-    cat: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
-    args: Any = None
-
-
-_fast = msgspec.json.Decoder(_EVENTS)
-_exact = msgspec.json.Decoder(_EVENTS, float_hook=Decimal)
-_lenient = msgspec.json.Decoder(list[AnyEvent | None], float_hook=Decimal)
-_EMPTY = Args()
-
-
-def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
-    """Decode a JSON list of events into structs; ``exact`` keeps decimals as written.
-
-    Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is no such list.
-    """
-    try:
-        return (_exact if exact else _fast).decode(text)  # type: ignore[no-any-return]
-    except msgspec.ValidationError:
-        return [_from_any(e) for e in _lenient.decode(text)]
-
-
-def _from_any(event: AnyEvent | None) -> Any:
-    kinds: dict[Any, type[Complete]] = {"X": Complete, "B": _Begin, "E": _End}
-    kind = None if event is None or not isinstance(event.ph, str) else kinds.get(event.ph)
-    if event is None or kind is None:
-        return None
-    args = None
-    if isinstance(event.args, dict):
-        plain = {k: v for k, v in event.args.items() if k not in {"Input Dims", "grid", "block"}}
-        args = msgspec.convert(plain, Args)
-        args.dims, args.grid, args.block = (
-            msgspec.Raw(msgspec.json.encode(event.args[k])) if k in event.args else NO_RAW
-            for k in ("Input Dims", "grid", "block")
-        )
-    return kind(event.name, event.cat, event.pid, event.tid, event.ts, event.dur, args)
 
 
 class _Interner(dict[Any, int]):
@@ -158,6 +38,14 @@ class _Interner(dict[Any, int]):
     def __missing__(self, key: Any) -> int:
         code = self[key] = len(self)
         return code
+
+
+class _Wanted(dict[Any, bool]):
+    """Category -> whether an analysis reads it."""
+
+    def __missing__(self, key: Any) -> bool:
+        wanted = self[key] = key.__class__ is str and key not in DROPPED_CATEGORIES
+        return wanted
 
 
 @dataclass(slots=True)
@@ -181,29 +69,45 @@ class Decoder:
     """Where text was beyond repair, in words."""
     position: int = 0
     exact: bool = False
-    other_categories: dict[Any, int] = field(default_factory=dict)
+    wanted: Any = field(default_factory=_Wanted)
     _open: dict[tuple[Any, Any], list[tuple[int, Any]]] = field(default_factory=dict)
-    _category: Callable[[Any], int] = CATEGORY_CODES.get  # type: ignore[assignment]
 
-    def chunk(self, text: bytes, offset: int, separator: bytes) -> Rows:
-        """Decode whole events joined by commas. Never raises on what the text holds."""
+    def chunk(self, text: bytes, offset: int, separator: bytes) -> tuple[Rows, bytes | None]:
+        """Decode whole events joined by commas. Never raises on what the text holds.
+
+        The second result is the text after the end of the list, where the list turned out to end within the chunk.
+        """
+        rest = None
         try:
             events = as_events(b"[" + text + b"]", exact=self.exact)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except NO_JSON:
+            end = find_end(text)
+            if end is not None:
+                text, rest = text[: end[0]], text[end[1] :]
             events = self._salvaged(text, offset, separator)
-        return self.rows(events, lambda: as_events(b"[" + text + b"]", exact=True))
+        return self.rows(events, lambda: as_events(b"[" + text + b"]", exact=True)), rest
 
     def rows(self, events: list[Any], again: Callable[[], list[Any]] | None = None) -> Rows:
         """Columns of decoded events. ``again`` decodes the same text keeping decimals as written."""
         kept: list[tuple[int, Any]] = []
         first = self.position
         self.position += len(events)
-        drop = DROPPED_CATEGORIES
-        places = [i for i, e in enumerate(events) if e.__class__ is Complete and e.cat.__class__ is str and e.cat not in drop]
-        rest = [i for i, e in enumerate(events) if e.__class__ in _OTHER or (e.__class__ is Complete and (e.cat.__class__ is not str or e.cat in drop))]
+        wanted = self.wanted
+        complete = [i for i, e in enumerate(events) if e.__class__ is Complete]
+        try:
+            places = [i for i in complete if wanted[events[i].cat]]
+        except TypeError:  # a category that is no text
+            for i in complete:
+                if not isinstance(events[i].cat, str):
+                    events[i].cat = None
+            places = [i for i in complete if wanted[events[i].cat]]
         chosen = [events[i] for i in places]
-        for i in rest:
-            self._other(first + i, events[i], kept)
+        for i in complete if len(places) < len(complete) else ():
+            if not wanted[events[i].cat]:
+                self.dropped[str(events[i].cat)[:40]] += 1
+        for i, event in enumerate(events):
+            if event.__class__ is Begin or event.__class__ is End:
+                self._half(first + i, event, kept)
         if kept:
             places += [i - first for i, _ in kept]
             chosen += [e for _, e in kept]
@@ -211,7 +115,7 @@ class Decoder:
         if again is not None and raw is not None and numbers.needs_exact_text(raw):
             try:
                 exact = again()
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except NO_JSON:
                 exact = events
             if len(exact) == len(events):
                 self.exact = True
@@ -239,8 +143,9 @@ class Decoder:
             self._count(repair.LOST_RECORD, lost)
             keep = np.flatnonzero(good)
             chosen = [chosen[i] for i in keep]
-            position, start, duration, category, gpu = (a[keep] for a in (position, start, duration, category, gpu))
-        empty = _EMPTY
+            position, start, duration = position[keep], start[keep], duration[keep]
+            category, gpu = category[keep], gpu[keep]
+        empty = NO_ARGS
         args = [e.args or empty for e in chosen]
         names = [e.name for e in chosen]
         code = self.strings.__getitem__
@@ -287,22 +192,13 @@ class Decoder:
         if number:
             self.repairs[kind] += number
 
-    def _other(self, position: int, event: Any, kept: list[tuple[int, Any]]) -> None:
-        """Begin and end events, dropped classes, and events without a usable category."""
-        if event.__class__ is Complete:
-            if event.cat.__class__ is str:
-                self.dropped[event.cat] += 1
-            elif event.cat is None:
-                self.dropped["without a category"] += 1
-            else:
-                event.cat = "other"
-                kept.append((position, event))
-            return
+    def _half(self, position: int, event: Any, kept: list[tuple[int, Any]]) -> None:
+        """Join a begin and an end event of one thread into a complete one."""
         try:
             open_events = self._open.setdefault((event.pid, event.tid), [])
         except TypeError:
             open_events = []
-        if event.__class__ is _Begin:
+        if event.__class__ is Begin:
             open_events.append((position, event))
             return
         if not open_events:
@@ -313,7 +209,7 @@ class Decoder:
         whole = Complete(begin.name, begin.cat, begin.pid, begin.tid, begin.ts, None, begin.args)
         if (times != numbers.BAD).all():
             whole.dur = Decimal(int(times[1] - times[0])) / 1000
-        if whole.cat.__class__ is not str or whole.cat in DROPPED_CATEGORIES:
+        if not self.wanted[whole.cat]:
             self.dropped[str(whole.cat)[:40]] += 1
             return
         self.repairs[repair.JOINED] += 1
@@ -332,7 +228,7 @@ class Decoder:
             for candidate, kinds in repair.attempts(piece):
                 try:
                     events += as_events(b"[" + candidate + b"]", exact=True)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                except NO_JSON:
                     continue
                 self.repairs.update(kinds)
                 break
@@ -342,9 +238,6 @@ class Decoder:
                 if len(self.places) < 5:
                     self.places.append(f"the event at byte {offset + place} is no JSON and was left out")
         return events
-
-
-_OTHER = (_Begin, _End)
 
 
 def _floats(values: list[Any]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Steps, which call launched which kernel, and the step each event belongs to. Vectorised; nothing is looked up twice."""
+"""Steps, which call launched which kernel, and the step each event belongs to. Vectorised."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def find_steps(events: Events, strings: list[str]) -> Steps:
 def _main_thread(events: Events, rows: I64) -> NDArray[np.bool_]:
     pid, tid = events.pid[rows], events.tid[rows]
     if (main := pid == tid).any():  # Linux: the main thread's id is the process's
-        return main
+        return np.asarray(main)
     threads = set(zip(pid.tolist(), tid.tolist(), strict=True))
     longest = max(threads, key=lambda t: (int(events.duration[rows][(pid == t[0]) & (tid == t[1])].sum()), t))
     return np.asarray((pid == longest[0]) & (tid == longest[1]))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from rankscope.errors import TraceError
 from rankscope.model import SourceFile
 from rankscope.trace.build import read_trace
+from rankscope.trace.cache import load_cached, store_cached
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.find import Candidate, find_traces
 from rankscope.trace.windows import assign_windows
@@ -17,6 +23,11 @@ __all__ = ["LoadResult", "load_traces"]
 
 Progress = Callable[[int, int, str], None]
 """Called with files done, files in all, and the file just done."""
+_PACKED_WEIGHT = 12
+"""A gzip byte is about so many bytes of JSON."""
+_WORTH_A_PROCESS = 60 << 20
+"""Bytes of JSON below which starting processes costs more than it saves: about half a second of decoding."""
+_NO_RANK = "neither the content nor the file name says which rank this is"
 
 
 @dataclass(slots=True)
@@ -36,7 +47,7 @@ def load_traces(
 ) -> LoadResult:
     """Find, decode and sort out traces.
 
-    A file that cannot be used is listed with the reason; the others go on.
+    A file that cannot be used is listed with the reason; the others go on. No error is raised for a file.
 
     Args:
         paths: files, folders or run directories.
@@ -45,33 +56,90 @@ def load_traces(
         progress: called after each file.
     """
     candidates, sources = find_traces(paths)
-    traces: list[RankTrace] = []
+    results: dict[int, RankTrace | str] = {}
+    for index, result in _read_all(candidates, workers, cache):
+        results[index] = result
+        if progress is not None:
+            progress(len(results), len(candidates), str(candidates[index].path))
     unassigned: list[RankTrace] = []
     read: list[tuple[Candidate, RankTrace]] = []
-    for done, candidate in enumerate(candidates, 1):
-        try:
-            trace = read_trace(candidate.path, name_rank=candidate.name_rank)
-        except TraceError as error:
-            sources.append(SourceFile(path=str(candidate.path), status="unusable", rank=candidate.name_rank, reason=str(error)))
-            continue
-        finally:
-            if progress is not None:
-                progress(done, len(candidates), str(candidate.path))
-        if trace.rank is None:
+    for index, candidate in enumerate(candidates):
+        trace = results[index]
+        if isinstance(trace, str):
+            path = str(candidate.path)
+            sources.append(SourceFile(path=path, status="unusable", rank=candidate.name_rank, reason=trace))
+        elif trace.rank is None:
             unassigned.append(trace)
-            reason = "neither the content nor the file name says which rank this is"
-            sources.append(SourceFile(path=trace.source, status="unassigned", reason=reason, repairs=dict(trace.repairs)))
+            sources.append(_source(trace, "unassigned", _NO_RANK))
         else:
             read.append((candidate, trace))
+    traces: list[RankTrace] = []
     for trace, rival in assign_windows(read):
         if rival is None:
             traces.append(trace)
-            reason = "; ".join(trace.notes) or None
-            sources.append(
-                SourceFile(path=trace.source, status="used", rank=trace.rank, reason=reason, repairs=dict(trace.repairs))
-            )
+            sources.append(_source(trace, "used", "; ".join(trace.notes) or None))
         else:
-            reason = f"{rival} is the same rank and window; only that one is used"
-            sources.append(SourceFile(path=trace.source, status="unusable", rank=trace.rank, reason=reason))
+            sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
     traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))
     return LoadResult(traces, sources, unassigned)
+
+
+def _source(trace: RankTrace, status: Literal["used", "unusable", "unassigned"], reason: str | None) -> SourceFile:
+    return SourceFile(path=trace.source, status=status, rank=trace.rank, reason=reason, repairs=dict(trace.repairs))
+
+
+def _read_all(
+    candidates: Sequence[Candidate], workers: int | None, cache: bool
+) -> Iterator[tuple[int, RankTrace | str]]:
+    """Index and trace (or the reason why there is none) of each candidate, as they come."""
+    fresh: list[int] = []
+    for index, candidate in enumerate(candidates):
+        trace = load_cached(candidate.path) if cache else None
+        if trace is None:
+            fresh.append(index)
+        else:
+            yield index, trace
+    fresh.sort(key=lambda i: -_weight(candidates[i].path))  # the longest first, so that no process is left with it
+    count = _process_count(workers, [_weight(candidates[i].path) for i in fresh])
+    if count > 1:
+        done: set[int] = set()
+        try:
+            # never fork: the caller may have threads, a CUDA context or an open profiler
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(count, mp_context=context) as pool:
+                futures = {pool.submit(_read_one, candidates[i], cache): i for i in fresh}
+                for future in as_completed(futures):
+                    yield futures[future], future.result()
+                    done.add(futures[future])
+        except BrokenProcessPool:  # a script without a main guard, or a worker killed for its memory
+            fresh = [i for i in fresh if i not in done]
+        else:
+            return
+    for index in fresh:
+        yield index, _read_one(candidates[index], cache)
+
+
+def _read_one(candidate: Candidate, cache: bool) -> RankTrace | str:
+    try:
+        trace = read_trace(candidate.path, name_rank=candidate.name_rank)
+    except TraceError as error:
+        return str(error)
+    if cache:
+        store_cached(candidate.path, trace)
+    return trace
+
+
+def _weight(path: Path) -> int:
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return 0
+    return size * _PACKED_WEIGHT if path.suffix == ".gz" else size
+
+
+def _process_count(workers: int | None, weights: list[int]) -> int:
+    if workers is None:
+        if sum(weights) < _WORTH_A_PROCESS or multiprocessing.current_process().daemon:
+            return 1
+        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(workers, len(weights)))

@@ -35,7 +35,8 @@ def parse_head(head: bytes, tail: bytes) -> tuple[dict[str, Any], list[str]]:
     if not head.strip():  # a bare list of events
         return {}, []
     whole = _tidy(head) + b'"traceEvents":[]' + tail
-    for text, kinds in (*repair.attempts(whole), (_tidy(head) + b'"traceEvents":[]}', ["metadata after the events unreadable"])):
+    without_tail = _tidy(head) + b'"traceEvents":[]}', ["metadata after the events unreadable"]
+    for text, kinds in (*repair.attempts(whole), without_tail):
         try:
             raw = msgspec.json.decode(text.lstrip(b"\xef\xbb\xbf"))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,8 @@
-"""A file as blocks of plain text: gzip or not, told by the content, never by the name; bounded in memory and in total."""
+"""A file as blocks of plain text: gzip or not, told by the content, not by the name; bounded in memory and in total."""
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,14 +10,14 @@ from typing import Any
 
 from rankscope.errors import TraceError
 
-try:
+_inflate: Any = zlib
+with contextlib.suppress(ImportError):  # platforms without a wheel: the same calls, several times slower
     from isal import isal_zlib as _inflate
-except ImportError:  # platforms without a wheel: the same calls, several times slower
-    _inflate = zlib
 
 __all__ = ["BLOCK_BYTES", "Reader"]
 
 BLOCK_BYTES = 1 << 20
+_CORRUPT: tuple[type[Exception], ...] = (zlib.error, _inflate.error)
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_RATIO = 250
 """Kineto traces shrink 10 to 40 times. A file that grows more than this is a bomb or rubbish."""
@@ -53,7 +54,8 @@ class Reader:
                     yield first
                     first = file.read(BLOCK_BYTES)
         except OSError as error:
-            raise TraceError(f"{self.path}: cannot be read ({error.strerror or error}); check path and rights") from error
+            why = error.strerror or error
+            raise TraceError(f"{self.path}: cannot be read ({why}); check path and rights") from error
 
     def _unpacked(self, packed: bytes, file: Any) -> Iterator[bytes]:
         member = _inflate.decompressobj(wbits=31)
@@ -62,7 +64,7 @@ class Reader:
             while packed:
                 try:
                     plain = member.decompress(packed, BLOCK_BYTES)
-                except (zlib.error, _inflate.error) as error:
+                except _CORRUPT as error:
                     self.damage = f"corrupt gzip after {self.plain_bytes} plain bytes ({error})"
                     return
                 self.plain_bytes += len(plain)

@@ -44,11 +44,15 @@ MAX_PIECE = 1 << 20
 """Events longer than this are not worth mending."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.S)
 _GOOD_PAIR = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.S)
+_SURROGATES = re.compile(
+    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+"""A pair, which is good, or half of one."""
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _CONSTANT = re.compile(rb'("(?:[^"\\]|\\.)*")|([+-]?\b(?:nan|inf|infinity)\b(?:\([a-z]*\))?)', re.S | re.I)
 _HUGE = re.compile(rb'("(?:[^"\\]|\\.)*")|(-?\d[\d.]*[eE][+]?\d{3,})', re.S)
 _TEXT_FIELD = re.compile(
-    rb'("(?:name|cat)"\s*:\s*")(.*?)("\s*(?:,\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:|\}))', re.S
+    rb'("(?:name|cat)"\s*:\s*")(.*?)("(?=\s*(?:,\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:|\}\s*\Z)))', re.S
 )
 _BARE_QUOTE = re.compile(rb'(?<!\\)"')
 
@@ -80,19 +84,24 @@ def attempts(piece: bytes) -> Iterator[tuple[bytes, list[str]]]:
         piece = piece.decode("utf-8", "replace").encode()
         kinds.append(UTF8)
         yield piece, list(kinds)
-    for kind, mend in _MENDERS:
-        mended = mend(piece)
-        if mended != piece:
-            piece = mended
-            kinds.append(kind)
-            yield piece, list(kinds)
+    # a stray quote turns strings inside out, so that the other menders would mend the wrong places: it is tried
+    # last, on the untouched text, and then with the others after it
+    for menders in (_MENDERS, ((QUOTES, _quotes), *_MENDERS)):
+        mended, said = piece, list(kinds)
+        for kind, mend in menders:
+            better = mend(mended)
+            if better != mended:
+                mended = better
+                said.append(kind)
+                yield mended, list(said)
 
 
 def _escapes(piece: bytes) -> bytes:
     def mend(pair: re.Match[bytes]) -> bytes:
         return pair.group() if len(pair.group()) > 1 else b"\\\\"
 
-    return _STRING.sub(lambda s: _GOOD_PAIR.sub(mend, s.group()), piece)
+    whole = _STRING.sub(lambda s: _GOOD_PAIR.sub(mend, s.group()), piece)
+    return _SURROGATES.sub(lambda m: m.group(1) or b"\\ufffd", whole)
 
 
 def _controls(piece: bytes) -> bytes:
@@ -111,4 +120,4 @@ def _quotes(piece: bytes) -> bytes:
     return _TEXT_FIELD.sub(lambda m: m.group(1) + _BARE_QUOTE.sub(b'\\\\"', m.group(2)) + m.group(3), piece)
 
 
-_MENDERS = ((CONTROL, _controls), (ESCAPES, _escapes), (CONSTANTS, _constants), (RANGE, _huge), (QUOTES, _quotes))
+_MENDERS = ((CONTROL, _controls), (ESCAPES, _escapes), (CONSTANTS, _constants), (RANGE, _huge))

@@ -8,10 +8,11 @@ newline, the first key of the events belongs to the rhythm (inside a string its 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import msgspec
 
 from rankscope.errors import TraceError
 
@@ -20,13 +21,14 @@ __all__ = ["CHUNK_BYTES", "MAX_HEAD_BYTES", "Part", "find_end", "split"]
 CHUNK_BYTES = 2 << 20
 MAX_HEAD_BYTES = 64 << 20
 """pg_config of ten thousand ranks is some megabytes; 64 MiB without an event is no trace."""
-MAX_EVENT_BYTES = 512 << 20
+MAX_EVENT_BYTES = 256 << 20
 """Text without the rhythm is gathered up to here and then decoded as one document."""
 
 _OPENING = re.compile(rb'"traceEvents"\s*:\s*\[(\s*)')
 _LIST_OPENING = re.compile(rb"^(?:\xef\xbb\xbf)?\s*\[(\s*)")
 _FIRST_KEY = re.compile(rb'\{(\s*"(?:[^"\\]|\\.){0,64}")')
 _END = re.compile(rb"\}\s*\](?=\s*(?:,\s*\"(?:[^\"\\]|\\.)*\"\s*:|\}|$))")
+_shape = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 @dataclass(slots=True)
@@ -37,7 +39,10 @@ class Part:
     kind: str
     text: bytes
     offset: int
+    glue: bytes = b""
+    """What stood between the part before and this one, white space left out."""
     separator: bytes = b""
+    """The rhythm: ends with the brace that opens the next event."""
 
 
 def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Part]:
@@ -55,7 +60,7 @@ def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES)
         ended = not more
         buffer += more
     if buffer.startswith(b"]"):
-        yield Part("tail", b"".join((buffer[1:], *blocks)), base + 1)
+        yield Part("tail", _rest(buffer[1:], blocks, name), base + 1, b"]")
         return
     key = _FIRST_KEY.match(buffer)
     gap = opening.group(1)
@@ -83,7 +88,7 @@ def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES)
             wanted = size * 2
             parts = [buffer]
             continue
-        yield Part("events", buffer[: cut + 1], base, separator)
+        yield Part("events", buffer[: cut + 1], base, b",", separator)
         after = cut + 2 + len(gap)  # the next chunk starts at its brace
         base += after
         buffer = buffer[after:]
@@ -94,11 +99,21 @@ def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES)
     if end is None:
         cut = buffer.rfind(separator)
         if cut >= 0:
-            yield Part("events", buffer[: cut + 1], base, separator)
+            yield Part("events", buffer[: cut + 1], base, b",", separator)
         yield Part("cut", buffer[cut + 1 :], base + cut + 1)
         return
-    yield Part("events", buffer[: end[0]], base, separator)
-    yield Part("tail", buffer[end[1] :], base + end[1])
+    yield Part("events", buffer[: end[0]], base, b",", separator)
+    yield Part("tail", buffer[end[1] :], base + end[1], b"]")
+
+
+def _rest(text: bytes, blocks: Iterator[bytes], name: str) -> bytes:
+    parts, size = [text], len(text)
+    for block in blocks:
+        parts.append(block)
+        size += len(block)
+        if size > MAX_HEAD_BYTES:
+            raise TraceError(f"{name}: {size} bytes after an empty list of events: not a profiler trace")
+    return b"".join(parts)
 
 
 def _read_head(blocks: Iterator[bytes], name: str) -> tuple[bytes, re.Match[bytes], bool, bool]:
@@ -121,15 +136,22 @@ def _read_head(blocks: Iterator[bytes], name: str) -> tuple[bytes, re.Match[byte
 
 
 def find_end(text: bytes) -> tuple[int, int] | None:
-    """Where the last event ends and where the text after the closing bracket starts; None when it never closes."""
-    decoder = json.JSONDecoder(strict=False)
+    """Where the last event ends and where the text after the closing bracket starts; None when it never closes.
+
+    The list ends at the first bracket before which everything is valid JSON. With broken strings there is none; then
+    it ends at the first bracket after which a key of the document, or its end, follows.
+    """
+    first = None
+    looked_at = 0
     for found in _END.finditer(text):
-        plain = text[: found.start() + 1]
-        try:  # latin-1 keeps byte and character positions equal
-            decoder.decode("[" + plain.decode("latin-1") + "]")
-        except (ValueError, RecursionError):
+        place = found.start() + 1, found.end()
+        first = first or place
+        try:
+            _shape.decode(b"[" + text[: place[0]] + b"]")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            looked_at += place[0]
+            if looked_at > 2 * MAX_EVENT_BYTES:
+                break
             continue
-        return found.start() + 1, found.end()
-    for found in _END.finditer(text):  # nothing before any end is valid JSON: the first end followed by a key or the end
-        return found.start() + 1, found.end()
-    return None
+        return place
+    return first

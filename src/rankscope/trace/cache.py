@@ -1,0 +1,175 @@
+"""RankTrace <-> Parquet beside the trace. The columns are a public format: see docs/parquet.md.
+
+The cache is an offer, never a duty: a folder that cannot be written, a file that is not ours or no longer fits the
+trace means decoding again, without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rankscope.trace.columns import Collectives, Events, Group, RankTrace, Steps, TraceMeta
+
+__all__ = ["PARQUET_VERSION", "cache_path", "load_cached", "store_cached"]
+
+PARQUET_VERSION = 1
+"""Raise it whenever a column or its meaning changes."""
+_KEY = b"rankscope.key"
+_ABOUT = b"rankscope.trace"
+_SUFFIXES = (".gz", ".json", ".trace", ".pt")
+_PLAIN = [f.name for f in dataclasses.fields(Events) if f.name not in {"name", "shape"}]
+_TEXTS = ("name", "shape", "collective", "comms_id", "dtype")
+_CALLS = {"group": np.int32, "seq": np.int64, "in_elements": np.int64, "out_elements": np.int64, "peer": np.int32}
+
+
+def cache_path(trace: Path) -> Path:
+    """``rank_3.pt.trace.json.gz`` -> ``rank_3.parquet`` in the same folder."""
+    name = trace.name
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return trace.with_name(f"{name}.parquet")
+
+
+def store_cached(path: Path, trace: RankTrace) -> bool:
+    """Write the columns of the trace file ``path`` beside it, atomically. False when that is not possible."""
+    target = cache_path(path)
+    if not os.access(path.parent, os.W_OK):
+        return False
+    temporary: str | None = None
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if target.exists() and _KEY not in (pq.read_metadata(target).metadata or {}):
+            return False  # somebody else's file
+        table = _table(trace, pa).replace_schema_metadata({_KEY: _key(path), _ABOUT: _about(trace)})
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=path.parent)
+        os.close(handle)
+        pq.write_table(
+            table,
+            temporary,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=list(_TEXTS),
+            dictionary_pagesize_limit=64 << 20,
+            row_group_size=1 << 24,
+            write_statistics=["start", "step", "category"],
+        )
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    except (OSError, ValueError, TypeError, OverflowError, ArithmeticError, ImportError):
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def load_cached(path: Path) -> RankTrace | None:
+    """Columns of the trace file ``path`` from the Parquet beside it; None when there is none that fits."""
+    source = cache_path(path)
+    if not source.is_file():
+        return None
+    try:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(source, read_dictionary=list(_TEXTS)) as file:
+            metadata = file.schema_arrow.metadata or {}
+            if metadata.get(_KEY) != _key(path):
+                return None
+            return _trace(path, file.read(use_threads=False), msgspec.json.decode(metadata[_ABOUT]))
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, ImportError):
+        return None  # pyarrow's errors are subclasses of these
+
+
+def _key(path: Path) -> bytes:
+    stat = path.stat()
+    return f"{PARQUET_VERSION} {path.name} {stat.st_size} {stat.st_mtime_ns}".encode("utf-8", "replace")
+
+
+def _about(trace: RankTrace) -> bytes:
+    return msgspec.json.encode(
+        {
+            "rank": trace.rank,
+            "meta": dataclasses.asdict(trace.meta),
+            "steps": [trace.steps.number.tolist(), trace.steps.start.tolist(), trace.steps.duration.tolist()],
+            "groups": [[g.name, g.description, list(g.ranks)] for g in trace.groups],
+            "repairs": trace.repairs,
+            "notes": trace.notes,
+        }
+    )
+
+
+def _table(trace: RankTrace, pa: Any) -> Any:
+    """One row an event; the columns of collectives are null elsewhere."""
+    events, calls = trace.events, trace.collectives
+    rows = len(events)
+    columns: dict[str, Any] = {"name": _texts(events.name, trace.strings, pa)}
+    columns |= {key: pa.array(getattr(events, key)) for key in _PLAIN}
+    columns["shape"] = _texts(events.shape, trace.strings, pa)
+    absent = np.ones(rows, bool)
+    absent[calls.event] = False
+    for key, values in (("collective", calls.kind), ("comms_id", calls.comms_id), ("dtype", calls.dtype)):
+        known = {text: code for code, text in enumerate(dict.fromkeys(values))}
+        codes = np.full(rows, -1, np.int32)
+        codes[calls.event] = [known[v] for v in values]
+        columns[key] = _texts(codes, list(known), pa)
+    for key, kind in _CALLS.items():
+        whole = np.zeros(rows, kind)
+        whole[calls.event] = getattr(calls, key)
+        columns[key] = pa.array(whole, mask=absent)
+    return pa.table(columns)
+
+
+def _texts(codes: Any, strings: list[str], pa: Any) -> Any:
+    """Codes into ``strings`` (-1: null) as a dictionary of only the strings used."""
+    used, small = np.unique(codes, return_inverse=True)
+    if len(used) and used[0] < 0:
+        used, small = used[1:], small - 1
+    indices = small.astype(np.int32).reshape(-1)
+    texts = pa.array([strings[i] for i in used.tolist()], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=indices < 0), texts)
+
+
+def _codes(column: Any) -> tuple[Any, list[str]]:
+    """Codes (-1 for null) and strings of a dictionary column."""
+    array = column.unify_dictionaries().combine_chunks()
+    if hasattr(array, "chunks"):  # no rows at all, or several chunks in an older pyarrow
+        array = array.chunk(0)
+    return array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32), array.dictionary.to_pylist()
+
+
+def _trace(path: Path, table: Any, about: dict[str, Any]) -> RankTrace:
+    name, names = _codes(table["name"])
+    shape, shapes = _codes(table["shape"])
+    columns = {key: table[key].combine_chunks().to_numpy(zero_copy_only=False) for key in _PLAIN}
+    columns |= {"name": name, "shape": np.where(shape < 0, -1, shape + len(names)).astype(np.int32)}
+    collective, kinds = _codes(table["collective"])
+    rows = np.flatnonzero(collective >= 0)
+    texts: dict[str, Any] = {"kind": [kinds[i] for i in collective[rows].tolist()]}
+    for key in ("comms_id", "dtype"):
+        codes, values = _codes(table[key])
+        texts[key] = [values[i] for i in codes[rows].tolist()]
+    calls = table.select(list(_CALLS)).take(rows)
+    texts |= {key: calls[key].to_numpy().astype(kind) for key, kind in _CALLS.items()}
+    steps = [np.array(v, np.int64) for v in about["steps"]]
+    return RankTrace(
+        source=str(path),
+        rank=about["rank"],
+        meta=TraceMeta(**about["meta"]),
+        strings=names + shapes,
+        events=Events(**columns),
+        steps=Steps(*steps),
+        groups=[Group(n, d, tuple(r)) for n, d, r in about["groups"]],
+        collectives=Collectives(event=rows.astype(np.int32), **texts),
+        repairs=about["repairs"],
+        notes=about["notes"],
+    )

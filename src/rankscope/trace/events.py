@@ -1,0 +1,165 @@
+"""One event as msgspec decodes it: only the fields an analysis reads are ever built."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Union
+
+import msgspec
+
+from rankscope.trace.columns import Category
+
+__all__ = [
+    "CATEGORY_CODES",
+    "DROPPED_CATEGORIES",
+    "NO_ARGS",
+    "NO_JSON",
+    "NO_RAW",
+    "Args",
+    "Begin",
+    "Complete",
+    "End",
+    "as_events",
+]
+
+CATEGORY_CODES: dict[Any, int] = {
+    "cpu_op": Category.CPU_OP,
+    "user_annotation": Category.USER_ANNOTATION,
+    "cuda_runtime": Category.CUDA_RUNTIME,
+    "cuda_driver": Category.CUDA_DRIVER,
+    "kernel": Category.KERNEL,
+    "gpu_memcpy": Category.GPU_MEMCPY,
+    "gpu_memset": Category.GPU_MEMSET,
+    "gpu_user_annotation": Category.GPU_USER_ANNOTATION,
+    "cuda_sync": Category.CUDA_SYNC,
+    "overhead": Category.OVERHEAD,
+    "python_function": Category.PYTHON_FUNCTION,
+    # 2021
+    "Operator": Category.CPU_OP,
+    "Runtime": Category.CUDA_RUNTIME,
+    "Kernel": Category.KERNEL,
+    "Memcpy": Category.GPU_MEMCPY,
+    "Memset": Category.GPU_MEMSET,
+    # other devices of Kineto
+    "hip_runtime": Category.CUDA_RUNTIME,
+    "hip_driver": Category.CUDA_DRIVER,
+    "xpu_runtime": Category.CUDA_RUNTIME,
+    "xpu_driver": Category.CUDA_DRIVER,
+    "mtia_runtime": Category.CUDA_RUNTIME,
+    "privateuse1_runtime": Category.CUDA_RUNTIME,
+    "privateuse1_driver": Category.CUDA_DRIVER,
+}
+DROPPED_CATEGORIES = frozenset({"python_function", "Trace", "cpu_instant_event", "ac2g", "fwdbwd", "async"})
+"""Classes no analysis reads. ``Trace`` is Kineto's own span of the whole recording."""
+NO_RAW = msgspec.Raw(b"")
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Args(msgspec.Struct, gc=False):
+    """What analyses read of an event's ``args``. Untyped on purpose: a wrong type is mended column by column."""
+
+    stream: Any = None
+    correlation: Any = -1
+    external_id: Any = msgspec.field(default=None, name="External id")
+    external_id_2021: Any = msgspec.field(default=-1, name="external id")
+    dims: msgspec.Raw = msgspec.field(default=NO_RAW, name="Input Dims")
+    grid: msgspec.Raw = NO_RAW
+    block: msgspec.Raw = NO_RAW
+    bytes: Any = -1
+    bandwidth: Any = msgspec.field(default=0.0, name="memory bandwidth (GB/s)")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    group_name: Any = msgspec.field(default=None, name="Process Group Name")
+    group_description: Any = msgspec.field(default=None, name="Process Group Description")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    in_elements: Any = msgspec.field(default=-1, name="In msg nelems")
+    out_elements: Any = msgspec.field(default=-1, name="Out msg nelems")
+    dtype: Any = None
+    seq: Any = msgspec.field(default=-1, name="Seq")
+    comms_id: Any = msgspec.field(default=None, name="Comms Id")
+    source_rank: Any = msgspec.field(default=-1, name="Src Rank")
+    target_rank: Any = msgspec.field(default=-1, name="Dst Rank")
+
+
+class Complete(msgspec.Struct, tag_field="ph", tag="X", gc=False):
+    """A complete event, decoded fast: ``ph`` is the tag of a union."""
+
+    name: Any = ""
+    cat: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Args | None = None
+
+
+class Begin(Complete, tag_field="ph", tag="B", gc=False):
+    """The first half of an event."""
+
+
+class End(Complete, tag_field="ph", tag="E", gc=False):
+    """The second half of an event."""
+
+
+def _marker(name: str, tag: str) -> Any:
+    return msgspec.defstruct(name, [], tag_field="ph", tag=tag, gc=False)
+
+
+_MARKERS = {
+    "s": "Flow",
+    "f": "FlowEnd",
+    "t": "FlowStep",
+    "M": "Meta",
+    "i": "Instant",
+    "I": "OldInstant",
+    "C": "Counter",
+}
+_KINDS: Any = (Complete, Begin, End, *(_marker(name, tag) for tag, name in _MARKERS.items()))
+_EVENTS: Any = list[Union[_KINDS]]  # noqa: UP007  built from a tuple
+
+
+class AnyEvent(msgspec.Struct, gc=False):
+    """Any event at all, for chunks in which the union does not fit."""
+
+    ph: Any = None
+    name: Any = ""
+    cat: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Any = None
+
+
+_fast = msgspec.json.Decoder(_EVENTS)
+_exact = msgspec.json.Decoder(_EVENTS, float_hook=Decimal)
+_lenient = msgspec.json.Decoder(list[AnyEvent | None], float_hook=Decimal)
+NO_ARGS = Args()
+
+
+def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
+    """Decode a JSON list of events into structs; ``exact`` keeps decimals as written.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is no such list.
+    """
+    try:
+        return (_exact if exact else _fast).decode(text)  # type: ignore[no-any-return]
+    except msgspec.ValidationError:
+        return [_from_any(e) for e in _lenient.decode(text)]
+
+
+def _from_any(event: AnyEvent | None) -> Any:
+    kinds: dict[Any, type[Complete]] = {"X": Complete, "B": Begin, "E": End}
+    kind = None if event is None or not isinstance(event.ph, str) else kinds.get(event.ph)
+    if event is None or kind is None:
+        return None
+    args = None
+    if isinstance(event.args, dict):
+        plain = {k: v for k, v in event.args.items() if k not in {"Input Dims", "grid", "block"}}
+        args = msgspec.convert(plain, Args)
+        args.dims, args.grid, args.block = (
+            msgspec.Raw(msgspec.json.encode(event.args[k])) if k in event.args else NO_RAW
+            for k in ("Input Dims", "grid", "block")
+        )
+    return kind(event.name, event.cat, event.pid, event.tid, event.ts, event.dur, args)
