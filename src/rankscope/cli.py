@@ -133,12 +133,13 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _analyze(arguments: argparse.Namespace) -> int:
-    from rankscope.analysis.pipeline import analyze
-    from rankscope.trace.load import load_traces
-
     missing = [path for path in arguments.paths if not path.exists()]
     if missing:
         raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
+
+    from rankscope.analysis.pipeline import analyze
+    from rankscope.trace.load import load_traces
+
     report = analyze(load_traces(arguments.paths), _manifest(arguments.paths), hta=arguments.hta, progress=_say)
     return _show(report, arguments)
 

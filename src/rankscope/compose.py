@@ -54,7 +54,8 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
     missing = [str(folder) for folder in config_dirs if not folder.is_dir()]
     if missing:
         raise ConfigError(f"--config-dir {missing[0]} is not a folder; name one that holds groups of YAML files")
-    search = [f"'{_quoted(folder.resolve().as_uri())}'" for folder in config_dirs]
+    # Not as_uri(): Hydra does not decode what that encodes.
+    search = [f"'file://{_quoted(str(folder.resolve()))}'" for folder in config_dirs]
     asked = [*overrides, *([f"hydra.searchpath=[{','.join(search)}]"] if search else [])]
     with initialize_config_dir(config_dir=str(_CONF), version_base="1.3"), warnings.catch_warnings():
         # Hydra only warns of a search path that does not exist.

@@ -60,7 +60,8 @@ def run_torchrun(arguments: Namespace) -> Ending:
 
 def _show(error: BaseException) -> None:
     sys.stdout.flush()
-    sys.excepthook(type(error), error, _from_torch(error.__traceback__))
+    error.__traceback__ = _from_torch(error.__traceback__)  # what excepthook shows, whatever it is passed
+    sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _from_torch(frames: TracebackType | None) -> TracebackType | None:

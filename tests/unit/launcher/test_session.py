@@ -1,0 +1,52 @@
+"""What is put around the job, and that it is taken away again."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankscope.config import ToolConfig
+from rankscope.launcher.plan import RunPlan
+from rankscope.launcher.session import begin
+from rankscope.model import AgentSpec, from_json
+from rankscope.rundir import ENV_PYTHONPATH, ENV_SPEC
+
+PLAN = RunPlan(run_id="job", run_dir=None, node=None)
+
+
+def test_writes_the_spec_into_a_private_spool_and_starts_the_helper(helper: Any) -> None:
+    session = begin(PLAN, ToolConfig(), argv=["rankscope", "run", "x"], plain={"a": 1})
+    assert stat.S_IMODE(session.spool.path.stat().st_mode) == 0o700
+    spec = from_json(AgentSpec, session.spool.spec.read_bytes())
+    assert (spec.run_id, spec.spool, spec.schedule.active) == ("job", str(session.spool.path), 6)
+    run_dir, spool, claim, argv, config = helper.started
+    assert (run_dir, spool, claim.run_id) == (session.run_dir, session.spool, "job")
+    assert (argv, config) == (["rankscope", "run", "x"], {"a": 1})
+    session.discard_spool()
+    assert not session.spool.path.exists()
+
+
+def test_a_failing_start_leaves_no_spool(helper: Any, tmp_path: Path) -> None:
+    helper.start_error = OSError("no processes left")
+    with pytest.raises(OSError, match="no processes left"):
+        begin(PLAN, ToolConfig(), argv=[], plain={})
+    assert list(tmp_path.glob("rankscope_[!r]*")) == []
+
+
+@pytest.mark.parametrize("before", [None, "/theirs:/more"])
+def test_changes_three_variables_and_puts_them_back(helper: Any, before: str | None) -> None:
+    session = begin(PLAN, ToolConfig(), argv=[], plain={})
+    environ = {"HOME": "/h"} | ({"PYTHONPATH": before} if before else {})
+    original = dict(environ)
+    with session.environment(environ):
+        inject, *rest = environ["PYTHONPATH"].split(os.pathsep)
+        assert Path(inject, "sitecustomize.py").is_file()
+        assert rest == (before.split(os.pathsep) if before else [])
+        assert environ[ENV_PYTHONPATH] == (before or "")
+        assert environ[ENV_SPEC] == str(session.spool.spec)
+        environ["OMP_NUM_THREADS"] = "1"  # as torchrun does
+    assert environ == {**original, "OMP_NUM_THREADS": "1"}

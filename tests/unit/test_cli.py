@@ -1,0 +1,191 @@
+"""Verbs, exit codes, and what goes to which stream."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankscope import cli
+from rankscope.model import (
+    ClockReport,
+    ClusterReport,
+    CollectivesReport,
+    RankSummary,
+    RunInfo,
+    Verdict,
+    from_json,
+    to_json,
+)
+
+REPORT = ClusterReport(
+    run=RunInfo(source="traces", world_size=1),
+    ranks=[RankSummary(rank=0)],
+    clock=ClockReport(method="none"),
+    collectives=CollectivesReport(count=0, matched_pct=None, method="none"),
+    verdict=Verdict(kind="insufficient_data", sentence="Only one rank left a trace."),
+)
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in ((["--help"], "examples:"), (["--version"], "rankscope 0."), (["analyze", "-h"], "DIR_OR_FILE")):
+        with pytest.raises(SystemExit, match="0"):
+            cli.main(words)
+        assert said in capsys.readouterr().out
+
+
+def test_the_help_of_run_is_torchruns_and_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--rdzv-backend" in out
+    assert "-S KEY=VALUE" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["run"], 2, "script to launch is missing"),
+        (["run", "--bogus=1", "x.py"], 2, "unrecognized arguments: --bogus=1"),
+        (["run", "-S", "schedule=shrt", "x.py"], 2, "did you mean short"),
+        (["run", "--nnodes", "2", "x.py"], 2, "--rdzv-id"),
+        (["config", "-S", "schedule.warmup=0"], 2, "schedule.warmup=0"),
+        (["analyze", "/does/not/exist"], 2, "does not exist"),
+        (["report", "/does/not/exist"], 3, "report.json"),
+        (["demo", "--ranks", "0"], 2, "--ranks 0"),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr(
+    words: list[str],
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("rankscope: error: ")
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_config_prints_yaml_and_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config", "-S", "schedule=short"]) == 0
+    out = capsys.readouterr().out
+    assert "skip_first: 2" in out
+    assert "# steps 3 to 5 of every rank will be recorded" in out
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    folder = tmp_path / "run" / "report"
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text(to_json(REPORT))
+    return folder
+
+
+@pytest.mark.parametrize("where", ["..", ".", "report.json"])
+def test_report_finds_it_from_run_folder_or_file(written: Path, where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(written / where), "--format", "json"]) == 0
+    assert from_json(ClusterReport, capsys.readouterr().out) == REPORT
+
+
+@pytest.mark.parametrize("form", cli.FORMATS)
+def test_every_format_goes_to_stdout(written: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(written), "--format", form]) == 0
+    assert "Only one rank left a trace" in capsys.readouterr().out
+
+
+def test_output_writes_the_files(written: Path, tmp_path: Path) -> None:
+    assert cli.main(["report", str(written), "--output", str(tmp_path / "out")]) == 0
+    assert {"report.json", "report.html"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_a_file_that_is_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "report.json").write_text("[]")
+    assert cli.main(["report", str(tmp_path)]) == 3
+    assert "not a report of rankscope" in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_early_is_no_error(written: Path) -> None:
+    words = [sys.executable, "-m", "rankscope.cli", "report", str(written), "--format", "json"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+    process.stderr.close()
+    process.wait(60)
+
+
+def test_the_demo_listens_on_loopback_only() -> None:
+    code = (
+        "import os, torch.distributed as dist\n"
+        "from rankscope.demo.loopback import loopback_rendezvous\n"
+        "def ports():\n"
+        "    inodes = {os.readlink(f'/proc/self/fd/{fd}')[8:-1] for fd in os.listdir('/proc/self/fd')\n"
+        "              if os.path.islink(f'/proc/self/fd/{fd}') and 'socket:' in os.readlink(f'/proc/self/fd/{fd}')}\n"
+        "    rows = [line.split() for name in ('tcp', 'tcp6') for line in open(f'/proc/self/net/{name}')]\n"
+        "    return [row[1] for row in rows if row[3] == '0A' and row[9] in inodes]\n"
+        "with loopback_rendezvous() as flags:\n"
+        "    port = int(flags[2].partition('=')[2])\n"
+        "    again = dist.TCPStore('127.0.0.1', port, 1, True, multi_tenant=True)\n"  # as torchrun does
+        "    again.set('a', 'b')\n"
+        "    print(*ports())\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    listening = done.stdout.split()
+    assert len(listening) == 1
+    assert listening[0].startswith("0100007F:")
+
+
+def ran(argv: list[str], cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"OMP_NUM_THREADS": "1", **environ}
+    return subprocess.run(
+        [sys.executable, "-m", *argv], cwd=cwd, capture_output=True, text=True, timeout=120, check=False, env=env
+    )
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("form", ["script", "module", "no-python"])
+def test_a_failing_job_ends_and_looks_as_under_torchrun(tmp_path: Path, form: str) -> None:
+    (tmp_path / "fails.py").write_text("import sys\nprint(sys.argv[1:])\nraise ValueError('boom')\n")
+    words = {
+        "script": ["fails.py"],
+        "module": ["-m", "fails"],
+        "no-python": ["--no-python", sys.executable, "fails.py"],
+    }[form]
+    theirs = ran(["torch.distributed.run", *words, "--lr", "1"], tmp_path)
+    ours = ran(["rankscope.cli", "run", "-S", "run.dir=r", *words, "--lr", "1"], tmp_path)
+    assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout)
+
+    def told(text: str) -> list[str]:
+        kept = [line for line in text.splitlines() if not line.startswith("rankscope: ")]
+        users = kept[: next(n for n, line in enumerate(kept) if "ValueError: boom" in line) + 1]
+        plain = [re.sub(r"\d+", "N", line) for line in kept if not re.match(r"  (File|  )|W\d{4}", line)]
+        return [*users, *plain]
+
+    assert told(ours.stderr) == told(theirs.stderr)
+
+
+@pytest.mark.dist
+def test_a_job_that_goes_well_keeps_its_stdout_and_refused_arguments(tmp_path: Path) -> None:
+    (tmp_path / "ok.py").write_text("import sys\nprint(__name__, sys.argv)\n")
+    done = ran(["rankscope.cli", "run", "ok.py", "--start", "5", "-S", "a=b"], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "__main__ ['ok.py', '--start', '5', '-S', 'a=b']\n")
+    assert (tmp_path / "rankscope_runs" / "run_0001" / "run.json").is_file()
+
+
+def test_say_survives_a_closed_stderr(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stream: Any = (tmp_path / "x").open("w")
+    stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    cli._say("nobody hears this")
