@@ -118,9 +118,9 @@ def _assemble(
         notes.append(f"the file name says rank {name_rank}, the content rank {rank}: the content is believed")
     if not len(steps):
         notes.append("no ProfilerStep: numbers per step are unavailable")
-    for kind, count in sorted(decoder.dropped.items()):
-        if kind not in {"Trace"}:
-            notes.append(f"not read: {count} events of class {kind}; no analysis uses them")
+    dropped = {kind: count for kind, count in sorted(decoder.dropped.items()) if kind != "Trace"}
+    for kind, count in dropped.items():
+        notes.append(f"not read: {count} events of class {kind}; no analysis uses them")
     return RankTrace(
         source=str(path),
         rank=rank,
@@ -132,6 +132,7 @@ def _assemble(
         collectives=collectives,
         repairs=dict(decoder.repairs),
         notes=notes,
+        dropped=dropped,
     )
 
 

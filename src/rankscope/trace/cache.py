@@ -104,6 +104,7 @@ def _about(trace: RankTrace) -> bytes:
             "groups": [[g.name, g.description, list(g.ranks)] for g in trace.groups],
             "repairs": trace.repairs,
             "notes": trace.notes,
+            "dropped": trace.dropped,
         }
     )
 
@@ -172,4 +173,5 @@ def _trace(path: Path, table: Any, about: dict[str, Any]) -> RankTrace:
         collectives=Collectives(event=rows.astype(np.int32), **texts),
         repairs=about["repairs"],
         notes=about["notes"],
+        dropped=about["dropped"],
     )

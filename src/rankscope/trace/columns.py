@@ -165,6 +165,8 @@ class RankTrace:
     """What was repaired or dropped: kind -> count (see ``trace.repair`` for the kinds)."""
     notes: list[str] = field(default_factory=list)
     """Anything else a reader of the report should know, in words."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Event class that no analysis reads -> number left out while decoding. Not a repair."""
     attempt: int = 0
     window: int = 0
 

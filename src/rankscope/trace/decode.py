@@ -32,10 +32,12 @@ __all__ = ["Decoder", "Rows"]
 GPU = np.array([Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET], np.int8)
 
 
-class _Interner(dict[Any, int]):
-    """Value -> code, in order of appearance."""
+class _Interner(dict[str, int]):
+    """Text -> code, in order of appearance."""
 
     def __missing__(self, key: Any) -> int:
+        if key.__class__ is not str:
+            return self["" if key is None else str(key)[:200]]
         code = self[key] = len(self)
         return code
 
@@ -151,7 +153,7 @@ class Decoder:
         code = self.strings.__getitem__
         try:
             name = np.array(list(map(code, names)), np.int32)
-        except TypeError:  # a name that is no text
+        except TypeError:  # a name that is a list or an object
             name = np.array([code(n if isinstance(n, str) else str(n)[:200]) for n in names], np.int32)
         tid = numbers.ids([e.tid for e in chosen], self.texts)
         stream = numbers.integers([-1 if a.stream is None else a.stream for a in args])

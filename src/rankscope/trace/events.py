@@ -118,22 +118,10 @@ _KINDS: Any = (Complete, Begin, End, *(_marker(name, tag) for tag, name in _MARK
 _EVENTS: Any = list[Union[_KINDS]]  # noqa: UP007  built from a tuple
 
 
-class AnyEvent(msgspec.Struct, gc=False):
-    """Any event at all, for chunks in which the union does not fit."""
-
-    ph: Any = None
-    name: Any = ""
-    cat: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
-    args: Any = None
-
-
+_RAW_FIELDS = ("Input Dims", "grid", "block")
 _fast = msgspec.json.Decoder(_EVENTS)
 _exact = msgspec.json.Decoder(_EVENTS, float_hook=Decimal)
-_lenient = msgspec.json.Decoder(list[AnyEvent | None], float_hook=Decimal)
+_lenient = msgspec.json.Decoder(list[Any], float_hook=Decimal)
 NO_ARGS = Args()
 
 
@@ -149,17 +137,19 @@ def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
         return [_from_any(e) for e in _lenient.decode(text)]
 
 
-def _from_any(event: AnyEvent | None) -> Any:
-    kinds: dict[Any, type[Complete]] = {"X": Complete, "B": Begin, "E": End}
-    kind = None if event is None or not isinstance(event.ph, str) else kinds.get(event.ph)
-    if event is None or kind is None:
+def _from_any(event: Any) -> Any:
+    """The struct of an event of any shape, None where there is nothing to make one of."""
+    if not isinstance(event, dict) or not isinstance(event.get("ph"), str):
         return None
+    kinds: dict[Any, Any] = {"X": Complete, "B": Begin, "E": End}
+    kind = kinds.get(event["ph"])
+    if kind is None:
+        return None
+    given = event.get("args")
     args = None
-    if isinstance(event.args, dict):
-        plain = {k: v for k, v in event.args.items() if k not in {"Input Dims", "grid", "block"}}
-        args = msgspec.convert(plain, Args)
+    if isinstance(given, dict):
+        args = msgspec.convert({k: v for k, v in given.items() if k not in _RAW_FIELDS}, Args)
         args.dims, args.grid, args.block = (
-            msgspec.Raw(msgspec.json.encode(event.args[k])) if k in event.args else NO_RAW
-            for k in ("Input Dims", "grid", "block")
+            msgspec.Raw(msgspec.json.encode(given[k])) if k in given else NO_RAW for k in _RAW_FIELDS
         )
-    return kind(event.name, event.cat, event.pid, event.tid, event.ts, event.dur, args)
+    return kind(*(event.get(k) for k in ("name", "cat", "pid", "tid", "ts", "dur")), args)

@@ -1,0 +1,124 @@
+"""Columns survive Parquet; a cache that does not fit is never believed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rankscope.trace import load
+from rankscope.trace.build import read_trace
+from rankscope.trace.cache import cache_path, load_cached, store_cached
+from rankscope.trace.columns import RankTrace
+from rankscope.trace.load import load_traces
+
+pytestmark = pytest.mark.data
+CASES = sorted((Path(__file__).parents[2] / "data" / "cases").glob("*/traces/*rank*.json"))
+
+
+def plain(trace: RankTrace) -> dict[str, Any]:
+    whole = dataclasses.asdict(trace)
+    texts = whole.pop("strings")
+    for key in ("name", "shape"):
+        whole["events"][key] = [texts[c] if c >= 0 else None for c in whole["events"][key].tolist()]
+    return {
+        k: {n: a.tolist() if isinstance(a, np.ndarray) else a for n, a in v.items()} if isinstance(v, dict) else v
+        for k, v in whole.items()
+    }
+
+
+@pytest.fixture
+def copied(tmp_path: Path, data: Path) -> Path:
+    target = tmp_path / "rank_3.pt.trace.json"
+    shutil.copy(data / "cases" / "16_two_process_groups" / "traces" / "rank3.json", target)
+    return target
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parts[-3][:2]}-{p.name}")
+def test_everything_survives(path: Path, tmp_path: Path) -> None:
+    try:
+        trace = read_trace(path)
+    except load.TraceError:
+        pytest.skip("not a trace")
+    own = Path(shutil.copy(path, tmp_path))
+    trace.source = str(own)
+    assert store_cached(own, trace)
+    back = load_cached(own)
+    assert back is not None
+    assert plain(back) == plain(trace)
+    for column in dataclasses.fields(trace.events):
+        assert getattr(back.events, column.name).dtype == getattr(trace.events, column.name).dtype
+    for column in dataclasses.fields(trace.collectives):
+        assert type(getattr(back.collectives, column.name)) is type(getattr(trace.collectives, column.name))
+
+
+def test_the_second_time_the_trace_is_not_decoded(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load_traces([copied.parent])
+    assert cache_path(copied).name == "rank_3.parquet"
+    monkeypatch.setattr(load, "read_trace", lambda *a, **k: pytest.fail("decoded again"))
+    second = load_traces([copied.parent])
+    assert [plain(t) for t in second.traces] == [plain(t) for t in first.traces]
+    assert second.sources == first.sources
+
+
+@pytest.mark.parametrize("change", ["touch", "grow", "version", "corrupt", "cut"])
+def test_a_cache_that_does_not_fit_is_left(copied: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    load_traces([copied])
+    assert load_cached(copied) is not None
+    parquet = cache_path(copied)
+    if change == "touch":
+        os.utime(copied, ns=(1, 1))
+    elif change == "grow":
+        copied.write_bytes(copied.read_bytes() + b"\n")
+    elif change == "version":
+        monkeypatch.setattr("rankscope.trace.cache.PARQUET_VERSION", 10**6)
+    elif change == "corrupt":
+        parquet.write_bytes(b"PAR1" + b"\0" * 500 + b"PAR1")
+    else:
+        parquet.write_bytes(parquet.read_bytes()[:-100])
+    assert load_cached(copied) is None
+    assert len(load_traces([copied]).traces) == 1
+
+
+@pytest.mark.parametrize("place", range(0, 9000, 450))
+def test_flipped_bytes_in_the_cache_never_raise(copied: Path, place: int) -> None:
+    load_traces([copied])
+    parquet = cache_path(copied)
+    raw = bytearray(parquet.read_bytes())
+    raw[place % len(raw)] ^= 0xFF
+    parquet.write_bytes(raw)
+    assert len(load_traces([copied]).traces) == 1
+
+
+def test_a_foreign_parquet_is_not_overwritten(copied: Path) -> None:
+    pd.DataFrame({"mine": [1]}).to_parquet(cache_path(copied))
+    before = cache_path(copied).read_bytes()
+    assert len(load_traces([copied]).traces) == 1
+    assert cache_path(copied).read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_written(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankscope.trace.cache.tempfile.mkstemp", lambda **k: (_ for _ in ()).throw(PermissionError()))
+    assert len(load_traces([copied]).traces) == 1
+    assert [p.name for p in copied.parent.iterdir()] == [copied.name]
+
+
+def test_no_cache_on_request(copied: Path) -> None:
+    load_traces([copied], cache=False)
+    assert [p.name for p in copied.parent.iterdir()] == [copied.name]
+
+
+def test_readable_by_others(copied: Path) -> None:
+    (trace,) = load_traces([copied]).traces
+    frame = pd.read_parquet(cache_path(copied))
+    assert len(frame) == len(trace.events)
+    calls = frame[frame.collective.notna()]
+    assert calls.collective.tolist() == trace.collectives.kind
+    assert calls.seq.astype(int).tolist() == trace.collectives.seq.tolist()
+    assert frame.name.tolist() == [trace.strings[c] for c in trace.events.name]

@@ -1,0 +1,114 @@
+"""Which files are offered as traces, and which windows they are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankscope.trace.find import find_traces, rank_of_name
+from rankscope.trace.load import load_traces
+
+Write = Callable[..., Path]
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("rank_0.json.gz", 0),
+        ("rank_00012.trace.json.gz", 12),
+        ("_hist1_rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34),
+        ("worker0_step_12.1694128201550.pt.trace.json", 0),
+        ("trace_8_rank_1.json", 1),
+        ("Rank3.json", 3),
+        ("frank3.json", None),
+        ("host-b_4242.1700000000000000003.pt.trace.json", None),
+        ("rank0_rank1.json", None),
+        ("standalone.json", None),
+    ],
+)
+def test_rank_of_name(name: str, rank: int | None) -> None:
+    assert rank_of_name(name) == rank
+
+
+def rank_events(make_event: Make, first: int, at: int) -> list[dict[str, Any]]:
+    steps = [
+        make_event(at + 10 * i, 10, cat="user_annotation", name=f"ProfilerStep#{first + i}", pid=1, tid=1)
+        for i in range(2)
+    ]
+    return [*steps, make_event(at + 1, 5)]
+
+
+def test_a_run_directory(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
+    for attempt, window, rank in [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]:
+        name = f"attempt_{attempt}/window_{window:03d}/rank_{rank:05d}.trace.json.gz"
+        write_trace(rank_events(make_event, 0, 0), name=name)
+        (tmp_path / name.replace(".trace.json.gz", ".json")).write_text('{"rank": 0}')
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "report").mkdir()
+    write_trace([make_event(0, 1)], name="report/cluster.trace.json.gz")
+    result = load_traces([tmp_path], cache=False)
+    assert [(t.attempt, t.window, t.rank) for t in result.traces] == [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
+    assert {s.status for s in result.sources} == {"used"}
+
+
+def test_the_same_rank_twice_is_told(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
+    path = write_trace(rank_events(make_event, 0, 0), name="a/rank_0.json")
+    (tmp_path / "b").mkdir()
+    shutil.copy(path, tmp_path / "b" / "rank_0.json")
+    result = load_traces([tmp_path], cache=False)
+    assert [t.source for t in result.traces] == [str(path)]
+    (second,) = (s for s in result.sources if s.status == "unusable")
+    assert second.path == str(tmp_path / "b" / "rank_0.json")
+    assert str(path) in (second.reason or "")
+
+
+def test_windows_are_told_by_step_numbers(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
+    # rank 1 has no first window: its only file must not become window 0
+    write_trace(rank_events(make_event, 10, 1000), name="rank_0_a.json")
+    write_trace(rank_events(make_event, 50, 5000), name="rank_0_b.json")
+    write_trace(rank_events(make_event, 50, 77), name="rank_1.json")
+    result = load_traces([tmp_path], cache=False)
+    assert [(t.window, t.rank) for t in result.traces] == [(0, 0), (1, 0), (1, 1)]
+
+
+def test_windows_without_steps_are_told_by_time(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
+    for rank in range(2):
+        for window in range(2):
+            write_trace([make_event(1000 * window + rank, 100)], name=f"w{window}/rank_{rank}.json")
+    result = load_traces([tmp_path], cache=False)
+    assert [(t.window, t.rank) for t in result.traces] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_what_is_set_aside_has_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("")
+    (tmp_path / "b.json").write_text('{"x": 1}')
+    (tmp_path / "c.json").symlink_to("/nowhere/c.json")
+    (tmp_path / "d.trace.json.gz").write_bytes(b"\x1f\x8bgarbage")
+    (tmp_path / "notes.txt").write_text("not offered")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    found, aside = find_traces([tmp_path, tmp_path / "missing.json", tmp_path / "a.json"])
+    assert found == []
+    assert {Path(s.path).name: s.status for s in aside} == {
+        "a.json": "ignored",
+        "b.json": "ignored",
+        "c.json": "ignored",
+        "d.trace.json.gz": "ignored",
+        "loop.json": "unusable",
+        "missing.json": "unusable",
+    }
+    assert all(s.reason for s in aside)
+
+
+def test_a_trace_without_usable_events_is_listed(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
+    write_trace([], name="rank_0.json")
+    good = write_trace([make_event(0, 1)], name="rank_1.json")
+    result = load_traces([tmp_path], cache=False)
+    assert [t.source for t in result.traces] == [str(good)]
+    (bad,) = (s for s in result.sources if s.status == "unusable")
+    assert bad.rank == 0
+    assert "no usable event" in (bad.reason or "")

@@ -1,0 +1,57 @@
+"""Many files at once: in processes, with progress, and without harm from a bad one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankscope.trace import load
+from rankscope.trace.load import load_traces
+
+pytestmark = pytest.mark.data
+Write = Callable[..., Path]
+Make = Callable[..., dict[str, Any]]
+
+
+def test_processes_and_this_process_agree(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(data / "cases" / "23_straggler_late_rank" / "traces", tmp_path / "t")
+    (tmp_path / "t" / "rank9.json").write_text('{"traceEvents": [{"ph": "X"')
+    one = load_traces([tmp_path], workers=1, cache=False)
+    two = load_traces([tmp_path], workers=2, cache=False)
+    assert two.sources == one.sources
+    assert [t.events.start.tolist() for t in two.traces] == [t.events.start.tolist() for t in one.traces]
+    assert [s.status for s in one.sources] == ["unusable", "used", "used", "used", "used"]
+
+
+def test_progress_counts_files(data: Path) -> None:
+    seen: list[tuple[int, int, str]] = []
+    load_traces(
+        [data / "cases" / "23_straggler_late_rank" / "traces"],
+        cache=False,
+        progress=lambda done, total, path: seen.append((done, total, Path(path).name)),
+    )
+    assert [s[:2] for s in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert sorted(s[2] for s in seen) == [f"rank{r}.json" for r in range(4)]
+
+
+def test_small_inputs_start_no_process(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "ProcessPoolExecutor", lambda *a, **k: pytest.fail("a process was started"))
+    assert len(load_traces([data / "cases" / "23_straggler_late_rank" / "traces"], cache=False).traces) == 4
+
+
+def test_lost_processes_do_not_lose_files(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object, **kwargs: object) -> None:
+        raise load.BrokenProcessPool("killed")
+
+    monkeypatch.setattr(load.ProcessPoolExecutor, "submit", broken)
+    result = load_traces([data / "cases" / "23_straggler_late_rank" / "traces"], workers=2, cache=False)
+    assert len(result.traces) == 4
+
+
+def test_nothing_given(tmp_path: Path) -> None:
+    result = load_traces([tmp_path], cache=False)
+    assert (result.traces, result.sources, result.unassigned) == ([], [], [])

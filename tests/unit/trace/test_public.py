@@ -1,0 +1,53 @@
+"""Traces recorded by others: 8 ranks of a DLRM on V100 (facebookresearch/param, et_replay/tests/inputs, MIT)."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rankscope.trace.load import LoadResult, load_traces
+
+pytestmark = pytest.mark.data
+
+
+@pytest.fixture(scope="module")
+def dlrm(tmp_path_factory: pytest.TempPathFactory) -> LoadResult:
+    folder = tmp_path_factory.mktemp("dlrm")
+    with tarfile.open(Path(__file__).parents[2] / "data" / "param_dlrm_8ranks.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return load_traces([folder], workers=1)
+
+
+def test_all_ranks_are_found(dlrm: LoadResult) -> None:
+    assert [t.rank for t in dlrm.traces] == list(range(8))
+    assert {t.window for t in dlrm.traces} == {0}
+    assert all(t.meta.device == "Tesla V100-SXM2-32GB" and t.meta.world_size == 8 for t in dlrm.traces)
+    assert not any(t.repairs for t in dlrm.traces)
+
+
+def test_arrivals_are_those_published(dlrm: LoadResult) -> None:
+    starts = np.array([t.events.start[t.collectives.event] for t in dlrm.traces])
+    ends = np.array([t.events.end[t.collectives.event] for t in dlrm.traces])
+    assert starts.argmax(axis=0).tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
+    spread = (starts.max(axis=0) - starts.min(axis=0)) // 1000
+    assert spread.tolist() == [7624, 1101, 168, 125, 223, 534, 584, 885]
+    assert (ends.max(axis=0) - ends.min(axis=0)).max() <= 7000
+
+
+def test_accounts_are_those_published(dlrm: LoadResult, accounts: Callable[..., dict[str, float]]) -> None:
+    mine = accounts(dlrm.traces[0])
+    assert (mine["compute_us"], mine["comm_us"], mine["overlap_us"]) == (1034, 5798, 261)
+
+
+def test_kernels_know_their_launch(dlrm: LoadResult) -> None:
+    for trace in dlrm.traces:
+        events = trace.events
+        gpu = np.flatnonzero(events.launch >= 0)
+        assert len(gpu) > 0.5 * (events.stream >= 0).sum()  # the others were launched before the window
+        assert (events.correlation[events.launch[gpu]] == events.correlation[gpu]).all()
+        assert (events.start[events.launch[gpu]] <= events.start[gpu]).all()
+        assert (np.diff(events.start) >= 0).all()
