@@ -1,0 +1,51 @@
+# make demo   train on two CPU processes, one with a slow input, and find it
+# make test   run the tests
+# make check  ruff and mypy
+# make clean  remove the virtual environment
+#
+# All that is needed before: python3 with pip, and make. PYTHON=python3.12 chooses another Python; pip's own
+# settings hold, e.g. PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu for the small build of torch.
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+bin := $(VENV)/bin
+install := $(bin)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check clean
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+demo: $(VENV)/.installed
+	$(bin)/rankscope demo
+
+test: $(VENV)/.installed-test
+	$(bin)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/.installed-dev
+	$(bin)/ruff check .
+	$(bin)/mypy
+
+clean:
+	rm -rf $(VENV)
+
+# Where Python came without ensurepip (Debian splits it off), the pip that is there fills the environment.
+$(bin)/python:
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(bin)/python install --quiet pip; }
+
+# Stamps: a second call installs nothing. The sources are installed as links, so only these files matter.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(bin)/python
+	@echo "installing rankscope into $(VENV)"
+	$(install) -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(install) -e '.[test]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed-test
+	$(install) -e '.[dev]'
+	@touch $@

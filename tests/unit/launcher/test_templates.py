@@ -1,0 +1,76 @@
+"""The templates in launch/ call `rankscope run` with words that it accepts. Cluster commands are stand-ins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rankscope.compose import compose
+from rankscope.launcher.arguments import RunArguments, parse
+from rankscope.launcher.plan import RunPlan, check
+
+LAUNCH = Path(__file__).parents[3] / "launch"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    """srun, ssh and the like that run their command here, and a rankscope that prints what it was given."""
+    stand_ins = {
+        "rankscope": 'printf "%s\\n" "$@" > "$OUT/call.$$"',
+        "srun": 'shift; exec "$@"',
+        "scontrol": "printf 'node-a\\nnode-b\\n'",
+        "ssh": 'shift 2; exec bash -c "$*"',
+    }
+    for name, body in stand_ins.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/usr/bin/env bash\n{body}\n")
+        path.chmod(0o755)
+    return tmp_path
+
+
+def calls(cluster: Path, template: str, **environ: str) -> list[tuple[RunArguments, RunPlan]]:
+    env = {"PATH": f"{cluster / 'bin'}{os.pathsep}{os.environ['PATH']}", "OUT": str(cluster), **environ}
+    words = ["bash", str(LAUNCH / template), "train.py", "--start", "5", "two words"]
+    subprocess.run(words, env=env, cwd=cluster, check=True, timeout=30)
+    return [planned(path.read_text().splitlines()[1:]) for path in sorted(cluster.glob("call.*"))]
+
+
+def planned(words: list[str]) -> tuple[RunArguments, RunPlan]:
+    arguments = parse(words)
+    return arguments, check(arguments.torchrun, compose(arguments.overrides).config)
+
+
+def test_slurm(cluster: Path) -> None:
+    slurm = {"JOB_ID": "41", "JOB_NODELIST": "node-[a-b]", "NNODES": "2", "SUBMIT_DIR": "/shared/me"}
+    [(arguments, plan)] = calls(cluster, "slurm.sh", **{f"SLURM_{key}": value for key, value in slurm.items()})
+    assert plan == RunPlan(run_id="41_0", run_dir=Path("/shared/me/rankscope_runs/slurm_41_0"), node=None)
+    assert arguments.torchrun.rdzv_endpoint == "node-a:20041"
+    assert arguments.torchrun.training_script_args == ["--start", "5", "two words"]
+
+
+def test_ssh(cluster: Path) -> None:
+    found = calls(cluster, "ssh.sh", HOSTS="node-a node-b", RUN_ID="first", RUN_DIR="/shared/first")
+    assert {plan.node for _, plan in found} == {"0", "1"}
+    for arguments, plan in found:
+        assert (plan.run_id, plan.run_dir) == ("first", Path("/shared/first"))
+        assert arguments.torchrun.master_addr == "node-a"
+        assert arguments.torchrun.training_script_args == ["--start", "5", "two words"]
+
+
+def test_kubernetes() -> None:
+    _, job = yaml.safe_load_all((LAUNCH / "kubernetes.yaml").read_text())
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    assert container["command"] == ["rankscope", "run"]
+    given = {"JOB_COMPLETION_INDEX": "1", "RUN_ID": "uid"}
+    assert {item["name"] for item in container["env"]} == set(given)
+    words = container["args"]
+    for name, value in given.items():
+        words = [word.replace(f"$({name})", value) for word in words]
+    arguments, plan = planned(words)
+    assert plan == RunPlan(run_id="uid", run_dir=Path("/shared/rankscope_runs/uid"), node="1")
+    assert arguments.torchrun.training_script == "train.py"
