@@ -157,6 +157,8 @@ class RankRecord:
     trace_bytes: int | None = None
     sha256: str | None = None
     cuda_used: bool = False
+    open_window: int | None = None
+    """In the record of a life: the window that was open when the process was last heard of."""
 
 
 # ---------------------------------------------------------------- node -> analysis

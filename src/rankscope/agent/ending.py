@@ -37,51 +37,71 @@ class Ending:
     def __init__(self, close: Callable[[str | None], None], grace_s: float) -> None:
         self._close = close
         self._grace_s = grace_s
-        self._closed = False
+        self._begun = False
+        self._terminated = False
+        self._wakeup: socket.socket | None = None
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._close(exit_reason())
+        self.guard()  # a peer's death sends SIGTERM within 0.1 s, in the middle of our closing
+        self._run(exit_reason())
+        self._unguard()
+        if self._terminated:
+            _terminate()
 
-    def guard_window(self) -> Callable[[], None]:
-        """Handle SIGTERM from now until the returned function is called. Main thread only; else does nothing."""
-        if (
-            threading.current_thread() is not threading.main_thread()
-            or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-        ):
-            return lambda: None
+    def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signature of a handler
+        self._terminated = True
+        if not self._begun:
+            self._run("terminated by SIGTERM")
+            _terminate()
+
+    def _run(self, reason: str | None) -> None:
+        if not self._begun:
+            self._begun = True
+            self._close(reason)
+
+    def guard(self) -> None:
+        """Handle SIGTERM from now on.
+
+        Does nothing outside the main thread, or when somebody else handles the signal or uses the wake-up descriptor.
+        """
+        in_main = threading.current_thread() is threading.main_thread()
+        if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
         reader, writer = socket.socketpair()
         writer.setblocking(False)
         previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         if previous != -1:
-            # Somebody (asyncio) already uses the one wake-up descriptor there is.
             signal.set_wakeup_fd(previous)
             reader.close()
             writer.close()
-            return lambda: None
+            return
+        self._wakeup = writer
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        threading.Thread(target=_watch, args=(reader, self._grace_s), name="rankscope-sigterm", daemon=True).start()
+        with contextlib.suppress(RuntimeError):  # Python 3.12 starts no threads once it is shutting down
+            threading.Thread(target=_watch, args=(reader, self._grace_s), name="rankscope-sigterm", daemon=True).start()
 
-        def release() -> None:
-            # A handler that the user has installed meanwhile is theirs and stays.
-            if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            with contextlib.suppress(ValueError):
-                current = signal.set_wakeup_fd(-1)
-                if current not in (-1, writer.fileno()):
-                    signal.set_wakeup_fd(current)  # somebody else has taken it meanwhile
-            writer.close()
+    def release(self) -> None:
+        """The window is closed: leave the signal alone again, unless the process is ending."""
+        if not self._begun:
+            self._unguard()
 
-        return release
+    def _unguard(self) -> None:
+        if self._wakeup is None:
+            return
+        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        current = signal.set_wakeup_fd(-1)
+        if current not in (-1, self._wakeup.fileno()):
+            signal.set_wakeup_fd(current)  # somebody else has taken it meanwhile, and keeps it
+        self._wakeup.close()
+        self._wakeup = None
 
-    def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signature of a handler
-        if not self._closed:
-            self._closed = True
-            self._close("terminated by SIGTERM")
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
+
+def _terminate() -> None:
+    """Let SIGTERM do what it would have done."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _watch(reader: socket.socket, grace_s: float) -> None:

@@ -63,7 +63,6 @@ class Session:
         self._capture: InlineCapture | None = None
         self._record: RankRecord | None = None
         self._settler: Settler | None = None
-        self._release_signals = _nothing
         self._agreement = Agreement(spec.run_id, self.life.attempt, self.life.rank == 0, environ)
         self._foreign = ForeignProfilers(self._is_ours, self._stand_aside)
         self._ending = Ending(guarded(self._end), spec.exit_grace_s)
@@ -150,7 +149,7 @@ class Session:
         try:
             self._capture = InlineCapture(self.spec.capture)
             self._settler = Settler(self._capture.device)
-            self._release_signals = self._ending.guard_window()
+            self._ending.guard()
             self._capture.prepare()
         except Exception as error:  # a profiler that cannot start must not end the job
             self._leave_empty(f"torch.profiler did not start: {error!r}")
@@ -158,6 +157,7 @@ class Session:
         self._record.steps.open_ms = (time.perf_counter_ns() - begun) / 1e6
         if completed >= window.first:
             self._start(self._capture, window, completed)
+        self._write_life()
         self._last_tick = time.perf_counter_ns()
 
     def _start(self, capture: InlineCapture, window: Window, completed: int) -> None:
@@ -222,8 +222,7 @@ class Session:
 
     def _finish_window(self) -> None:
         record, self._record = self._known_record(), None
-        self._release_signals()
-        self._release_signals = _nothing
+        self._ending.release()
         if self._settler is not None:
             self._settler.dismiss()
             self._settler = None
@@ -283,16 +282,13 @@ class Session:
             return  # another process of this rank trains
         self.life.steps_counted, self.life.step_source = self.counter.completed, self.counter.source
         self.life.device = _device_name(device_in_use())
+        self.life.open_window = self._record.window if self._record is not None else None
         self._write(self.spool.life(self.life.attempt, self.life.rank), self.life)
 
     def _write(self, path: Path, record: RankRecord) -> None:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(to_json(record), encoding="utf-8")
         temporary.replace(path)  # the spool is ours alone, and a life is written twice
-
-
-def _nothing() -> None:
-    pass
 
 
 def _disarm() -> None:

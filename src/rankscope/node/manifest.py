@@ -50,6 +50,9 @@ def build_manifest(
     by_window: dict[tuple[int, int], list[RankRecord]] = defaultdict(list)
     for record in records:
         by_window[record.attempt, record.window or 0].append(record)
+    for life in lives:
+        if life.open_window is not None:
+            by_window[life.attempt, life.open_window]  # due, even if nobody lived to leave a record
     windows = [
         _window(attempt, number, members, [life for life in lives if life.attempt == attempt])
         for (attempt, number), members in sorted(by_window.items())
@@ -58,7 +61,7 @@ def build_manifest(
     said = list(notes)
     for result in results:
         said += result.notes
-    said += _why_nothing(lives, schedule) if not records else []
+    said += [] if windows else _why_nothing(lives, schedule)
     return RunManifest(
         run_id=run_id,
         argv=argv,
@@ -75,7 +78,7 @@ def build_manifest(
 
 
 def _window(attempt: int, number: int, members: list[RankRecord], lives: list[RankRecord]) -> WindowRanks:
-    world = max(member.world_size for member in members)
+    world = max(one.world_size for one in [*members, *lives])
     present = {member.rank: member for member in members}
     life_of = {life.rank: life for life in lives}
     records = [present.get(rank) or _missing(rank, attempt, number, world, life_of.get(rank)) for rank in range(world)]
@@ -123,7 +126,6 @@ def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
     if most.steps_counted == 0:
         return [_NO_STEP]
     first = schedule.skip_first + schedule.wait + schedule.warmup
-    return [
-        f"the job ended after {most.steps_counted} steps (counted by {most.step_source}) and the first window records "
-        + f"from step {first}: shorten the schedule with -S schedule=short or -S schedule.skip_first=1"
-    ]
+    counted = f"{most.steps_counted} steps (counted by {most.step_source})"
+    remedy = "shorten the schedule with -S schedule=short or -S schedule.skip_first=1"
+    return [f"the job ended after {counted} and the first window records from step {first}: {remedy}"]

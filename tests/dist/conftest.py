@@ -1,0 +1,71 @@
+"""Real launches: the command in a process of its own, gloo ranks on loopback, and what it left behind."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rankscope.rundir import RunDir
+from support.launching import JOBS, RANKSCOPE, TORCHRUN, Launched, environment
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.dist)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a command without waiting; it is killed when the test ends."""
+    running = []
+
+    def start(command, extra_env=None) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [str(word) for word in command], cwd=tmp_path, env={**environment(), **(extra_env or {})}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+@pytest.fixture
+def finish(tmp_path):
+    """Wait for a started command and collect what it left."""
+
+    def finish(process: subprocess.Popen[str], run: Path | None = None) -> Launched:
+        stdout, stderr = process.communicate(timeout=200)
+        return Launched(process.returncode, stdout, stderr, RunDir(run or tmp_path / "RUN"))
+
+    return finish
+
+
+@pytest.fixture
+def run(start, finish, tmp_path):
+    """``rankscope run`` over one of the jobs, into ``tmp_path / "RUN"``, with a short schedule."""
+
+    def run(job, *job_args, ranks=2, flags=(), steps="skip_first=3", extra_env=None) -> Launched:
+        schedule = [word for key in steps.split() for word in ("-S", f"schedule.{key}")]
+        ours = ["-S", f"run.dir={tmp_path / 'RUN'}", *schedule]
+        return finish(start([*RANKSCOPE, "--nproc-per-node", ranks, *flags, *ours, JOBS / job, *job_args], extra_env))
+
+    return run
+
+
+@pytest.fixture
+def torchrun(start, finish):
+    """The same job under torchrun alone."""
+
+    def torchrun(job, *job_args, ranks=2, flags=()) -> Launched:
+        return finish(start([*TORCHRUN, "--nproc-per-node", ranks, *flags, JOBS / job, *job_args]))
+
+    return torchrun

@@ -1,0 +1,52 @@
+"""What launches of real commands have in common."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.model import ClusterReport, RankRecord, RunManifest, from_json
+from rankscope.rundir import RunDir
+
+JOBS = Path(__file__).parent.parent / "dist" / "jobs"
+RANKSCOPE = [sys.executable, "-m", "rankscope.cli", "run"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+
+
+@dataclass
+class Launched:
+    """A finished command."""
+
+    code: int
+    stdout: str
+    stderr: str
+    run: RunDir
+
+    @property
+    def manifest(self) -> RunManifest:
+        return from_json(RunManifest, self.run.manifest.read_bytes())
+
+    @property
+    def report(self) -> ClusterReport:
+        return from_json(ClusterReport, (self.run.report / "report.json").read_bytes())
+
+    def records(self, attempt: int = 0, window: int = 0) -> list[RankRecord]:
+        (found,) = [w for w in self.manifest.windows if (w.attempt, w.window) == (attempt, window)]
+        return found.records
+
+
+def environment() -> dict[str, str]:
+    """Ours for the commands: no leftovers of an outer launcher, one thread per rank."""
+    outer = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PYTHONPATH")
+    kept = {key: value for key, value in os.environ.items() if key not in outer and not key.startswith("PET_")}
+    return {**kept, "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
