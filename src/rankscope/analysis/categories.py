@@ -52,8 +52,12 @@ _WAIT = re.compile(
     re.VERBOSE,
 )
 
-# Host operators that hand a call to a backend; the call itself is another event.
-_PLUMBING = re.compile(r"^record_param_comms$ | ^c10d:: | ^_c10d_functional:: | ^symm_mem::", re.VERBOSE)
+# Host operators that hand a call to a backend, the call itself being another event, or that run hooks (and with them
+# whatever waiting those do) around the operator proper.
+_PLUMBING = re.compile(
+    r"^record_param_comms$ | ^c10d:: | ^_c10d_functional:: | ^symm_mem:: | ^autograd::engine::evaluate_function",
+    re.VERBOSE,
+)
 
 _INPUT = re.compile(r"^enumerate\(DataLoader\)|DataLoader.*__next__|^\[pl\].*(train|fetch).*dataloader", re.IGNORECASE)
 

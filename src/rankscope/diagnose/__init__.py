@@ -1,0 +1,1 @@
+"""Evidence in, findings and a verdict out. Reads records, never traces."""

@@ -1,0 +1,64 @@
+"""What the host of a CPU-only rank does: when it issued each call of the backend, and where it waited for one.
+
+torch 2.13 records a gloo call as a range on a thread of the backend, and no argument of it; the issuing ``c10d::``
+operator is on the training thread, the waiting nowhere. It is inferred: the training thread runs no operator, and goes
+on soon after a call of the backend ends.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis import intervals
+from rankscope.analysis.categories import Kind
+from rankscope.analysis.view import RankView, name_mask
+from rankscope.trace.columns import Category
+
+__all__ = ["cpu_issues", "cpu_waits"]
+
+I64 = NDArray[np.int64]
+
+LEAST_WAIT_NS = 100_000
+"""A shorter gap between operators is taken for Python."""
+
+LATE_NS = 2_000_000
+"""A thread that waited goes on within this of the call's end, or within half of its gap (a loaded machine)."""
+
+_ISSUE = ("allreduce", "allgather", "reduce_scatter", "alltoall", "broadcast", "reduce_", "gather_", "scatter_", "barrier")
+
+
+def cpu_issues(view: RankView) -> I64:
+    """When the training thread issued each communication call (own clock); its start where that is not known."""
+    events, calls = view.trace.events, view.trace.collectives
+    start = events.start[calls.event].copy()
+    named = name_mask(view.trace, lambda n: n.startswith("c10d::") and any(k in n for k in _ISSUE))
+    issues = events.start[view.chain & (events.category == Category.CPU_OP) & named]
+    if len(issues) == len(start) and bool((issues <= start).all()):
+        return issues
+    return start
+
+
+def cpu_waits(view: RankView) -> tuple[I64, I64, I64]:
+    """Inferred waits of the training thread: (begin, resume, row in ``Collectives``), own clock.
+
+    Time in the data loader is never a wait.
+    """
+    events, calls = view.trace.events, view.trace.collectives
+    running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
+    busy = intervals.union(events.start[running], events.end[running])
+    free = intervals.subtract(intervals.complement(busy, view.start, view.end), view.fetch)
+    begin, resume = free
+    long = resume - begin >= LEAST_WAIT_NS
+    begin, resume = begin[long], resume[long]
+    nothing = np.empty(0, np.int64)
+    if not len(begin) or not len(calls):
+        return nothing, nothing, nothing
+    end = events.end[calls.event]
+    order = np.argsort(end, kind="stable")
+    at = np.searchsorted(end[order], resume, side="right") - 1
+    row = order[at.clip(0)]
+    late = resume - end[row]
+    # what had ended before the gap began was not waited for in it
+    ok = (at >= 0) & (end[row] > begin) & (late <= np.maximum(LATE_NS, (resume - begin) // 2))
+    return begin[ok], resume[ok], row[ok].astype(np.int64)

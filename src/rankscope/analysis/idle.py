@@ -1,0 +1,52 @@
+"""Why a rank's device (or, without one, its training thread) does no compute. See ``model.RankIdle`` for the terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankscope.analysis import intervals
+from rankscope.analysis.collectives import Matched
+from rankscope.analysis.view import RankView
+from rankscope.analysis.waits import Waits
+
+__all__ = ["IdleTime", "idle_time"]
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTime:
+    """Lengths over the recorded window, ns. Together with compute they fill the window."""
+
+    waiting: int
+    transfer: int
+    inputs: int
+    host: int
+    copy: int
+
+
+def idle_time(view: RankView, column: int, matched: Matched, waits: Waits) -> IdleTime:
+    """Split what is not compute: waiting for peers, transfer, copies, the data loader, any other host reason.
+
+    A call that was not matched counts as transfer, since nothing is known of the others' arrival.
+    """
+    compute, comm, copy = (intervals.clip(s, view.start, view.end) for s in (view.compute, view.comm, view.copy))
+    mine = np.flatnonzero(matched.rows[:, column] >= 0)
+    events = view.trace.collectives.event[matched.rows[mine, column]]
+    start = view.trace.events.start[events]
+    until = start + np.round(waits.wait[mine, column]).astype(np.int64)
+    exposed = intervals.subtract(comm, compute)
+    waiting = intervals.measure(intervals.intersect(exposed, intervals.union(start, until)))
+    copying = intervals.measure(intervals.subtract(intervals.subtract(copy, compute), comm))
+    busy = intervals.union(
+        np.concatenate((compute[0], comm[0], copy[0])), np.concatenate((compute[1], comm[1], copy[1]))
+    )
+    nothing = intervals.complement(busy, view.start, view.end)
+    inputs = intervals.measure(intervals.intersect(nothing, view.fetch))
+    return IdleTime(
+        waiting=waiting,
+        transfer=intervals.measure(exposed) - waiting,
+        inputs=inputs,
+        host=intervals.measure(nothing) - inputs,
+        copy=copying,
+    )

@@ -1,0 +1,78 @@
+"""Where the time of one rank goes: compute, communication, copies, idle. Nanoseconds in, nanoseconds out.
+
+A step's device time is that of the work it *launched* (architecture: a kernel belongs to the step of its launch), so
+that a queue running behind the host does not shift work into the next step. Without a device it is what ran on the
+host between the step's bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankscope.analysis import intervals
+from rankscope.analysis.categories import Kind
+from rankscope.analysis.intervals import Spans
+from rankscope.analysis.view import RankView
+
+__all__ = ["Usage", "step_usage", "usage", "window_usage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Lengths in ns. ``compute + exposed_comm + exposed_copy + idle == span``."""
+
+    span: int
+    compute: int
+    comm: int
+    overlap: int
+    """Communication hidden behind compute."""
+    exposed_comm: int
+    exposed_copy: int
+    """Copies hidden behind neither compute nor communication."""
+    busy: int
+
+    @property
+    def idle(self) -> int:
+        """Nothing at all ran."""
+        return self.span - self.busy
+
+
+def usage(compute: Spans, comm: Spans, copy: Spans, span: int | None = None) -> Usage:
+    """Account for three sets; ``span`` defaults to the distance from first start to last end."""
+    exposed_comm = intervals.measure(intervals.subtract(comm, compute))
+    communication = intervals.measure(comm)
+    exposed_copy = intervals.measure(intervals.subtract(intervals.subtract(copy, compute), comm))
+    busy = intervals.measure(compute) + exposed_comm + exposed_copy
+    if span is None:
+        used = [s for s in (compute, comm, copy) if len(s[0])]
+        span = max(int(s[1][-1]) for s in used) - min(int(s[0][0]) for s in used) if used else 0
+    return Usage(
+        span=max(span, busy),
+        compute=intervals.measure(compute),
+        comm=communication,
+        overlap=communication - exposed_comm,
+        exposed_comm=exposed_comm,
+        exposed_copy=exposed_copy,
+        busy=busy,
+    )
+
+
+def window_usage(view: RankView) -> Usage:
+    """The whole recorded window, work queued before it but run inside it included."""
+    compute, comm, copy = (intervals.clip(s, view.start, view.end) for s in (view.compute, view.comm, view.copy))
+    return usage(compute, comm, copy, view.end - view.start)
+
+
+def step_usage(view: RankView) -> list[Usage]:
+    """One :class:`Usage` per recorded step; ``span`` is the host's step time."""
+    steps, events = view.trace.steps, view.trace.events
+    rows = []
+    for index in range(len(steps)):
+        start, length = int(steps.start[index]), int(steps.duration[index])
+        if view.device:
+            of_step = events.step == index
+            parts = [view.spans(of_step & (view.kind == k)) for k in (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)]
+        else:
+            parts = [intervals.clip(s, start, start + length) for s in (view.compute, view.comm, view.copy)]
+        rows.append(usage(parts[0], parts[1], parts[2], length))
+    return rows

@@ -1,0 +1,160 @@
+"""What the step would take if something were different: replays of the graph with other work (see ``graph``).
+
+Removing waits gains nothing, since the late rank's own work must shrink. The replay that counts *equalises*: each
+segment of a rank's work between two matched calls gets the length it has on the median of the ranks that do the same
+calls, whether that is shorter or longer. A host that is evenly slower in every segment is a property of the machine,
+not a fault of a place; it is discounted up to ``UNIFORM_LIMIT`` and reported apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.collectives import Matched
+from rankscope.analysis.graph import Graph, Work
+from rankscope.analysis.waits import Waits
+
+__all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "peers_of", "prepare", "segment_work"]
+
+F64 = NDArray[np.float64]
+
+UNIFORM_LIMIT = 1.3
+"""Largest even slowness of a host that is discounted. In healthy jobs on one machine up to 1.2 was seen."""
+
+
+@dataclass(slots=True)
+class Segments:
+    """Work per rank (R) and segment (S = calls of the busiest rank + 1), ns."""
+
+    host: F64
+    device: F64
+    count: NDArray[np.int64]
+    """Calls each rank launched."""
+
+
+@dataclass(slots=True)
+class Replay:
+    """A window ready for questions. ``marks`` are the ends of its steps, ns on the aligned axis."""
+
+    graph: Graph
+    segments: Segments
+    peers: list[list[int]]
+    """Per rank the columns of the ranks that make the same sequence of calls."""
+    step_calls: list[NDArray[np.int64]]
+    """Per recorded step the nodes whose latest is the step's end."""
+    begin: float
+    unchanged: F64
+    """Step ends of the unchanged replay."""
+    recorded: F64
+    error: float
+    """Of the unchanged replay: largest relative error of a step's length."""
+
+    @property
+    def steps(self) -> int:
+        """Steps that end with a matched call."""
+        return len(self.step_calls)
+
+    def marks(self, work: F64 | None) -> F64:
+        """Step ends with other work."""
+        at = self.graph.replay(work)
+        return np.array([at[nodes].max() for nodes in self.step_calls])
+
+    def gains(self, work: F64) -> F64:
+        """How much shorter each step becomes, ns; their sum is what the window gains."""
+        shift = self.unchanged - self.marks(work)
+        return np.diff(shift, prepend=0.0)
+
+    def equalised(self, column: int, *, host: bool = True, device: bool = True, discount: bool = True) -> F64:
+        """Work per edge with one rank's segments at their peers' median."""
+        factor = np.ones((4, self.segments.host.shape[1]))
+        peers = [p for p in self.peers[column] if p != column]
+        if peers:
+            if host:
+                even = self.uniform(column)
+                ratio = even if discount and even <= UNIFORM_LIMIT else 1.0
+                target = np.median(self.segments.host[peers], axis=0) * ratio
+                factor[Work.HOST] = _ratio(target, self.segments.host[column])
+            if device:
+                target = np.median(self.segments.device[peers], axis=0)
+                factor[Work.DEVICE] = _ratio(target, self.segments.device[column])
+        return self.scaled(column, factor)
+
+    def uniform(self, column: int) -> float:
+        """Even slowness of the rank's host against its peers: median ratio of its segments, at least 1."""
+        peers = [p for p in self.peers[column] if p != column]
+        if not peers:
+            return 1.0
+        own, other = self.segments.host[column], np.median(self.segments.host[peers], axis=0)
+        real = (own > 0) & (other > 0)
+        real &= np.arange(len(own)) < self.segments.count[column]
+        if not real.any():
+            return 1.0
+        return max(float(np.median(own[real] / other[real])), 1.0)
+
+    def scaled(self, column: int, factor: F64) -> F64:
+        """Work per edge with one rank's host and device work times ``factor[label, segment]``."""
+        graph = self.graph
+        mine = (graph.owner == column) & np.isin(graph.label, (Work.HOST, Work.DEVICE))
+        work = graph.work.copy()
+        work[mine] *= factor[graph.label[mine], graph.segment[mine]]
+        return work
+
+    def without(self, label: Work) -> F64:
+        """Work per edge with one kind of work gone: ``TRANSFER`` is an ideal network, ``HOST`` no host overhead."""
+        work = self.graph.work.copy()
+        work[self.graph.label == label] = 0.0
+        return work
+
+
+def _ratio(target: F64, own: F64) -> F64:
+    return np.divide(target, own, out=np.ones_like(own), where=own > 0)
+
+
+def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float) -> Replay | None:
+    """Everything a what-if needs; None when no step ends with a matched call.
+
+    Args:
+        graph: of the window.
+        matched: its calls.
+        waits: their steps.
+        begin: start of the first step on the aligned axis, ns.
+    """
+    steps = sorted(set(waits.step[waits.step >= 0].tolist()))
+    step_calls = [graph.ends[(waits.step == s) & (graph.ends >= 0)] for s in steps]
+    step_calls = [nodes for nodes in step_calls if len(nodes)]
+    if not step_calls:
+        return None
+    recorded = np.array([graph.recorded[nodes].max() for nodes in step_calls])
+    at = graph.replay()
+    unchanged = np.array([at[nodes].max() for nodes in step_calls])
+    length = recorded[-1] - begin
+    error = float(np.abs(unchanged - recorded).max() / length) if length > 0 else 1.0
+    segments = segment_work(graph, matched)
+    return Replay(graph, segments, peers_of(matched, waits), step_calls, begin, unchanged, recorded, error)
+
+
+def segment_work(graph: Graph, matched: Matched) -> Segments:
+    """Sum the work between calls."""
+    count = (matched.rows >= 0).sum(axis=0)
+    shape = (len(count), int(count.max(initial=0)) + 1)
+    host, device = np.zeros(shape), np.zeros(shape)
+    mine = graph.label == Work.HOST
+    np.add.at(host, (graph.owner[mine], graph.segment[mine]), graph.work[mine])
+    np.add.at(device, (graph.device_owner, graph.device_segment), graph.device_work)
+    return Segments(host, device, count)
+
+
+def peers_of(matched: Matched, waits: Waits) -> list[list[int]]:
+    """Ranks with the same sequence of kinds of calls: their segments can be compared one by one."""
+    signatures: dict[tuple[str, ...], list[int]] = {}
+    keys = []
+    for column in range(len(matched.ranks)):
+        mine = np.flatnonzero(matched.rows[:, column] >= 0)
+        order = mine[np.argsort(waits.arrival[mine, column], kind="stable")]
+        key = tuple(matched.kind[m] for m in order)
+        keys.append(key)
+        signatures.setdefault(key, []).append(column)
+    return [signatures[key] if key else [] for key in keys]

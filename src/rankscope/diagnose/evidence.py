@@ -1,0 +1,88 @@
+"""What the analysis hands to the rules: numbers only, no traces. Milliseconds and percentages unless a name says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["Anomaly", "Evidence", "Suspect"]
+
+
+@dataclass(kw_only=True)
+class Suspect:
+    """One rank and what the job would gain if its concentrated excess were gone (by replay)."""
+
+    rank: int
+    cost_ms: float
+    """Per step, over all recorded steps."""
+    error_ms: float
+    gains_ms: list[float]
+    """Per recorded step."""
+    p_value: float | None = None
+    """Sign-flip test over steps; None when no step gains."""
+    excess_ms: float = 0.0
+    """Own work beyond the peers' in the segments where it is late, per step."""
+    explained: dict[str, float] = field(default_factory=dict)
+    """Cause -> ms per step of that excess."""
+    uniform: float = 1.0
+    """Even slowness of the host, not part of the cost."""
+    caused_wait_ms: float = 0.0
+    """Waiting of others for this rank, per step. Not a cost."""
+
+
+@dataclass(kw_only=True)
+class Anomaly:
+    """A rank that spends more on something than its peers, whether or not it costs the job anything."""
+
+    rank: int
+    cause: str
+    own_ms: float
+    peers_ms: float
+    own_count: float | None = None
+    peers_count: float | None = None
+
+
+@dataclass(kw_only=True)
+class Evidence:
+    """Everything a verdict rests on."""
+
+    ranks: list[int]
+    missing: list[int] = field(default_factory=list)
+    steps: int = 0
+    step_ms: float | None = None
+    device: bool = True
+    calls: int = 0
+    matched_pct: float | None = None
+    clock_error_us: float | None = None
+    replay_error_pct: float | None = None
+    """Of replaying the window unchanged; None when there was no replay."""
+    refused: str | None = None
+    """Why no replay was made or trusted."""
+    pipeline: bool = False
+    """Ranks of different stages talk point to point; waiting is the schedule."""
+    suspects: list[Suspect] = field(default_factory=list)
+    anomalies: list[Anomaly] = field(default_factory=list)
+    compute_pct: float = 0.0
+    exposed_comm_pct: float = 0.0
+    overlap_pct: float | None = None
+    """Share of communication hidden behind compute."""
+    idle_pct: float = 0.0
+    waiting_ms: float = 0.0
+    transfer_ms: float = 0.0
+    """Exposed, per step, mean over ranks."""
+    input_ms: float = 0.0
+    host_ms: float = 0.0
+    copy_ms: float = 0.0
+    kernel_us: float | None = None
+    """Median duration of a compute kernel."""
+    launches: float = 0.0
+    """Kernels per step and rank."""
+    network_gain_ms: float | None = None
+    """What an infinitely fast network would gain per step (replay)."""
+    host_gain_ms: float | None = None
+    """What a host without overhead would gain per step (replay)."""
+    repeats: int = 1
+    """How many times in a step the same gradients are reduced."""
+    repeat_calls: float = 0.0
+    repeat_ms: float = 0.0
+    """Time of the redundant calls per step, transfer only."""
+    groups: list[str] = field(default_factory=list)
