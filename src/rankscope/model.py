@@ -38,6 +38,7 @@ __all__ = [
     "StepRow",
     "StepTimes",
     "Verdict",
+    "Window",
     "WindowRanks",
     "from_json",
     "to_json",
@@ -67,6 +68,29 @@ class ScheduleSpec:
     warmup: int
     active: int
     repeat: int
+
+    def window(self, number: int) -> Window | None:
+        """Window ``number`` from 0, None after the last."""
+        if number >= self.repeat:
+            return None
+        cycle = self.wait + self.warmup + self.active
+        first = self.skip_first + number * cycle + self.wait + self.warmup
+        return Window(number=number, warm=first - self.warmup, first=first, last=first + self.active - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Step numbers: ``warm`` is the first warm-up step, ``first`` to ``last`` (inclusive) are recorded."""
+
+    number: int
+    warm: int
+    first: int
+    last: int
+
+    def moved(self, first: int) -> Window:
+        """The same window with another first step."""
+        shift = first - self.first
+        return Window(number=self.number, warm=self.warm + shift, first=first, last=self.last + shift)
 
 
 @dataclass(kw_only=True)

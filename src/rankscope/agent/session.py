@@ -21,9 +21,8 @@ from rankscope.agent.capture import InlineCapture, device_in_use
 from rankscope.agent.ending import Ending, Settler
 from rankscope.agent.foreign import ForeignProfilers
 from rankscope.agent.guard import guarded
-from rankscope.agent.schedule import Window, window_at
 from rankscope.agent.steps import StepCounter, install_detectors
-from rankscope.model import AgentSpec, ClockSample, RankRecord, RankStatus, StepTimes, to_json
+from rankscope.model import AgentSpec, ClockSample, RankRecord, RankStatus, StepTimes, Window, to_json
 from rankscope.rundir import Spool
 
 __all__ = ["Session", "user_step"]
@@ -59,7 +58,7 @@ class Session:
         )
         self.counter = StepCounter(self.step_completed, spec.step_source)
         self._thread: int | None = None
-        self._window = window_at(spec.schedule, 0)
+        self._window = spec.schedule.window(0)
         self._capture: InlineCapture | None = None
         self._record: RankRecord | None = None
         self._settler: Settler | None = None
@@ -136,7 +135,7 @@ class Session:
 
     def _open(self, window: Window, completed: int) -> None:
         begun = time.perf_counter_ns()
-        plan = window_at(self.spec.schedule, window.number)
+        plan = self.spec.schedule.window(window.number)
         self._record = RankRecord(**{**vars(self.life), "status": "ok", "reason": None, "notes": []})
         self._record.window = window.number
         self._record.steps = StepTimes(before_ms=list(self._unprofiled))
@@ -229,7 +228,7 @@ class Session:
         self._write(self.spool.record(record.attempt, self._number(record), record.rank), record)
 
     def _next_window(self, window: Window) -> None:
-        self._window = window_at(self.spec.schedule, window.number + 1)
+        self._window = self.spec.schedule.window(window.number + 1)
 
     def _known_record(self) -> RankRecord:
         if self._record is None:

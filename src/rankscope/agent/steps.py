@@ -43,7 +43,7 @@ class StepCounter:
         self._fixed = source if source != "auto" else None
         self._counts = dict.fromkeys(SIGNALS, 0)
         self._anchor: Callable[[], object | None] = lambda: None
-        self._strangers = 0
+        self._others: dict[int, int] = {}
         self._repeats = 0
         self._forward_seen = False
         self._forward_since_step = False
@@ -69,13 +69,13 @@ class StepCounter:
     def optimizer_stepped(self, optimizer: object) -> None:
         """The outermost ``step`` of an optimizer has returned."""
         anchor = self._anchor()
-        if anchor is None or (anchor is not optimizer and self._strangers >= PATIENCE):
-            # None yet, or it is gone, or it stopped stepping while another one goes on.
-            self._anchor, self._strangers, anchor = weakref.ref(optimizer), 0, optimizer
         if anchor is not optimizer:
-            self._strangers += 1
-            return
-        self._strangers = 0
+            # None yet, or it is gone, or it stopped stepping while another one goes on.
+            alone = self._others[id(optimizer)] = self._others.get(id(optimizer), 0) + 1
+            if anchor is not None and alone <= PATIENCE:
+                return
+            self._anchor = weakref.ref(optimizer)
+        self._others.clear()
         if self._forward_seen and not self._forward_since_step:
             self._repeats += 1
             if self._repeats < PATIENCE:

@@ -125,7 +125,8 @@ def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
     most = max(lives, key=lambda life: life.steps_counted)
     if most.steps_counted == 0:
         return [_NO_STEP]
-    first = schedule.skip_first + schedule.wait + schedule.warmup
+    window = schedule.window(0)
     counted = f"{most.steps_counted} steps (counted by {most.step_source})"
     remedy = "shorten the schedule with -S schedule=short or -S schedule.skip_first=1"
-    return [f"the job ended after {counted} and the first window records from step {first}: {remedy}"]
+    begins = f"the first window records from step {window.first}" if window else "no window is scheduled"
+    return [f"the job ended after {counted} and {begins}: {remedy}"]

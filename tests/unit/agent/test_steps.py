@@ -1,0 +1,100 @@
+"""What counts as a step. The expected numbers follow from the definitions in agent/steps.py."""
+
+from __future__ import annotations
+
+import torch
+
+from rankscope.agent.steps import PATIENCE, StepCounter, install_detectors
+
+
+class Thing:
+    """Stands for an optimizer; only its identity matters."""
+
+
+def counted(events: list[str], source: str = "auto") -> list[int]:
+    seen: list[int] = []
+    counter = StepCounter(seen.append, source)
+    for event in events:
+        counter.signal(event)
+    return seen
+
+
+def test_one_optimizer_counts_each_step():
+    counter, optimizer = StepCounter(lambda completed: None), Thing()
+    for _ in range(5):
+        counter.optimizer_stepped(optimizer)
+    assert (counter.completed, counter.source) == (5, "optimizer")
+
+
+def test_of_several_optimizers_the_first_counts():
+    # GIVEN a GAN: generator and discriminator step once a batch, and an optimizer-in-backward with 26 optimizers
+    counter, optimizers = StepCounter(lambda completed: None), [Thing() for _ in range(26)]
+    for _ in range(5):
+        for optimizer in optimizers:
+            counter.optimizer_stepped(optimizer)
+    # THEN 5 steps, not 130
+    assert counter.completed == 5
+
+
+def test_an_optimizer_that_is_gone_or_idle_gives_way():
+    counter, first, second = StepCounter(lambda completed: None), Thing(), Thing()
+    counter.optimizer_stepped(first)
+    for _ in range(PATIENCE + 3):
+        counter.optimizer_stepped(second)
+    # PATIENCE steps of the second without one of the first show that the first is idle, the next three count
+    assert counter.completed == 1 + 3
+    del second
+    counter.optimizer_stepped(third := Thing())
+    assert counter.completed == 1 + 3 + 1
+    del third
+
+
+def test_two_steps_for_one_batch_are_one():
+    counter, optimizer = StepCounter(lambda completed: None), Thing()
+    for _ in range(4):
+        counter.signal("forward")
+        counter.optimizer_stepped(optimizer)
+        counter.optimizer_stepped(optimizer)
+    assert counter.completed == 4
+
+
+def test_forwards_that_vanish_into_a_compiled_region_do_not_stop_the_count():
+    counter, optimizer = StepCounter(lambda completed: None), Thing()
+    counter.signal("forward")
+    for _ in range(PATIENCE + 10):
+        counter.optimizer_stepped(optimizer)
+    # of 26 steps the first counts, the next PATIENCE - 1 = 15 look like repeats of it, the other 10 count
+    assert counter.completed == 1 + 10
+
+
+def test_weak_signals_count_only_after_patience():
+    assert counted(["input"] * (PATIENCE - 1)) == []
+    assert counted(["input"] * (PATIENCE + 1)) == [PATIENCE, PATIENCE + 1]
+
+
+def test_a_better_signal_takes_over():
+    assert counted(["forward"] * PATIENCE + ["profiler", "forward", "user", "profiler"]) == [PATIENCE, 1, 1]
+
+
+def test_a_fixed_source_ignores_the_others():
+    assert counted(["optimizer", "input", "optimizer", "input"], source="input") == [1, 2]
+
+
+def test_real_optimizers_nest_and_keep_their_results(monkeypatch):
+    # GIVEN the detectors on a subclass that calls super().step(), the usual over-count
+    monkeypatch.setattr(torch.optim.Optimizer, "profile_hook_step", torch.optim.Optimizer.profile_hook_step)
+    counter = StepCounter(lambda completed: None)
+    install_detectors(counter)
+
+    class Mine(torch.optim.SGD):
+        def step(self, closure=None):
+            super().step(closure)
+            return "mine"
+
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = Mine([weight], lr=0.5)
+    for _ in range(3):
+        weight.grad = torch.ones(2)
+        assert optimizer.step() == "mine"
+    assert counter.completed == 3
+    assert weight.tolist() == [-0.5, -0.5]

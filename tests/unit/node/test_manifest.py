@@ -1,0 +1,52 @@
+"""Who was due, who is missing, and why."""
+
+from __future__ import annotations
+
+from rankscope.model import RankRecord, RunManifest, ScheduleSpec, from_json, to_json
+from rankscope.node.manifest import NodeResult, build_manifest
+
+
+def record(rank: int, world: int = 3, **fields) -> RankRecord:
+    return RankRecord(rank=rank, local_rank=rank, world_size=world, host="h", pid=rank, attempt=0, **fields)
+
+
+def manifest(lives: list[RankRecord], records: list[RankRecord]) -> RunManifest:
+    built = build_manifest(
+        [NodeResult(node="n", host="h", lives=lives, records=records)],
+        run_id="r", argv=[], config={}, versions={}, exit_code=0,
+        schedule=ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=1),
+    )  # fmt: skip
+    assert from_json(RunManifest, to_json(built)) == built
+    return built
+
+
+def test_every_rank_of_the_world_is_listed():
+    # GIVEN rank 0 recorded, rank 1 was killed in the window, and nobody ever heard of rank 2
+    lives = [record(0), record(1, status="partial", reason="killed", open_window=0)]
+    (window,) = manifest(lives, [record(0, window=0, trace="t")]).windows
+    assert [(r.rank, r.status) for r in window.records] == [(0, "ok"), (1, "missing"), (2, "missing")]
+    assert window.records[1].reason == "killed"
+    assert "run.dir" in window.records[2].reason
+
+
+def test_a_window_nobody_survived_is_still_listed():
+    lives = [record(r, status="partial", reason="killed", open_window=0) for r in range(3)]
+    (window,) = manifest(lives, []).windows
+    assert {r.status for r in window.records} == {"missing"}
+
+
+def test_ranks_that_recorded_other_steps_are_reported():
+    records = [record(r, window=0, trace="t", first_step=13 if r else 14, step_source="optimizer") for r in range(3)]
+    (window,) = manifest([record(r) for r in range(3)], records).windows
+    assert window.mismatches == ["the first recorded step differs between ranks: 13 on rank 1, 2; 14 on rank 0"]
+
+
+def test_a_short_job_is_told_the_step_the_window_records_from():
+    (note,) = manifest([record(r, steps_counted=4, step_source="optimizer") for r in range(3)], []).notes
+    assert "after 4 steps" in note
+    assert "from step 13" in note  # 10 + 1 + 2
+
+
+def test_a_job_without_steps_or_ranks_is_told_why():
+    assert "rankscope.step()" in manifest([record(0)], []).notes[0]
+    assert "import torch" in manifest([], []).notes[0]
