@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import re
@@ -80,6 +81,7 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "level": _LEVELS.get(verdict.confidence, 1),
         "sentence": words.sentence(verdict),
         "share": words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms),
+        "serious": bool(report.errors) or any(rank.status != "ok" for rank in report.ranks),
         "warnings": words.warnings(report),
         "cards": _cards(report),
         "bars": bars,
@@ -97,6 +99,7 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "hover": hover,
         "device": "device" if accelerator else "main thread",
         "kernel": "Kernel" if accelerator else "Operator",
+        "many": len(bars) > words.FEW_RANKS,
         "max_links": _MAX_LINKS,
     }
 
@@ -105,7 +108,7 @@ def _bars(report: ClusterReport) -> list[_Bar]:
     idle = {row.rank: row for row in report.idle}
     named = set(report.verdict.ranks)
     bars = []
-    for rank in sorted(report.ranks, key=lambda item: item.rank):
+    for rank in words.in_order(report):
         parts = breakdown.segments(rank, idle.get(rank.rank))
         spoken = ", ".join(f"{part.label} {words.pct(part.pct)}" for part in parts)
         empty = f"{rank.status}: {words.one_line(rank.reason, 160)}" if rank.reason else rank.status
@@ -129,6 +132,7 @@ def _cards(report: ClusterReport) -> list[_Card]:
     return cards
 
 
+@functools.cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_asset),
@@ -136,6 +140,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters |= {
         "line": words.one_line,

@@ -74,7 +74,7 @@ METRICS: dict[str, Metric] = {
     "compute_pct": Metric(
         _R,
         "Compute",
-        "% of the recorded window",
+        "% of window",
         "Time in which the device (without one: the rank's main thread) computes.",
         "Includes compute that runs beside communication or copies. Overlapping kernels count once.",
         "HTA's temporal breakdown counts all of a trace, ours the recorded steps; "
@@ -83,7 +83,7 @@ METRICS: dict[str, Metric] = {
     "exposed_comm_pct": Metric(
         _R,
         "Exposed comm.",
-        "% of the recorded window",
+        "% of window",
         "Communication of this rank that no compute of the same rank hides.",
         "Includes waiting for other ranks inside collectives.",
         "HTA has no exposed share; its non-compute time mixes communication and copies.",
@@ -91,13 +91,13 @@ METRICS: dict[str, Metric] = {
     "memcpy_pct": Metric(
         _R,
         "Copies",
-        "% of the recorded window",
+        "% of window",
         "Copies and memsets that neither compute nor communication hides.",
     ),
     "idle_pct": Metric(
         _R,
         "Idle",
-        "% of the recorded window",
+        "% of window",
         "Time in which the rank does none of the three: no compute, no communication, no copy.",
         "Compute, exposed communication, copies and idle sum to 100 %.",
         "HTA's idle is the same idea over the whole trace.",
@@ -105,7 +105,7 @@ METRICS: dict[str, Metric] = {
     "comm_pct": Metric(
         _R,
         "Comm.",
-        "% of the recorded window",
+        "% of window",
         "All communication of this rank, hidden or not. Not part of the sum of 100 %.",
     ),
     "overlap_pct": Metric(

@@ -73,7 +73,7 @@ def _assemble(columns: list[list[Cell]]) -> list[list[Cell]]:
 
 def ranks(report: ClusterReport) -> Table:
     """One row a rank; columns that are empty for every rank are left out."""
-    rows = sorted(report.ranks, key=lambda rank: rank.rank)
+    rows = words.in_order(report)
     numbers: list[tuple[str, list[float | None], int | None]] = [
         ("step_ms.median", [r.step_ms.get("median") for r in rows], None),
         ("step_ms.p95", [r.step_ms.get("p95") for r in rows], None),

@@ -138,6 +138,7 @@ def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[
     cells = [max(len(head), *(len(row[i]) for row in rows)) for i, head in enumerate(heads)]
     bar = min(30, width - sum(cells) - 2 * len(cells) - 4)
     found = [Text("  " + _join(heads, cells) + ("  where its time goes" if bar >= 20 else ""), style="dim")]
+    found[0].truncate(width, overflow="ellipsis")
     used: dict[str, None] = {}
     for rank, row in zip(shown, rows, strict=True):
         named = rank.rank in report.verdict.ranks
@@ -171,7 +172,7 @@ def _columns(shown: list[RankSummary], width: int) -> tuple[list[str], list[list
         heads.insert(1, "host")
         for rank, row in zip(shown, rows, strict=True):
             row.insert(1, words.one_line(rank.host, 14) if rank.host else words.DASH)
-    elif width < 60:
+    elif width < 72:
         heads, rows = heads[:5], [row[:5] for row in rows]
     return heads, rows
 

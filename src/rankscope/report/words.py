@@ -9,12 +9,14 @@ from rankscope.model import ClusterReport, Finding, RankSummary, Verdict
 
 __all__ = [
     "DASH",
+    "FEW_RANKS",
     "KIND_LABELS",
     "clean",
     "clock_line",
     "elide",
     "gain",
     "has_accelerator",
+    "in_order",
     "interesting",
     "ms",
     "one_line",
@@ -30,6 +32,9 @@ __all__ = [
 
 DASH = "\N{EN DASH}"
 """Stands where a number is not known."""
+
+FEW_RANKS = 24
+"""Up to this many ranks are seen at one look."""
 
 KIND_LABELS = {
     "straggler": "Straggler",
@@ -64,7 +69,7 @@ def clean(text: str) -> str:
 
 def one_line(text: object, limit: int = 400) -> str:
     """Return cleaned text without line breaks, at most ``limit`` characters."""
-    return elide(_SPACE.sub(" ", clean(str(text))).strip(), limit)
+    return elide(clean(_SPACE.sub(" ", str(text))).strip(), limit)
 
 
 def elide(text: str, limit: int) -> str:
@@ -142,7 +147,11 @@ def gain(finding: Finding, step: float | None) -> str:
     share = share_of_step(cost, step)
     if share is None or step is None or cost > step:
         return f"About {ms(cost)} of every step."
-    return f"A step of {ms(step)} would take about {ms(step - cost)}: {share:.0f} % less."
+    return f"A step of {ms(step)} would take about {ms(step - cost)}, {_percent(share)} less."
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0f} %" if share >= 1 or share == 0 else "less than 1 %"
 
 
 def has_accelerator(report: ClusterReport) -> bool:
@@ -152,6 +161,16 @@ def has_accelerator(report: ClusterReport) -> bool:
     if known:
         return any(not device.startswith("cpu") for device in known)
     return any(name in (report.run.backend or "").lower() for name in _COLLECTIVE_BACKENDS)
+
+
+def in_order(report: ClusterReport) -> list[RankSummary]:
+    """Ranks in order; where there are too many for one look, those named or broken come first."""
+    named = set(report.verdict.ranks)
+    many = len(report.ranks) > FEW_RANKS
+    return sorted(
+        report.ranks,
+        key=lambda rank: (many and rank.rank not in named, many and rank.status == "ok", rank.rank),
+    )
 
 
 def interesting(report: ClusterReport, limit: int) -> list[RankSummary]:
@@ -209,8 +228,8 @@ def warnings(report: ClusterReport) -> list[str]:
     found += [f"{one_line(error.where, 60)} failed: {one_line(error.message, 200)}" for error in report.errors]
     unusable = sum(source.status in ("unusable", "unassigned") for source in report.sources)
     if unusable:
-        found.append(f"{unusable} file(s) could not be used")
+        found.append(f"{unusable} {'file' if unusable == 1 else 'files'} could not be used")
     repaired = sum(bool(source.repairs) for source in report.sources)
     if repaired:
-        found.append(f"{repaired} trace(s) were repaired while reading")
+        found.append(f"{repaired} {'trace was' if repaired == 1 else 'traces were'} repaired while reading")
     return found + [one_line(note, 240) for note in report.run.notes]

@@ -149,8 +149,8 @@
       if (worst >= 0) parts.push(`Largest: ${where(worst)}, ${format(metric.values[worst])} ms.`);
       if (merged > 1) parts.push(`${merged} steps share a column; the value farthest from zero is shown.`);
       byId("heat-note").textContent = parts.join(" ");
-      byId("heat-low").textContent = (signed() ? "early " : "") + format(domain[0]) + " ms";
-      byId("heat-high").textContent = format(domain[1]) + " ms" + (signed() ? " late" : "");
+      byId("heat-low").textContent = format(domain[0]) + " ms" + (signed() ? " (early)" : "");
+      byId("heat-high").textContent = format(domain[1]) + " ms" + (signed() ? " (late)" : "");
       if (cursor !== null) tell();
       draw();
     }
@@ -168,7 +168,7 @@
       canvas.width = Math.round(width * dpr);
       canvas.height = Math.round(height * dpr);
       context.setTransform(dpr, 0, 0, dpr, 0, 0);
-      const cell = Math.min((width - left) / m, 96), gap = cell > 6 && row > 4 ? 1 : 0;
+      const cell = Math.min((width - left) / m, 150), gap = cell > 6 && row > 4 ? 1 : 0;
       geometry = { left, row, cell };
       colours = palette();
       const none = variable("--none"), dim = variable("--dim"), font = variable("--sans");
