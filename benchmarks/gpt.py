@@ -12,13 +12,13 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset
 
-FAULTS = ("none", "input_stall", "extra_compute", "host_pause", "uneven_work", "h2d_copy")
+FAULTS = ("none", "input_stall", "extra_compute", "host_pause", "uneven_work", "h2d_copy", "crash")
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--parallel", choices=("ddp", "fsdp2"), default="ddp")
@@ -64,9 +64,9 @@ class Block(nn.Module):
         batch, length, width = x.shape
         split = self.qkv(self.norm_1(x)).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = split.permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.gelu(self.up(self.norm_2(x))))
+        return x + self.down(functional.gelu(self.up(self.norm_2(x))))
 
 
 class GPT(nn.Module):
@@ -99,17 +99,19 @@ else:
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 pageable = torch.randn(16 * 2**20)  # 64 MiB
 times = []
-for step, tokens in enumerate(DataLoader(Tokens(), batch_size=None, pin_memory=cuda)):
+for step, batch in enumerate(DataLoader(Tokens(), batch_size=None, pin_memory=cuda)):
     if step == args.steps:
         break
     began = time.perf_counter()
-    tokens = tokens.to(device, non_blocking=True)
+    tokens = batch.to(device, non_blocking=True)
     if fault == "h2d_copy":
         for _ in range(int(8 * args.size)):
             pageable.to(device)
-    loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
+    loss = functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
     if fault == "host_pause":
         time.sleep(0.05 * args.size)
+    if fault == "crash" and step == 15:
+        raise RuntimeError("planted failure")
     if fault == "extra_compute":
         side = 4096 if cuda else 256
         extra = torch.randn(side, side, device=device, dtype=torch.bfloat16 if cuda else torch.float32)

@@ -11,10 +11,15 @@ from rankscope.rundir import RunDir
 from support.launching import JOBS, RANKSCOPE, TORCHRUN, Launched, environment
 
 
+HERE = Path(__file__).parent
+
+
 def pytest_collection_modifyitems(items):
+    """The folder says what a test needs."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.dist)
+        for folder in ("dist", "gpu"):
+            if HERE / folder in item.path.parents:
+                item.add_marker(folder)
 
 
 @pytest.fixture

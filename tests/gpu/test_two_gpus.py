@@ -1,0 +1,56 @@
+"""The main job on two real GPUs: windows, gathering, and ends that are not peaceful. Needs two CUDA devices."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from support.launching import RANKSCOPE, TORCHRUN
+
+GPT = Path(__file__).parents[2] / "benchmarks" / "gpt.py"
+
+pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+
+
+@pytest.fixture
+def gpt(start, finish, tmp_path):
+    def gpt(*words, launcher=RANKSCOPE):
+        ours = ["-S", f"run.dir={tmp_path / 'RUN'}"] if launcher is RANKSCOPE else []
+        return finish(start([*launcher, "--nproc-per-node", 2, *ours, GPT, *words]))
+
+    return gpt
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp2"])
+def test_both_ranks_record_the_same_steps_with_their_kernels(gpt, parallel):
+    done = gpt("--parallel", parallel)
+    assert done.code == 0, done.stderr
+    for rank, record in enumerate(done.records()):
+        assert (record.status, record.notes, record.agreed, record.backend) == ("ok", [], True, "nccl")
+        assert (record.first_step, record.last_step) == (13, 18)
+        with gzip.open(done.run.trace(0, 0, rank)) as stream:
+            trace = json.load(stream)
+        kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel"]
+        assert any("nccl" in e["name"].lower() for e in kernels)
+        assert trace["distributedInfo"]["rank"] == rank
+    losses = re.findall(r"loss (\S+)", done.stdout)
+    assert losses == re.findall(r"loss (\S+)", gpt("--parallel", parallel, launcher=TORCHRUN).stdout)
+
+
+def test_a_crash_beside_a_hanging_collective_does_not_outlast_torchrun(gpt):
+    # GIVEN rank 1 fails inside the window while rank 0 waits for it in NCCL
+    began = time.monotonic()
+    theirs = gpt("--fault", "crash", launcher=TORCHRUN)
+    bare = time.monotonic() - began
+    began = time.monotonic()
+    ours = gpt("--fault", "crash")
+    assert ours.code == theirs.code == 1
+    assert time.monotonic() - began < bare + 60
+    assert ours.records()[1].status == "partial"
+    assert "planted failure" in ours.records()[1].reason
