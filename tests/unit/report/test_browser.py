@@ -1,0 +1,162 @@
+"""The page in a real browser, from file:// and without a network. Skipped where no chromedriver is installed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankscope.model import ClusterReport
+from rankscope.report import write_report
+
+DRIVER = shutil.which("chromedriver")
+CHROME = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(not (DRIVER and CHROME), reason="needs chromium and chromedriver")
+
+SWITCHES = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,1400"),
+]
+
+
+# The driver listens on loopback: never by way of a proxy.
+LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Browser:
+    """The few WebDriver commands that the tests need."""
+
+    def __init__(self, port: int) -> None:
+        self.base = f"http://127.0.0.1:{port}/session"
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"args": SWITCHES, "binary": CHROME},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }
+        self.base += "/" + self._post("", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(self.base + path, json.dumps(body).encode())
+        request.add_header("Content-Type", "application/json")
+        with LOCAL.open(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    def open(self, path: Path) -> None:
+        self._post("/url", {"url": path.as_uri()})
+
+    def run(self, script: str) -> Any:
+        return self._post("/execute/sync", {"script": script, "args": []})
+
+    def complaints(self) -> list[str]:
+        return [entry["message"] for entry in self._post("/se/log", {"type": "browser"})]
+
+    def close(self) -> None:
+        request = urllib.request.Request(self.base, method="DELETE")
+        LOCAL.open(request, timeout=30).close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert DRIVER is not None
+    process = subprocess.Popen([DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            try:
+                found = Browser(port)
+                break
+            except urllib.error.URLError:
+                time.sleep(0.1)
+        else:
+            pytest.skip("chromedriver did not start")
+        yield found
+        found.close()
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Callable[[ClusterReport], Browser]:
+    def opened(report: ClusterReport) -> Browser:
+        browser.open(write_report(report, tmp_path)["html"])
+        return browser
+
+    return opened
+
+
+def test_opens_without_complaint(any_report: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
+    browser = show(any_report)
+    assert browser.complaints() == []
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.run("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_sorts_and_filters(many_ranks: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
+    browser = show(many_ranks)
+    first = "return document.querySelector('#table-ranks tbody tr').id"
+    last_head = "[...document.querySelectorAll('#table-ranks thead button')].at(-1)"
+    assert browser.run(first) == "rank-37", "named by the verdict"
+    browser.run("document.querySelector('#table-ranks thead button').click()")
+    assert browser.run(first) == "rank-0"
+    browser.run(f"{last_head}.click()")
+    assert browser.run(first) == "rank-37", "makes others wait most"
+    assert browser.run(f"return {last_head}.closest('th').getAttribute('aria-sort')") == "descending"
+    browser.run(
+        "const box = document.querySelector('[data-filter=ranks]'); box.value = 'node-4';"
+        "box.dispatchEvent(new Event('input'))"
+    )
+    assert browser.run("return document.querySelector('[data-count=ranks]').textContent") == "8 of 64 rows"
+    assert browser.complaints() == []
+
+
+def test_heatmap_answers_to_keys(gpu_straggler: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
+    browser = show(gpu_straggler)
+    press = "document.getElementById('heat-canvas').dispatchEvent(new KeyboardEvent('keydown', {{key: '{}'}}));"
+    browser.run(press.format("ArrowDown") + press.format("ArrowDown") + press.format("ArrowRight"))
+    read = "return document.getElementById('heat-read').textContent"
+    assert browser.run(read) == "rank 1, step 14 (attempt 0, window 0): lateness 59.0 ms"
+    browser.run("document.querySelectorAll('.segmented input')[1].click()")
+    assert "step time" in browser.run(read)
+
+
+def test_copies_as_markdown(gpu_straggler: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
+    browser = show(gpu_straggler)
+    browser.run(
+        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async (t) => { window.copied = t; }}})"
+    )
+    browser.run("document.querySelector('[data-copy-table=groups]').click()")
+    lines = browser.run("return window.copied").splitlines()
+    assert lines[0].startswith("| Group | Ranks | Collective | Type | Calls (per step) |")
+    assert lines[1] == "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    assert lines[3].startswith("| dp\\_shard \\| tricky | 0, 1 | \\_allgather\\_base |")
+    browser.run("document.querySelector('[data-copy-card]').click()")
+    card = browser.run("return window.copied")
+    assert card.startswith("### Rank 1 waits for its data loader (60.3 ms / step)\n")
+    assert "- Raise num\\_workers above 0" in card
+
+
+def test_a_thousand_ranks_stay_interactive(many_ranks: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
+    rank, rows = many_ranks.ranks[0], many_ranks.steps[:50]
+    many_ranks.ranks = [type(rank)(**(vars(rank) | {"rank": number})) for number in range(1024)]
+    many_ranks.steps = [type(row)(**(vars(row) | {"rank": n})) for n in range(1024) for row in rows]
+    browser = show(many_ranks)
+    took = browser.run(
+        "const start = performance.now();"
+        "document.querySelectorAll('.segmented input')[1].click();"
+        "document.getElementById('heat-canvas').getContext('2d').getImageData(0, 0, 1, 1);"
+        "return performance.now() - start"
+    )
+    assert took < 1000
+    assert browser.complaints() == []
