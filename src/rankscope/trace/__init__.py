@@ -5,10 +5,14 @@ The way of the data, one module a station::
     find     paths -> candidate files, foreign ones set aside with a reason
     read     file -> blocks of plain JSON text (gzip or not), bounded
     split    blocks -> head, chunks of whole events, tail
-    decode   chunk -> rows of typed columns
+    events   one event as msgspec decodes it
+    decode   chunk -> events -> rows
     repair   what is done about a chunk that is no JSON
-    numbers  JSON values -> int64, nanoseconds included
-    build    rows -> RankTrace (columns), with meta, link and collectives
+    rows     events -> numpy columns
+    numbers  JSON values of any type -> int64, nanoseconds included
+    build    rows -> RankTrace, with meta, link and collectives
+    columns  RankTrace: the contract with everything after
+    windows  which window a trace is, where the path does not say
     cache    RankTrace <-> Parquet beside the trace
     load     all of it for many files, in parallel
 """

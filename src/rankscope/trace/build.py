@@ -15,30 +15,16 @@ from rankscope.errors import TraceError
 from rankscope.trace import link, meta, repair
 from rankscope.trace.collectives import build_collectives
 from rankscope.trace.columns import Category, Events, RankTrace
-from rankscope.trace.decode import Decoder, Rows
+from rankscope.trace.decode import Decoder
 from rankscope.trace.events import Args
 from rankscope.trace.read import Reader
+from rankscope.trace.rows import DTYPES, Rows
 from rankscope.trace.split import split
 
 __all__ = ["read_trace"]
 
 _ABSOLUTE_NS = 10**18
 """Times above (September 2001) are on the absolute clock already."""
-_DTYPES: dict[str, Any] = {
-    "position": np.int64,
-    "start": np.int64,
-    "duration": np.int64,
-    "name": np.int32,
-    "category": np.int8,
-    "pid": np.int64,
-    "tid": np.int64,
-    "stream": np.int32,
-    "correlation": np.int64,
-    "external_id": np.int64,
-    "shape": np.int32,
-    "bytes": np.int64,
-    "bandwidth_gb_s": np.float64,
-}
 
 
 def read_trace(path: Path, *, name_rank: int | None = None) -> RankTrace:
@@ -87,7 +73,7 @@ def _assemble(
 ) -> RankTrace:
     columns = {
         key: np.concatenate([c.columns[key] for c in chunks]) if chunks else np.empty(0, dtype)
-        for key, dtype in _DTYPES.items()
+        for key, dtype in DTYPES.items()
     }
     comms = [pair for c in chunks for pair in c.comms]
     chunks.clear()
@@ -100,9 +86,9 @@ def _assemble(
         columns["start"] += about.base_ns
     elif about.base_ns:
         notes.append("times are absolute already; baseTimeNanoseconds was not added")
-    order = np.lexsort((columns["position"], -columns["duration"], columns["start"]))
-    columns = {key: np.ascontiguousarray(values[order]) for key, values in columns.items()}
-    strings = list(decoder.strings)
+    order = np.lexsort((-columns["duration"], columns["start"]))  # stable: ties stay in the order of the file
+    columns = {key: values[order] for key, values in columns.items()}
+    strings = list(decoder.symbols.strings)
     launch = link.link_launches(columns["category"], columns["correlation"], columns["start"])
     events = Events(launch=launch, step=np.full(len(launch), -1, np.int32), **columns)
     steps = link.find_steps(events, strings)

@@ -1,4 +1,4 @@
-"""Chunks of events -> columns. What no analysis reads is dropped before it becomes a row."""
+"""Chunks of text -> events -> rows. What no analysis reads is dropped before it becomes a row."""
 
 from __future__ import annotations
 
@@ -16,62 +16,39 @@ from rankscope.trace.columns import Category
 from rankscope.trace.events import (
     CATEGORY_CODES,
     DROPPED_CATEGORIES,
-    NO_ARGS,
     NO_JSON,
-    NO_RAW,
-    Args,
     Begin,
     Complete,
     End,
     as_events,
 )
+from rankscope.trace.rows import Rows, Symbols, make_rows
 from rankscope.trace.split import find_end
 
-__all__ = ["Decoder", "Rows"]
-
-GPU = np.array([Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET], np.int8)
+__all__ = ["Decoder"]
 
 
-class _Interner(dict[str, int]):
-    """Text -> code, in order of appearance."""
+class _Codes(dict[Any, int]):
+    """Category as written -> code; -1 for what no analysis reads."""
 
     def __missing__(self, key: Any) -> int:
-        if key.__class__ is not str:
-            return self["" if key is None else str(key)[:200]]
-        code = self[key] = len(self)
+        dropped = key.__class__ is not str or key in DROPPED_CATEGORIES
+        code = self[key] = -1 if dropped else CATEGORY_CODES.get(key, int(Category.OTHER))
         return code
-
-
-class _Wanted(dict[Any, bool]):
-    """Category -> whether an analysis reads it."""
-
-    def __missing__(self, key: Any) -> bool:
-        wanted = self[key] = key.__class__ is str and key not in DROPPED_CATEGORIES
-        return wanted
-
-
-@dataclass(slots=True)
-class Rows:
-    """Events of one chunk, column by column; times in ns on the file's own zero."""
-
-    columns: dict[str, NDArray[Any]]
-    comms: list[tuple[int, Args]]
-    """Position and args of every event that says which collective it is."""
 
 
 @dataclass(slots=True)
 class Decoder:
     """What is shared by the chunks of one file: interned strings, counts of repairs and drops, open B events."""
 
-    strings: Any = field(default_factory=_Interner)
-    texts: dict[str, int] = field(default_factory=dict)
+    symbols: Symbols = field(default_factory=Symbols)
     repairs: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     places: list[str] = field(default_factory=list)
     """Where text was beyond repair, in words."""
     position: int = 0
     exact: bool = False
-    wanted: Any = field(default_factory=_Wanted)
+    _code: _Codes = field(default_factory=_Codes)
     _open: dict[tuple[Any, Any], list[tuple[int, Any]]] = field(default_factory=dict)
 
     def chunk(self, text: bytes, offset: int, separator: bytes) -> tuple[Rows, bytes | None]:
@@ -91,108 +68,56 @@ class Decoder:
 
     def rows(self, events: list[Any], again: Callable[[], list[Any]] | None = None) -> Rows:
         """Columns of decoded events. ``again`` decodes the same text keeping decimals as written."""
-        kept: list[tuple[int, Any]] = []
         first = self.position
         self.position += len(events)
-        wanted = self.wanted
-        complete = [i for i, e in enumerate(events) if e.__class__ is Complete]
-        try:
-            places = [i for i in complete if wanted[events[i].cat]]
-        except TypeError:  # a category that is no text
-            for i in complete:
-                if not isinstance(events[i].cat, str):
-                    events[i].cat = None
-            places = [i for i in complete if wanted[events[i].cat]]
-        chosen = [events[i] for i in places]
-        for i in complete if len(places) < len(complete) else ():
-            if not wanted[events[i].cat]:
-                self.dropped[str(events[i].cat)[:40]] += 1
-        for i, event in enumerate(events):
-            if event.__class__ is Begin or event.__class__ is End:
-                self._half(first + i, event, kept)
-        if kept:
-            places += [i - first for i, _ in kept]
-            chosen += [e for _, e in kept]
+        kinds = list(map(type, events))
+        complete = [i for i, kind in enumerate(kinds) if kind is Complete]
+        joined: list[tuple[int, Any]] = []
+        if Begin in kinds or End in kinds:
+            for i, kind in enumerate(kinds):
+                if kind is Begin or kind is End:
+                    self._half(first + i, events[i], joined)
+        chosen = [events[i] for i in complete] + [e for _, e in joined]
+        category = self._categories(chosen)
+        position = np.array(complete + [i - first for i, _ in joined], np.int64) + first
+        wanted = category >= 0
+        if not wanted.all():
+            self.dropped.update(str(chosen[i].cat)[:40] for i in np.flatnonzero(~wanted).tolist())
+            rows = np.flatnonzero(wanted)
+            chosen = [chosen[i] for i in rows.tolist()]
+            category, position = category[rows], position[rows]
         start, raw = numbers.nanoseconds([e.ts for e in chosen])
         if again is not None and raw is not None and numbers.needs_exact_text(raw):
-            try:
-                exact = again()
-            except NO_JSON:
-                exact = events
-            if len(exact) == len(events):
-                self.exact = True
-                joined = {id(e) for _, e in kept}
-                chosen = [e if id(e) in joined else exact[i] for i, e in zip(places, chosen, strict=True)]
-                start, _ = numbers.nanoseconds([e.ts for e in chosen])
-        return self._columns(chosen, np.array(places, np.int64) + first, start)
+            chosen = self._exactly(chosen, position, first, len(events), {p for p, _ in joined}, again)
+            start, _ = numbers.nanoseconds([e.ts for e in chosen])
+        return make_rows(chosen, category, position, start, self.symbols, self.repairs)
 
-    def _columns(self, chosen: list[Any], position: NDArray[np.int64], start: NDArray[np.int64]) -> Rows:
-        given = [e.dur for e in chosen]
-        duration, _ = numbers.nanoseconds(given)
-        category = np.array([CATEGORY_CODES.get(e.cat, 0) for e in chosen], np.int8)
-        gpu = np.isin(category, GPU)
-        bad_start = start == numbers.BAD
-        bad_duration = duration == numbers.BAD
-        negative = (duration < 0) & ~bad_duration
-        lost = gpu & (start == 0) & (duration == 0)
-        good = ~(bad_start | bad_duration | negative | lost)
-        if not good.all():
-            missing = np.fromiter((d is None for d in given), bool, len(given))
-            self._count(repair.NO_START, bad_start)
-            self._count(repair.NO_DURATION, bad_duration & missing & ~bad_start)
-            self._count(repair.ODD_DURATION, bad_duration & ~missing & ~bad_start)
-            self._count(repair.NEGATIVE_DURATION, negative & ~bad_start)
-            self._count(repair.LOST_RECORD, lost)
-            keep = np.flatnonzero(good)
-            chosen = [chosen[i] for i in keep]
-            position, start, duration = position[keep], start[keep], duration[keep]
-            category, gpu = category[keep], gpu[keep]
-        empty = NO_ARGS
-        args = [e.args or empty for e in chosen]
-        names = [e.name for e in chosen]
-        code = self.strings.__getitem__
+    def _categories(self, chosen: list[Any]) -> NDArray[np.int8]:
         try:
-            name = np.array(list(map(code, names)), np.int32)
-        except TypeError:  # a name that is a list or an object
-            name = np.array([code(n if isinstance(n, str) else str(n)[:200]) for n in names], np.int32)
-        tid = numbers.ids([e.tid for e in chosen], self.texts)
-        stream = numbers.integers([-1 if a.stream is None else a.stream for a in args])
-        stream = np.where(gpu & (stream < 0), tid, stream)
-        host = ~gpu & (category != Category.GPU_USER_ANNOTATION) & (category != Category.CUDA_SYNC)
-        stream = np.where(host | (np.abs(stream) > np.iinfo(np.int32).max), -1, stream).astype(np.int32)
-        return Rows(
-            {
-                "position": position,
-                "start": start,
-                "duration": duration,
-                "name": name,
-                "category": category,
-                "pid": numbers.ids([e.pid for e in chosen], self.texts),
-                "tid": tid,
-                "stream": stream,
-                "correlation": numbers.integers([a.correlation for a in args]),
-                "external_id": numbers.integers(
-                    [a.external_id_2021 if a.external_id is None else a.external_id for a in args]
-                ),
-                "shape": np.array([self._shape(a) for a in args], np.int32),
-                "bytes": numbers.integers([a.bytes for a in args]),
-                "bandwidth_gb_s": _floats([a.bandwidth for a in args]),
-            },
-            [(int(p), a) for p, a in zip(position.tolist(), args, strict=True) if a.collective is not None],
-        )
+            return np.fromiter(map(self._code.__getitem__, [e.cat for e in chosen]), np.int8, len(chosen))
+        except TypeError:  # a category that is a list or an object
+            for event in chosen:
+                if not isinstance(event.cat, str):
+                    event.cat = None
+            return self._categories(chosen)
 
-    def _shape(self, args: Args) -> int:
-        if args.dims is not NO_RAW:
-            return self.strings[bytes(args.dims).decode("utf-8", "replace")]  # type: ignore[no-any-return]
-        if args.grid is not NO_RAW:
-            text = f"grid {bytes(args.grid).decode()} block {bytes(args.block).decode()}"
-            return self.strings[text]  # type: ignore[no-any-return]
-        return -1
-
-    def _count(self, kind: str, where: NDArray[np.bool_]) -> None:
-        number = int(where.sum())
-        if number:
-            self.repairs[kind] += number
+    def _exactly(
+        self,
+        chosen: list[Any],
+        position: NDArray[np.int64],
+        first: int,
+        count: int,
+        joined: set[int],
+        again: Callable[[], list[Any]],
+    ) -> list[Any]:
+        try:
+            exact = again()
+        except NO_JSON:  # the chunk was mended event by event, decimals kept
+            return chosen
+        if len(exact) != count:
+            return chosen
+        self.exact = True
+        return [e if p in joined else exact[p - first] for p, e in zip(position.tolist(), chosen, strict=True)]
 
     def _half(self, position: int, event: Any, kept: list[tuple[int, Any]]) -> None:
         """Join a begin and an end event of one thread into a complete one."""
@@ -211,9 +136,6 @@ class Decoder:
         whole = Complete(begin.name, begin.cat, begin.pid, begin.tid, begin.ts, None, begin.args)
         if (times != numbers.BAD).all():
             whole.dur = Decimal(int(times[1] - times[0])) / 1000
-        if not self.wanted[whole.cat]:
-            self.dropped[str(whole.cat)[:40]] += 1
-            return
         self.repairs[repair.JOINED] += 1
         kept.append((begun, whole))
 
@@ -240,11 +162,3 @@ class Decoder:
                 if len(self.places) < 5:
                     self.places.append(f"the event at byte {offset + place} is no JSON and was left out")
         return events
-
-
-def _floats(values: list[Any]) -> NDArray[np.float64]:
-    try:
-        result = np.array(values, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        result = np.array([v if isinstance(v, (int, float)) and abs(v) < 1e30 else 0.0 for v in values], np.float64)
-    return np.where(np.isfinite(result), result, 0.0)

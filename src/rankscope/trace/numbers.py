@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BAD", "exact_float_limit", "ids", "integers", "nanoseconds", "needs_exact_text"]
+__all__ = ["BAD", "exact_float_limit", "floats", "ids", "integers", "nanoseconds", "needs_exact_text"]
 
 I64 = NDArray[np.int64]
 BAD = np.iinfo(np.int64).min
@@ -70,15 +70,10 @@ def _one_time(value: Any) -> int:
 
 def integers(values: list[Any], missing: int = -1) -> I64:
     """Identifiers and sizes; ``missing`` where there is none, or none that fits (2**64-1 is CUPTI's "none")."""
-    if not values:
-        return np.empty(0, np.int64)
     try:
-        raw = np.array(values)
-    except (ValueError, OverflowError):
-        raw = np.empty(0, object)
-    if raw.ndim == 1 and raw.dtype.kind == "i":
-        return raw.astype(np.int64, copy=False)
-    return np.array([_one_integer(v, missing) for v in values], np.int64)
+        return np.fromiter(values, np.int64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_one_integer(v, missing) for v in values], np.int64)
 
 
 def _one_integer(value: Any, missing: int) -> int:
@@ -92,15 +87,10 @@ def _one_integer(value: Any, missing: int) -> int:
 
 def ids(values: list[Any], texts: dict[str, int]) -> I64:
     """Process and thread ids. Text such as ``Spans`` gets -2, -3 ... in order of appearance (-1 is Kineto's own)."""
-    if not values:
-        return np.empty(0, np.int64)
     try:
-        raw = np.array(values)
-    except (ValueError, OverflowError):
-        raw = np.empty(0, object)
-    if raw.ndim == 1 and raw.dtype.kind == "i":
-        return raw.astype(np.int64, copy=False)
-    return np.array([_one_id(v, texts) for v in values], np.int64)
+        return np.fromiter(values, np.int64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_one_id(v, texts) for v in values], np.int64)
 
 
 def _one_id(value: Any, texts: dict[str, int]) -> int:
@@ -111,3 +101,12 @@ def _one_id(value: Any, texts: dict[str, int]) -> int:
     if digits.isascii() and digits.isdigit() and len(digits) < 19:
         return int(digits)
     return texts.setdefault(text, -2 - len(texts))
+
+
+def floats(values: list[Any]) -> NDArray[np.float64]:
+    """Measures such as bandwidth; 0 where there is no finite number."""
+    try:
+        result = np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        result = np.array([v if isinstance(v, (int, float)) and abs(v) < 1e30 else 0.0 for v in values], np.float64)
+    return np.where(np.isfinite(result), result, 0.0)

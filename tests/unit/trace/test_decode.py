@@ -76,7 +76,7 @@ def test_layouts_in_small_chunks(
     real = split.split
     monkeypatch.setattr(build, "split", lambda blocks, name: real(blocks, name, chunk_bytes=700))
     monkeypatch.setattr("rankscope.trace.read.BLOCK_BYTES", 300)
-    args = {"stream": 7, "correlation": 3, "Input Dims": [[1, 2], []], "nested": [{"a": 1}, {"b": "},{"}]}
+    args = {"stream": 7, "correlation": 3, "grid": [1, 2], "block": [], "nested": [{"a": 1}, {"b": "},{"}]}
     sent = [make_event(10 * i, 5, name=f"k{i % 7}", args=args) for i in range(200)]
     sent.insert(50, {"ph": "s", "id": 1, "pid": 0, "tid": 7, "ts": 1, "cat": "ac2g", "name": "ac2g"})
     trace = read_trace(write_trace(sent, name=name, layout=layout, baseTimeNanoseconds=10**18))
@@ -84,7 +84,7 @@ def test_layouts_in_small_chunks(
     assert trace.events.position.tolist() == [i for i in range(201) if i != 50]
     assert [trace.strings[c] for c in trace.events.name.tolist()] == [f"k{i % 7}" for i in range(200)]
     assert not trace.repairs
-    assert trace.strings[trace.events.shape[0]].replace(" ", "").replace("\n", "") == "[[1,2],[]]"
+    assert trace.strings[trace.events.shape[0]].replace(" ", "").replace("\n", "") == "grid[1,2]block[]"
 
 
 def test_metadata_with_the_rhythm_of_the_events(
@@ -150,7 +150,7 @@ def test_tokens_that_are_no_json(write_trace: Write, make_event: Make, token: st
 
 
 def test_a_number_beyond_doubles_costs_nothing_else(write_trace: Write, make_event: Make) -> None:
-    path = write_trace([make_event(i, 1, args={"stream": 7, "memory bandwidth (GB/s)": 0.5}) for i in range(3)])
+    path = write_trace([make_event(i, 1, cat="Memcpy", args={"memory bandwidth (GB/s)": 0.5}) for i in range(3)])
     path.write_text(path.read_text().replace("0.5", "1e999", 1))
     assert read_trace(path).events.bandwidth_gb_s.tolist() == [0, 0.5, 0.5]
 
@@ -227,3 +227,32 @@ def test_without_isal_the_result_is_the_same(
     first = read_trace(path).events
     monkeypatch.setattr("rankscope.trace.read._inflate", zlib)
     assert np.array_equal(read_trace(path).events.start, first.start)
+
+
+def test_columns_of_each_category(write_trace: Write, make_event: Make) -> None:
+    copy = {"stream": 9, "correlation": 5, "bytes": 64, "memory bandwidth (GB/s)": 1.5}
+    sent = [
+        make_event(0, 9, cat="cpu_op", args={"External id": 3, "Input Dims": [[2, 3], []], "bytes": 1}),
+        make_event(1, 9, cat="cuda_runtime", name="cudaMemcpyAsync", args={"correlation": 5, "stream": 9}),
+        make_event(2, 9, cat="gpu_memcpy", args=copy),
+        make_event(3, 9, cat="gpu_user_annotation", args={"External id": 3}),
+        make_event(4, 9, cat="cuda_sync", args={"stream": 4294967295}),
+        make_event(5, 9, cat="something_new"),
+    ]
+    trace = read_trace(write_trace(sent))
+    events = trace.events
+    assert [Category(c).name for c in events.category.tolist()] == [
+        "CPU_OP",
+        "CUDA_RUNTIME",
+        "GPU_MEMCPY",
+        "GPU_USER_ANNOTATION",
+        "CUDA_SYNC",
+        "OTHER",
+    ]
+    assert events.stream.tolist() == [-1, -1, 9, -1, -1, -1]
+    assert events.bytes.tolist() == [-1, -1, 64, -1, -1, -1]
+    assert events.bandwidth_gb_s.tolist() == [0, 0, 1.5, 0, 0, 0]
+    assert events.correlation.tolist() == [-1, 5, 5, -1, -1, 1]
+    assert events.launch.tolist() == [-1, -1, 1, -1, -1, -1]
+    assert (events.shape >= 0).tolist() == [True] + [False] * 5
+    assert "".join(trace.strings[events.shape[0]].split()) == "[[2,3],[]]"
