@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from rankscope.model import ClusterReport
@@ -149,7 +150,7 @@ def kernels(report: ClusterReport) -> Table:
     ]
     heads += [_metric("launches_per_step"), _metric("max_over_median"), Column("Most on rank", numeric=True)]
     columns = [
-        [Cell(words.short_name(r.name), r.name.lower()[:80], words.one_line(r.name, 1000)) for r in rows],
+        _kernel_names([r.name for r in rows]),
         [_text(r.category, 24) for r in rows],
         _numbers([r.ms_per_step for r in rows]),
         _numbers([r.share_pct for r in rows], 1),
@@ -160,6 +161,16 @@ def kernels(report: ClusterReport) -> Table:
     hidden = len(ordered) - len(rows)
     note = f"{hidden:,} more, each with less time, are in report.json." if hidden else ""
     return Table("kernels", heads, [Row(cells) for cells in _assemble(columns)], note)
+
+
+def _kernel_names(names: list[str]) -> list[Cell]:
+    """Short names where they tell the kernels apart, else the full ones without their middle."""
+    short = [words.short_name(name) for name in names]
+    often = Counter(short)
+    return [
+        Cell(brief if often[brief] == 1 else words.one_line(name, 120), name.lower()[:80], words.one_line(name, 1000))
+        for brief, name in zip(short, names, strict=True)
+    ]
 
 
 def clock_offsets(report: ClusterReport) -> Table:

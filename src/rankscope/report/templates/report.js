@@ -93,7 +93,7 @@
     target.scrollIntoView({ block: "center" });
   };
   addEventListener("hashchange", unfold);
-  addEventListener("beforeprint", () => all("details").forEach((d) => { if (d.id !== "hta") d.open = true; }));
+  addEventListener("beforeprint", () => all("details").forEach((d) => { if (!["hta", "definitions"].includes(d.id)) d.open = true; }));
 
   // ---- heatmap
   const data = JSON.parse(byId("data").textContent).heat;
