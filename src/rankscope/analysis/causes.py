@@ -33,7 +33,9 @@ SILENCE_NS = 1_000_000
 """A stretch of the training threads without any operator or call is a pause from here on."""
 
 _COMPILE = re.compile(r"compile_id=|_compile\b|entire_frame_compile|CachingAutotuner|async_compile|TritonBundler")
-_ALLOCATOR = re.compile(r"^(cuda|hip)(Malloc|Free|HostAlloc|MemGetInfo|FreeHost|MallocHost)|^cuMem(Create|Map|Unmap|Release)")
+_ALLOCATOR = re.compile(
+    r"^(cuda|hip)(Malloc|Free|HostAlloc|MemGetInfo|FreeHost|MallocHost)|^cuMem(Create|Map|Unmap|Release)"
+)
 _SYNC = re.compile(r"Synchronize$")
 
 

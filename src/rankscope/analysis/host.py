@@ -25,7 +25,17 @@ LEAST_WAIT_NS = 100_000
 LATE_NS = 2_000_000
 """A thread that waited goes on within this of the call's end, or within half of its gap (a loaded machine)."""
 
-_ISSUE = ("allreduce", "allgather", "reduce_scatter", "alltoall", "broadcast", "reduce_", "gather_", "scatter_", "barrier")
+_ISSUE = (
+    "allreduce",
+    "allgather",
+    "reduce_scatter",
+    "alltoall",
+    "broadcast",
+    "reduce_",
+    "gather_",
+    "scatter_",
+    "barrier",
+)
 
 
 def cpu_issues(view: RankView) -> I64:

@@ -81,7 +81,7 @@ class _DeviceRank:
     """One rank with a device: its host chain, then its streams."""
 
     def __init__(self, builder: Builder, window: _Window, view: RankView, column: int, clocks: Clocks) -> None:
-        self.builder, self.window, self.view, self.column = builder, window, view, column
+        self.builder, self.window, self.view, self.column, self.clocks = builder, window, view, column, clocks
         events = view.trace.events
         self.start = clocks.aligned(column, events.start)
         self.end = clocks.aligned(column, events.end)
@@ -139,15 +139,17 @@ class _DeviceRank:
         calls = np.flatnonzero((runtime | launching) & (launching | (events.duration > BLOCKING_NS)))
         by_end = self.gpu[np.argsort(self.end[self.gpu], kind="stable")]
         ends = self.end[by_end]
-        previous, free = -1, -np.inf
+        free = float(self.clocks.aligned(self.column, np.array([view.start]))[0])
+        if len(calls):
+            free = min(free, float(self.start[calls[0]]))
+        previous = builder.node(free, _HOST, fixed=True)
         for call in calls.tolist():
             begin, finish = float(self.start[call]), float(self.end[call])
             if begin < free:
                 self.host[call] = previous  # nested in a blocking call: launched with it
                 continue
-            node = builder.node(begin, _HOST, fixed=previous < 0)
-            if previous >= 0:
-                builder.edge(node, previous, 0.0, begin - free, Work.HOST, self.column, self.segment(begin))
+            node = builder.node(begin, _HOST)
+            builder.edge(node, previous, 0.0, begin - free, Work.HOST, self.column, self.segment(begin))
             self.host[call], previous, free = node, node, begin
             if finish - begin <= BLOCKING_NS:
                 continue
@@ -210,8 +212,9 @@ def _push(ran: tuple[list[float], list[int]], end: float, event: int) -> None:
 def _add_cpu_rank(builder: Builder, window: _Window, view: RankView, column: int, clocks: Clocks) -> None:
     """A rank without a device: the host chain issues the backend's calls and waits for them."""
     events, calls = view.trace.events, view.trace.collectives
-    start, end = clocks.aligned(column, calls_start := events.start[calls.event]), clocks.aligned(
-        column, events.end[calls.event]
+    start, end = (
+        clocks.aligned(column, calls_start := events.start[calls.event]),
+        clocks.aligned(column, events.end[calls.event]),
     )
     del calls_start
     issued = clocks.aligned(column, cpu_issues(view))

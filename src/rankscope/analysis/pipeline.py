@@ -1,0 +1,129 @@
+"""From loaded traces to the cluster report: windows one by one, then pooled, then judged.
+
+Each stage is guarded. What fails is named in ``ClusterReport.errors``, and the rest of the report stands.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rankscope.analysis import summary
+from rankscope.analysis.collect import collect
+from rankscope.analysis.kernels import kernel_rows
+from rankscope.analysis.runinfo import complete_ranks, run_info
+from rankscope.analysis.window import WindowResult, analyse_window
+from rankscope.diagnose.evidence import Evidence
+from rankscope.diagnose.rules import find
+from rankscope.diagnose.verdict import judge
+from rankscope.errors import AnalysisError
+from rankscope.model import (
+    ClockReport,
+    ClusterReport,
+    CollectivesReport,
+    ReportError,
+    RunManifest,
+    Verdict,
+)
+from rankscope.trace.columns import RankTrace
+from rankscope.trace.load import LoadResult
+
+__all__ = ["analyze"]
+
+Progress = Callable[[str], None]
+
+
+def analyze(
+    load: LoadResult,
+    manifest: RunManifest | None = None,
+    *,
+    hta: bool = True,
+    progress: Progress | None = None,
+) -> ClusterReport:
+    """Analyse loaded traces.
+
+    Args:
+        load: traces and the fate of every file.
+        manifest: of the run, where there is one: it knows the missing ranks and the cost of recording.
+        hta: also run HolisticTraceAnalysis over our columns.
+        progress: called with a line of text as work goes on.
+
+    Raises:
+        AnalysisError: no trace is usable and no manifest says anything either.
+    """
+    say = progress or (lambda _text: None)
+    errors: list[ReportError] = []
+    traces = [t for t in load.traces if t.rank is not None and len(t.events)]
+    if not traces and manifest is None:
+        reasons = {s.reason for s in load.sources if s.reason} | {"the rank is not known" for _ in load.unassigned}
+        raise AnalysisError(
+            "no usable trace"
+            + (f": {'; '.join(sorted(reasons)[:3])}" if reasons else "")
+            + ". Give a run directory, a folder of Kineto traces, or files named like rank_0.json.gz"
+        )
+    windows = _windows(traces, errors, say)
+    report = ClusterReport(
+        run=run_info(traces, manifest),
+        ranks=[],
+        clock=ClockReport(method="none"),
+        collectives=CollectivesReport(count=0, matched_pct=None, method="none"),
+        verdict=Verdict(kind="insufficient_data", sentence="Not enough data for a verdict."),
+        errors=errors,
+        sources=load.sources,
+    )
+    with _guard("ranks", errors):
+        report.ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
+    with _guard("clock", errors):
+        report.clock = summary.clock_report(windows)
+    with _guard("collectives", errors):
+        report.collectives = summary.collectives_report(windows)
+    with _guard("idle", errors):
+        report.idle = summary.idle_rows(windows)
+    with _guard("steps", errors):
+        report.steps = summary.step_rows(windows)
+    with _guard("groups", errors):
+        report.groups = summary.group_rows(windows)
+    with _guard("kernels", errors):
+        report.kernels = kernel_rows([v for w in windows for v in w.views])
+    if hta and traces:
+        with _guard("hta", errors):
+            from rankscope.analysis.hta import run_hta
+
+            say("running HolisticTraceAnalysis")
+            report.hta, failed = run_hta(_first_window(traces))
+            errors += failed
+    evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
+    with _guard("diagnosis", errors):
+        evidence = collect(windows, report.ranks, report.idle)
+    with _guard("findings", errors):
+        report.findings = find(evidence)
+    with _guard("verdict", errors):
+        report.verdict = judge(evidence, report.findings)
+    return report
+
+
+def _windows(traces: Sequence[RankTrace], errors: list[ReportError], say: Progress) -> list[WindowResult]:
+    grouped: dict[tuple[int, int], list[RankTrace]] = defaultdict(list)
+    for trace in traces:
+        grouped[(trace.attempt, trace.window)].append(trace)
+    results = []
+    for (attempt, window), members in sorted(grouped.items()):
+        say(f"comparing {len(members)} ranks of attempt {attempt}, window {window}")
+        with _guard(f"attempt {attempt}, window {window}", errors):
+            results.append(analyse_window(sorted(members, key=lambda t: t.rank or 0)))
+    return results
+
+
+def _first_window(traces: Sequence[RankTrace]) -> list[RankTrace]:
+    first = min((t.attempt, t.window) for t in traces)
+    return [t for t in traces if (t.attempt, t.window) == first]
+
+
+@contextmanager
+def _guard(where: str, errors: list[ReportError]) -> Iterator[None]:
+    """Turn any failure of one analysis into an entry of the report."""
+    try:
+        yield
+    except Exception as error:
+        errors.append(ReportError(where=where, message=f"{type(error).__name__}: {error}"))

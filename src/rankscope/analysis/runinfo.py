@@ -1,0 +1,101 @@
+"""What the manifest and the traces' metadata say of the run and its ranks. No measuring here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rankscope.model import RankRecord, RankSummary, RunInfo, RunManifest
+from rankscope.trace.columns import RankTrace
+
+__all__ = ["complete_ranks", "run_info"]
+
+_WORST = {"ok": 0, "partial": 1, "corrupt": 2, "missing": 3}
+
+
+def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunInfo:
+    """Head of the report."""
+    sizes = [t.meta.world_size for t in traces if t.meta.world_size]
+    info = RunInfo(
+        source="traces" if manifest is None else "run",
+        world_size=max(sizes) if sizes else None,
+        hosts=sorted({t.meta.host for t in traces if t.meta.host}),
+        devices=sorted({t.meta.device for t in traces if t.meta.device}),
+        backend=next((t.meta.backend for t in traces if t.meta.backend), None),
+        windows=_windows(traces),
+        notes=_notes(traces),
+    )
+    for trace in traces:
+        info.versions = {**trace.meta.versions, **info.versions}
+    if manifest is None:
+        return info
+    info.run_id, info.command, info.exit_code = manifest.run_id, list(manifest.argv), manifest.exit_code
+    info.world_size = manifest.world_size or info.world_size
+    info.hosts = list(manifest.hosts) or info.hosts
+    info.versions = {**info.versions, **manifest.versions}
+    info.notes = [*manifest.notes, *(m for w in manifest.windows for m in w.mismatches), *info.notes]
+    records = [r for w in manifest.windows for r in w.records]
+    info.recording_overhead_pct, info.longest_stall_ms = _overhead(records)
+    info.backend = info.backend or next((r.backend for r in records if r.backend), None)
+    return info
+
+
+def _windows(traces: Sequence[RankTrace]) -> list[str]:
+    found = []
+    for attempt, window in sorted({(t.attempt, t.window) for t in traces}):
+        members = [t for t in traces if (t.attempt, t.window) == (attempt, window)]
+        numbers = [int(n) for t in members for n in (t.steps.number[:1].tolist() + t.steps.number[-1:].tolist())]
+        steps = f"steps {min(numbers)} to {max(numbers)}" if numbers else "no step marks"
+        found.append(f"attempt {attempt}, window {window}: {steps}, {len(members)} ranks")
+    return found
+
+
+def _notes(traces: Sequence[RankTrace]) -> list[str]:
+    seen: dict[str, list[int]] = {}
+    for trace in traces:
+        for note in trace.notes:
+            seen.setdefault(note, []).append(trace.rank if trace.rank is not None else -1)
+    return [f"rank {', '.join(map(str, sorted(set(ranks))[:8]))}: {note}" for note, ranks in seen.items()]
+
+
+def _overhead(records: Sequence[RankRecord]) -> tuple[float | None, float | None]:
+    """Median step inside the window against before it (mean over ranks), and the longest hold-up of a thread."""
+    ratios = [
+        float(np.median(r.steps.inside_ms)) / float(np.median(r.steps.before_ms))
+        for r in records
+        if r.steps.inside_ms and r.steps.before_ms and np.median(r.steps.before_ms) > 0
+    ]
+    stalls = [ms for r in records for ms in (r.steps.open_ms, r.steps.close_ms) if ms is not None]
+    return (100.0 * (float(np.median(ratios)) - 1.0) if ratios else None, max(stalls) if stalls else None)
+
+
+def complete_ranks(
+    rows: list[RankSummary], traces: Sequence[RankTrace], manifest: RunManifest | None
+) -> list[RankSummary]:
+    """Add what the manifest knows: hosts, states, and the ranks that left nothing.
+
+    Without a manifest the world size of the traces says which ranks are missing.
+    """
+    by_rank = {row.rank: row for row in rows}
+    if manifest is None:
+        sizes = [t.meta.world_size for t in traces if t.meta.world_size]
+        for rank in range(max(sizes) if sizes else 0):
+            if rank not in by_rank:
+                by_rank[rank] = RankSummary(rank=rank, status="missing", reason="no trace of this rank was given")
+        return [by_rank[rank] for rank in sorted(by_rank)]
+    records = [r for w in manifest.windows for r in w.records] or list(manifest.lives)
+    for record in records:
+        row = by_rank.get(record.rank)
+        if row is None:
+            status = "missing" if record.status in {"ok", "partial"} else record.status
+            reason = record.reason or "no usable trace"
+            by_rank[record.rank] = RankSummary(
+                rank=record.rank, host=record.host, device=record.device, status=status, reason=reason
+            )
+            continue
+        row.host, row.device = record.host or row.host, record.device or row.device
+        if _WORST[record.status] > _WORST[row.status] and row.compute_pct is not None:
+            # it did leave a trace somewhere, or there would be no numbers
+            row.status, row.reason = "partial", record.reason
+    return [by_rank[rank] for rank in sorted(by_rank)]

@@ -1,0 +1,117 @@
+"""One window of all its ranks, from views to who is late. Each stage is guarded: what fails is named, the rest stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.causes import Profile, profile
+from rankscope.analysis.clocks import Clocks, align
+from rankscope.analysis.collectives import Matched, is_point_to_point, match
+from rankscope.analysis.idle import IdleTime, idle_time
+from rankscope.analysis.overlap import Usage, step_usage, window_usage
+from rankscope.analysis.replay import build_graph
+from rankscope.analysis.stragglers import Lateness, judge_rank
+from rankscope.analysis.view import RankView, make_view
+from rankscope.analysis.waits import Waits, measure_waits
+from rankscope.analysis.whatif import Replay, prepare
+from rankscope.trace.columns import RankTrace
+
+__all__ = ["WindowResult", "analyse_window"]
+
+F64 = NDArray[np.float64]
+
+MAX_REPLAY_ERROR = 0.03
+"""Above this relative error of the unchanged replay no what-if is believed."""
+
+
+@dataclass(slots=True)
+class WindowResult:
+    """Everything later stages read of one window. Lists have one entry per rank, in order of ``views``."""
+
+    attempt: int
+    window: int
+    views: list[RankView]
+    usage: list[Usage]
+    steps: list[list[Usage]]
+    matched: Matched
+    clocks: Clocks
+    waits: Waits
+    idle: list[IdleTime]
+    profiles: list[Profile]
+    replay: Replay | None = None
+    refused: str | None = None
+    lateness: list[Lateness] = field(default_factory=list)
+    pipeline: bool = False
+    step_ns: float | None = None
+    """The job's step: from the end of the first step's last call to the last step's, over the steps between."""
+
+    @property
+    def step_count(self) -> int:
+        """Steps every rank recorded."""
+        return min((v.steps for v in self.views), default=0)
+
+
+def analyse_window(traces: Sequence[RankTrace]) -> WindowResult:
+    """Analyse the traces of one window; every trace must know its rank."""
+    views = [make_view(t, t.rank if t.rank is not None else -1) for t in traces]
+    matched = match(views)
+    clocks = align(views, matched)
+    waits = measure_waits(views, matched, clocks)
+    size = int((matched.rows >= 0).sum(axis=0).max(initial=0)) + 1
+    result = WindowResult(
+        attempt=traces[0].attempt,
+        window=traces[0].window,
+        views=views,
+        usage=[window_usage(v) for v in views],
+        steps=[step_usage(v) for v in views],
+        matched=matched,
+        clocks=clocks,
+        waits=waits,
+        idle=[idle_time(v, c, matched, waits) for c, v in enumerate(views)],
+        profiles=[
+            profile(v, matched.rows[matched.rows[:, c] >= 0, c].astype(np.int64), size) for c, v in enumerate(views)
+        ],
+    )
+    _replay(result)
+    return result
+
+
+def _replay(result: WindowResult) -> None:
+    views, matched, clocks, waits = result.views, result.matched, result.clocks, result.waits
+    result.step_ns = _host_step(views)
+    if len(views) < 2:
+        result.refused = "only one rank was recorded"
+        return
+    if not len(matched):
+        result.refused = "no collective was recognised as the same call on two ranks"
+        return
+    if not result.step_count:
+        result.refused = "the traces have no step marks"
+        return
+    graph = build_graph(views, matched, clocks, waits)
+    begin = min(float(clocks.aligned(c, np.array([v.start]))[0]) for c, v in enumerate(views))
+    replay = prepare(graph, matched, waits, begin)
+    if replay is None:
+        result.refused = "no step contains a matched collective"
+        return
+    result.replay = replay
+    if replay.steps > 1:
+        result.step_ns = float(replay.recorded[-1] - replay.recorded[0]) / (replay.steps - 1)
+    if replay.error > MAX_REPLAY_ERROR:
+        result.refused = f"replaying the window unchanged misses its length by {100 * replay.error:.1f} %"
+        return
+    point_to_point = np.array([is_point_to_point(k) for k in matched.kind], np.bool_)
+    lonely = [c for c in range(len(views)) if len(replay.peers[c]) < 2]
+    result.pipeline = bool(point_to_point.all()) or (bool(point_to_point.any()) and len(lonely) == len(views))
+    if not result.pipeline and result.step_ns:
+        result.lateness = [judge_rank(replay, c, views, result.profiles, result.step_ns) for c in range(len(views))]
+
+
+def _host_step(views: Sequence[RankView]) -> float | None:
+    """Median host step of the slowest rank, ns."""
+    medians = [float(np.median(v.trace.steps.duration)) for v in views if v.steps]
+    return max(medians) if medians else None

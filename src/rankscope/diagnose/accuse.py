@@ -1,0 +1,76 @@
+"""When a suspect is a straggler. One place for every threshold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankscope.diagnose.evidence import Evidence, Suspect
+from rankscope.model import Confidence
+
+__all__ = ["Accusation", "accuse"]
+
+LEAST_SHARE = 0.05
+"""Of the step. On the lab's traces faults cost 11 % and more, healthy ranks at most 2.6 %."""
+EPISODE_SHARE = 0.08
+"""An excess in few steps must cost more to be told from chance, and have a name."""
+UNNAMED_SHARE = 0.10
+DOMINANCE = 2.0
+"""A rank without a clear cause must cost this many times what the next one does."""
+NAMED = 0.5
+"""Share of the excess a cause must explain to be named."""
+P_VALUE = 0.05
+NOISY = frozenset({"slow_compute", "launch_bound", "unexplained"})
+"""Causes that a busy machine brings about by itself; they need more proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accusation:
+    """A rank that costs the job step time."""
+
+    suspect: Suspect
+    cause: str
+    explained: float
+    """Share of the excess the cause explains."""
+    once: bool
+    """True when a few steps make up the loss."""
+    confidence: Confidence
+
+
+def accuse(evidence: Evidence) -> list[Accusation]:
+    """Ranks named, most costly first. Empty is a verdict too."""
+    if not evidence.step_ms or evidence.pipeline:
+        return []
+    found = []
+    for suspect in evidence.suspects:
+        others = [s.cost_ms for s in evidence.suspects if s is not suspect]
+        accusation = _judge(suspect, evidence.step_ms, max(others, default=0.0), evidence.clock_error_us or 0.0)
+        if accusation is not None:
+            found.append(accusation)
+    return found
+
+
+def _judge(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) -> Accusation | None:
+    share = suspect.cost_ms / step_ms
+    if share < LEAST_SHARE or suspect.cost_ms < 3.0 * clock_us / 1000.0:
+        return None
+    cause, explained = "unexplained", 0.0
+    if suspect.explained and suspect.excess_ms > 0:
+        best = max(suspect.explained, key=lambda c: suspect.explained[c])
+        explained = suspect.explained[best] / suspect.excess_ms
+        cause = best if explained >= NAMED else "unexplained"
+    gains = suspect.gains_ms
+    hit = [g for g in gains if g > 0.02 * step_ms]
+    usual = len(hit) >= 0.5 * len(gains) and max(gains) < 0.8 * sum(gains)
+    proven = len(gains) < 5 or (suspect.p_value is not None and suspect.p_value <= P_VALUE)
+    dominant = suspect.cost_ms >= DOMINANCE * max(next_cost, 0.0)
+    if cause in NOISY:
+        if not (usual and proven and dominant and share >= UNNAMED_SHARE and len(hit) >= 0.75 * len(gains)):
+            return None
+    elif usual:
+        if not proven and not (dominant and share >= UNNAMED_SHARE):
+            return None
+    elif not (dominant and share >= EPISODE_SHARE):
+        return None
+    sure = usual and share >= 0.1 and explained >= 0.7 and len(hit) >= 0.75 * len(gains)
+    confidence: Confidence = "high" if sure else "medium" if usual or share >= 0.1 else "low"
+    return Accusation(suspect, cause, min(explained, 1.0), not usual, confidence)

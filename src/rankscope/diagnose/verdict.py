@@ -1,0 +1,164 @@
+"""The first line of the report: one verdict, why, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankscope.diagnose.accuse import Accusation, accuse
+from rankscope.diagnose.evidence import Evidence
+from rankscope.diagnose.texts import ADVICE, PHRASE, amount
+from rankscope.model import Finding, Verdict
+
+__all__ = ["judge"]
+
+COMM_SHARE = 20.0
+HOST_SHARE = 30.0
+
+
+def judge(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
+    """Verdict of a run. Abstains where the evidence is thin, and says what would settle it."""
+    thin = _thin(evidence)
+    if thin is not None:
+        return thin
+    if evidence.pipeline:
+        return Verdict(
+            kind="pipeline",
+            confidence="medium",
+            step_ms=evidence.step_ms,
+            sentence="The ranks are pipeline stages that wait for each other by schedule; no rank is to blame.",
+            why=[line for f in findings if f.kind == "pipeline_wait" for line in f.evidence],
+            next=ADVICE["pipeline_wait"],
+        )
+    accused = accuse(evidence)
+    if accused:
+        return _straggler(evidence, accused)
+    return _no_culprit(evidence, findings)
+
+
+def _thin(evidence: Evidence) -> Verdict | None:
+    def abstain(sentence: str, why: list[str], then: list[str]) -> Verdict:
+        return Verdict(kind="insufficient_data", step_ms=evidence.step_ms, sentence=sentence, why=why, next=then)
+
+    lost = f" (missing: {', '.join(map(str, evidence.missing))})" if evidence.missing else ""
+    if len(evidence.ranks) < 2:
+        return abstain(
+            f"Not enough data for a verdict: {len(evidence.ranks)} rank left a usable trace{lost}.",
+            ["A late rank can only be told by comparing ranks."],
+            ["Record at least two ranks of the same steps."],
+        )
+    if not evidence.calls:
+        return abstain(
+            "Not enough data for a verdict: no collective was recognised as the same call on two ranks.",
+            [evidence.refused or "The traces share no communication."],
+            ["Record the same steps on all ranks, with communication in them."],
+        )
+    if evidence.matched_pct is not None and evidence.matched_pct < 50.0:
+        return abstain(
+            f"Not enough data for a verdict: only {evidence.matched_pct:.0f} % of the collectives could be matched.",
+            ["The ranks' windows seem to cover different steps."],
+            ["Record the same steps on all ranks; sequence numbers (torch 2.12 and later) make matching safe."],
+        )
+    if evidence.refused is not None:
+        return abstain(
+            f"Not enough data for a verdict: {evidence.refused}.",
+            ["The cost of a late rank is found by replaying whole steps."],
+            ["Record with step marks (ProfilerStep), at least three steps in a window."],
+        )
+    return None
+
+
+def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
+    first, step = accused[0], evidence.step_ms or 0.0
+    suspect = first.suspect
+    ranks = [a.suspect.rank for a in accused]
+    cost = suspect.cost_ms
+    if first.once:
+        worst = max(suspect.gains_ms)
+        sentence = (
+            f"Rank {suspect.rank} held the job up once in the recorded steps, by {amount(worst)}: {PHRASE[first.cause]} "
+            f"({amount(cost)} per step over the window)."
+        )
+    else:
+        sentence = (
+            f"Rank {suspect.rank} holds the job back: {PHRASE[first.cause]}, which costs {amount(cost)} "
+            f"of each {amount(step)} step ({100 * cost / step:.0f} %)."
+        )
+    if len(accused) > 1:
+        sentence += f" So does rank {', '.join(map(str, ranks[1:]))}."
+    why = [
+        f"Without it the step takes {amount(max(step - cost, 0.0))} instead of {amount(step)} (±{amount(suspect.error_ms)})."
+    ]
+    if first.once:
+        why = [f"The steps lose {', '.join(amount(max(g, 0.0)) for g in suspect.gains_ms[:8])}."]
+    named = suspect.explained.get(first.cause)
+    if named is not None and suspect.excess_ms > 0:
+        why.append(
+            f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; "
+            f"{amount(named)} of that is {first.cause}."
+        )
+    elif suspect.explained:
+        leading = ", ".join(f"{c} {amount(ms)}" for c, ms in list(suspect.explained.items())[:3])
+        why.append(
+            f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; leading: {leading}."
+        )
+    gaining = sum(g > 0.02 * step for g in suspect.gains_ms)
+    why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
+    if suspect.caused_wait_ms > 0:
+        why.append(f"The others' collectives wait {amount(suspect.caused_wait_ms)} per step for it.")
+    return Verdict(
+        kind="straggler",
+        ranks=ranks,
+        cause=first.cause,
+        cost_ms_per_step=cost,
+        cost_error_ms=suspect.error_ms,
+        confidence=first.confidence,
+        step_ms=step,
+        p_value=suspect.p_value,
+        sentence=sentence,
+        why=why,
+        next=list(ADVICE[first.cause]),
+    )
+
+
+def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
+    step = evidence.step_ms or 0.0
+    worst = evidence.suspects[0] if evidence.suspects else None
+    calm = "No rank costs the job step time beyond noise."
+    if worst is not None and worst.cost_ms > 0:
+        calm = f"No rank holds the job back: evening out the worst one (rank {worst.rank}) would gain {amount(worst.cost_ms)}."
+    advice = [line for f in findings for line in f.advice[:1]]
+    why = [calm]
+    transfer = 100.0 * evidence.transfer_ms / step if step else 0.0
+    host = 100.0 * evidence.host_ms / step if step else 0.0
+    if transfer >= COMM_SHARE and evidence.device:
+        why.insert(0, f"{amount(evidence.transfer_ms)} of each {amount(step)} step is transfer that nothing hides.")
+        return Verdict(
+            kind="comm_bound",
+            confidence="medium",
+            step_ms=step,
+            sentence=f"The job is balanced and bound by communication: {transfer:.0f} % of the step is exposed transfer.",
+            why=why,
+            next=ADVICE["comm_exposed"],
+        )
+    if evidence.device and host >= HOST_SHARE:
+        why.insert(0, f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step waiting for the host.")
+        return Verdict(
+            kind="host_bound",
+            confidence="medium",
+            step_ms=step,
+            sentence=f"The job is balanced and bound by its hosts: devices have nothing to do for {host:.0f} % of the step.",
+            why=why,
+            next=advice or ADVICE["host_bound"],
+        )
+    return Verdict(
+        kind="balanced",
+        confidence="medium" if evidence.steps >= 3 else "low",
+        step_ms=step,
+        sentence=f"The job is balanced: no rank holds the others back in its {amount(step)} step.",
+        why=[
+            *why,
+            f"Compute {evidence.compute_pct:.0f} %, exposed communication {evidence.exposed_comm_pct:.0f} %, idle "
+            f"{evidence.idle_pct:.0f} % of the window, on average over the ranks.",
+        ],
+        next=advice,
+    )
