@@ -13,8 +13,8 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn import functional
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset
 

@@ -10,7 +10,6 @@ import pytest
 from rankscope.rundir import RunDir
 from support.launching import JOBS, RANKSCOPE, TORCHRUN, Launched, environment
 
-
 HERE = Path(__file__).parent
 
 
