@@ -90,7 +90,7 @@ def _findings(report: ClusterReport) -> list[str]:
 
 def _finding(finding: Finding, step: float | None) -> str:
     cost = "" if finding.cost_ms_per_step is None else f", {words.ms(finding.cost_ms_per_step)} per step"
-    where = "" if not finding.ranks else f", ranks {words.elide(words.ranks(finding.ranks), 80)}"
+    where = "" if not finding.ranks else f", {words.named_ranks(finding.ranks)}"
     title = escape(finding.title or finding.kind, 200)
     lines = [f"**{title}** ({escape(finding.confidence)} confidence{cost}{where})", ""]
     lines += [f"- {escape(line)}" for line in finding.evidence[:_MAX_LINES]]

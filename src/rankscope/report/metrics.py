@@ -43,7 +43,7 @@ METRICS: dict[str, Metric] = {
         "ms per step",
         "What the job's step would shrink by without the cause.",
         "An estimate of the gain, not the time that ranks wait: waiting that overlaps useful work costs nothing.",
-        "HTA names potential stragglers but states no cost.",
+        "HTA's potential stragglers are always as many as were asked for, late or not, and come without a cost.",
     ),
     "cost_error_ms": Metric(_V, "Cost error", "ms per step", "The uncertainty of the cost, plus or minus."),
     "cost_share": Metric(_V, "Share of the step", "%", "The cost divided by the job's step time."),
@@ -77,8 +77,7 @@ METRICS: dict[str, Metric] = {
         "% of window",
         "Time in which the device (without one: the rank's main thread) computes.",
         "Includes compute that runs beside communication or copies. Overlapping kernels count once.",
-        "HTA's temporal breakdown counts all of a trace, ours the recorded steps; "
-        "HTA sorts some communication kernels into compute.",
+        "HTA sorts some kernels into the wrong kind; ours come from one table of names.",
     ),
     "exposed_comm_pct": Metric(
         _R,
@@ -86,7 +85,6 @@ METRICS: dict[str, Metric] = {
         "% of window",
         "Communication of this rank that no compute of the same rank hides.",
         "Includes waiting for other ranks inside collectives.",
-        "HTA has no exposed share; its non-compute time mixes communication and copies.",
     ),
     "memcpy_pct": Metric(
         _R,
@@ -100,7 +98,7 @@ METRICS: dict[str, Metric] = {
         "% of window",
         "Time in which the rank does none of the three: no compute, no communication, no copy.",
         "Compute, exposed communication, copies and idle sum to 100 %.",
-        "HTA's idle is the same idea over the whole trace.",
+        "HTA's temporal breakdown states an idle share too, over the steps that HTA keeps.",
     ),
     "comm_pct": Metric(
         _R,
@@ -123,7 +121,6 @@ METRICS: dict[str, Metric] = {
         "ms per step",
         "Time this rank's collectives wait for the last rank to arrive, summed over a step.",
         "Waiting is not cost: it may be hidden by compute.",
-        "HTA does not match collectives across ranks.",
     ),
     "caused_wait_ms_per_step": Metric(
         _R,
@@ -199,7 +196,7 @@ METRICS: dict[str, Metric] = {
         "Bytes over the transfer time alone, times the collective's bus factor as in NCCL's tests.",
         "Factor 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all. Waiting is out, "
         "so it can be set against the link's speed.",
-        "HTA divides copy bytes by duration; it has no bus bandwidth of collectives.",
+        "HTA's memory bandwidth is that of copies, not of collectives.",
     ),
     "kernel.ms_per_step": Metric(
         _K,
@@ -207,7 +204,7 @@ METRICS: dict[str, Metric] = {
         "ms per step",
         "Summed duration in one step, averaged over the ranks that ran it.",
         "Kernels that run side by side both count, so the sum can exceed the step.",
-        "HTA's kernel breakdown merges rare kernels into others above ten names.",
+        "HTA's kernel breakdown is wrong above ten kernels.",
     ),
     "launches_per_step": Metric(_K, "Launches", "per step", "How often it runs in one step."),
     "share_pct": Metric(_K, "Share", "% of kernel time", "Its time over all kernel or operator time of those ranks."),

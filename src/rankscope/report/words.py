@@ -19,6 +19,7 @@ __all__ = [
     "in_order",
     "interesting",
     "ms",
+    "named_ranks",
     "one_line",
     "overhead_line",
     "pct",
@@ -129,6 +130,12 @@ def ranks(numbers: Iterable[int]) -> str:
     return ", ".join(parts)
 
 
+def named_ranks(numbers: Iterable[int]) -> str:
+    """``rank 1`` or ``ranks 0-3, 7``."""
+    unique = set(numbers)
+    return f"{'rank' if len(unique) == 1 else 'ranks'} {elide(ranks(unique), 80)}"
+
+
 def sentence(verdict: Verdict) -> str:
     """The verdict's sentence, or a plain one where the diagnosis left none."""
     return one_line(verdict.sentence, 600) or _DEFAULT_SENTENCES.get(verdict.kind, "No verdict.")
@@ -224,7 +231,7 @@ def warnings(report: ClusterReport) -> list[str]:
         if those:
             reasons = sorted({one_line(rank.reason, 160) for rank in those if rank.reason})
             why = f" ({'; '.join(reasons[:2])})" if reasons else ""
-            found.append(f"{'rank' if len(those) == 1 else 'ranks'} {ranks(r.rank for r in those)} {words}{why}")
+            found.append(f"{named_ranks(r.rank for r in those)} {words}{why}")
     found += [f"{one_line(error.where, 60)} failed: {one_line(error.message, 200)}" for error in report.errors]
     unusable = sum(source.status in ("unusable", "unassigned") for source in report.sources)
     if unusable:
