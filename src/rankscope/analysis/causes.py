@@ -19,7 +19,7 @@ from rankscope.analysis.host import cpu_issues
 from rankscope.analysis.view import RankView, name_mask
 from rankscope.trace.columns import Category
 
-__all__ = ["ATTRIBUTES", "COUNTS", "Profile", "work_difference", "profile"]
+__all__ = ["ATTRIBUTES", "COUNTS", "Profile", "profile", "work_difference"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -112,7 +112,7 @@ def _copy_spans(view: RankView, calls: NDArray[np.bool_]) -> intervals.Spans:
 
 
 def _silence(view: RankView) -> intervals.Spans:
-    """Long stretches in which the training threads run no operator, no call and no annotated region of the framework."""
+    """Long stretches in which the training threads run neither an operator nor a call."""
     events = view.trace.events
     noise = np.isin(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
     running = view.chain & noise & ~name_mask(view.trace, lambda n: n.startswith("autograd::engine::evaluate"))

@@ -1,8 +1,8 @@
 """Put the ranks' clocks on one axis, using that a collective ends on all its ranks at the same time.
 
-On one host the ends of a NCCL collective agree within 1 to 25 us (measured on 2 H100). Offsets of all ranks, and their drift
-over the window where that helps, are one robust fit over the graph of groups: two ranks that never talk to each other
-are compared through those they share. The error reported is the 95 % quantile of the residuals.
+On one host the ends of a NCCL collective agree within 1 to 25 us (measured on 2 H100). Offsets of all ranks, and their
+drift over the window where that helps, are one robust fit over the graph of groups: two ranks that never talk to each
+other are compared through those they share. The error reported is the 95 % quantile of the residuals.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Clocks:
     def aligned(self, column: int, own: I64) -> F64:
         """Aligned times relative to ``origin``, ns (float64 holds them exactly for windows of days)."""
         relative = (own - self.origin).astype(np.float64)
-        return relative * (1.0 + self.drift[column]) + self.offset[column]
+        moved: F64 = relative * (1.0 + self.drift[column]) + self.offset[column]
+        return moved
 
 
 def matched_times(views: Sequence[RankView], matched: Matched, *, end: bool) -> tuple[I64, NDArray[np.bool_]]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.causes import ATTRIBUTES, work_difference
 from rankscope.analysis.categories import Kind
+from rankscope.analysis.causes import ATTRIBUTES, work_difference
 from rankscope.analysis.graph import Work
 from rankscope.analysis.kernels import median_kernel_us
 from rankscope.analysis.stragglers import sign_flip

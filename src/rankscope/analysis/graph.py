@@ -9,7 +9,7 @@ Nodes are points in time; a node happens at the latest of ``source + weight`` ov
 - *ends of collectives*: the last arrival over all ranks plus the transfer, as recorded on each rank.
 
 What the rules do not explain stays as a constant residual, so that replaying the graph unchanged gives the recorded
-times; nodes launched before the window are fixed. Edges never point backwards in recorded time: no cycles by construction.
+times; nodes launched before the window are fixed. Edges never point backwards in recorded time, so there are no cycles.
 On a CPU-only trace the backend's operators stand in for device work on one stream a thread.
 """
 
@@ -133,7 +133,8 @@ class Builder:
         labels = np.array([e[4:7] for e in self.edges], np.int64).reshape(-1, 3)
         target, source, numbers, labels = target[forward], source[forward], numbers[forward], labels[forward]
         by_target = np.argsort(target, kind="stable")
-        target, source, numbers, labels = (x[by_target] for x in (target, source, numbers, labels))
+        target, source = target[by_target], source[by_target]
+        numbers, labels = numbers[by_target], labels[by_target]
         device = np.array(self.device, np.float64).reshape(-1, 3)
         renumbered = np.where(ends >= 0, place[ends.clip(0)], -1)
         return Graph(

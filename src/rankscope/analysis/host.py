@@ -41,9 +41,9 @@ _ISSUE = (
 def cpu_issues(view: RankView) -> I64:
     """When the training thread issued each communication call (own clock); its start where that is not known."""
     events, calls = view.trace.events, view.trace.collectives
-    start = events.start[calls.event].copy()
+    start: I64 = events.start[calls.event].copy()
     named = name_mask(view.trace, lambda n: n.startswith("c10d::") and any(k in n for k in _ISSUE))
-    issues = events.start[view.chain & (events.category == Category.CPU_OP) & named]
+    issues: I64 = events.start[view.chain & (events.category == Category.CPU_OP) & named]
     if len(issues) == len(start) and bool((issues <= start).all()):
         return issues
     return start

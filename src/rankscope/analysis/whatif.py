@@ -98,13 +98,13 @@ class Replay:
         """Work per edge with one rank's host and device work times ``factor[label, segment]``."""
         graph = self.graph
         mine = (graph.owner == column) & np.isin(graph.label, (Work.HOST, Work.DEVICE))
-        work = graph.work.copy()
+        work: F64 = graph.work.copy()
         work[mine] *= factor[graph.label[mine], graph.segment[mine]]
         return work
 
     def without(self, label: Work) -> F64:
         """Work per edge with one kind of work gone: ``TRANSFER`` is an ideal network, ``HOST`` no host overhead."""
-        work = self.graph.work.copy()
+        work: F64 = self.graph.work.copy()
         work[self.graph.label == label] = 0.0
         return work
 

@@ -1,4 +1,4 @@
-"""One window of all its ranks, from views to who is late. Each stage is guarded: what fails is named, the rest stands."""
+"""One window of all its ranks, from views to who is late."""
 
 from __future__ import annotations
 

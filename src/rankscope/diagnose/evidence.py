@@ -1,4 +1,4 @@
-"""What the analysis hands to the rules: numbers only, no traces. Milliseconds and percentages unless a name says otherwise."""
+"""What the analysis hands to the rules: numbers, no traces. Milliseconds and per cent unless a name says otherwise."""
 
 from __future__ import annotations
 

@@ -22,9 +22,11 @@ def stragglers(evidence: Evidence) -> list[Finding]:
 def _straggler(accusation: Accusation, evidence: Evidence) -> Finding:
     suspect, step = accusation.suspect, evidence.step_ms or 0.0
     lines = [
-        f"Replaying the steps with rank {suspect.rank}'s late segments at its peers' length saves "
-        f"{amount(suspect.cost_ms)} per step (±{amount(suspect.error_ms)}) of {amount(step)}.",
-        f"By step: {', '.join(amount(g) for g in suspect.gains_ms[:12])}{' ...' if len(suspect.gains_ms) > 12 else ''}.",
+        (
+            f"Without rank {suspect.rank}'s late segments {amount(step)} become {amount(max(step - suspect.cost_ms, 0.0))} "
+            f"(±{amount(suspect.error_ms)}), by replay of the recorded steps."
+        ),
+        f"By step: {', '.join(amount(g) for g in suspect.gains_ms[:12])}{' ...' if suspect.gains_ms[12:] else ''}.",
         f"In those segments it does {amount(suspect.excess_ms)} per step more than its peers; explained: "
         + (", ".join(f"{c} {amount(ms)}" for c, ms in list(suspect.explained.items())[:3] if ms >= 0.05) or "nothing")
         + ".",
@@ -130,8 +132,10 @@ def redundant_sync(evidence: Evidence) -> list[Finding]:
             confidence="high",
             title=f"Gradients are reduced {evidence.repeats} times in each step",
             evidence=[
-                f"{evidence.repeats} forward passes a step, each followed by the same reductions: "
-                f"{evidence.repeat_calls:.0f} calls too many.",
+                (
+                    f"{evidence.repeats} forward passes a step, each followed by the same reductions: "
+                    f"{evidence.repeat_calls:.0f} calls too many."
+                ),
                 f"They transfer for {amount(evidence.repeat_ms)} per step; what that costs depends on what hides it.",
             ],
             advice=ADVICE["redundant_sync"],
@@ -149,8 +153,10 @@ def host_limits(evidence: Evidence) -> list[Finding]:
     tiny = evidence.kernel_us < 5.0 and evidence.launches >= 200
     kind = "launch_bound" if tiny else "host_bound"
     lines = [
-        f"The devices idle {amount(evidence.host_ms)} of each {amount(evidence.step_ms)} step with nothing to wait for "
-        f"({share:.0f} %).",
+        (
+            f"The devices idle {amount(evidence.host_ms)} of each {amount(evidence.step_ms)} step with nothing to wait for "
+            f"({share:.0f} %)."
+        ),
         f"{evidence.launches:.0f} kernels a step, half of them shorter than {evidence.kernel_us:.1f} us.",
     ]
     if evidence.host_gain_ms is not None:

@@ -25,7 +25,7 @@ ADVICE = {
         "Look at this rank's shard, disk and decoding: the other ranks get their batches in time.",
     ],
     "extra_compute": [
-        "Find the operators only this rank runs (evaluation, logging, a rank == N branch) and move them out of the step.",
+        "Find the operators only this rank runs (evaluation, logging, a branch on rank); move them out of the step.",
     ],
     "slow_compute": [
         "Check this device for throttling, ECC errors or another process on it (nvidia-smi -q -d CLOCK,PERFORMANCE).",
@@ -39,8 +39,10 @@ ADVICE = {
         "torch.cuda.set_sync_debug_mode('warn') names the lines.",
     ],
     "host_pause": [
-        "Look for garbage collection (gc.freeze(), gc.disable() with a collect between steps), locks, file or network "
-        "writes and sleeps in the step.",
+        (
+            "Look for garbage collection (gc.freeze(), gc.disable() with a collect between steps), locks, file or network "
+            "writes and sleeps in the step."
+        ),
         "Record again with stacks (with_stack) to see the Python line.",
     ],
     "h2d_copy": [
@@ -52,7 +54,8 @@ ADVICE = {
         "If memory is short, try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True instead.",
     ],
     "recompile": [
-        "Keep shapes fixed (padding, bucketing) or mark them with torch._dynamo.mark_dynamic; TORCH_LOGS=recompiles says why.",
+        "Keep shapes fixed (padding, bucketing) or mark them with torch._dynamo.mark_dynamic.",
+        "TORCH_LOGS=recompiles says why it compiles.",
     ],
     "launch_bound": [
         "Launch less: torch.compile, CUDA graphs (mode='reduce-overhead'), fused or foreach optimizers.",
@@ -61,8 +64,7 @@ ADVICE = {
         "Record again with stacks (with_stack) and look at the segment in the merged timeline.",
     ],
     "comm_exposed": [
-        "Let communication start earlier: smaller DDP buckets (bucket_cap_mb), one fully_shard per block instead of one for "
-        "the whole model.",
+        "Let communication start earlier: smaller DDP buckets (bucket_cap_mb), fully_shard on each block.",
         "Move less: bf16 gradients, larger batches per step.",
     ],
     "redundant_sync": [

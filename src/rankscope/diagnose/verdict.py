@@ -75,8 +75,8 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
     if first.once:
         worst = max(suspect.gains_ms)
         sentence = (
-            f"Rank {suspect.rank} held the job up once in the recorded steps, by {amount(worst)}: {PHRASE[first.cause]} "
-            f"({amount(cost)} per step over the window)."
+            f"Rank {suspect.rank} held the job up once in the recorded steps, by {amount(worst)}: "
+            f"{PHRASE[first.cause]} ({amount(cost)} per step over the window)."
         )
     else:
         sentence = (
@@ -85,9 +85,8 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
         )
     if len(accused) > 1:
         sentence += f" So does rank {', '.join(map(str, ranks[1:]))}."
-    why = [
-        f"Without it the step takes {amount(max(step - cost, 0.0))} instead of {amount(step)} (±{amount(suspect.error_ms)})."
-    ]
+    better = amount(max(step - cost, 0.0))
+    why = [f"Without it the step takes {better} instead of {amount(step)} (±{amount(suspect.error_ms)})."]
     if first.once:
         why = [f"The steps lose {', '.join(amount(max(g, 0.0)) for g in suspect.gains_ms[:8])}."]
     named = suspect.explained.get(first.cause)
@@ -125,7 +124,8 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     worst = evidence.suspects[0] if evidence.suspects else None
     calm = "No rank costs the job step time beyond noise."
     if worst is not None and worst.cost_ms > 0:
-        calm = f"No rank holds the job back: evening out the worst one (rank {worst.rank}) would gain {amount(worst.cost_ms)}."
+        gain = amount(worst.cost_ms)
+        calm = f"No rank holds the job back: evening out the worst one (rank {worst.rank}) would gain {gain} a step."
     advice = [line for f in findings for line in f.advice[:1]]
     why = [calm]
     transfer = 100.0 * evidence.transfer_ms / step if step else 0.0
@@ -136,7 +136,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
             kind="comm_bound",
             confidence="medium",
             step_ms=step,
-            sentence=f"The job is balanced and bound by communication: {transfer:.0f} % of the step is exposed transfer.",
+            sentence=f"The job is balanced and bound by communication: {transfer:.0f} % of the step is bare transfer.",
             why=why,
             next=ADVICE["comm_exposed"],
         )
@@ -146,7 +146,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
             kind="host_bound",
             confidence="medium",
             step_ms=step,
-            sentence=f"The job is balanced and bound by its hosts: devices have nothing to do for {host:.0f} % of the step.",
+            sentence=f"The job is balanced and bound by its hosts: the devices idle {host:.0f} % of the step.",
             why=why,
             next=advice or ADVICE["host_bound"],
         )
@@ -157,8 +157,10 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
         sentence=f"The job is balanced: no rank holds the others back in its {amount(step)} step.",
         why=[
             *why,
-            f"Compute {evidence.compute_pct:.0f} %, exposed communication {evidence.exposed_comm_pct:.0f} %, idle "
-            f"{evidence.idle_pct:.0f} % of the window, on average over the ranks.",
+            (
+                f"Compute {evidence.compute_pct:.0f} %, exposed communication {evidence.exposed_comm_pct:.0f} %, idle "
+                f"{evidence.idle_pct:.0f} % of the window, on average over the ranks."
+            ),
         ],
         next=advice,
     )
