@@ -101,12 +101,12 @@
   else if (byId("steps")) byId("steps").hidden = true;
   unfold();
 
-  function heatmap({ ranks, columns, merged, metrics }) {
+  function heatmap({ ranks, columns, merged, metrics, compute }) {
     const canvas = byId("heat-canvas"), read = byId("heat-read"), fieldset = document.querySelector(".segmented");
     const context = canvas.getContext("2d");
     const n = ranks.length, m = columns.length;
     let metric = metrics[0], cursor = null, geometry = null, colours = null, domain = [0, 1];
-    const format = (v) => (v === null ? "–" : (v / 100).toFixed(Math.abs(v) >= 10000 ? 0 : Math.abs(v) >= 1000 ? 1 : 2));
+    const format = (v) => (v === null ? "–" : (v / 100).toFixed(Math.abs(v) >= 100000 ? 0 : Math.abs(v) >= 1000 ? 1 : 2));
 
     metrics.forEach((item, index) => {
       const label = document.createElement("label"), input = document.createElement("input");
@@ -158,6 +158,13 @@
     const tell = () => {
       const { window } = columns[cursor % m];
       read.textContent = `${where(cursor)} (${window}): ${metric.label.toLowerCase()} ${format(metric.values[cursor])} ms`;
+      const of = (key) => metrics.find((item) => item.key === key)?.values[cursor] ?? null;
+      const parts = [compute?.[cursor] ?? null, of("exposed_comm_ms"), of("idle_ms")], whole = of("duration_ms");
+      if (whole === null || parts.includes(null)) return;
+      const rest = Math.max(0, whole - parts[0] - parts[1] - parts[2]);
+      const names = ["compute", "exposed communication", "idle", "copies and rest"];
+      const split = [...parts, rest].map((value, i) => `${names[i]} ${format(value)}`).join(", ");
+      read.append(Object.assign(document.createElement("small"), { textContent: `Step of ${format(whole)} ms: ${split}` }));
     };
 
     function draw() {
