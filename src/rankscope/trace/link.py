@@ -65,18 +65,18 @@ def link_launches(category: NDArray[np.int8], correlation: I64, start: I64) -> I
     calls = np.flatnonzero(np.isin(category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & (correlation > 0))
     if not len(gpu) or not len(calls):
         return launch
-    # events are in order of start, so a stable sort by id keeps the calls of one id in order of time
-    calls = calls[np.argsort(correlation[calls], kind="stable")]
-    keys = correlation[calls]
-    first = np.searchsorted(keys, correlation[gpu], side="left")
-    last = np.searchsorted(keys, correlation[gpu], side="right")
-    found = first < last
-    gpu, first, last = gpu[found], first[found], last[found]
-    launch[gpu] = calls[first]
-    for i in np.flatnonzero(last - first > 1).tolist():
-        candidates = calls[first[i] : last[i]]
-        before = candidates[start[candidates] <= start[gpu[i]]]
-        launch[gpu[i]] = before[-1] if len(before) else candidates[0]
+    # calls and kernels of one id in order of time, calls first at the same instant: the last call seen is the one
+    rows = np.concatenate((calls, gpu))
+    is_call = np.arange(len(rows)) < len(calls)
+    order = np.lexsort((~is_call, start[rows], correlation[rows]))
+    keys, calls_seen = correlation[rows[order]], is_call[order]
+    place = np.arange(len(order))
+    last = np.maximum.accumulate(np.where(calls_seen, place, 0))
+    # clocks of host and device differ by microseconds: a kernel may seem to begin before the only call of its id
+    first = np.minimum.accumulate(np.where(calls_seen, place, len(order) - 1)[::-1])[::-1]
+    chosen = np.where(calls_seen[last] & (keys[last] == keys), last, first)
+    found = ~calls_seen & calls_seen[chosen] & (keys[chosen] == keys)
+    launch[rows[order[found]]] = rows[order[chosen[found]]]
     return launch
 
 

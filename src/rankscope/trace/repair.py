@@ -40,7 +40,7 @@ RANGE = "mended: number beyond the range of a double"
 TRUNCATED = "truncated file"
 NAME_CONFLICT = "rank of the file name contradicts the content"
 
-MAX_PIECE = 1 << 20
+MAX_PIECE = 1 << 18
 """Events longer than this are not worth mending."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.S)
 _GOOD_PAIR = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.S)
@@ -52,7 +52,8 @@ _CONTROL = re.compile(rb"[\x00-\x1f]")
 _CONSTANT = re.compile(rb'("(?:[^"\\]|\\.)*")|([+-]?\b(?:nan|inf|infinity)\b(?:\([a-z]*\))?)', re.S | re.I)
 _HUGE = re.compile(rb'("(?:[^"\\]|\\.)*")|(-?\d[\d.]*[eE][+]?\d{3,})', re.S)
 _TEXT_FIELD = re.compile(
-    rb'("(?:name|cat)"\s*:\s*")(.*?)("(?=\s*(?:,\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:|\}\s*\Z)))', re.S
+    rb'("(?:name|cat)"\s*:\s*")(.{0,8000}?)("(?=\s*(?:,\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:|\}\s*\Z)))',
+    re.S,
 )
 _BARE_QUOTE = re.compile(rb'(?<!\\)"')
 

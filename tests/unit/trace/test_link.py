@@ -1,0 +1,55 @@
+"""Launches and steps on small columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.trace.build import read_trace
+from rankscope.trace.columns import Category
+from rankscope.trace.link import link_launches
+
+ROW = st.tuples(
+    st.sampled_from([Category.KERNEL, Category.CUDA_RUNTIME, Category.CPU_OP]), st.integers(-1, 4), st.integers(0, 20)
+)
+
+
+def slow_link(rows: list[tuple[int, int, int]]) -> list[int]:
+    """What link_launches promises, one event after the other."""
+    result = []
+    for category, correlation, start in rows:
+        calls = [i for i, (c, k, _) in enumerate(rows) if c == Category.CUDA_RUNTIME and k == correlation > 0]
+        before = [i for i in calls if rows[i][2] <= start]
+        if category != Category.KERNEL or not calls:
+            result.append(-1)
+        else:
+            result.append(before[-1] if before else calls[0])
+    return result
+
+
+@settings(max_examples=300)
+@given(st.lists(ROW, max_size=30))
+def test_links_are_those_of_the_slow_way(rows: list[tuple[int, int, int]]) -> None:
+    rows.sort(key=lambda r: r[2])
+    category, correlation, start = (np.array([r[i] for r in rows], np.int64) for i in range(3))
+    assert link_launches(category.astype(np.int8), correlation, start).tolist() == slow_link(rows)
+
+
+def test_steps_of_one_thread_do_not_swallow_each_other(
+    write_trace: Callable[..., Path], make_event: Callable[..., dict[str, Any]]
+) -> None:
+    def step(n: int, ts: int, dur: int, tid: int = 1) -> dict[str, Any]:
+        return make_event(ts, dur, cat="user_annotation", name=f"ProfilerStep#{n}", pid=1, tid=tid)
+
+    # a step of no main thread (its id is not the process's) counts only where there is no other
+    sent = [step(7, 0, 10), step(8, 10, 10), step(9, 25, 10), step(100, 0, 50, tid=2), make_event(21, 1, cat="cpu_op")]
+    trace = read_trace(write_trace(sent))
+    assert trace.steps.number.tolist() == [7, 8, 9]
+    assert trace.events.step[trace.events.category == Category.CPU_OP].tolist() == [-1]
+    others = read_trace(write_trace([step(n, n * 10, 10, tid=2) for n in range(3)]))
+    assert others.steps.number.tolist() == [0, 1, 2]
