@@ -69,6 +69,10 @@ def cpu_waits(view: RankView) -> tuple[I64, I64, I64]:
     at = np.searchsorted(end[order], resume, side="right") - 1
     row = order[at.clip(0)]
     late = resume - end[row]
+    # a call issued inside the gap was issued before the thread began to wait
+    issues = np.sort(cpu_issues(view))
+    before = np.searchsorted(issues, end[row], side="left") - 1
+    begin = np.where(before >= 0, np.maximum(begin, issues[before.clip(0)]), begin)
     # what had ended before the gap began was not waited for in it
     ok = (at >= 0) & (end[row] > begin) & (late <= np.maximum(LATE_NS, (resume - begin) // 2))
     return begin[ok], resume[ok], row[ok].astype(np.int64)

@@ -1,8 +1,8 @@
 """HolisticTraceAnalysis over our columns. The only importer of ``hta``, inside functions only: importing is slow.
 
 Its parser is bypassed: it loses ranks, the last step, and minutes. ``Trace`` takes our frames, as its own parser would
-have made them (same columns, same meaning, with HTA_DISABLE_NS_ROUNDING=1), and its analyses run as they are. Only those
-whose numbers were found right are called; each call stands alone, so that one that fails costs nothing else.
+have made them (same columns, same meaning, with HTA_DISABLE_NS_ROUNDING=1), and its analyses run as they are. Only
+those whose numbers were found right are called; each call stands alone, so that one that fails costs nothing else.
 
 Source: HolisticTraceAnalysis 0.5.0, ``hta.common.trace_parser`` and ``hta.trace_analysis``.
 """

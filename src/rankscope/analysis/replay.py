@@ -257,7 +257,7 @@ def _add_cpu_rank(builder: Builder, window: _Window, view: RankView, column: int
     for row in range(len(calls)):
         thread, begin = int(events.tid[calls.event[row]]), float(start[row])
         found: list[tuple[float, int, float]] = []
-        if row in host:
+        if row in host and builder.time[host[row]] <= begin:
             source, asked = host[row], builder.time[host[row]]
             distance = min(max(begin - asked, 0.0), ISSUE_NS)
             found.append((asked + distance, source, distance))

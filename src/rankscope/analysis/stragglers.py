@@ -33,7 +33,7 @@ NAMED_SHARE = 0.6
 """A named attribute that explains this much of a segment's excess makes it an excess whatever its ratio."""
 LEAST_SHARE = 0.02
 """Of the step: smaller excesses are noise."""
-LEAST_NS = 300_000.0
+LEAST_NS = 20_000.0
 
 
 @dataclass(slots=True)

@@ -19,6 +19,8 @@ DOMINANCE = 2.0
 NAMED = 0.5
 """Share of the excess a cause must explain to be named."""
 P_VALUE = 0.05
+SURE = 0.1
+"""With four steps, the least a window should have, no p-value is below 1/16."""
 NOISY = frozenset({"slow_compute", "launch_bound", "unexplained"})
 """Causes that a busy machine brings about by itself; they need more proof."""
 
@@ -71,6 +73,12 @@ def _judge(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) 
             return None
     elif not (dominant and share >= EPISODE_SHARE):
         return None
-    sure = usual and share >= 0.1 and explained >= 0.7 and len(hit) >= 0.75 * len(gains)
+    sure = (
+        usual
+        and (suspect.p_value or 1.0) <= SURE
+        and share >= 0.1
+        and explained >= 0.7
+        and len(hit) >= 0.75 * len(gains)
+    )
     confidence: Confidence = "high" if sure else "medium" if usual or share >= 0.1 else "low"
     return Accusation(suspect, cause, min(explained, 1.0), not usual, confidence)

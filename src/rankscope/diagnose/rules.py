@@ -21,9 +21,10 @@ def stragglers(evidence: Evidence) -> list[Finding]:
 
 def _straggler(accusation: Accusation, evidence: Evidence) -> Finding:
     suspect, step = accusation.suspect, evidence.step_ms or 0.0
+    better = amount(max(step - suspect.cost_ms, 0.0))
     lines = [
         (
-            f"Without rank {suspect.rank}'s late segments {amount(step)} become {amount(max(step - suspect.cost_ms, 0.0))} "
+            f"Without rank {suspect.rank}'s late segments {amount(step)} become {better} "
             f"(±{amount(suspect.error_ms)}), by replay of the recorded steps."
         ),
         f"By step: {', '.join(amount(g) for g in suspect.gains_ms[:12])}{' ...' if suspect.gains_ms[12:] else ''}.",
@@ -154,7 +155,7 @@ def host_limits(evidence: Evidence) -> list[Finding]:
     kind = "launch_bound" if tiny else "host_bound"
     lines = [
         (
-            f"The devices idle {amount(evidence.host_ms)} of each {amount(evidence.step_ms)} step with nothing to wait for "
+            f"The devices idle {amount(evidence.host_ms)} of each {amount(evidence.step_ms)} step, waiting for nothing "
             f"({share:.0f} %)."
         ),
         f"{evidence.launches:.0f} kernels a step, half of them shorter than {evidence.kernel_us:.1f} us.",

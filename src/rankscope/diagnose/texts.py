@@ -40,7 +40,7 @@ ADVICE = {
     ],
     "host_pause": [
         (
-            "Look for garbage collection (gc.freeze(), gc.disable() with a collect between steps), locks, file or network "
+            "Look for garbage collection (gc.freeze(), gc.disable() with a collect between steps), locks, files, "
             "writes and sleeps in the step."
         ),
         "Record again with stacks (with_stack) to see the Python line.",

@@ -39,7 +39,7 @@ def _thin(evidence: Evidence) -> Verdict | None:
     def abstain(sentence: str, why: list[str], then: list[str]) -> Verdict:
         return Verdict(kind="insufficient_data", step_ms=evidence.step_ms, sentence=sentence, why=why, next=then)
 
-    lost = f" (missing: {', '.join(map(str, evidence.missing))})" if evidence.missing else ""
+    lost = f" (missing: {_some(evidence.missing)})" if evidence.missing else ""
     if len(evidence.ranks) < 2:
         return abstain(
             f"Not enough data for a verdict: {len(evidence.ranks)} rank left a usable trace{lost}.",
@@ -65,6 +65,10 @@ def _thin(evidence: Evidence) -> Verdict | None:
             ["Record with step marks (ProfilerStep), at least three steps in a window."],
         )
     return None
+
+
+def _some(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
 
 
 def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
