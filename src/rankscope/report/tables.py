@@ -148,7 +148,11 @@ def kernels(report: ClusterReport) -> Table:
     heads += [
         Column(share.label, f"% of {name.lower()} time", hover("share_pct").replace("kernel", name.lower()), True)
     ]
-    heads += [_metric("launches_per_step"), _metric("max_over_median"), Column("Most on rank", numeric=True)]
+    heads += [
+        _metric("launches_per_step", None if name == "Kernel" else "Calls"),
+        _metric("max_over_median"),
+        Column("Most on rank", numeric=True),
+    ]
     columns = [
         _kernel_names([r.name for r in rows]),
         [_text(r.category, 24) for r in rows],

@@ -106,6 +106,8 @@
     const context = canvas.getContext("2d");
     const n = ranks.length, m = columns.length;
     let metric = metrics[0], cursor = null, geometry = null, colours = null, domain = [0, 1];
+    const durations = metrics.find((item) => item.key === "duration_ms")?.values.filter((v) => v !== null) ?? [];
+    const tenth = Math.max(1, (durations.sort((a, b) => a - b)[durations.length >> 1] ?? 0) / 10);
     const format = (v) => (v === null ? "–" : (v / 100).toFixed(Math.abs(v) >= 100000 ? 0 : Math.abs(v) >= 1000 ? 1 : 2));
 
     metrics.forEach((item, index) => {
@@ -136,12 +138,13 @@
     function choose() {
       const known = metric.values.filter((v) => v !== null).sort((a, b) => a - b);
       const at = (q) => known[Math.min(known.length - 1, Math.floor(q * known.length))] ?? 0;
+      // Full colour takes at least a tenth of a step: noise must not look like trouble.
       if (signed()) {
-        const edge = Math.max(Math.abs(at(0.002)), Math.abs(at(0.998)), 1);
+        const edge = Math.max(Math.abs(at(0.002)), Math.abs(at(0.998)), tenth);
         domain = [-edge, edge];
       } else {
         const low = metric.key === "duration_ms" ? at(0) : 0;
-        domain = [low, Math.max(at(0.998), low + 1)];
+        domain = [low, Math.max(at(0.998), low + tenth)];
       }
       let worst = -1;
       metric.values.forEach((v, i) => { if (v !== null && (worst < 0 || v > metric.values[worst])) worst = i; });
