@@ -4,7 +4,7 @@
 # make clean  remove the virtual environment
 #
 # All that is needed before: python3 with pip, and make. PYTHON=python3.12 chooses another Python; pip's own
-# settings hold, e.g. PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu for the small build of torch.
+# settings hold, e.g. PIP_EXTRA_INDEX_URL with PyTorch's index of CPU builds, which are much smaller.
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=

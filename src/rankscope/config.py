@@ -68,12 +68,23 @@ class ScheduleConfig:
         _at_least("schedule.warmup", self.warmup, 1, "a window without a warm-up step loses kernels, use 1 or more")
         _at_least("schedule.active", self.active, 1, "use 1 or more; 3 to 10 steps are enough for a verdict")
         _at_least("schedule.repeat", self.repeat, 1, "use 1 for a single window")
+        unseen = "the agent sees a step when it ends, so the first warm-up step is step 1 at the earliest: use wait=1"
+        _at_least("schedule.skip_first + schedule.wait", self.skip_first + self.wait, 1, unseen)
+
+    def spec(self) -> ScheduleSpec:
+        """The same for the ranks."""
+        return ScheduleSpec(
+            skip_first=self.skip_first,
+            wait=self.wait,
+            warmup=self.warmup,
+            active=self.active,
+            repeat=self.repeat,
+        )
 
     def windows(self) -> list[tuple[int, int]]:
         """First and last recorded step of each window, inclusive."""
-        cycle = self.wait + self.warmup + self.active
-        starts = (self.skip_first + number * cycle + self.wait + self.warmup for number in range(self.repeat))
-        return [(start, start + self.active - 1) for start in starts]
+        spec = self.spec()
+        return [(w.first, w.last) for number in range(self.repeat) if (w := spec.window(number)) is not None]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -174,18 +185,12 @@ class ToolConfig:
 
 def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
     """What the ranks of one node must know."""
-    schedule, capture = config.schedule, config.capture
+    capture = config.capture
     return AgentSpec(
         run_id=run_id,
         spool=str(spool),
         step_source=config.steps.source,
-        schedule=ScheduleSpec(
-            skip_first=schedule.skip_first,
-            wait=schedule.wait,
-            warmup=schedule.warmup,
-            active=schedule.active,
-            repeat=schedule.repeat,
-        ),
+        schedule=config.schedule.spec(),
         capture=CaptureSpec(
             activities=list(capture.activities),
             record_shapes=capture.record_shapes,

@@ -168,7 +168,8 @@ def test_a_failing_job_ends_and_looks_as_under_torchrun(tmp_path: Path, form: st
     assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout)
 
     def told(text: str) -> list[str]:
-        kept = [line for line in text.splitlines() if not line.startswith("rankscope: ")]
+        before_the_summary = text.partition("\n\nVerdict")[0]
+        kept = [line for line in before_the_summary.splitlines() if not line.startswith("rankscope: ")]
         users = kept[: next(n for n, line in enumerate(kept) if "ValueError: boom" in line) + 1]
         plain = [re.sub(r"\d+", "N", line) for line in kept if not re.match(r"  (File|  )|W\d{4}", line)]
         return [*users, *plain]

@@ -25,7 +25,7 @@ def theirs(tmp_path: Path) -> Path:
         "# @package _global_\ndefaults:\n  - override /schedule: tiny\n  - override /capture: shapes\n"
         "run:\n  dir: /somewhere\n"
     )
-    (folder / "schedule" / "tiny.yaml").write_text("skip_first: 0\nwait: 0\nwarmup: 1\nactive: 2\nrepeat: 1\n")
+    (folder / "schedule" / "tiny.yaml").write_text("skip_first: 0\nwait: 1\nwarmup: 1\nactive: 2\nrepeat: 1\n")
     return folder
 
 
@@ -49,7 +49,7 @@ def test_groups_keys_and_lists_in_the_order_given() -> None:
 
 def test_a_users_own_experiment_and_group_file(theirs: Path) -> None:
     config = compose(["+experiment=mine"], [theirs]).config
-    assert (config.schedule.windows(), config.capture.record_shapes, config.run.dir) == ([(1, 2)], True, "/somewhere")
+    assert (config.schedule.windows(), config.capture.record_shapes, config.run.dir) == ([(2, 3)], True, "/somewhere")
     assert compose(["schedule=tiny", "schedule.active=3"], [theirs]).config.schedule.active == 3
 
 

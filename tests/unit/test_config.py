@@ -45,7 +45,7 @@ def test_refuses_at_construction_with_value_limit_and_remedy(build: object, said
 
 def test_windows_are_numbered_from_step_0() -> None:
     assert ScheduleConfig().windows() == [(13, 18)]
-    assert ScheduleConfig(skip_first=0, wait=0, warmup=1, active=1, repeat=3).windows() == [(1, 1), (3, 3), (5, 5)]
+    assert ScheduleConfig(skip_first=0, wait=1, warmup=1, active=1, repeat=3).windows() == [(2, 2), (5, 5), (8, 8)]
 
 
 def test_the_plan_in_words() -> None:
@@ -58,14 +58,14 @@ def test_the_plan_in_words() -> None:
 
 def test_the_plan_tells_what_was_asked_for() -> None:
     config = ToolConfig(
-        schedule=ScheduleConfig(skip_first=0, wait=0, warmup=1, active=1, repeat=5),
+        schedule=ScheduleConfig(skip_first=0, wait=1, warmup=1, active=1, repeat=5),
         capture=CaptureConfig(activities=["cpu"], with_stack=True, with_flops=True, profile_memory=True),
         run=RunConfig(dir="/shared/r"),
         steps=StepsConfig(source="user"),
         analysis=AnalysisConfig(enabled=False),
     )
     words = plan_in_words(config)
-    assert words[0].startswith("steps 1, 3, 5 and 2 windows more of every rank")
+    assert words[0].startswith("steps 2, 5, 8 and 2 windows more of every rank")
     assert words[2] == "recorded: CPU, with input shapes, Python stacks (slow), memory, FLOPs"
     assert words[3:5] == ["steps are counted by user", "the run is kept in /shared/r"]
     assert "rankscope analyze" in words[5]

@@ -20,8 +20,6 @@ from rankscope.rundir import NodeClaim, RunDir, Spool, write_new
 
 __all__ = ["NodeHelper"]
 
-_PATIENCE_S = 120.0
-"""Longest wait for this node's gathering, and again for the other nodes'."""
 _POLL_S = 0.05
 
 
@@ -48,10 +46,10 @@ class NodeHelper:
         )
         return cls(run_dir, spool, claim, argv, config, process)
 
-    def finish(
-        self, exit_code: int, *, progress: Callable[[str], None], patience_s: float = _PATIENCE_S
-    ) -> RunManifest | None:
+    def finish(self, exit_code: int, *, progress: Callable[[str], None], patience_s: float) -> RunManifest | None:
         """The job is over: let the helper gather the rest, wait for the other nodes, write the manifest.
+
+        ``patience_s`` bounds the wait for this node's helper, and again for the other nodes.
 
         Returns:
             The manifest, or None on a node that does not host rank 0.
