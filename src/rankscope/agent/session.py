@@ -298,7 +298,7 @@ def _disarm() -> None:
 
 def _device_name(device: str | None) -> str:
     if device is None:
-        return platform.processor() or platform.machine() or "CPU"
+        return f"cpu ({platform.machine()})"
     return str(getattr(torch, device).get_device_name())
 
 

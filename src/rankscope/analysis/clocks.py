@@ -40,6 +40,8 @@ class Clocks:
     drift: F64
     """Dimensionless; 1e-6 is one microsecond in a second."""
     error_ns: float | None
+    spread_ns: float
+    """Typical residual (1.48 median). Backends whose ends scatter have a large error but a well-known offset."""
     connected: NDArray[np.bool_]
     """Ranks whose clock is tied to the largest connected set of ranks."""
 
@@ -65,7 +67,7 @@ def align(views: Sequence[RankView], matched: Matched) -> Clocks:
     """Fit offsets and drifts; without usable collectives the clocks are taken as they are, with no error known."""
     count = len(views)
     origin = min((v.start for v in views), default=0)
-    zero = Clocks("none", origin, np.zeros(count), np.zeros(count), None, np.zeros(count, np.bool_))
+    zero = Clocks("none", origin, np.zeros(count), np.zeros(count), None, 0.0, np.zeros(count, np.bool_))
     ends, has = matched_times(views, matched, end=True)
     usable = np.array([k in SYMMETRIC for k in matched.kind], np.bool_)
     if not usable.any():
@@ -94,7 +96,15 @@ def align(views: Sequence[RankView], matched: Matched) -> Clocks:
     # the axis is that of the lowest connected rank, at every time of the window
     drift = drift - drift[reference]
     offset = offset - offset[reference]
-    return Clocks("collective_ends", origin, offset, drift, _quantile(residual, has), connected)
+    return Clocks(
+        "collective_ends",
+        origin,
+        offset,
+        drift,
+        _quantile(residual, has),
+        1.4826 * _quantile(residual, has, 0.5),
+        connected,
+    )
 
 
 def _first_guess(times: F64, has: NDArray[np.bool_]) -> tuple[F64, NDArray[np.bool_]]:
@@ -160,8 +170,8 @@ def _slopes(times: F64, residual: F64, has: NDArray[np.bool_]) -> F64:
     return slopes
 
 
-def _quantile(residual: F64, has: NDArray[np.bool_]) -> float:
-    """95 % of the residuals; a rank is part of the median it is compared with, which n / (n - 1) undoes."""
+def _quantile(residual: F64, has: NDArray[np.bool_], share: float = 0.95) -> float:
+    """Quantile of the residuals; a rank is part of the median it is compared with, which n / (n - 1) undoes."""
     size = np.maximum(has.sum(axis=1), 2)
     scaled = np.abs(residual) * (size / (size - 1))[:, None]
-    return float(np.quantile(scaled[has], 0.95)) if has.any() else 0.0
+    return float(np.quantile(scaled[has], share)) if has.any() else 0.0

@@ -44,6 +44,7 @@ def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle:
         calls=sum(len(w.matched) for w in windows),
         matched_pct=100.0 * sum(w.matched.matched for w in windows) / total if total else None,
         clock_error_us=max(errors) / 1e3 if errors else None,
+        clock_spread_us=max((w.clocks.spread_ns for w in windows), default=0.0) / 1e3,
         replay_error_pct=100.0 * max((w.replay.error for w in trusted if w.replay), default=0.0) if trusted else None,
         refused=None if trusted else next((w.refused for w in windows if w.refused), "no window"),
         pipeline=any(w.pipeline for w in windows),
@@ -108,7 +109,7 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
             for cause, ns in late.explained.items():
                 explained[view.rank][cause] += ns
         if window.replay is not None:
-            model.append(window.replay.error * (window.step_ns or 0.0) + 2.0 * (window.clocks.error_ns or 0.0))
+            model.append(window.replay.error * (window.step_ns or 0.0) + 2.0 * window.clocks.spread_ns)
     waits = {r.rank: r.caused_wait_ms_per_step or 0.0 for r in ranks}
     found = []
     for rank, parts in gains.items():

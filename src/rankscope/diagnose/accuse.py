@@ -45,7 +45,7 @@ def accuse(evidence: Evidence) -> list[Accusation]:
     found = []
     for suspect in evidence.suspects:
         others = [s.cost_ms for s in evidence.suspects if s is not suspect]
-        accusation = _judge(suspect, evidence.step_ms, max(others, default=0.0), evidence.clock_error_us or 0.0)
+        accusation = _judge(suspect, evidence.step_ms, max(others, default=0.0), evidence.clock_spread_us)
         if accusation is not None:
             found.append(accusation)
     return found
