@@ -1,0 +1,1 @@
+"""The default configuration, as Hydra groups."""
