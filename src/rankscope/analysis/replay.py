@@ -139,6 +139,8 @@ class _DeviceRank:
         calls = np.flatnonzero((runtime | launching) & (launching | (events.duration > BLOCKING_NS)))
         by_end = self.gpu[np.argsort(self.end[self.gpu], kind="stable")]
         ends = self.end[by_end]
+        # without operators nothing shows that the host worked while the device had run dry: then it waited for it
+        silent = not bool((view.chain & (events.category == Category.CPU_OP)).any())
         free = float(self.clocks.aligned(self.column, np.array([view.start]))[0])
         if len(calls):
             free = min(free, float(self.start[calls[0]]))
@@ -149,7 +151,12 @@ class _DeviceRank:
                 self.host[call] = previous  # nested in a blocking call: launched with it
                 continue
             node = builder.node(begin, _HOST)
-            builder.edge(node, previous, 0.0, begin - free, Work.HOST, self.column, self.segment(begin))
+            drained = int(np.searchsorted(ends, begin, side="right")) - 1
+            if silent and drained >= 0 and ends[drained] > free and not self._running(begin):
+                builder.edge(node, previous, min(begin - free, LAUNCH_NS))
+                self._after(node, int(by_end[drained]), begin - float(ends[drained]))
+            else:
+                builder.edge(node, previous, 0.0, begin - free, Work.HOST, self.column, self.segment(begin))
             self.host[call], previous, free = node, node, begin
             if finish - begin <= BLOCKING_NS:
                 continue
@@ -160,6 +167,9 @@ class _DeviceRank:
             builder.edge(done, node, min(finish - begin, LAUNCH_NS))
             self._after(done, int(by_end[last]), finish - float(ends[last]))
             previous, free = done, finish
+
+    def _running(self, time: float) -> bool:
+        return bool(((self.start[self.gpu] <= time) & (self.end[self.gpu] > time)).any())
 
     def _add_starts(self) -> None:
         events, builder = self.view.trace.events, self.builder
