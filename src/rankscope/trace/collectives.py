@@ -2,7 +2,7 @@
 
 Arguments stand on the kernel when Kineto has them; else on the ``record_param_comms`` operator with the same
 External id, or that encloses the launch; on a CPU-only trace on the one nested in (or paired with) the backend's
-operator. Where nothing is said the group is unknown, never guessed.
+operator. Where nothing is said the group is unknown, never guessed, unless the rank is in one group only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.categories import is_communication
 from rankscope.trace import meta, numbers
 from rankscope.trace.columns import Category, Collectives, Events, Group
-from rankscope.trace.events import Args
+from rankscope.trace.events import NO_ARGS, Args
 
 __all__ = ["build_collectives"]
 
@@ -49,15 +49,15 @@ def build_collectives(
     """
     rows, on_device = _calls(events, strings)
     found = _by_kernel(events, strings, rows, args) if on_device else _by_operator(events, strings, rows, args)
+    # a rank that is in one group only can communicate in no other
+    only = next(iter(known.values())) if len(known) == 1 else None
     groups: dict[tuple[str, tuple[int, ...]], int] = {}
     listed: list[Group] = []
     columns: list[tuple[str, int, int, str, int, int, str, int]] = []
-    for row, call in zip(rows.tolist(), found, strict=True):
+    for row, said in zip(rows.tolist(), found, strict=True):
         name = strings[events.name[row]]
-        if call is None:
-            columns.append((_kind_of_name(name), -1, -1, "", -1, -1, "", -1))
-            continue
-        group = _group(call, known)
+        call = said or NO_ARGS
+        group = _group(call, known) or only
         index = -1
         if group is not None:
             index = groups.setdefault((group.name, group.ranks), len(listed))
@@ -67,7 +67,7 @@ def build_collectives(
             [call.seq, call.in_elements, call.out_elements, call.source_rank, call.target_rank]
         ).tolist()
         peer = target if target >= 0 else source
-        kind = str(call.collective).lower() or _kind_of_name(name)
+        kind = _text(call.collective).lower() or _kind_of_name(name)
         columns.append((kind, index, seq, _text(call.comms_id), inputs, outputs, _text(call.dtype), peer))
     kind_, group_, seq_, comms_, in_, out_, dtype_, peer_ = zip(*columns, strict=True) if columns else ((),) * 8
     listed += [g for g in known.values() if (g.name, g.ranks) not in groups]

@@ -1,13 +1,14 @@
 """Blocks of text -> what stands before the events, whole events in chunks, what stands after them.
 
 Kineto and every JSON library write one event after the other in one fixed rhythm: the text between two events is
-always the same. It is read off the first event and then only searched for, which is as fast as memory.
+always the same. It is read off the first two and then only searched for, which is as fast as memory.
 A raw newline cannot stand inside a JSON string, so a rhythm with a newline cannot be met inside one; without a
 newline, the first key of the events belongs to the rhythm (inside a string its quotes would be escaped).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from rankscope.errors import TraceError
+from rankscope.trace.events import NO_JSON
 
 __all__ = ["CHUNK_BYTES", "MAX_HEAD_BYTES", "Part", "find_end", "split"]
 
@@ -28,6 +30,8 @@ _OPENING = re.compile(rb'"traceEvents"\s*:\s*\[(\s*)')
 _LIST_OPENING = re.compile(rb"^(?:\xef\xbb\xbf)?\s*\[(\s*)")
 _FIRST_KEY = re.compile(rb'\{(\s*"(?:[^"\\]|\\.){0,64}")')
 _END = re.compile(rb"\}\s*\](?=\s*(?:,\s*\"(?:[^\"\\]|\\.)*\"\s*:|\}|$))")
+_BETWEEN = re.compile(rb"\}(\s*,\s*)\{")
+_one = msgspec.json.Decoder(msgspec.Raw)
 _shape = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -62,11 +66,7 @@ def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES)
     if buffer.startswith(b"]"):
         yield Part("tail", _rest(buffer[1:], blocks, name), base + 1, b"]")
         return
-    key = _FIRST_KEY.match(buffer)
-    gap = opening.group(1)
-    separator = b"}," + gap + b"{"
-    if b"\n" not in gap and key:
-        separator += key.group(1)
+    gap, separator = _rhythm(buffer, opening.group(1))
     wanted = chunk_bytes
     parts = [buffer]
     size = len(buffer)
@@ -89,7 +89,7 @@ def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES)
             parts = [buffer]
             continue
         yield Part("events", buffer[: cut + 1], base, b",", separator)
-        after = cut + 2 + len(gap)  # the next chunk starts at its brace
+        after = cut + 1 + len(gap)  # the next chunk starts at its brace
         base += after
         buffer = buffer[after:]
         parts, size, wanted = [buffer], len(buffer), chunk_bytes
@@ -104,6 +104,20 @@ def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES)
         return
     yield Part("events", buffer[: end[0]], base, b",", separator)
     yield Part("tail", buffer[end[1] :], base + end[1], b"]")
+
+
+def _rhythm(text: bytes, opening: bytes) -> tuple[bytes, bytes]:
+    """What stands between the first event and the second, and the same with the braces around it."""
+    gap = b"," + opening[max(opening.rfind(b"\n"), 0) :]  # should there be only one event in sight
+    for found in itertools.islice(_BETWEEN.finditer(text, 0, 1 << 18), 64):
+        try:
+            _one.decode(text[: found.start() + 1])
+        except NO_JSON:
+            continue  # within the first event
+        gap = found.group(1)
+        break
+    key = _FIRST_KEY.match(text)
+    return gap, b"}" + gap + b"{" + (key.group(1) if key and b"\n" not in gap else b"")
 
 
 def _rest(text: bytes, blocks: Iterator[bytes], name: str) -> bytes:
@@ -148,7 +162,7 @@ def find_end(text: bytes) -> tuple[int, int] | None:
         first = first or place
         try:
             _shape.decode(b"[" + text[: place[0]] + b"]")
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except NO_JSON:
             looked_at += place[0]
             if looked_at > 2 * MAX_EVENT_BYTES:
                 break

@@ -256,3 +256,35 @@ def test_columns_of_each_category(write_trace: Write, make_event: Make) -> None:
     assert events.launch.tolist() == [-1, -1, 1, -1, -1, -1]
     assert (events.shape >= 0).tolist() == [True] + [False] * 5
     assert "".join(trace.strings[events.shape[0]].split()) == "[[2,3],[]]"
+
+
+def test_the_layout_of_torch_2_13(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first event stands after an empty line, the others do not; a lone comma may follow the last argument."""
+    lines = [
+        '"ph": "X",',
+        '"cat": "cpu_op",',
+        '"name": "x",',
+        '"pid": 1,',
+        '"tid": 1,',
+        '"ts": %d.500,',
+        '"dur": 0.972',
+        ",",
+    ]
+    one = "{\n    " + "\n    ".join(lines) + '\n    "args": {\n      "External id": 1,"Ev Idx": 1\n    }\n  }'
+    body = ",\n  ".join(one.replace("%d", str(i)) for i in range(100))
+    path = tmp_path / "rank_0.json"
+    path.write_text('{\n "schemaVersion": 1,\n "traceEvents": [\n    \n  ' + body + '\n  ],"traceName": "x" }\n')
+    seen: list[str] = []
+    real = split.split
+
+    def spy(blocks: Any, name: str) -> Any:
+        for part in real(blocks, name, chunk_bytes=2000):
+            seen.append(part.kind)
+            yield part
+
+    monkeypatch.setattr(build, "split", spy)
+    monkeypatch.setattr("rankscope.trace.read.BLOCK_BYTES", 5000)
+    trace = read_trace(path)
+    assert trace.events.start.tolist() == [1000 * i + 500 for i in range(100)]
+    assert trace.events.duration.tolist() == [972] * 100
+    assert seen.count("events") > 3
