@@ -49,13 +49,14 @@ def build_collectives(
     """
     rows, on_device = _calls(events, strings)
     found = _by_kernel(events, strings, rows, args) if on_device else _by_operator(events, strings, rows, args)
+    kinds = _kinds_of_names(events, rows, found)
     # a rank that is in one group only can communicate in no other
     only = next(iter(known.values())) if len(known) == 1 else None
     groups: dict[tuple[str, tuple[int, ...]], int] = {}
     listed: list[Group] = []
     columns: list[tuple[str, int, int, str, int, int, str, int]] = []
     for row, said in zip(rows.tolist(), found, strict=True):
-        name = strings[events.name[row]]
+        name = int(events.name[row])
         call = said or NO_ARGS
         group = _group(call, known) or only
         index = -1
@@ -67,7 +68,7 @@ def build_collectives(
             [call.seq, call.in_elements, call.out_elements, call.source_rank, call.target_rank]
         ).tolist()
         peer = target if target >= 0 else source
-        kind = _text(call.collective).lower() or _kind_of_name(name)
+        kind = _text(call.collective).lower() or kinds.get(name) or _kind_of_name(strings[name])
         columns.append((kind, index, seq, _text(call.comms_id), inputs, outputs, _text(call.dtype), peer))
     kind_, group_, seq_, comms_, in_, out_, dtype_, peer_ = zip(*columns, strict=True) if columns else ((),) * 8
     listed += [g for g in known.values() if (g.name, g.ranks) not in groups]
@@ -101,6 +102,18 @@ def _calls(events: Events, strings: list[str]) -> tuple[NDArray[np.int64], bool]
         if (m := _BACKEND.match(strings[c])) and m.group(1) not in {"nccl", "rccl"} and is_communication(strings[c])
     ]
     return np.flatnonzero(host & np.isin(events.name, named)), False
+
+
+def _kinds_of_names(events: Events, rows: NDArray[np.int64], found: list[Args | None]) -> dict[int, str]:
+    """Kernel name -> kind, where all kernels of the name that say their kind say the same.
+
+    Kernels launched before the window have no arguments; their twins inside it do.
+    """
+    said: dict[int, set[str]] = {}
+    for row, call in zip(rows.tolist(), found, strict=True):
+        if call is not None and _text(call.collective):
+            said.setdefault(int(events.name[row]), set()).add(_text(call.collective).lower())
+    return {name: next(iter(kinds)) for name, kinds in said.items() if len(kinds) == 1}
 
 
 def _by_kernel(events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args]) -> list[Args | None]:

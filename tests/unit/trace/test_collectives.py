@@ -98,3 +98,12 @@ def test_gloo_with_nested_arguments(write_trace: Write, make_event: Make) -> Non
     assert trace.collectives.kind == ["allreduce", "allgather"]
     assert groups_of(trace) == [Group("2", "mesh_dp", (0, 4)), None]
     assert not trace.has_device
+
+
+def test_kernels_of_the_warm_up_are_of_the_kind_of_their_twins(write_trace: Write, make_event: Make) -> None:
+    gather, sendrecv = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_SendRecv"
+    sent = [make_event(i, 1, name=name, args={"stream": 9}) for i, name in enumerate((gather, sendrecv))]
+    for i, (name, kind) in enumerate([(gather, "_allgather_base"), (sendrecv, "send"), (sendrecv, "recv")]):
+        sent.append(make_event(10 + i, 1, name=name, args={"stream": 9, "Collective name": kind}))
+    calls = read_trace(write_trace(sent)).collectives
+    assert calls.kind == ["_allgather_base", "sendrecv", "_allgather_base", "send", "recv"]
