@@ -72,7 +72,8 @@ def _assemble(
     path: Path, name_rank: int | None, decoder: Decoder, chunks: list[Rows], raw: dict[str, Any], notes: list[str]
 ) -> RankTrace:
     columns = {
-        key: np.concatenate([c.columns[key] for c in chunks]) if chunks else np.empty(0, dtype)
+        # popped, so that no column is held twice for longer than a moment
+        key: np.concatenate([c.columns.pop(key) for c in chunks]) if chunks else np.empty(0, dtype)
         for key, dtype in DTYPES.items()
     }
     comms = [pair for c in chunks for pair in c.comms]
@@ -87,7 +88,8 @@ def _assemble(
     elif about.base_ns:
         notes.append("times are absolute already; baseTimeNanoseconds was not added")
     order = np.lexsort((-columns["duration"], columns["start"]))  # stable: ties stay in the order of the file
-    columns = {key: values[order] for key, values in columns.items()}
+    for key in columns:
+        columns[key] = columns[key][order]
     strings = list(decoder.symbols.strings)
     launch = link.link_launches(columns["category"], columns["correlation"], columns["start"])
     events = Events(launch=launch, step=np.full(len(launch), -1, np.int32), **columns)

@@ -25,8 +25,8 @@ Progress = Callable[[int, int, str], None]
 """Called with files done, files in all, and the file just done."""
 _PACKED_WEIGHT = 12
 """A gzip byte is about so many bytes of JSON."""
-_WORTH_A_PROCESS = 60 << 20
-"""Bytes of JSON below which starting processes costs more than it saves: about half a second of decoding."""
+_WORTH_A_PROCESS = 200 << 20
+"""Bytes of JSON below which processes cost more than they save: starting one takes as long as decoding 50 MB."""
 _NO_RANK = "neither the content nor the file name says which rank this is"
 
 

@@ -126,6 +126,8 @@ def make_rows(
         "bandwidth_gb_s": bandwidth,
     }
     comms = [i for i, a in enumerate(args) if a.collective is not None]
+    for i in comms:  # raw JSON is a view that would keep the text of the whole chunk alive
+        args[i].dims = args[i].grid = args[i].block = NO_RAW
     return Rows(columns, [(int(position[i]), args[i]) for i in comms])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,8 @@ from rankscope.errors import TraceError
 from rankscope.trace import build, numbers, repair, split
 from rankscope.trace.build import read_trace
 from rankscope.trace.columns import Category
+from rankscope.trace.decode import Decoder
+from rankscope.trace.events import NO_RAW
 
 Write = Callable[..., Path]
 Make = Callable[..., dict[str, Any]]
@@ -288,3 +291,13 @@ def test_the_layout_of_torch_2_13(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert trace.events.start.tolist() == [1000 * i + 500 for i in range(100)]
     assert trace.events.duration.tolist() == [972] * 100
     assert seen.count("events") > 3
+
+
+def test_kept_arguments_do_not_keep_the_text(write_trace: Write, make_event: Make) -> None:
+    """Raw JSON is a view of the chunk: one collective a chunk would hold the whole file in memory."""
+    args = {"stream": 9, "Collective name": "allreduce", "grid": [1], "block": [2], "Input Dims": [[3]]}
+    decoder = Decoder()
+    rows, _ = decoder.chunk(json.dumps(make_event(0, 1, args=args)).encode(), 0, b"")
+    ((_, kept),) = rows.comms
+    assert kept.collective == "allreduce"
+    assert all(raw is NO_RAW for raw in (kept.dims, kept.grid, kept.block))
