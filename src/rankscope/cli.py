@@ -111,17 +111,27 @@ class _Version(argparse.Action):
 
 
 def _run(words: Sequence[str]) -> int:
-    from rankscope.compose import compose
     from rankscope.launcher.arguments import HelpAsked, help_text, parse
+    from rankscope.launcher.elastic import run_torchrun
     from rankscope.launcher.launch import launch
+    from rankscope.launcher.wrapup import Outcome
 
     try:
         arguments = parse(words)
     except HelpAsked:
         print(help_text())
         return 0
-    composed = compose(arguments.overrides, arguments.config_dirs)
-    outcome = launch(arguments, composed.config, plain=composed.plain, argv=["rankscope", "run", *words], say=_say)
+    try:
+        from rankscope.compose import compose
+
+        composed = compose(arguments.overrides, arguments.config_dirs)
+    except RankscopeError:
+        raise
+    except Exception as error:  # a broken Hydra is our trouble, not the job's
+        _say(f"not recording, the job runs without rankscope: {type(error).__name__}: {error}")
+        outcome = Outcome(run_torchrun(arguments.torchrun))
+    else:
+        outcome = launch(arguments, composed.config, plain=composed.plain, argv=["rankscope", "run", *words], say=_say)
     # On stderr: the job's stdout may be read by a program and stays the job's.
     with contextlib.suppress(OSError, ValueError):
         if outcome.summary is not None:

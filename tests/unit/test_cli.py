@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rankscope import cli
+from rankscope.launcher.elastic import Ending
 from rankscope.model import (
     ClockReport,
     ClusterReport,
@@ -183,6 +184,22 @@ def test_a_job_that_goes_well_keeps_its_stdout_and_refused_arguments(tmp_path: P
     done = ran(["rankscope.cli", "run", "ok.py", "--start", "5", "-S", "a=b"], tmp_path)
     assert (done.returncode, done.stdout) == (0, "__main__ ['ok.py', '--start', '5', '-S', 'a=b']\n")
     assert (tmp_path / "rankscope_runs" / "run_0001" / "run.json").is_file()
+
+
+def test_a_broken_hydra_does_not_keep_the_job_from_running(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran_with: list[str] = []
+
+    def run_torchrun(namespace: Any) -> Ending:
+        ran_with.append(namespace.training_script)
+        return Ending(1)
+
+    monkeypatch.setitem(sys.modules, "rankscope.compose", None)
+    monkeypatch.setattr("rankscope.launcher.elastic.run_torchrun", run_torchrun)
+    assert cli.main(["run", "train.py"]) == 1
+    assert ran_with == ["train.py"]
+    assert "not recording" in capsys.readouterr().err
 
 
 def test_say_survives_a_closed_stderr(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
