@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from rankscope.trace.columns import Collectives, Events, Group, RankTrace, Steps, TraceMeta
+from rankscope.trace.rows import DTYPES
 
 __all__ = ["PARQUET_VERSION", "cache_path", "load_cached", "store_cached"]
 
@@ -25,7 +26,8 @@ PARQUET_VERSION = 1
 _KEY = b"rankscope.key"
 _ABOUT = b"rankscope.trace"
 _SUFFIXES = (".gz", ".json", ".trace", ".pt")
-_PLAIN = [f.name for f in dataclasses.fields(Events) if f.name not in {"name", "shape"}]
+_PLAIN = {**DTYPES, "launch": np.int32, "step": np.int32}
+del _PLAIN["name"], _PLAIN["shape"]
 _TEXTS = ("name", "shape", "collective", "comms_id", "dtype")
 _CALLS = {"group": np.int32, "seq": np.int64, "in_elements": np.int64, "out_elements": np.int64, "peer": np.int32}
 
@@ -114,7 +116,7 @@ def _table(trace: RankTrace, pa: Any) -> Any:
     events, calls = trace.events, trace.collectives
     rows = len(events)
     columns: dict[str, Any] = {"name": _texts(events.name, trace.strings, pa)}
-    columns |= {key: pa.array(getattr(events, key)) for key in _PLAIN}
+    columns |= {key: _numbers(getattr(events, key), pa) for key in _PLAIN}
     columns["shape"] = _texts(events.shape, trace.strings, pa)
     absent = np.ones(rows, bool)
     absent[calls.event] = False
@@ -126,8 +128,8 @@ def _table(trace: RankTrace, pa: Any) -> Any:
     for key, kind in _CALLS.items():
         whole = np.zeros(rows, kind)
         whole[calls.event] = getattr(calls, key)
-        columns[key] = pa.array(whole, mask=absent)
-    return pa.table(columns)
+        columns[key] = _numbers(whole, pa, absent)
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _texts(codes: Any, strings: list[str], pa: Any) -> Any:
@@ -136,22 +138,42 @@ def _texts(codes: Any, strings: list[str], pa: Any) -> Any:
     if len(used) and used[0] < 0:
         used, small = used[1:], small - 1
     indices = small.astype(np.int32).reshape(-1)
-    texts = pa.array([strings[i] for i in used.tolist()], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=indices < 0), texts)
+    encoded = [strings[i].encode() for i in used.tolist()]
+    offsets = np.zeros(len(encoded) + 1, np.int32)
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    texts = pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+    return pa.DictionaryArray.from_arrays(_numbers(indices, pa, indices < 0), texts)
+
+
+def _numbers(values: Any, pa: Any, absent: Any = None) -> Any:
+    """A column of numbers. Built from buffers, here and below: pyarrow's conversions would import pandas first."""
+    validity = None if absent is None else pa.py_buffer(np.packbits(~absent, bitorder="little"))
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
+
+
+def _array(column: Any, kind: Any) -> Any:
+    """The numbers of a column, writable like those just decoded; anything where it is null."""
+    array = column.combine_chunks() if hasattr(column, "chunks") else column
+    array = array.chunk(0) if hasattr(array, "chunks") else array  # older pyarrow
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize).copy()
 
 
 def _codes(column: Any) -> tuple[Any, list[str]]:
     """Codes (-1 for null) and strings of a dictionary column."""
     array = column.unify_dictionaries().combine_chunks()
-    if hasattr(array, "chunks"):  # no rows at all, or several chunks in an older pyarrow
-        array = array.chunk(0)
-    return array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32), array.dictionary.to_pylist()
+    array = array.chunk(0) if hasattr(array, "chunks") else array
+    codes, validity = _array(array.indices, np.int32), array.indices.buffers()[0]
+    if validity is not None:
+        bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+        codes[bits[array.offset : array.offset + len(codes)] == 0] = -1
+    return codes, array.dictionary.to_pylist()
 
 
 def _trace(path: Path, table: Any, about: dict[str, Any]) -> RankTrace:
     name, names = _codes(table["name"])
     shape, shapes = _codes(table["shape"])
-    columns = {key: table[key].combine_chunks().to_numpy(zero_copy_only=False) for key in _PLAIN}
+    columns = {key: _array(table[key], kind) for key, kind in _PLAIN.items()}
     columns |= {"name": name, "shape": np.where(shape < 0, -1, shape + len(names)).astype(np.int32)}
     collective, kinds = _codes(table["collective"])
     rows = np.flatnonzero(collective >= 0)
@@ -159,8 +181,7 @@ def _trace(path: Path, table: Any, about: dict[str, Any]) -> RankTrace:
     for key in ("comms_id", "dtype"):
         codes, values = _codes(table[key])
         texts[key] = [values[i] for i in codes[rows].tolist()]
-    calls = table.select(list(_CALLS)).take(rows)
-    texts |= {key: calls[key].to_numpy().astype(kind) for key, kind in _CALLS.items()}
+    texts |= {key: _array(table[key], kind)[rows] for key, kind in _CALLS.items()}
     steps = [np.array(v, np.int64) for v in about["steps"]]
     return RankTrace(
         source=str(path),
