@@ -27,6 +27,9 @@ SYMMETRIC = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all
 MIN_FOR_DRIFT = 12
 """Calls a rank needs before its drift is fitted."""
 
+WORTH = 0.1
+"""Share by which a drift must lower the mean residual to be believed."""
+
 ROUNDS = 40
 
 
@@ -89,8 +92,8 @@ def align(views: Sequence[RankView], matched: Matched) -> Clocks:
             tilted = relative * (1.0 + slopes)
             better = _settle(tilted, has, better)
         candidate = _residuals(tilted + better, has)
-        gain = _quantile(residual, has) - _quantile(candidate, has)
-        if gain > max(0.25 * _quantile(residual, has), 500.0):
+        before, after = float(np.abs(residual[has]).mean()), float(np.abs(candidate[has]).mean())
+        if before - after > max(WORTH * before, 200.0):
             offset, drift, residual = better, slopes, candidate
     reference = int(np.argmax(connected))
     # the axis is that of the lowest connected rank, at every time of the window

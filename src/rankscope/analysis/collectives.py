@@ -139,6 +139,8 @@ def _channels(
             reasons["process group unknown"] += 1
             continue
         channel = Channel(tuple(ranks), name)
+        if kind == "sendrecv" and int(calls.peer[row]) < 0 and len(ranks) > 2:
+            kind = kinds[row] = "all_to_all"  # the kernel that NCCL runs for it; a pair would have said its peer
         if is_point_to_point(kind):
             pair = _pair(view.rank, int(calls.peer[row]), kind, channel.ranks)
             if pair is None:

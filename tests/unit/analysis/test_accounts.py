@@ -1,0 +1,53 @@
+"""Hand-made cases with numbers computed from the definitions, and the published ones of an 8-rank trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankscope.analysis.overlap import step_usage, usage, window_usage
+from rankscope.analysis.view import make_view
+
+pytestmark = pytest.mark.data
+
+NUMBERS = {
+    "compute_us": "compute",
+    "comm_us": "comm",
+    "overlap_us": "overlap",
+    "exposed_comm_us": "exposed_comm",
+}
+
+
+@pytest.mark.parametrize("number", ["01", "05", "08", "20"])
+def test_device_time_of_a_case(case, number) -> None:
+    traces, expected = case(number)
+    view = make_view(traces[0], 0)
+    found = usage(view.compute, view.comm, view.copy)
+    for key, name in NUMBERS.items():
+        assert getattr(found, name) / 1000 == expected[key], key
+    assert (found.busy - found.exposed_copy) / 1000 == expected["gpu_busy_us"]
+    if "memcpy_us" not in expected:
+        assert found.span / 1000 == expected["gpu_span_us"]
+        assert found.idle / 1000 == expected["idle_in_span_us"]
+
+
+def test_work_belongs_to_the_step_that_launched_it(case) -> None:
+    traces, expected = case("22")
+    steps = step_usage(make_view(traces[0], 0))
+    assert [s.compute / 1000 for s in steps] == expected["compute_us_per_step"]
+    assert [s.comm / 1000 for s in steps] == expected["comm_us_per_step"]
+
+
+def test_without_a_device_operators_are_the_work(case) -> None:
+    traces, expected = case("19")
+    views = [make_view(t, t.rank) for t in traces]
+    assert [v.device for v in views] == [False, False]
+    assert {str(v.rank): window_usage(v).comm / 1000 for v in views} == expected["comm_us"]
+    assert [window_usage(v).compute / 1000 for v in views] == [600, 1000]
+
+
+@pytest.mark.parametrize("name", ["ddp_healthy", "gloo_fsdp2_none"])
+def test_the_window_is_filled(recorded, name) -> None:
+    for trace in recorded(name).traces:
+        found = window_usage(make_view(trace, trace.rank))
+        assert found.compute + found.exposed_comm + found.exposed_copy + found.idle == found.span
+        assert found.overlap + found.exposed_comm == found.comm

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import tarfile
+
+import numpy as np
+import pytest
+
+from rankscope.analysis.clocks import align, matched_times
+from rankscope.analysis.collectives import canonical, match
+from rankscope.analysis.view import make_view
+from rankscope.analysis.waits import bus_bandwidth, element_bytes, measure_waits
+from rankscope.analysis.window import analyse_window
+from rankscope.trace.load import load_traces
+
+from .conftest import DATA
+
+
+def _waits(traces):
+    views = [make_view(t, t.rank) for t in traces]
+    matched = match(views)
+    clocks = align(views, matched)
+    return matched, clocks, measure_waits(views, matched, clocks)
+
+
+@pytest.mark.parametrize(
+    ("said", "plain"),
+    [
+        ("allreduce", "all_reduce"),
+        ("_allgather_base", "all_gather"),
+        ("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", "reduce_scatter"),
+        ("all_to_allv", "all_to_all"),
+        ("nccldevkernel_sendrecv", "sendrecv"),
+        ("something new", "something new"),
+    ],
+)
+def test_one_spelling_for_each_kind(said, plain) -> None:
+    assert canonical(said) == plain
+
+
+@pytest.mark.data
+def test_groups_are_their_ranks_not_their_names(case) -> None:
+    traces, expected = case("16")
+    matched, _, waits = _waits(traces)
+    assert {c.ranks for c in matched.channels} == {(0, 1), (2, 3), (0, 2), (1, 3)}
+    waited = np.nansum(waits.wait, axis=0) / 1000
+    assert {str(r): waited[r] for r in range(4)} == expected["wait_us_by_waiter"]
+    caused = {str(r): np.nansum(waits.wait[waits.last == r]) / 1000 for r in range(4)}
+    assert {r: us for r, us in caused.items() if us} == expected["wait_us_caused_by"]
+
+
+@pytest.mark.data
+def test_the_late_rank_waits_least(case) -> None:
+    traces, expected = case("23")
+    _, _, waits = _waits(traces)
+    assert {str(r): np.nansum(waits.wait[:, r]) / 3000 for r in range(4)} == expected["wait_us_per_step"]
+    assert waits.last.tolist() == [expected["straggler"]] * 3
+    assert np.unique(waits.transfer / 1000).tolist() == [expected["transfer_us"]]
+
+
+@pytest.mark.data
+def test_last_arrivals_of_eight_ranks(tmp_path) -> None:
+    with tarfile.open(DATA / "param_dlrm_8ranks.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    result = analyse_window(load_traces([tmp_path], workers=1, cache=False).traces)
+    assert result.waits.last.tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
+    assert result.matched.matched == result.matched.total == 64
+    starts, _ = matched_times(result.views, result.matched, end=False)
+    spread = (starts.max(axis=1) - starts.min(axis=1)) / 1000
+    assert spread.tolist() == [7624, 1101, 168, 125, 223, 534, 584, 885]
+    first = result.usage[0]
+    assert (first.compute / 1000, first.comm / 1000, first.overlap / 1000) == (1034, 5798, 261)
+    assert result.clocks.error_ns < 10_000
+
+
+def _rows(times, names=None):
+    return [("ncclDevKernel_AllReduce", t, 50) for t in times] if names is None else names
+
+
+def test_by_order_a_window_may_start_one_call_later(make_trace) -> None:
+    sizes = [10, 20, 30, 40, 50]
+    full = make_trace(0, _rows([100, 200, 300, 400, 500]), ranks=(0, 1), sizes=sizes)
+    late = make_trace(1, _rows([200, 300, 400, 500]), ranks=(0, 1), sizes=sizes[1:])
+    matched, _, _ = _waits([full, late])
+    assert matched.rows.tolist() == [[1, 0], [2, 1], [3, 2], [4, 3]]
+    assert matched.unmatched == {"recorded by some ranks only": 1}
+    assert matched.methods == ["order"]
+
+
+def test_by_order_a_window_may_end_one_call_earlier(make_trace) -> None:
+    sizes = [10, 20, 30, 40, 50]
+    full = make_trace(0, _rows([100, 200, 300, 400, 500]), ranks=(0, 1), sizes=sizes)
+    short = make_trace(1, _rows([100, 200, 300, 400]), ranks=(0, 1), sizes=sizes[:4])
+    matched, _, _ = _waits([full, short])
+    assert matched.rows.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+
+
+def test_calls_that_disagree_are_not_matched(make_trace) -> None:
+    one = make_trace(0, _rows([100, 200, 300]), ranks=(0, 1), sizes=[1, 2, 3])
+    two = make_trace(1, _rows([100, 200, 300]), ranks=(0, 1), sizes=[7, 8, 9])
+    matched, clocks, _ = _waits([one, two])
+    assert len(matched) == 0
+    assert matched.unmatched == {"calls of the group disagree in kind, size or type": 6}
+    assert clocks.method == "none"
+
+
+def test_sequence_numbers_win_over_order(make_trace) -> None:
+    one = make_trace(0, _rows([100, 200, 300]), ranks=(0, 1), seq=True)
+    two = make_trace(1, _rows([200, 300]), ranks=(0, 1), seq=True)
+    two.collectives.seq = np.array([1, 2])
+    matched, _, _ = _waits([one, two])
+    assert matched.rows.tolist() == [[1, 0], [2, 1]]
+    assert matched.methods == ["seq"]
+
+
+def test_a_group_of_which_one_rank_was_recorded(make_trace) -> None:
+    one = make_trace(0, _rows([100]), ranks=(0, 5))
+    two = make_trace(1, _rows([100]), ranks=(1, 6))
+    matched, _, _ = _waits([one, two])
+    assert matched.unmatched == {"no other rank of the group was recorded": 2}
+
+
+def test_bus_bandwidth_as_nccl_tests_define_it() -> None:
+    # 1 GB in 10 ms is 100 GB/s of algorithm bandwidth; all-reduce on 4 ranks: times 2 * 3 / 4
+    assert bus_bandwidth("all_reduce", 4, 1e9, 1e9, 1e7) == pytest.approx(150.0)
+    assert bus_bandwidth("all_gather", 4, 0.25e9, 1e9, 1e7) == pytest.approx(75.0)
+    assert bus_bandwidth("reduce_scatter", 4, 1e9, 0.25e9, 1e7) == pytest.approx(75.0)
+    assert bus_bandwidth("send", 2, 1e9, 1e9, 1e7) is None
+    assert bus_bandwidth("all_reduce", 4, 1e9, 1e9, 0.0) is None
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("BFloat16", 2), ("Float", 4), ("Long", 8), ("Byte", 1), ("odd", None)])
+def test_element_sizes(dtype, size) -> None:
+    assert element_bytes(dtype) == size
