@@ -79,7 +79,8 @@ def _judge(path: Path, candidates: dict[Path, Candidate], aside: dict[Path, Sour
     except FileNotFoundError:
         key, reason = path.absolute(), "the link leads nowhere"
     except (OSError, RuntimeError, TraceError) as error:
-        aside[path] = SourceFile(path=str(path), status="unusable", reason=str(error))
+        rank = rank_of_name(path.name)  # so that the report can say why this rank is missing
+        aside[path] = SourceFile(path=str(path), status="unusable", rank=rank, reason=str(error))
         return
     if key in candidates or key in aside:
         return
@@ -95,7 +96,11 @@ def _judge(path: Path, candidates: dict[Path, Candidate], aside: dict[Path, Sour
 
 
 def _why_not(path: Path) -> str | None:
-    """Reason why this file is no trace, None when it may be one."""
+    """Reason why this file is no trace, None when it may be one.
+
+    Raises:
+        TraceError: it may have been one, but nothing of it is left.
+    """
     if not path.is_file():
         return "not a regular file"
     if path.name.endswith((".tmp", ".part")):
@@ -103,14 +108,15 @@ def _why_not(path: Path) -> str | None:
     if path.name == _MERGED:
         return "a merged timeline, not a rank's trace"
     head = b""
-    for block in Reader(path):
+    reader = Reader(path)
+    for block in reader:
         head += block
         if any(sign in head for sign in _SIGNS) or _EVENT.match(head):
             return None
         if len(head) >= _SNIFF_BYTES:
             break
-    if not head.strip():
-        return "empty"
+    if not head.strip() or reader.damage:
+        raise TraceError(f"{path}: {reader.damage or 'empty'}; record it again, or remove the file")
     if head.startswith(b"version https://git-lfs"):
         return "a Git LFS pointer; fetch the file with git lfs pull"
     if b'"nodes"' in head and b'"schema"' in head:

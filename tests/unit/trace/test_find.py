@@ -88,20 +88,21 @@ def test_what_is_set_aside_has_a_reason(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("")
     (tmp_path / "b.json").write_text('{"x": 1}')
     (tmp_path / "c.json").symlink_to("/nowhere/c.json")
-    (tmp_path / "d.trace.json.gz").write_bytes(b"\x1f\x8bgarbage")
+    (tmp_path / "rank_5.trace.json.gz").write_bytes(b"\x1f\x8bgarbage")
     (tmp_path / "notes.txt").write_text("not offered")
     (tmp_path / "loop.json").symlink_to("loop.json")
     found, aside = find_traces([tmp_path, tmp_path / "missing.json", tmp_path / "a.json"])
     assert found == []
     assert {Path(s.path).name: s.status for s in aside} == {
-        "a.json": "ignored",
+        "a.json": "unusable",
         "b.json": "ignored",
         "c.json": "ignored",
-        "d.trace.json.gz": "ignored",
+        "rank_5.trace.json.gz": "unusable",
         "loop.json": "unusable",
         "missing.json": "unusable",
     }
     assert all(s.reason for s in aside)
+    assert [s.rank for s in aside if s.rank is not None] == [5]
 
 
 def test_a_trace_without_usable_events_is_listed(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
