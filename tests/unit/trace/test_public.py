@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -51,3 +53,27 @@ def test_kernels_know_their_launch(dlrm: LoadResult) -> None:
         assert (events.correlation[events.launch[gpu]] == events.correlation[gpu]).all()
         assert (events.start[events.launch[gpu]] <= events.start[gpu]).all()
         assert (np.diff(events.start) >= 0).all()
+
+
+def test_columns_equal_a_plain_reading(dlrm: LoadResult) -> None:
+    trace = dlrm.traces[3]
+    document = json.loads(Path(trace.source).read_bytes(), parse_float=Decimal)
+    wanted = [
+        (i, e)
+        for i, e in enumerate(document["traceEvents"])
+        if e["ph"] == "X" and e.get("cat") not in {"Trace", "python_function"}
+    ]
+    events = trace.events
+    assert len(events) == len(wanted)
+    for row, (position, event) in zip(np.argsort(events.position).tolist(), wanted, strict=True):
+        args = event.get("args", {})
+        on_device = event["cat"] in {"kernel", "gpu_memcpy", "gpu_memset"}
+        assert events.position[row] == position
+        assert events.start[row] == event["ts"] * 1000 + trace.meta.base_ns
+        assert events.duration[row] == event["dur"] * 1000
+        assert trace.strings[events.name[row]] == event["name"]
+        assert events.stream[row] == (args["stream"] if on_device else -1)
+        assert events.correlation[row] == args.get("correlation", -1)
+        assert events.external_id[row] == args.get("External id", -1)
+        if event["cat"] == "cpu_op" and "Input Dims" in args:
+            assert json.loads(trace.strings[events.shape[row]]) == args["Input Dims"]
