@@ -49,13 +49,13 @@ def test_a_job_shorter_than_the_schedule_is_partial(run):
 
 
 def test_a_job_that_ends_before_the_window_is_told_so(run):
-    done = run("train.py", "--steps", 4)
+    done = run("train.py", "--steps", 3)
     assert (done.code, done.manifest.windows) == (0, [])
     (note,) = done.manifest.notes
-    assert "after 4 steps" in note
+    assert "after 3 steps" in note
     assert "from step 6" in note
     assert done.report.verdict.kind == "insufficient_data"
-    assert "after 4 steps" in done.stderr
+    assert "after 3 steps" in done.stderr
 
 
 def test_a_job_without_steps_is_told_why_nothing_was_captured(run):
