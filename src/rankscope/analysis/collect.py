@@ -40,6 +40,7 @@ def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle:
         missing=[r.rank for r in ranks if r.status in {"missing", "corrupt"}],
         steps=sum(w.step_count for w in windows),
         step_ms=float(np.median(lengths)) / 1e6 if lengths else None,
+        mean_step_ms=_mean_step(windows),
         device=any(v.device for w in windows for v in w.views),
         calls=sum(len(w.matched) for w in windows),
         matched_pct=100.0 * sum(w.matched.matched for w in windows) / total if total else None,
@@ -74,6 +75,16 @@ def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle:
 def _mean(values: Sequence[float | None]) -> float:
     real = [v for v in values if v is not None]
     return float(np.mean(real)) if real else 0.0
+
+
+def _mean_step(windows: Sequence[WindowResult]) -> float | None:
+    """Length of the windows over their steps, on the slowest rank; episodes count in full."""
+    means = [
+        max(float(v.trace.steps.start[-1] + v.trace.steps.duration[-1] - v.start) / v.steps for v in w.views if v.steps)
+        for w in windows
+        if w.step_count
+    ]
+    return float(np.mean(means)) / 1e6 if means else None
 
 
 def _launches(windows: Sequence[WindowResult]) -> float:

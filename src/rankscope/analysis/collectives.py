@@ -124,7 +124,7 @@ def _channels(
     size = view.trace.meta.world_size
     whole = tuple(range(size)) if size else world
     found = []
-    for row, kind in enumerate(kinds):
+    for row in range(len(kinds)):
         index = int(calls.group[row])
         if not ignore_launch and not launched[row]:
             reasons["launched before the window"] += 1
@@ -139,10 +139,10 @@ def _channels(
             reasons["process group unknown"] += 1
             continue
         channel = Channel(tuple(ranks), name)
-        if kind == "sendrecv" and int(calls.peer[row]) < 0 and len(ranks) > 2:
-            kind = kinds[row] = "all_to_all"  # the kernel that NCCL runs for it; a pair would have said its peer
-        if is_point_to_point(kind):
-            pair = _pair(view.rank, int(calls.peer[row]), kind, channel.ranks)
+        if kinds[row] == "sendrecv" and int(calls.peer[row]) < 0 and len(ranks) > 2:
+            kinds[row] = "all_to_all"  # the kernel that NCCL runs for it; a pair would have said its peer
+        if is_point_to_point(kinds[row]):
+            pair = _pair(view.rank, int(calls.peer[row]), kinds[row], channel.ranks)
             if pair is None:
                 reasons["peer unknown"] += 1
                 continue

@@ -93,23 +93,22 @@ def trace_analysis(traces: Sequence[RankTrace]) -> Any:
     return analysis
 
 
-def frames(traces: Sequence[RankTrace], symbols: Any, *, drop_last: bool = False) -> dict[int, Any]:
+def frames(traces: Sequence[RankTrace], symbols: Any) -> dict[int, Any]:
     """One data frame per rank, times in microseconds from the earliest event of all ranks.
 
     Args:
         traces: ranks of one window.
         symbols: HTA's symbol table, filled here.
-        drop_last: leave out the last step as HTA's parser does (for comparing with it). By default all steps count.
     """
     origin = min(int(t.events.start.min()) for t in traces)
     for trace in traces:
         used = {trace.strings[i] for i in np.unique(trace.events.name).tolist()}
         symbols.add_symbols(used | set(_NAMES.values()))
     codes = symbols.get_sym_id_map()
-    return {int(t.rank): _frame(t, codes, symbols, origin, drop_last) for t in traces if t.rank is not None}
+    return {int(t.rank): _frame(t, codes, symbols, origin) for t in traces if t.rank is not None}
 
 
-def _frame(trace: RankTrace, codes: dict[str, int], symbols: Any, origin: int, drop_last: bool) -> Any:
+def _frame(trace: RankTrace, codes: dict[str, int], symbols: Any, origin: int) -> Any:
     import pandas as pd
     from hta.common.trace import transform_correlation_to_index
 
@@ -139,13 +138,7 @@ def _frame(trace: RankTrace, codes: dict[str, int], symbols: Any, origin: int, d
     frame = frame[events.category != Category.CUDA_SYNC]  # HTA takes them for kernels that fill the stream
     frame = frame.sort_values("index").set_index("index", drop=False)
     frame.index.name = None
-    frame = transform_correlation_to_index(frame, symbols)
-    if drop_last and len(trace.steps) > 1:
-        last = (int(trace.steps.start.max()) - origin) / 1000.0
-        host = frame[(frame["stream"] < 0) & (frame["ts"] < last)]
-        launched = host["correlation"][host["correlation"] >= 0]
-        frame = pd.concat([frame[(frame["stream"] >= 0) & frame["correlation"].isin(launched)], host])
-    return frame
+    return transform_correlation_to_index(frame, symbols)
 
 
 def _analyses(analysis: Any, ranks: list[int]) -> dict[str, Callable[[], dict[str, Any]]]:

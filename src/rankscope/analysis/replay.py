@@ -39,6 +39,9 @@ NEAR_NS = 15_000.0
 ISSUE_NS = 300_000.0
 """CPU backends: least time from issuing a call to its start on the backend's thread."""
 
+_COMM = int(Kind.COMMUNICATION)
+_NONE, _HOST_WORK, _DEVICE, _TRANSFER = int(Work.NONE), int(Work.HOST), int(Work.DEVICE), int(Work.TRANSFER)
+
 # order among nodes of the same time: an end frees what starts at that time; the last arrival completes the arrivals
 _END, _HOST, _START, _JOINED = 0, 1, 2, 3
 
@@ -61,7 +64,7 @@ class _Window:
                 end = max(float(waits.end[call, column]), latest + 1.0)
                 done = builder.node(end, _END)
                 builder.edge(joined, at, 0.0)
-                builder.edge(done, joined, 0.0, end - latest, Work.TRANSFER, column, call)
+                builder.edge(done, joined, 0.0, end - latest, _TRANSFER, column, call)
                 self.start[call, column], self.end[call, column] = at, done
 
 
@@ -110,7 +113,7 @@ class _DeviceRank:
             else:
                 fixed = events.launch[event] < 0
                 self.node[event] = self.builder.node(float(self.start[event]), _START, fixed=bool(fixed))
-                if self.view.kind[event] != Kind.COMMUNICATION and not fixed:
+                if self.view.kind[event] != _COMM and not fixed:
                     segment = self.segment(float(self.start[events.launch[event]]))
                     self.builder.device.append((self.column, segment, float(events.duration[event])))
         self._add_host()
@@ -119,13 +122,13 @@ class _DeviceRank:
     def _done(self, event: int) -> tuple[int, float, float, int, int, int]:
         """(source, base, work, label, owner, segment) of the end of a device event."""
         if event in self.call:
-            return int(self.window.end[self.call[event], self.column]), 0.0, 0.0, Work.NONE, -1, -1
+            return int(self.window.end[self.call[event], self.column]), 0.0, 0.0, _NONE, -1, -1
         events = self.view.trace.events
         launch = int(events.launch[event])
         duration = float(self.end[event] - self.start[event])
-        if self.view.kind[event] == Kind.COMMUNICATION or launch < 0:
-            return self.node[event], duration, 0.0, Work.NONE, -1, -1
-        return self.node[event], 0.0, duration, Work.DEVICE, self.column, self.segment(float(self.start[launch]))
+        if self.view.kind[event] == _COMM or launch < 0:
+            return self.node[event], duration, 0.0, _NONE, -1, -1
+        return self.node[event], 0.0, duration, _DEVICE, self.column, self.segment(float(self.start[launch]))
 
     def _after(self, target: int, event: int, distance: float) -> None:
         source, base, work, label, owner, segment = self._done(event)
@@ -156,7 +159,7 @@ class _DeviceRank:
                 builder.edge(node, previous, min(begin - free, LAUNCH_NS))
                 self._after(node, int(by_end[drained]), begin - float(ends[drained]))
             else:
-                builder.edge(node, previous, 0.0, begin - free, Work.HOST, self.column, self.segment(begin))
+                builder.edge(node, previous, 0.0, begin - free, _HOST_WORK, self.column, self.segment(begin))
             self.host[call], previous, free = node, node, begin
             if finish - begin <= BLOCKING_NS:
                 continue
@@ -253,7 +256,7 @@ def _add_cpu_rank(builder: Builder, window: _Window, view: RankView, column: int
             continue
         node = builder.node(begin, _HOST)
         segment = bisect_left(launches, begin)
-        builder.edge(node, previous, 0.0, begin - free, Work.HOST, column, segment)
+        builder.edge(node, previous, 0.0, begin - free, _HOST_WORK, column, segment)
         previous, free = node, begin
         if issue >= 0:
             host[issue] = node

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.analysis import intervals
 from rankscope.analysis.waits import bus_bandwidth, element_bytes
@@ -136,7 +137,10 @@ def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
     speed: dict[tuple[str, tuple[int, ...], str, str | None], list[float]] = defaultdict(list)
     steps = sum(max(w.step_count, 1) for w in windows)
     for window in windows:
-        exposed = [intervals.subtract(v.comm, v.compute) for v in window.views]
+        if not len(window.matched):
+            continue
+        exposed = _exposed_per_call(window)
+        transfers, waits = np.nanmean(window.waits.transfer, axis=1), np.nanmean(window.waits.wait, axis=1)
         for call, kind in enumerate(window.matched.kind):
             columns = np.flatnonzero(window.matched.rows[call] >= 0).tolist()
             channel = window.matched.channels[int(window.matched.channel[call])]
@@ -147,8 +151,8 @@ def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
             size = element_bytes(dtype) if dtype else None
             entry = total[key]
             entry[0] += 1
-            transfer = float(np.nanmean(window.waits.transfer[call]))
-            entry[1] += float(np.nanmean(window.waits.wait[call]))
+            transfer = float(transfers[call])
+            entry[1] += float(waits[call])
             entry[2] += transfer
             if size and first.in_elements[row] >= 0:
                 inputs, outputs = float(first.in_elements[row]) * size, float(first.out_elements[row]) * size
@@ -156,11 +160,7 @@ def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
                 rate = bus_bandwidth(kind, len(channel.ranks), inputs, outputs, transfer)
                 if rate is not None:
                     speed[key].append(rate)
-            for column in columns:
-                view = window.views[column]
-                event = int(view.trace.collectives.event[window.matched.rows[call, column]])
-                one = (view.trace.events.start[event : event + 1], view.trace.events.end[event : event + 1])
-                entry[4] += float(intervals.cover(exposed[column], *one)[0]) / len(columns)
+            entry[4] += float(exposed[call])
     rows = [
         GroupRow(
             group=name,
@@ -177,6 +177,18 @@ def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
         for (name, ranks, kind, dtype), entry in total.items()
     ]
     return sorted(rows, key=lambda r: -(r.exposed_ms_per_step or 0.0))
+
+
+def _exposed_per_call(window: WindowResult) -> NDArray[np.float64]:
+    """Part of each call that compute does not hide, mean over its ranks, ns."""
+    rows = window.matched.rows
+    total = np.zeros(len(rows))
+    for column, view in enumerate(window.views):
+        mine = rows[:, column] >= 0
+        event = view.trace.collectives.event[rows[mine, column]]
+        spans = intervals.subtract(view.comm, view.compute)
+        total[mine] += intervals.cover(spans, view.trace.events.start[event], view.trace.events.end[event])
+    return np.asarray(total / np.maximum((rows >= 0).sum(axis=1), 1))
 
 
 def clock_report(windows: Sequence[WindowResult]) -> ClockReport:

@@ -49,6 +49,9 @@ class Evidence:
     missing: list[int] = field(default_factory=list)
     steps: int = 0
     step_ms: float | None = None
+    """The usual step."""
+    mean_step_ms: float | None = None
+    """The mean step, what happened once included."""
     device: bool = True
     calls: int = 0
     matched_pct: float | None = None

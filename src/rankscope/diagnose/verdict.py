@@ -64,6 +64,12 @@ def _thin(evidence: Evidence) -> Verdict | None:
             ["The cost of a late rank is found by replaying whole steps."],
             ["Record with step marks (ProfilerStep), at least three steps in a window."],
         )
+    if evidence.steps < 2:
+        return abstain(
+            "Not enough data for a verdict: the window holds one step.",
+            ["One step does not tell a habit from chance."],
+            ["Record at least three steps in a window."],
+        )
     return None
 
 
@@ -72,7 +78,8 @@ def _some(ranks: list[int]) -> str:
 
 
 def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
-    first, step = accused[0], evidence.step_ms or 0.0
+    first = accused[0]
+    step = (evidence.mean_step_ms if first.once else evidence.step_ms) or evidence.step_ms or 0.0
     suspect = first.suspect
     ranks = [a.suspect.rank for a in accused]
     cost = suspect.cost_ms

@@ -1,0 +1,102 @@
+"""Recorded traces with known faults: the right rank and cause, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankscope.analysis.pipeline import analyze
+from rankscope.model import ClusterReport, from_json, to_json
+
+from .conftest import LABELS
+
+pytestmark = pytest.mark.data
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_the_right_rank_or_none(recorded, name) -> None:
+    label = LABELS[name]
+    report = analyze(recorded(name), hta=False)
+    assert report.errors == []
+    if label["rank"] is None:
+        assert report.verdict.kind in {"balanced", "host_bound"}
+        assert report.verdict.ranks == []
+        assert report.verdict.cost_ms_per_step is None
+        return
+    assert any(f.ranks == [label["rank"]] and f.kind == label["cause"] for f in report.findings)
+    if label["verdict"] == "straggler":
+        assert report.verdict.kind == "straggler"
+    if report.verdict.kind == "straggler":
+        assert (report.verdict.ranks, report.verdict.cause) == ([label["rank"]], label["cause"])
+        assert report.verdict.cost_error_ms > 0
+    if "planted_ms" in label:
+        assert report.verdict.cost_ms_per_step == pytest.approx(label["planted_ms"], rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["ddp_slow_gpu", "gloo_ddp_input"])
+def test_the_contract(recorded, name) -> None:
+    report = analyze(recorded(name), hta=False)
+    assert from_json(ClusterReport, to_json(report)) == report
+    assert [r.rank for r in report.ranks] == [0, 1]
+    for row in report.ranks:
+        total = row.compute_pct + row.exposed_comm_pct + row.memcpy_pct + row.idle_pct
+        assert total == pytest.approx(100, abs=1e-6)
+        assert row.status == "ok"
+        assert row.wait_ms_per_step >= 0
+        assert row.step_ms["median"] <= row.step_ms["p95"]
+    late, other = report.ranks[1], report.ranks[0]
+    assert late.caused_wait_ms_per_step == pytest.approx(other.wait_ms_per_step, rel=0.1)
+    assert report.collectives.matched_pct == 100
+    assert report.clock.method == "collective_ends"
+    assert set(report.clock.offsets_us) == {"0", "1"}
+    assert report.verdict.sentence
+    assert report.verdict.why
+    assert report.verdict.next
+    assert len({f.id for f in report.findings}) == len(report.findings)
+    for row in report.idle:
+        assert min(row.waiting_ms, row.transfer_ms, row.input_ms, row.host_ms, row.copy_ms) >= 0
+    assert {(s.rank, s.step) for s in report.steps} == {(r, s.step) for r in (0, 1) for s in report.steps}
+    assert report.kernels[0].ms_per_step >= report.kernels[-1].ms_per_step
+
+
+def test_the_case_of_four_ranks(case) -> None:
+    from rankscope.trace.load import LoadResult
+
+    traces, expected = case("23")
+    report = analyze(LoadResult(traces=traces, sources=[]), hta=False)
+    assert (report.verdict.kind, report.verdict.ranks) == ("straggler", [expected["straggler"]])
+    assert report.verdict.cost_ms_per_step == pytest.approx(0.25)
+
+
+def test_the_case_without_a_device(case) -> None:
+    from rankscope.trace.load import LoadResult
+
+    traces, expected = case("19")
+    report = analyze(LoadResult(traces=traces, sources=[]))
+    assert report.errors == []
+    assert report.hta == {}
+    assert report.verdict.ranks == [expected["late_rank"]]
+    assert not any(f.kind in {"host_bound", "launch_bound"} for f in report.findings)
+
+
+def test_windows_are_pooled(recorded) -> None:
+    from rankscope.trace.load import LoadResult
+
+    first, second = recorded("ddp_dataloader_stall"), recorded("ddp_dataloader_stall")
+    for trace in second.traces:
+        trace.window = 1
+    one = analyze(first, hta=False)
+    both = analyze(LoadResult(traces=first.traces + second.traces, sources=[]), hta=False)
+    assert both.ranks[0].steps == 2 * one.ranks[0].steps
+    assert both.ranks[0].compute_pct == pytest.approx(one.ranks[0].compute_pct)
+    assert both.verdict.cost_ms_per_step == pytest.approx(one.verdict.cost_ms_per_step)
+    assert both.verdict.p_value == pytest.approx(one.verdict.p_value**2)
+    assert len(both.run.windows) == 2
+
+
+def test_cut_to_one_rank_it_abstains(recorded) -> None:
+    from rankscope.trace.load import LoadResult
+
+    traces = recorded("ddp_slow_gpu").traces
+    report = analyze(LoadResult(traces=traces[1:], sources=[]), hta=False)
+    assert report.verdict.kind == "insufficient_data"
+    assert [(r.rank, r.status) for r in report.ranks] == [(0, "missing"), (1, "ok")]

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from rankscope.analysis.pipeline import analyze
+from rankscope.errors import AnalysisError
+from rankscope.model import RankRecord, RunManifest, StepTimes, WindowRanks
+from rankscope.trace.load import LoadResult
+
+
+def _record(rank: int, **more) -> RankRecord:
+    return RankRecord(rank=rank, local_rank=rank, world_size=3, host="node-a", pid=1, attempt=0, window=0, **more)
+
+
+def _manifest(records: list[RankRecord]) -> RunManifest:
+    window = WindowRanks(attempt=0, window=0, world_size=3, records=records, mismatches=["one late"])
+    return RunManifest(
+        run_id="r1",
+        argv=["train.py"],
+        config={},
+        versions={"torch": "2.13.0"},
+        hosts=["node-a"],
+        world_size=3,
+        attempts=1,
+        exit_code=0,
+        windows=[window],
+        lives=[],
+        notes=["a note"],
+    )
+
+
+@pytest.mark.data
+def test_the_manifest_knows_who_is_missing_and_what_recording_cost(recorded) -> None:
+    times = StepTimes(before_ms=[100, 100, 100], inside_ms=[150, 150], open_ms=20, close_ms=700)
+    manifest = _manifest(
+        [
+            _record(0, steps=times, device="GPU X"),
+            _record(1, status="partial", reason="the job ended in the window"),
+            _record(2, status="missing", reason="killed by SIGKILL"),
+        ]
+    )
+    report = analyze(recorded("ddp_healthy"), manifest, hta=False)
+    assert [(r.rank, r.status, r.reason) for r in report.ranks] == [
+        (0, "ok", None),
+        (1, "partial", "the job ended in the window"),
+        (2, "missing", "killed by SIGKILL"),
+    ]
+    assert report.ranks[2].compute_pct is None
+    assert report.ranks[0].device == "GPU X"
+    assert (report.run.source, report.run.run_id, report.run.exit_code) == ("run", "r1", 0)
+    assert report.run.recording_overhead_pct == pytest.approx(50)
+    assert report.run.longest_stall_ms == 700
+    assert report.run.notes[:2] == ["a note", "one late"]
+
+
+def test_a_run_without_any_trace_still_has_a_report() -> None:
+    report = analyze(LoadResult(traces=[], sources=[]), _manifest([_record(r, status="missing") for r in range(3)]))
+    assert report.verdict.kind == "insufficient_data"
+    assert [r.status for r in report.ranks] == ["missing"] * 3
+    assert report.errors == []
+
+
+def test_nothing_at_all_is_an_error_with_a_remedy() -> None:
+    with pytest.raises(AnalysisError, match=r"no usable trace.*rank_0"):
+        analyze(LoadResult(traces=[], sources=[]))
+
+
+@pytest.mark.data
+def test_what_fails_is_named_and_the_rest_stands(recorded, monkeypatch) -> None:
+    def broken(*_args, **_kwargs):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("rankscope.analysis.pipeline.kernel_rows", broken)
+    report = analyze(recorded("ddp_dataloader_stall"), hta=False)
+    assert [(e.where, e.message) for e in report.errors] == [("kernels", "RuntimeError: no luck")]
+    assert report.verdict.kind == "straggler"
+
+
+def test_progress_is_told(make_trace) -> None:
+    said: list[str] = []
+    traces = [make_trace(r, [("gemm", 100, 50)], ranks=(0, 1)) for r in (0, 1)]
+    report = analyze(LoadResult(traces=traces, sources=[]), hta=False, progress=said.append)
+    assert said == ["comparing 2 ranks of attempt 0, window 0"]
+    assert report.errors == []
+    assert report.verdict.kind == "insufficient_data"

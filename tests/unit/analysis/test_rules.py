@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+
+from rankscope.diagnose.accuse import accuse
+from rankscope.diagnose.evidence import Anomaly, Evidence, Suspect
+from rankscope.diagnose.rules import find
+from rankscope.diagnose.texts import ADVICE, PHRASE, amount
+from rankscope.diagnose.verdict import judge
+
+
+def evidence(*suspects: Suspect, **more) -> Evidence:
+    base = {"ranks": [0, 1, 2, 3], "steps": 6, "step_ms": 100.0, "calls": 60, "matched_pct": 100.0, "overlap_pct": 80.0}
+    return Evidence(**{**base, "suspects": list(suspects), **more})
+
+
+def suspect(rank: int, gains: list[float], cause: str = "input_stall", share: float = 0.9, **more) -> Suspect:
+    mean = sum(gains) / len(gains)
+    return Suspect(
+        rank=rank, cost_ms=mean, error_ms=1.0, gains_ms=gains, excess_ms=mean, explained={cause: share * mean},
+        **{"p_value": 0.5 ** len(gains), **more},
+    )  # fmt: skip
+
+
+def test_a_rank_that_costs_every_step_is_named() -> None:
+    case = evidence(suspect(2, [20.0] * 6))
+    found = judge(case, find(case))
+    assert (found.kind, found.ranks, found.cause, found.confidence) == ("straggler", [2], "input_stall", "high")
+    assert found.cost_ms_per_step == 20
+    assert (
+        found.sentence == "Rank 2 holds the job back: it waits for input, which costs 20 ms of each 100 ms step (20 %)."
+    )
+    assert find(case)[0].ranks == [2]
+
+
+def test_an_episode_is_told_as_one() -> None:
+    case = evidence(suspect(1, [90.0, 0, 0, 0, 0, 0], "host_pause", p_value=0.5))
+    found = judge(case, [])
+    assert (found.kind, found.ranks) == ("straggler", [1])
+    assert "once" in found.sentence
+    assert found.confidence != "high"
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        suspect(1, [3.0] * 6),  # too little
+        suspect(1, [30.0, 0, 0, 0, 0, 0], "host_pause"),  # one step, too little over the window
+        suspect(1, [20.0, 0, 20.0, 0, 20.0, 0], "slow_compute", p_value=0.125),  # what a busy machine does
+        suspect(1, [8.0] * 6, "slow_compute"),  # unnamed and small
+    ],
+)
+def test_nobody_is_named_for_noise(who) -> None:
+    case = evidence(who)
+    assert accuse(case) == []
+    assert judge(case, []).kind == "balanced"
+
+
+def test_two_faults_at_once_are_both_named() -> None:
+    case = evidence(suspect(1, [30.0] * 6), suspect(3, [25.0] * 6, "host_sync"))
+    assert judge(case, []).ranks == [1, 3]
+    assert [f.ranks for f in find(case)] == [[1], [3]]
+
+
+def test_a_cause_that_explains_less_than_half_is_not_named() -> None:
+    case = evidence(suspect(1, [30.0] * 6, "allocator", share=0.3))
+    found = judge(case, [])
+    assert found.cause == "unexplained"
+    assert any("leading: allocator" in line for line in found.why)
+
+
+def test_below_the_clock_s_spread_nothing_is_said() -> None:
+    assert accuse(evidence(suspect(1, [20.0] * 6), clock_spread_us=10_000.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"ranks": [0], "missing": [1]}, "1 rank left a usable trace"),
+        ({"calls": 0}, "no collective was recognised"),
+        ({"matched_pct": 20.0}, "only 20 %"),
+        ({"refused": "the traces have no step marks"}, "no step marks"),
+        ({"steps": 1}, "one step"),
+    ],
+)
+def test_it_abstains_and_says_what_would_settle_it(more, words) -> None:
+    found = judge(evidence(suspect(1, [50.0] * 6), **more), [])
+    assert found.kind == "insufficient_data"
+    assert words in found.sentence
+    assert found.next
+    assert found.ranks == []
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [
+        ({"host_ms": 50.0}, "host_bound"),
+        ({"transfer_ms": 30.0}, "comm_bound"),
+        ({"pipeline": True}, "pipeline"),
+        ({"host_ms": 50.0, "device": False}, "balanced"),
+        ({}, "balanced"),
+    ],
+)
+def test_without_a_culprit_the_limit_is_named(more, kind) -> None:
+    case = evidence(**more)
+    found = judge(case, find(case))
+    assert (found.kind, found.ranks, found.cost_ms_per_step) == (kind, [], None)
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [
+        ({"overlap_pct": 0.0, "transfer_ms": 3.0, "network_gain_ms": 0.5}, "comm_exposed"),
+        ({"repeats": 4, "repeat_calls": 24.0}, "redundant_sync"),
+        ({"host_ms": 60.0, "kernel_us": 2.0, "launches": 1500.0}, "launch_bound"),
+        ({"host_ms": 60.0, "kernel_us": 40.0, "launches": 1500.0}, "host_bound"),
+        ({"input_ms": 30.0}, "input_stall"),
+        ({"pipeline": True}, "pipeline_wait"),
+        ({"anomalies": [Anomaly(rank=1, cause="allocator", own_ms=5.0, peers_ms=0.1)]}, "allocator"),
+    ],
+)
+def test_findings_without_a_culprit(more, kind) -> None:
+    found = find(evidence(**more))
+    assert [f.kind for f in found] == [kind]
+    assert found[0].evidence
+    assert found[0].advice
+
+
+def test_every_cause_has_words_and_advice() -> None:
+    assert set(PHRASE) <= set(ADVICE)
+
+
+@pytest.mark.parametrize(("ms", "text"), [(0.25, "0.2 ms"), (58.7, "59 ms"), (5961.0, "5961 ms"), (12_000.0, "12.0 s")])
+def test_amounts(ms, text) -> None:
+    assert amount(ms) == text
