@@ -18,6 +18,8 @@ DOMINANCE = 2.0
 """A rank without a clear cause must cost this many times what the next one does."""
 NAMED = 0.5
 """Share of the excess a cause must explain to be named."""
+CLEAR = 0.7
+"""Share of the excess from which on a cause stands by itself."""
 P_VALUE = 0.05
 SURE = 0.1
 """With four steps, the least a window should have, no p-value is below 1/16."""
@@ -68,11 +70,13 @@ def _judge(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) 
     if cause in NOISY:
         if not (usual and proven and dominant and share >= UNNAMED_SHARE and len(hit) >= 0.75 * len(gains)):
             return None
-    elif usual:
-        if not proven and not (dominant and share >= UNNAMED_SHARE):
+    else:
+        # a cause that explains nearly all of a large excess needs no other rank to be better: faults may take turns
+        clear = dominant or explained >= CLEAR
+        if usual and not proven and not (clear and share >= UNNAMED_SHARE):
             return None
-    elif not (dominant and share >= EPISODE_SHARE):
-        return None
+        if not usual and not (clear and share >= (EPISODE_SHARE if dominant else 2.0 * EPISODE_SHARE)):
+            return None
     sure = (
         usual
         and (suspect.p_value or 1.0) <= SURE

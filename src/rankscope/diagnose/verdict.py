@@ -137,7 +137,8 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     if worst is not None and worst.cost_ms > 0:
         gain = amount(worst.cost_ms)
         calm = f"No rank holds the job back: evening out the worst one (rank {worst.rank}) would gain {gain} a step."
-    advice = [line for f in findings for line in f.advice[:1]]
+    worth = [f for f in findings if len(f.ranks) > 1 or (f.cost_ms_per_step or 0.0) >= 0.02 * step]
+    advice = [line for f in worth for line in f.advice[:1]]
     why = [calm]
     transfer = 100.0 * evidence.transfer_ms / step if step else 0.0
     host = 100.0 * evidence.host_ms / step if step else 0.0
