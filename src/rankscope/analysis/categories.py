@@ -55,7 +55,9 @@ _WAIT = re.compile(
 # Host operators that hand a call to a backend, the call itself being another event, or that run hooks (and with them
 # whatever waiting those do) around the operator proper.
 _PLUMBING = re.compile(
-    r"^record_param_comms$ | ^c10d:: | ^_c10d_functional:: | ^symm_mem:: | ^autograd::engine::evaluate_function",
+    r"""^record_param_comms$ | ^c10d:: | ^_c10d_functional:: | ^symm_mem:: | ^autograd::engine::evaluate_function
+    | ^(?!Compiled)\w+Backward$   # autograd functions written in Python: FSDP reduces and waits inside of one
+    """,
     re.VERBOSE,
 )
 

@@ -113,6 +113,9 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
         )
     gaining = sum(g > 0.02 * step for g in suspect.gains_ms)
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
+    if evidence.device:
+        hours = cost * len(evidence.ranks) / 3600.0  # ms a step = s per 1,000 steps
+        why.append(f"Over the recorded ranks that is {hours:.2g} device hours per 1,000 steps.")
     if suspect.caused_wait_ms > 0:
         why.append(f"The others' collectives wait {amount(suspect.caused_wait_ms)} per step for it.")
     return Verdict(

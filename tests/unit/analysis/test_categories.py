@@ -53,6 +53,9 @@ def test_copies_wherever_they_stand() -> None:
         ("c10d::allreduce_", Kind.OTHER),
         ("_c10d_functional::wait_tensor", Kind.WAIT),
         ("autograd::engine::evaluate_function: AddmmBackward0", Kind.OTHER),
+        ("AddmmBackward0", Kind.COMPUTE),
+        ("RegisterPostBackwardFunctionBackward", Kind.OTHER),
+        ("CompiledFunctionBackward", Kind.COMPUTE),
     ],
 )
 def test_operators(name: str, kind: Kind) -> None:

@@ -31,6 +31,8 @@ def test_a_rank_that_costs_every_step_is_named() -> None:
         found.sentence == "Rank 2 holds the job back: it waits for input, which costs 20 ms of each 100 ms step (20 %)."
     )
     assert find(case)[0].ranks == [2]
+    # 20 ms a step are 20 s in 1,000 steps, on each of 4 devices: 80 / 3600 h
+    assert "Over the recorded ranks that is 0.022 device hours per 1,000 steps." in found.why
 
 
 def test_an_episode_is_told_as_one() -> None:
@@ -60,6 +62,14 @@ def test_two_faults_at_once_are_both_named() -> None:
     case = evidence(suspect(1, [30.0] * 6), suspect(3, [25.0] * 6, "host_sync"))
     assert judge(case, []).ranks == [1, 3]
     assert [f.ranks for f in find(case)] == [[1], [3]]
+
+
+def test_faults_that_take_turns_are_both_named() -> None:
+    case = evidence(
+        suspect(0, [60.0, 0, 60.0, 0, 60.0, 0], "host_pause", p_value=0.125),
+        suspect(1, [0, 60.0, 0, 60.0, 0, 60.0], "host_pause", p_value=0.125),
+    )
+    assert judge(case, []).ranks == [0, 1]
 
 
 def test_a_cause_that_explains_less_than_half_is_not_named() -> None:
