@@ -58,7 +58,7 @@ class Decoder:
         """
         rest = None
         try:
-            events = as_events(b"[" + text + b"]", exact=self.exact)
+            events = as_events(b"[%b]" % text, exact=self.exact)
         except NO_JSON:
             end = find_end(text)
             if end is not None:
@@ -70,18 +70,20 @@ class Decoder:
         """Columns of decoded events. ``again`` decodes the same text keeping decimals as written."""
         first = self.position
         self.position += len(events)
-        kinds = list(map(type, events))
-        complete = [i for i, kind in enumerate(kinds) if kind is Complete]
+        kinds = set(map(type, events))
         joined: list[tuple[int, Any]] = []
-        if Begin in kinds or End in kinds:
-            for i, kind in enumerate(kinds):
-                if kind is Begin or kind is End:
-                    self._half(first + i, events[i], joined)
-        chosen = [events[i] for i in complete] + [e for _, e in joined]
+        chosen, position = events, np.arange(first, first + len(events))
+        if kinds != {Complete}:
+            if Begin in kinds or End in kinds:
+                for i, event in enumerate(events):
+                    if event.__class__ is Begin or event.__class__ is End:
+                        self._half(first + i, event, joined)
+            complete = [i for i, event in enumerate(events) if event.__class__ is Complete]
+            chosen = [events[i] for i in complete] + [e for _, e in joined]
+            position = np.array(complete + [i - first for i, _ in joined], np.int64) + first
         category = self._categories(chosen)
-        position = np.array(complete + [i - first for i, _ in joined], np.int64) + first
-        wanted = category >= 0
-        if not wanted.all():
+        if len(category) and category.min() < 0:
+            wanted = category >= 0
             self.dropped.update(str(chosen[i].cat)[:40] for i in np.flatnonzero(~wanted).tolist())
             rows = np.flatnonzero(wanted)
             chosen = [chosen[i] for i in rows.tolist()]

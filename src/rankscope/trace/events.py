@@ -60,7 +60,7 @@ class Args(msgspec.Struct, gc=False):
 
     stream: Any = None
     correlation: Any = -1
-    external_id: Any = msgspec.field(default=None, name="External id")
+    external_id: Any = msgspec.field(default=-1, name="External id")
     external_id_2021: Any = msgspec.field(default=-1, name="external id")
     dims: msgspec.Raw = msgspec.field(default=NO_RAW, name="Input Dims")
     grid: msgspec.Raw = NO_RAW

@@ -16,7 +16,7 @@ with contextlib.suppress(ImportError):  # platforms without a wheel: the same ca
 
 __all__ = ["BLOCK_BYTES", "Reader"]
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 128 << 10
 _CORRUPT: tuple[type[Exception], ...] = (zlib.error, _inflate.error)
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_RATIO = 250

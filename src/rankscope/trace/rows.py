@@ -45,14 +45,27 @@ class _Interner(dict[str, int]):
 
 
 class _Shapes(dict[bytes, int]):
-    """Raw JSON of a shape -> code of its text; decoded once for each different one."""
+    """Raw JSON of a shape -> code of its text; decoded once for each different one. None: -1."""
+
+    def __init__(self, strings: _Interner) -> None:
+        super().__init__({b"": -1})
+        self.strings = strings
+
+    def __missing__(self, key: bytes) -> int:
+        code = self[key] = self.strings[key.decode("utf-8", "replace")]
+        return code
+
+
+class _Grids(dict[tuple[bytes, bytes], int]):
+    """Raw JSON of grid and block -> code of its text. No grid: -1."""
 
     def __init__(self, strings: _Interner) -> None:
         super().__init__()
         self.strings = strings
 
-    def __missing__(self, key: bytes) -> int:
-        code = self[key] = self.strings[key.decode("utf-8", "replace")]
+    def __missing__(self, key: tuple[bytes, bytes]) -> int:
+        text = b"grid %b block %b" % key
+        code = self[key] = self.strings[text.decode("utf-8", "replace")] if key[0] else -1
         return code
 
 
@@ -62,11 +75,13 @@ class Symbols:
 
     strings: _Interner = field(default_factory=_Interner)
     shapes: _Shapes = field(init=False)
+    grids: _Grids = field(init=False)
     texts: dict[str, int] = field(default_factory=dict)
     """Process and thread ids that are words."""
 
     def __post_init__(self) -> None:
         self.shapes = _Shapes(self.strings)
+        self.grids = _Grids(self.strings)
 
 
 @dataclass(slots=True)
@@ -105,11 +120,13 @@ def make_rows(
         name = np.array([code(n if isinstance(n, str) else str(n)[:200]) for n in names], np.int32)
     tid = numbers.ids([e.tid for e in chosen], symbols.texts)
     device = gpu | (category == Category.GPU_USER_ANNOTATION) | (category == Category.CUDA_SYNC)
-    copies = (category == Category.GPU_MEMCPY) | (category == Category.GPU_MEMSET)
+    host = (category == Category.CPU_OP) | (category == Category.USER_ANNOTATION)
+    copies = np.flatnonzero(gpu & (category != Category.KERNEL))
+    copied = [args[i] for i in copies.tolist()]
     bandwidth = np.zeros(len(args))
-    rows = np.flatnonzero(copies)
-    bandwidth[rows] = numbers.floats([args[i].bandwidth for i in rows.tolist()])
-    calls = np.flatnonzero((category != Category.CPU_OP) & (category != Category.USER_ANNOTATION))
+    if copied:
+        bandwidth[copies] = numbers.floats([a.bandwidth for a in copied])
+    calls = np.flatnonzero(~host)
     columns: dict[str, NDArray[Any]] = {
         "position": position,
         "start": start,
@@ -120,12 +137,13 @@ def make_rows(
         "tid": tid,
         "stream": _streams(args, np.flatnonzero(device), gpu, tid),
         "correlation": _some(calls, [args[i].correlation for i in calls.tolist()], len(args)),
-        "external_id": numbers.integers([a.external_id_2021 if a.external_id is None else a.external_id for a in args]),
-        "shape": _shapes(args, category, symbols),
-        "bytes": _some(rows, [args[i].bytes for i in rows.tolist()], len(args)),
+        "external_id": _external_ids(args),
+        "shape": _shapes(args, host, category == Category.KERNEL, symbols),
+        "bytes": _some(copies, [a.bytes for a in copied], len(args)),
         "bandwidth_gb_s": bandwidth,
     }
-    comms = [i for i, a in enumerate(args) if a.collective is not None]
+    said = [a.collective for a in args]
+    comms = [] if said.count(None) == len(said) else [i for i, what in enumerate(said) if what is not None]
     for i in comms:  # raw JSON is a view that would keep the text of the whole chunk alive
         args[i].dims = args[i].grid = args[i].block = NO_RAW
     return Rows(columns, [(int(position[i]), args[i]) for i in comms])
@@ -134,6 +152,8 @@ def make_rows(
 def _usable(
     given: list[Any], start: I64, duration: I64, gpu: NDArray[np.bool_], repairs: Counter[str]
 ) -> NDArray[np.bool_]:
+    if not len(start) or (duration.min() > 0 and start.min() != numbers.BAD):  # BAD is negative
+        return np.ones(len(start), bool)
     bad_start = start == numbers.BAD
     bad = duration == numbers.BAD
     negative = (duration < 0) & ~bad
@@ -155,26 +175,41 @@ def _usable(
 
 def _some(rows: I64, values: list[Any], length: int) -> I64:
     """A column that has values only in these rows, -1 elsewhere."""
+    if len(rows) == length:
+        return numbers.integers(values)
     column = np.full(length, -1, np.int64)
-    column[rows] = numbers.integers(values)
+    if len(rows):
+        column[rows] = numbers.integers(values)
+    return column
+
+
+def _external_ids(args: list[Args]) -> I64:
+    column = numbers.integers([a.external_id for a in args])
+    rows = np.flatnonzero(column == -1)
+    if len(rows):
+        column[rows] = numbers.integers([args[i].external_id_2021 for i in rows.tolist()])
     return column
 
 
 def _streams(args: list[Args], rows: I64, gpu: NDArray[np.bool_], tid: I64) -> NDArray[np.int32]:
+    if not len(rows):
+        return np.full(len(args), -1, np.int32)
     stream = _some(rows, [-1 if (s := args[i].stream) is None else s for i in rows.tolist()], len(args))
     stream = np.where(gpu & (stream < 0), tid, stream)
     return np.where((stream < 0) | (stream > np.iinfo(np.int32).max), -1, stream).astype(np.int32)
 
 
-def _shapes(args: list[Args], category: NDArray[np.int8], symbols: Symbols) -> NDArray[np.int32]:
+def _shapes(
+    args: list[Args], host: NDArray[np.bool_], kernels: NDArray[np.bool_], symbols: Symbols
+) -> NDArray[np.int32]:
     shape = np.full(len(args), -1, np.int32)
-    host = np.flatnonzero((category == Category.CPU_OP) | (category == Category.USER_ANNOTATION))
-    code = symbols.shapes.__getitem__
-    dims = [args[i].dims for i in host.tolist()]
-    shape[host] = [-1 if raw is NO_RAW else code(bytes(raw)) for raw in dims]
-    kernels = np.flatnonzero(category == Category.KERNEL)
-    chosen = [args[i] for i in kernels.tolist()]
-    shape[kernels] = [
-        -1 if a.grid is NO_RAW else code(b"grid %b block %b" % (bytes(a.grid), bytes(a.block))) for a in chosen
-    ]
+    rows = np.flatnonzero(host)
+    if len(rows):
+        dims = map(bytes, [args[i].dims for i in rows.tolist()])
+        shape[rows] = np.fromiter(map(symbols.shapes.__getitem__, dims), np.int32, len(rows))
+    rows = np.flatnonzero(kernels)
+    if len(rows):
+        chosen = [args[i] for i in rows.tolist()]
+        keys = zip(map(bytes, [a.grid for a in chosen]), map(bytes, [a.block for a in chosen]), strict=True)
+        shape[rows] = np.fromiter(map(symbols.grids.__getitem__, keys), np.int32, len(rows))
     return shape
