@@ -18,10 +18,15 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.view import RankView
 
+I64 = NDArray[np.int64]
+
 __all__ = ["Channel", "Matched", "canonical", "is_point_to_point", "match"]
 
 MAX_SHIFT = 16
 """How many calls two ranks' windows may be apart when only order identifies a call."""
+
+STEADY_NS = 20_000
+"""Scatter of the ends' distance that is no reason to prefer another shift."""
 
 MIN_AGREEMENT = 0.9
 """Share of calls whose kind, size and type must agree under a shift."""
@@ -67,6 +72,8 @@ class Matched:
     matched: int = 0
     methods: list[str] = field(default_factory=list)
     unmatched: Counter[str] = field(default_factory=Counter)
+    extra: list[list[int]] = field(default_factory=list)
+    """Per rank the rows of matched channels that some other member did not record: windows that differ."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -90,6 +97,7 @@ def match(views: Sequence[RankView]) -> Matched:
     """Match the calls of one window's ranks. Linear in the number of calls but for the shifts tried."""
     ranks = tuple(v.rank for v in views)
     result = Matched(ranks, np.empty((0, len(ranks)), np.int32), [], np.empty(0, np.int32), [])
+    result.extra = [[] for _ in ranks]
     calls: dict[Channel, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     kinds = [[canonical(k) for k in v.trace.collectives.kind] for v in views]
     for column, view in enumerate(views):
@@ -101,6 +109,8 @@ def match(views: Sequence[RankView]) -> Matched:
         table, method, reason = _match_channel(views, kinds, channel, members)
         got = int((table >= 0).sum())
         result.matched += got
+        for column, listed in members.items():
+            result.extra[column] += sorted(set(listed) - set(table[:, column].tolist()))
         lost = sum(map(len, members.values())) - got
         if lost:
             result.unmatched[reason] += lost
@@ -186,7 +196,8 @@ def _match_channel(
             return table, method, "recorded by some ranks only"
     signatures = [_signatures(views[c], kinds[c], members[c], channel.point_to_point) for c in columns]
     reference = int(np.argmin([len(s) for s in signatures]))
-    shifts = [_shift(signatures[reference], s) for s in signatures]
+    ends = [views[c].trace.events.end[views[c].trace.collectives.event[members[c]]] for c in columns]
+    shifts = [_shift(signatures[reference], s, (ends[reference], e)) for s, e in zip(signatures, ends, strict=True)]
     if any(s is None for s in shifts):
         return empty, "none", "calls of the group disagree in kind, size or type"
     # position counted from the end; a call survives where every member has it
@@ -225,19 +236,28 @@ def _signatures(view: RankView, kinds: list[str], rows: list[int], point_to_poin
     return [(kinds[r], int(calls.in_elements[r]), int(calls.out_elements[r]), calls.dtype[r]) for r in rows]
 
 
-def _shift(reference: list[Hashable], other: list[Hashable]) -> int | None:
-    """How many calls ``other`` has after the last one of ``reference``; None when no shift makes them agree."""
-    best, best_share = None, MIN_AGREEMENT
+def _shift(reference: list[Hashable], other: list[Hashable], ends: tuple[I64, I64]) -> int | None:
+    """How many calls ``other`` has after the last one of ``reference``; None when no shift makes them agree.
+
+    Steps repeat, and so do kinds and sizes: several shifts may agree. Of those the true one is known by the ends, which
+    keep a constant distance whatever the clocks.
+    """
+    found: list[tuple[float, int]] = []
     for shift in sorted(range(-MAX_SHIFT, MAX_SHIFT + 1), key=abs):
         a = reference[: len(reference) + shift] if shift < 0 else reference
         b = other[: len(other) - shift] if shift > 0 else other
         count = min(len(a), len(b))
         if count < 1 or count < 0.5 * min(len(reference), len(other)):
             continue
-        agree = sum(x == y for x, y in zip(a[-count:], b[-count:], strict=True)) / count
-        if agree > best_share or (best is None and agree >= MIN_AGREEMENT):
-            best, best_share = shift, agree
-    return best
+        if sum(x == y for x, y in zip(a[-count:], b[-count:], strict=True)) < MIN_AGREEMENT * count:
+            continue
+        apart = ends[0][len(a) - count : len(a)] - ends[1][len(b) - count : len(b)]
+        found.append((float(np.median(np.abs(apart - np.median(apart)))), shift))
+    if not found:
+        return None
+    steadiest = min(found)
+    # the smallest shift stands unless another fits far better
+    return found[0][1] if found[0][0] <= 2.0 * steadiest[0] + STEADY_NS else steadiest[1]
 
 
 def _assemble(

@@ -48,9 +48,17 @@ class Lateness:
 
 
 def judge_rank(
-    replay: Replay, column: int, views: Sequence[RankView], profiles: Sequence[Profile], step_ns: float
+    replay: Replay,
+    column: int,
+    views: Sequence[RankView],
+    profiles: Sequence[Profile],
+    step_ns: float,
+    comparable: NDArray[np.bool_],
 ) -> Lateness:
-    """Gain per step without the rank's concentrated excess, and what explains the excess."""
+    """Gain per step without the rank's concentrated excess, and what explains the excess.
+
+    Only segments that all ranks recorded whole are compared.
+    """
     peers = [p for p in replay.peers[column] if p != column]
     nothing = Lateness(np.zeros(replay.steps))
     if not peers:
@@ -61,7 +69,7 @@ def judge_rank(
     even = replay.uniform(column)
     # beyond the limit it is a slow machine, not one a little slower: then all of it is excess
     uniform, ratio = (even, HOST_RATIO) if even <= UNIFORM_LIMIT else (1.0, UNIFORM_LIMIT)
-    before_last = np.arange(len(own_host)) < segments.count[column]
+    before_last = comparable & (np.arange(len(own_host)) < segments.count[column])
     least = max(LEAST_SHARE * step_ns / (1.0 if even <= UNIFORM_LIMIT else 4.0), LEAST_NS)
 
     named = np.zeros(len(own_host))

@@ -24,6 +24,9 @@ __all__ = ["WindowResult", "analyse_window"]
 
 F64 = NDArray[np.float64]
 
+MISSED = 0.02
+"""A rank whose first event comes later than this share of a step was not recorded from the step's start."""
+
 MAX_REPLAY_ERROR = 0.03
 """Above this relative error of the unchanged replay no what-if is believed."""
 
@@ -108,7 +111,29 @@ def _replay(result: WindowResult) -> None:
     lonely = [c for c in range(len(views)) if len(replay.peers[c]) < 2]
     result.pipeline = bool(point_to_point.all()) or (bool(point_to_point.any()) and len(lonely) == len(views))
     if not result.pipeline and result.step_ns:
-        result.lateness = [judge_rank(replay, c, views, result.profiles, result.step_ns) for c in range(len(views))]
+        whole = _comparable(result)
+        if not whole.any():
+            result.refused = "the ranks' windows have no stretch in common"
+            return
+        result.lateness = [
+            judge_rank(replay, c, views, result.profiles, result.step_ns, whole) for c in range(len(views))
+        ]
+
+
+def _comparable(result: WindowResult) -> NDArray[np.bool_]:
+    """Segments that every rank recorded from end to end: a window may be cut on one of them."""
+    whole = np.ones(max(len(p.length["input_stall"]) for p in result.profiles), np.bool_)
+    for column, (view, own) in enumerate(zip(result.views, result.profiles, strict=True)):
+        events, calls = view.trace.events, view.trace.collectives
+        extra = np.array(result.matched.extra[column], np.int64)
+        launch = events.launch[calls.event[extra]]
+        times = events.start[np.where(launch >= 0, launch, calls.event[extra])]
+        inside = np.searchsorted(own.bounds, times, side="right") - 1
+        whole[inside[(inside >= 0) & (inside < len(whole))]] = False
+        first = events.start[view.chain]
+        if len(first) and int(first[0]) - view.start > MISSED * (result.step_ns or 0.0):
+            whole[0] = False
+    return whole
 
 
 def _host_step(views: Sequence[RankView]) -> float | None:

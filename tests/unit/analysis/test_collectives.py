@@ -131,3 +131,16 @@ def test_bus_bandwidth_as_nccl_tests_define_it() -> None:
 @pytest.mark.parametrize(("dtype", "size"), [("BFloat16", 2), ("Float", 4), ("Long", 8), ("Byte", 1), ("odd", None)])
 def test_element_sizes(dtype, size) -> None:
     assert element_bytes(dtype) == size
+
+
+def test_where_steps_look_alike_the_ends_tell_the_shift(make_trace, skew) -> None:
+    """Two sizes in turn: shifts 0, 2 and 4 agree; rank 1 lacks the last 4 calls, and its clock is 37 ms off."""
+    times = [1000, 2100, 3350, 4700, 5500, 6900, 7800, 9000, 9900, 11_300]
+    sizes = [10, 20] * 5
+    full = make_trace(0, _rows(times), ranks=(0, 1), sizes=sizes)
+    short = make_trace(1, _rows(times[:6]), ranks=(0, 1), sizes=sizes[:6])
+    skew(short, 37_000_000, 0.0)
+    matched, clocks, _ = _waits([full, short])
+    assert matched.rows.tolist() == [[i, i] for i in range(6)]
+    assert matched.extra == [[6, 7, 8, 9], []]
+    assert clocks.offset.tolist() == [0.0, -37_000_000.0]

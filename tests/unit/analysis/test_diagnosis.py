@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+import numpy as np
 import pytest
 
 from rankscope.analysis.pipeline import analyze
@@ -100,3 +103,33 @@ def test_cut_to_one_rank_it_abstains(recorded) -> None:
     report = analyze(LoadResult(traces=traces[1:], sources=[]), hta=False)
     assert report.verdict.kind == "insufficient_data"
     assert [(r.rank, r.status) for r in report.ranks] == [(0, "missing"), (1, "ok")]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.7), (0.3, 1.0), (0.2, 0.8)])
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("name", "accused"), [("ddp_healthy", []), ("ddp_dataloader_stall", [1])])
+def test_a_window_cut_on_one_rank_changes_no_verdict(recorded, name, accused, rank, low, high) -> None:
+    loaded = recorded(name)
+    cut(loaded.traces[rank], low, high)
+    report = analyze(loaded, hta=False)
+    assert report.errors == []
+    assert report.verdict.ranks == accused
+    assert report.collectives.matched_pct < 90
+    assert "recorded by some ranks only" in report.collectives.unmatched
+
+
+def cut(trace, low: float, high: float) -> None:
+    """Keep only the events that start in this part of the trace."""
+    events, calls = trace.events, trace.collectives
+    first, length = int(events.start.min()), int(events.end.max() - events.start.min())
+    keep = (events.start >= first + low * length) & (events.start <= first + high * length)
+    number = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)
+    for column in fields(events):
+        setattr(events, column.name, getattr(events, column.name)[keep])
+    events.launch = number[events.launch].astype(np.int32)
+    kept = keep[calls.event]
+    for column in fields(calls):
+        values = getattr(calls, column.name)
+        listed = isinstance(values, list)
+        setattr(calls, column.name, [v for v, k in zip(values, kept, strict=True) if k] if listed else values[kept])
+    calls.event = number[calls.event].astype(np.int32)
