@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.categories import Kind
 from rankscope.analysis.causes import Profile, profile
 from rankscope.analysis.clocks import Clocks, align
 from rankscope.analysis.collectives import Matched, is_point_to_point, match
@@ -23,6 +24,9 @@ from rankscope.trace.columns import RankTrace
 __all__ = ["WindowResult", "analyse_window"]
 
 F64 = NDArray[np.float64]
+
+LAUNCHED = 0.5
+"""Work without a launch cannot be replayed; a full queue at the start of a window leaves some."""
 
 MISSED = 0.02
 """A rank whose first event comes later than this share of a step was not recorded from the step's start."""
@@ -95,6 +99,9 @@ def _replay(result: WindowResult) -> None:
     if not result.step_count:
         result.refused = "the traces have no step marks"
         return
+    if any(_launched(v) < LAUNCHED for v in views if v.device):
+        result.refused = "most device work has no recorded launch"
+        return
     graph = build_graph(views, matched, clocks, waits)
     begin = min(float(clocks.aligned(c, np.array([v.start]))[0]) for c, v in enumerate(views))
     replay = prepare(graph, matched, waits, begin)
@@ -118,6 +125,12 @@ def _replay(result: WindowResult) -> None:
         result.lateness = [
             judge_rank(replay, c, views, result.profiles, result.step_ns, whole) for c in range(len(views))
         ]
+
+
+def _launched(view: RankView) -> float:
+    """Share of the device work of which the launching call is known."""
+    launch = view.trace.events.launch[np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY))]
+    return float((launch >= 0).mean()) if len(launch) else 1.0
 
 
 def _comparable(result: WindowResult) -> NDArray[np.bool_]:

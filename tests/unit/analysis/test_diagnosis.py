@@ -118,6 +118,16 @@ def test_a_window_cut_on_one_rank_changes_no_verdict(recorded, name, accused, ra
     assert "recorded by some ranks only" in report.collectives.unmatched
 
 
+def test_without_launches_it_abstains(recorded) -> None:
+    loaded = recorded("ddp_slow_gpu")
+    for trace in loaded.traces:
+        trace.events.launch[:] = -1
+    report = analyze(loaded, hta=False)
+    assert report.errors == []
+    assert report.verdict.kind == "insufficient_data"
+    assert "no recorded launch" in report.verdict.sentence
+
+
 def cut(trace, low: float, high: float) -> None:
     """Keep only the events that start in this part of the trace."""
     events, calls = trace.events, trace.collectives
