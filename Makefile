@@ -1,5 +1,6 @@
 # make demo   train on two CPU processes, one with a slow input, and find it
 # make test   run the tests
+# make test-hta-next  run the tests of HTA with its successor, traceinsight
 # make check  ruff and mypy
 # make clean  remove the virtual environment
 #
@@ -7,13 +8,14 @@
 # settings hold, e.g. PIP_EXTRA_INDEX_URL with PyTorch's index of CPU builds, which are much smaller.
 PYTHON ?= python3
 VENV ?= .venv
+VENV_HTA_NEXT ?= .venv-hta-next
 PYTEST_ARGS ?=
 
 bin := $(VENV)/bin
 install := $(bin)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check clean
+.PHONY: help demo test test-hta-next check clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -24,12 +26,18 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	$(bin)/python -m pytest $(PYTEST_ARGS)
 
+# Two distributions hold the package hta: an environment of its own, where rankscope's dependency gives way.
+test-hta-next:
+	$(MAKE) VENV=$(VENV_HTA_NEXT) $(VENV_HTA_NEXT)/.installed-hta-next
+	$(VENV_HTA_NEXT)/bin/python -m pytest tests/unit/analysis/test_hta_parity.py tests/unit/analysis/test_hta.py \
+	  -k "not same_numbers" $(PYTEST_ARGS)
+
 check: $(VENV)/.installed-dev
 	$(bin)/ruff check .
 	$(bin)/mypy
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV_HTA_NEXT)
 
 # Where Python came without ensurepip (Debian splits it off), the pip that is there fills the environment.
 $(bin)/python:
@@ -48,4 +56,9 @@ $(VENV)/.installed-test: $(VENV)/.installed
 
 $(VENV)/.installed-dev: $(VENV)/.installed-test
 	$(install) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-hta-next: $(VENV)/.installed-test constraints-hta-next.txt
+	$(bin)/python -m pip uninstall --quiet --yes HolisticTraceAnalysis
+	$(install) -c constraints-hta-next.txt traceinsight
 	@touch $@
