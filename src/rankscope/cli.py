@@ -214,6 +214,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     if not 1 <= arguments.ranks <= 64:
         raise ConfigError(f"--ranks {arguments.ranks} is out of 1 to 64; 2 are enough to see a slow one")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would set, without its banner
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # Kineto tells each start and stop on stderr, and finds no GPU
     with loopback_rendezvous() as rendezvous:
         overrides = [word for override in arguments.overrides for word in ("-S", override)]
         job = ["--steps", arguments.steps, "--slow-rank", arguments.slow_rank, "--slow-input", arguments.slow_input]

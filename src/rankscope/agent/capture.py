@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,10 @@ class _Profile(_KinetoProfile):
 
     def prepare_trace(self) -> None:
         if "torch._inductor.config" in sys.modules:
-            super().prepare_trace()
+            with warnings.catch_warnings():
+                # Some versions warn at each window that acc_events is off, which is what we want.
+                warnings.simplefilter("ignore")
+                super().prepare_trace()
             return
         self.profiler = autograd_profiler.profile(
             use_cpu=ProfilerActivity.CPU in self.activities,
