@@ -66,16 +66,16 @@ def judge_rank(
     segments = replay.segments
     own_host, own_device = segments.host[column], segments.device[column]
     other_host, other_device = np.median(segments.host[peers], axis=0), np.median(segments.device[peers], axis=0)
-    even = replay.uniform(column)
+    named = np.zeros(len(own_host))
+    for name in ATTRIBUTES:
+        theirs = np.median([profiles[p].length[name] for p in peers], axis=0)
+        named += np.maximum(profiles[column].length[name] - theirs, 0.0)
+    even = replay.uniform(column, named)
     # beyond the limit it is a slow machine, not one a little slower: then all of it is excess
     uniform, ratio = (even, HOST_RATIO) if even <= UNIFORM_LIMIT else (1.0, UNIFORM_LIMIT)
     before_last = comparable & (np.arange(len(own_host)) < segments.count[column])
     least = max(LEAST_SHARE * step_ns / (1.0 if even <= UNIFORM_LIMIT else 4.0), LEAST_NS)
 
-    named = np.zeros(len(own_host))
-    for name in ATTRIBUTES:
-        theirs = np.median([profiles[p].length[name] for p in peers], axis=0)
-        named += np.maximum(profiles[column].length[name] - theirs, 0.0)
     excess = own_host - other_host
     late_host = before_last & (own_host - uniform * other_host > least)
     late_host &= (own_host > ratio * uniform * other_host) | (named > NAMED_SHARE * excess)

@@ -82,12 +82,18 @@ class Replay:
                 factor[Work.DEVICE] = _ratio(target, self.segments.device[column])
         return self.scaled(column, factor)
 
-    def uniform(self, column: int) -> float:
-        """Even slowness of the rank's host against its peers: median ratio of its segments, at least 1."""
+    def uniform(self, column: int, named: F64 | None = None) -> float:
+        """Even slowness of the rank's host against its peers: median ratio of its segments, at least 1.
+
+        ``named`` is work per segment with a cause of its own (waiting for input, say), which is not slowness: with two
+        calls a step, half of all segments can hold it.
+        """
         peers = [p for p in self.peers[column] if p != column]
         if not peers:
             return 1.0
         own, other = self.segments.host[column], np.median(self.segments.host[peers], axis=0)
+        if named is not None:
+            own = np.maximum(own - named, 0.0)
         real = (own > 0) & (other > 0)
         real &= np.arange(len(own)) < self.segments.count[column]
         if not real.any():
