@@ -51,7 +51,7 @@ class Evidence:
     step_ms: float | None = None
     """The usual step."""
     mean_step_ms: float | None = None
-    """The mean step, what happened once included."""
+    """The mean step, what happened once included; times per step are means over the same window."""
     device: bool = True
     calls: int = 0
     matched_pct: float | None = None
@@ -91,3 +91,8 @@ class Evidence:
     repeat_ms: float = 0.0
     """Time of the redundant calls per step, transfer only."""
     groups: list[str] = field(default_factory=list)
+
+    @property
+    def whole_step_ms(self) -> float:
+        """What times per step are parts of: the mean step, else the usual one, else 0."""
+        return self.mean_step_ms or self.step_ms or 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ADVICE", "PHRASE", "amount"]
+__all__ = ["ADVICE", "NOUN", "PHRASE", "amount", "hours", "parts"]
 
 PHRASE = {
     "input_stall": "it waits for input",
@@ -10,7 +10,7 @@ PHRASE = {
     "slow_compute": "the same work takes longer there",
     "uneven_work": "it has more data to work on than the other ranks",
     "host_sync": "its code waits for the device again and again",
-    "host_pause": "its Python stops for a while without doing anything the profiler sees",
+    "host_pause": "its Python stands still, doing nothing the profiler sees",
     "h2d_copy": "its copies to the device block",
     "allocator": "it allocates and frees device memory in the step",
     "recompile": "it compiles during training",
@@ -18,6 +18,21 @@ PHRASE = {
     "unexplained": "no single cause explains most of it",
 }
 """Why a rank is late, as the end of a sentence."""
+
+NOUN = {
+    "input_stall": "waiting for input",
+    "extra_compute": "work the others do not run",
+    "slow_compute": "the same work taking longer",
+    "uneven_work": "more data to work on",
+    "host_sync": "waiting for the device",
+    "host_pause": "Python standing still",
+    "h2d_copy": "copies to the device",
+    "allocator": "allocating and freeing memory",
+    "recompile": "compiling",
+    "launch_bound": "slower launching",
+    "unexplained": "no single cause",
+}
+"""The same as a noun: the end of a title, or what milliseconds are spent on."""
 
 ADVICE = {
     "input_stall": [
@@ -85,3 +100,14 @@ def amount(ms: float) -> str:
     if abs(ms) >= 10_000:
         return f"{ms / 1000:.1f} s"
     return f"{ms:.0f} ms" if abs(ms) >= 9.95 else f"{ms:.1f} ms"
+
+
+def parts(explained: dict[str, float], *, most: int = 3) -> str:
+    """What an excess consists of, largest first: ``waiting for input 60 ms, compiling 2.0 ms``."""
+    named = [f"{NOUN.get(c, c)} {amount(ms)}" for c, ms in list(explained.items())[:most] if ms >= 0.05]
+    return ", ".join(named) or "nothing"
+
+
+def hours(cost_ms: float, ranks: int) -> str:
+    """Device time lost, in words: ms a step are seconds in 1,000 steps, on each rank."""
+    return f"{cost_ms * ranks / 3600.0:.2g} GPU-hours per 1,000 steps on {ranks} ranks"

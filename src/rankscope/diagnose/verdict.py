@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.diagnose.accuse import Accusation, accuse
 from rankscope.diagnose.evidence import Evidence
-from rankscope.diagnose.texts import ADVICE, PHRASE, amount
+from rankscope.diagnose.texts import ADVICE, NOUN, PHRASE, amount, hours, parts
 from rankscope.model import Finding, Verdict
 
 __all__ = ["judge"]
@@ -79,7 +79,7 @@ def _some(ranks: list[int]) -> str:
 
 def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
     first = accused[0]
-    step = (evidence.mean_step_ms if first.once else evidence.step_ms) or evidence.step_ms or 0.0
+    step = (evidence.whole_step_ms if first.once else evidence.step_ms) or 0.0
     suspect = first.suspect
     ranks = [a.suspect.rank for a in accused]
     cost = suspect.cost_ms
@@ -95,7 +95,8 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
             f"of each {amount(step)} step ({100 * cost / step:.0f} %)."
         )
     if len(accused) > 1:
-        sentence += f" So does rank {', '.join(map(str, ranks[1:]))}."
+        others = "; ".join(f"rank {a.suspect.rank}: {NOUN[a.cause]}, {amount(a.suspect.cost_ms)}" for a in accused[1:4])
+        sentence += f" Others cost time too: {others}{' ...' if len(accused) > 4 else ''}."
     better = amount(max(step - cost, 0.0))
     why = [f"Without it the step takes {better} instead of {amount(step)} (±{amount(suspect.error_ms)})."]
     if first.once:
@@ -104,18 +105,17 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
     if named is not None and suspect.excess_ms > 0:
         why.append(
             f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; "
-            f"{amount(named)} of that is {first.cause}."
+            f"{amount(named)} of that is {NOUN[first.cause]}."
         )
     elif suspect.explained:
-        leading = ", ".join(f"{c} {amount(ms)}" for c, ms in list(suspect.explained.items())[:3])
         why.append(
-            f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; leading: {leading}."
+            f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; leading: "
+            f"{parts(suspect.explained)}."
         )
     gaining = sum(g > 0.02 * step for g in suspect.gains_ms)
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
-    if evidence.device:
-        hours = cost * len(evidence.ranks) / 3600.0  # ms a step = s per 1,000 steps
-        why.append(f"Over the recorded ranks that is {hours:.2g} device hours per 1,000 steps.")
+    if evidence.device and step:
+        why.append(f"That is {100 * cost / step:.0f} % of the step, {hours(cost, len(evidence.ranks))}.")
     if suspect.caused_wait_ms > 0:
         why.append(f"The others' collectives wait {amount(suspect.caused_wait_ms)} per step for it.")
     return Verdict(
@@ -143,10 +143,11 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     worth = [f for f in findings if len(f.ranks) > 1 or (f.cost_ms_per_step or 0.0) >= 0.02 * step]
     advice = [line for f in worth for line in f.advice[:1]]
     why = [calm]
-    transfer = 100.0 * evidence.transfer_ms / step if step else 0.0
-    host = 100.0 * evidence.host_ms / step if step else 0.0
+    whole = evidence.whole_step_ms
+    transfer = 100.0 * evidence.transfer_ms / whole if whole else 0.0
+    host = 100.0 * evidence.host_ms / whole if whole else 0.0
     if transfer >= COMM_SHARE and evidence.device:
-        why.insert(0, f"{amount(evidence.transfer_ms)} of each {amount(step)} step is transfer that nothing hides.")
+        why.insert(0, f"{amount(evidence.transfer_ms)} of each {amount(whole)} step is transfer that nothing hides.")
         return Verdict(
             kind="comm_bound",
             confidence="medium",
@@ -156,7 +157,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
             next=ADVICE["comm_exposed"],
         )
     if evidence.device and host >= HOST_SHARE:
-        why.insert(0, f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step waiting for the host.")
+        why.insert(0, f"The devices idle {amount(evidence.host_ms)} of each {amount(whole)} step waiting for the host.")
         return Verdict(
             kind="host_bound",
             confidence="medium",

@@ -32,7 +32,7 @@ def test_a_rank_that_costs_every_step_is_named() -> None:
     )
     assert find(case)[0].ranks == [2]
     # 20 ms a step are 20 s in 1,000 steps, on each of 4 devices: 80 / 3600 h
-    assert "Over the recorded ranks that is 0.022 device hours per 1,000 steps." in found.why
+    assert "That is 20 % of the step, 0.022 GPU-hours per 1,000 steps on 4 ranks." in found.why
 
 
 def test_an_episode_is_told_as_one() -> None:
@@ -64,6 +64,57 @@ def test_two_faults_at_once_are_both_named() -> None:
     assert [f.ranks for f in find(case)] == [[1], [3]]
 
 
+def test_two_faults_are_told_in_words() -> None:
+    case = evidence(suspect(1, [30.0] * 6), suspect(3, [25.0] * 6, "host_sync"))
+    assert judge(case, []).sentence.endswith("Others cost time too: rank 3: waiting for the device, 25 ms.")
+
+
+def _everything() -> list[tuple[str, list[str]]]:
+    """Every title and sentence the rules can make of single ranks."""
+    said = []
+    for cause in PHRASE:
+        for gains in ([30.0] * 6, [180.0, 0, 0, 0, 0, 0]):
+            case = evidence(
+                suspect(1234, gains, cause, p_value=0.02),
+                anomalies=[Anomaly(rank=1111, cause=c, own_ms=90.0, peers_ms=0.1) for c in PHRASE],
+            )
+            found = find(case)
+            verdict = judge(case, found)
+            said += [(f.title, f.evidence) for f in found] + [("", [verdict.sentence, *verdict.why])]
+    return said
+
+
+def test_titles_are_short_and_no_identifier_is_in_a_sentence() -> None:
+    for title, lines in _everything():
+        assert len(title) <= 60
+        for line in [title, *lines]:
+            assert not any(c in line for c in ADVICE if "_" in c), line
+
+
+@pytest.mark.parametrize(
+    ("who", "cause", "own", "shown"),
+    [
+        (1, "host_pause", 4.0, False),  # a side effect of the stall
+        (1, "host_sync", 0.1, False),  # many, but no longer than elsewhere
+        (1, "allocator", 15.0, True),  # not part of the lateness, and more than 10 % of the step
+        (2, "allocator", 5.0, False),  # another rank, little
+        (2, "allocator", 15.0, True),
+    ],
+)
+def test_beside_a_verdict_only_what_matters_is_told(who, cause, own, shown) -> None:
+    late = suspect(1, [50.0] * 6)
+    late.explained["host_pause"] = 3.0
+    case = evidence(late, anomalies=[Anomaly(rank=who, cause=cause, own_ms=own, peers_ms=0.0)])
+    assert [f.kind for f in find(case)] == ["input_stall", cause][: 1 + shown]
+
+
+def test_what_the_named_cause_leaves_open_is_told() -> None:
+    late = suspect(1, [50.0] * 6, share=0.6)
+    late.explained["allocator"] = 18.0  # 36 % of the lateness
+    case = evidence(late, anomalies=[Anomaly(rank=1, cause="allocator", own_ms=18.0, peers_ms=0.0)])
+    assert [f.kind for f in find(case)] == ["input_stall", "allocator"]
+
+
 def test_faults_that_take_turns_are_both_named() -> None:
     case = evidence(
         suspect(0, [60.0, 0, 60.0, 0, 60.0, 0], "host_pause", p_value=0.125),
@@ -76,7 +127,7 @@ def test_a_cause_that_explains_less_than_half_is_not_named() -> None:
     case = evidence(suspect(1, [30.0] * 6, "allocator", share=0.3))
     found = judge(case, [])
     assert found.cause == "unexplained"
-    assert any("leading: allocator" in line for line in found.why)
+    assert any("leading: allocating and freeing memory" in line for line in found.why)
 
 
 def test_below_the_clock_s_spread_nothing_is_said() -> None:

@@ -1,0 +1,139 @@
+"""Rules on what concerns all ranks: communication, hosts, input, schedules."""
+
+from __future__ import annotations
+
+from rankscope.diagnose.accuse import accuse
+from rankscope.diagnose.evidence import Evidence
+from rankscope.diagnose.texts import ADVICE, amount
+from rankscope.model import Finding
+
+__all__ = ["comm_exposed", "host_limits", "input_bound", "pipeline_wait", "redundant_sync"]
+
+
+def comm_exposed(evidence: Evidence) -> list[Finding]:
+    """Communication that nothing hides."""
+    if evidence.overlap_pct is None or not evidence.step_ms or evidence.pipeline or not evidence.calls:
+        return []
+    share = 100.0 * evidence.transfer_ms / evidence.whole_step_ms
+    much = share >= 10.0
+    unhidden = evidence.device and evidence.overlap_pct < 20.0 and share >= 1.5
+    if not (much or unhidden):
+        return []
+    lines = [
+        f"{evidence.overlap_pct:.0f} % of communication time is hidden behind compute.",
+        f"Exposed per step: {amount(evidence.transfer_ms)} of transfer and {amount(evidence.waiting_ms)} of waiting.",
+    ]
+    if evidence.network_gain_ms is not None:
+        lines.append(
+            f"With an infinitely fast network the step would shrink by {amount(max(evidence.network_gain_ms, 0.0))}."
+        )
+    gain = evidence.network_gain_ms
+    return [
+        Finding(
+            id="comm-exposed",
+            kind="comm_exposed",
+            ranks=evidence.ranks,
+            cost_ms_per_step=max(gain, 0.0) if gain is not None else None,
+            confidence="high" if unhidden or share >= 20 else "medium",
+            title="Communication is not hidden behind compute",
+            evidence=lines,
+            advice=ADVICE["comm_exposed"],
+        )
+    ]
+
+
+def redundant_sync(evidence: Evidence) -> list[Finding]:
+    """The same gradients reduced at each micro-batch."""
+    if evidence.repeats < 2:
+        return []
+    return [
+        Finding(
+            id="redundant-sync",
+            kind="redundant_sync",
+            ranks=evidence.ranks,
+            cost_ms_per_step=None,
+            confidence="high",
+            title=f"Gradients are reduced {evidence.repeats} times in each step",
+            evidence=[
+                (
+                    f"{evidence.repeats} forward passes a step, each followed by the same reductions: "
+                    f"{evidence.repeat_calls:.0f} calls too many."
+                ),
+                f"They transfer for {amount(evidence.repeat_ms)} per step; what that costs depends on what hides it.",
+            ],
+            advice=ADVICE["redundant_sync"],
+        )
+    ]
+
+
+def host_limits(evidence: Evidence) -> list[Finding]:
+    """Devices that idle because the host is too slow; ``launch_bound`` when the kernels are tiny."""
+    if not evidence.device or not evidence.step_ms or evidence.kernel_us is None or evidence.pipeline:
+        return []
+    step = evidence.whole_step_ms
+    share = 100.0 * evidence.host_ms / step
+    if share < 25.0:
+        return []
+    tiny = evidence.kernel_us < 5.0 and evidence.launches >= 200
+    kind = "launch_bound" if tiny else "host_bound"
+    lines = [
+        (
+            f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step while no work is queued "
+            f"({share:.0f} %)."
+        ),
+        f"{evidence.launches:.0f} kernels a step, half of them shorter than {evidence.kernel_us:.1f} us.",
+    ]
+    if evidence.host_gain_ms is not None:
+        lines.append(f"A host without overhead would gain up to {amount(max(evidence.host_gain_ms, 0.0))} per step.")
+    return [
+        Finding(
+            id=kind.replace("_", "-"),
+            kind=kind,
+            ranks=evidence.ranks,
+            cost_ms_per_step=None,
+            confidence="high" if share >= 40 else "medium",
+            title="The devices wait for launches" if tiny else "The devices wait for the host",
+            evidence=lines,
+            advice=ADVICE[kind],
+        )
+    ]
+
+
+def input_bound(evidence: Evidence) -> list[Finding]:
+    """All ranks wait for data."""
+    if not evidence.step_ms or evidence.input_ms < 0.1 * evidence.whole_step_ms:
+        return []
+    if any(a.cause == "input_stall" for a in accuse(evidence)):
+        return []
+    return [
+        Finding(
+            id="input-stall",
+            kind="input_stall",
+            ranks=evidence.ranks,
+            cost_ms_per_step=None,
+            confidence="medium",
+            title="The ranks wait for input",
+            evidence=[f"Idle while the host sits in the data loader: {amount(evidence.input_ms)} per step and rank."],
+            advice=ADVICE["input_stall"],
+        )
+    ]
+
+
+def pipeline_wait(evidence: Evidence) -> list[Finding]:
+    """Stages wait for each other by design."""
+    if not evidence.pipeline:
+        return []
+    return [
+        Finding(
+            id="pipeline-wait",
+            kind="pipeline_wait",
+            ranks=evidence.ranks,
+            cost_ms_per_step=None,
+            confidence="medium",
+            title="Pipeline stages wait for each other by schedule",
+            evidence=[
+                f"They wait {amount(evidence.waiting_ms)} and idle {evidence.idle_pct:.0f} % per step on average."
+            ],
+            advice=ADVICE["pipeline_wait"],
+        )
+    ]
