@@ -59,6 +59,6 @@ $(VENV)/.installed-dev: $(VENV)/.installed-test
 	@touch $@
 
 $(VENV)/.installed-hta-next: $(VENV)/.installed-test constraints-hta-next.txt
-	$(bin)/python -m pip uninstall --quiet --yes HolisticTraceAnalysis
+	$(bin)/python -m pip uninstall --quiet --yes HolisticTraceAnalysis traceinsight
 	$(install) -c constraints-hta-next.txt traceinsight
 	@touch $@

@@ -1,25 +1,23 @@
 """HolisticTraceAnalysis over our columns. The only importer of ``hta``, inside functions only: importing is slow.
 
 Its parser is bypassed: it loses ranks, the last step, and minutes. ``Trace`` takes our frames, as its own parser would
-have made them (same columns, same meaning, with HTA_DISABLE_NS_ROUNDING=1), and its analyses run as they are. Only
-those whose numbers were found right are called; each call stands alone, so that one that fails costs nothing else.
+have made them (same columns, same meaning, with HTA_DISABLE_NS_ROUNDING=1), and its analyses run as they are. The
+report's own HTA numbers come from ``breakdowns``, which computes the same without it; see docs/hta.md.
 
 Source: HolisticTraceAnalysis 0.5.0, ``hta.common.trace_parser`` and ``hta.trace_analysis``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
 import math
 import os
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from rankscope.analysis.breakdowns import BREAKDOWNS
 from rankscope.model import ReportError
 from rankscope.trace.columns import Category, RankTrace
 
@@ -40,36 +38,27 @@ _NAMES = {
     Category.OTHER: "other",
 }
 
-MOST_KERNELS = 8
-"""Kernels per type in HTA's kernel breakdown, which goes wrong above 10."""
-
 
 def run_hta(traces: Sequence[RankTrace]) -> tuple[dict[str, Any], list[ReportError]]:
-    """Run HTA's analyses on one window.
+    """HTA's numbers of one window.
 
     Returns:
-        Analysis name -> rank as text -> HTA's own numbers (its units: microseconds and per cent; NaN becomes None),
-        and what failed. Ranks without device work are left out: HTA raises on them.
+        Analysis name -> rank as text -> numbers in HTA's units (microseconds and per cent; None where HTA has NaN),
+        and what failed. Ranks without kernels are left out: HTA raises on them.
     """
-    usable = [t for t in traces if t.rank is not None and bool((t.events.category == Category.KERNEL).any())]
-    if not usable:
-        return {}, []
     results: dict[str, Any] = {}
     failed: list[ReportError] = []
-    with _quiet():
-        try:
-            analysis = trace_analysis(usable)
-        except Exception as error:
-            return {}, [ReportError(where="hta", message=f"{type(error).__name__}: {error}")]
-        ranks = [int(t.rank) for t in usable if t.rank is not None]
-        for name, call in _analyses(analysis, ranks).items():
-            _guarded(name, call, results, failed)
+    usable = [t for t in traces if t.rank is not None and bool((t.events.category == Category.KERNEL).any())]
+    for name, numbers in BREAKDOWNS.items() if usable else ():
+        with _guarded(name, failed):
+            results[name] = {str(t.rank): _plain(numbers(t)) for t in usable}
     return results, failed
 
 
-def _guarded(name: str, call: Callable[[], dict[str, Any]], results: dict[str, Any], failed: list[ReportError]) -> None:
+@contextmanager
+def _guarded(name: str, failed: list[ReportError]) -> Iterator[None]:
     try:
-        results[name] = call()
+        yield
     except Exception as error:
         failed.append(ReportError(where=f"hta.{name}", message=f"{type(error).__name__}: {error}"))
 
@@ -141,64 +130,10 @@ def _frame(trace: RankTrace, codes: dict[str, int], symbols: Any, origin: int) -
     return transform_correlation_to_index(frame, symbols)
 
 
-def _analyses(analysis: Any, ranks: list[int]) -> dict[str, Callable[[], dict[str, Any]]]:
-    """Name in the report -> call."""
-    return {
-        "temporal_breakdown": lambda: _by_rank(analysis.get_temporal_breakdown(visualize=False)),
-        "comm_comp_overlap": lambda: _by_rank(analysis.get_comm_comp_overlap(visualize=False)),
-        "idle_time_breakdown": lambda: _by_rank(
-            analysis.get_idle_time_breakdown(ranks=ranks, visualize=False)[0], many=True
-        ),
-        "kernel_breakdown": lambda: _by_rank(
-            analysis.get_gpu_kernel_breakdown(num_kernels=MOST_KERNELS, visualize=False)[1], many=True
-        ),
-        "queue_length": lambda: _indexed(analysis.get_queue_length_summary(ranks=ranks)),
-        "memory_bandwidth": lambda: _indexed(analysis.get_memory_bw_summary(ranks=ranks)),
-    }
-
-
-def _by_rank(frame: Any, *, many: bool = False) -> dict[str, Any]:
-    """Rows of a frame with a ``rank`` column; with ``many`` each rank has a list of them."""
-    found: dict[str, Any] = {}
-    for row in frame.to_dict("records"):
-        rank = str(int(row.pop("rank")))
-        plain = {str(k): _plain(v) for k, v in row.items()}
-        if many:
-            found.setdefault(rank, []).append(plain)
-        else:
-            found[rank] = plain
-    return found
-
-
-def _indexed(frame: Any) -> dict[str, Any]:
-    """Rows of a frame indexed by (rank, what): rank -> what -> numbers. None and empty frames give nothing."""
-    found: dict[str, Any] = {}
-    if frame is None or not len(frame):
-        return found
-    for (rank, what), row in zip(frame.index, frame.to_dict("records"), strict=True):
-        found.setdefault(str(int(rank)), {})[str(what)] = {str(k): _plain(v) for k, v in row.items()}
-    return found
-
-
 def _plain(value: Any) -> Any:
-    """A number JSON can hold: NaN and infinities are no measurement."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return None if value is None else str(value)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """HTA warns and prints about matters of its own parser and pandas' future; none of it concerns the user."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    """What JSON can hold: NaN and infinities are no measurement."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from rankscope.analysis.breakdowns import BREAKDOWNS
 from rankscope.analysis.hta import run_hta, trace_analysis
 
 from .conftest import DATA
@@ -58,12 +59,10 @@ def test_ranks_without_a_device_are_left_out(case) -> None:
 
 
 def test_one_failing_analysis_costs_only_itself(recorded, monkeypatch) -> None:
-    from hta.trace_analysis import TraceAnalysis
-
-    def broken(*_args, **_kwargs):
+    def broken(_trace):
         raise ValueError("no luck")
 
-    monkeypatch.setattr(TraceAnalysis, "get_temporal_breakdown", broken)
+    monkeypatch.setitem(BREAKDOWNS, "temporal_breakdown", broken)
     results, failed = run_hta(recorded("ddp_healthy").traces)
     assert [(e.where, e.message) for e in failed] == [("hta.temporal_breakdown", "ValueError: no luck")]
     assert "comm_comp_overlap" in results

@@ -5,6 +5,7 @@ Runs with HolisticTraceAnalysis 0.5.0 and with its successor traceinsight (``mak
 
 from __future__ import annotations
 
+import dataclasses
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analysis.hta import MOST_KERNELS, run_hta, trace_analysis
-from rankscope.trace.columns import RankTrace
+from rankscope.analysis.breakdowns import MOST_KERNELS, _type_of
+from rankscope.analysis.hta import run_hta, trace_analysis
+from rankscope.trace.columns import Events, RankTrace
 from rankscope.trace.load import load_traces
 
 DATA = Path(__file__).parents[2] / "data"
@@ -54,8 +56,8 @@ CALLS: dict[str, tuple[Callable[[Any], Any], float]] = {
 
 
 @pytest.fixture(scope="module", params=SOURCES)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
-    """HTA over our columns, and over its own parse of the same files."""
+def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Any]:
+    """HTA over our columns, HTA over its own parse of the same files, and our numbers of the same events."""
     folder = DATA / "traces" / request.param
     if request.param == "public":
         traces = load_traces(sorted((DATA / "public").glob("sampled*")), cache=False).traces
@@ -66,7 +68,25 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 archive.extractall(folder, filter="data")
         traces = load_traces([folder], cache=False).traces
     assert len(traces) >= 2
-    return ours(traces), theirs(traces)
+    its = theirs(traces)
+    numbers, failed = run_hta([cut(t, its.t.traces[t.rank]["index"].to_numpy()) for t in traces])
+    assert failed == []
+    return ours(traces), its, numbers
+
+
+@pytest.fixture
+def pair(three: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+    return three[:2]
+
+
+def cut(trace: RankTrace, positions: Any) -> RankTrace:
+    """Only these events: its parser drops the last step, and kernels launched before the first."""
+    events = trace.events
+    keep = np.flatnonzero(np.isin(events.position, positions))
+    columns = {f.name: getattr(events, f.name)[keep] for f in dataclasses.fields(events)}
+    row = np.full(len(events) + 1, -1, np.int32)
+    row[keep] = np.arange(len(keep))
+    return dataclasses.replace(trace, events=Events(**columns | {"launch": row[columns["launch"]]}))
 
 
 def ours(traces: list[RankTrace]) -> Any:
@@ -118,6 +138,83 @@ def test_analyses_say_the_same(pair: tuple[Any, Any], name: str) -> None:
     np.testing.assert_allclose(
         a[numbers].to_numpy(float), b[numbers].to_numpy(float), rtol=1e-6, atol=tolerance, equal_nan=True
     )
+
+
+def records(frame: Any, *, indexed: bool = False) -> list[dict[str, Any]]:
+    """Rows of its frames as ours are written. Those indexed by (rank, what) have the columns of ``describe``."""
+    if not indexed:
+        return list(frame.to_dict("records"))
+    return [
+        {"rank": rank, "what": what} | dict(zip((c[1] for c in frame.columns), row, strict=True))
+        for (rank, what), row in zip(frame.index, frame.to_numpy().tolist(), strict=True)
+    ]
+
+
+def test_breakdowns_are_its_own(three: tuple[Any, Any, Any]) -> None:
+    _, its, numbers = three
+    for name in ("temporal_breakdown", "comm_comp_overlap"):
+        for record in records(CALLS[name][0](its)):
+            mine = numbers[name][str(record.pop("rank"))]
+            assert mine == pytest.approx(record, abs=0.02, rel=1e-6), name
+    frame = CALLS["idle_time_breakdown"][0](its)
+    for rank in ranks_of(its):
+        mine = {(r["stream"], r["idle_category"]): r for r in numbers["idle_time_breakdown"][str(rank)]}
+        wanted = {(r["stream"], r["idle_category"]): r for r in records(frame[frame["rank"].eq(rank)])}
+        assert set(mine) == set(wanted)
+        events = its.t.traces[rank]
+        if (events["stream"].ge(0) & events["index_correlation"].eq(0)).any():
+            continue  # it takes the first event of the file for the launch of kernels whose launch is not recorded
+        for key, record in wanted.items():
+            assert mine[key]["idle_time"] == pytest.approx(record["idle_time"], abs=0.02, rel=1e-6), (rank, key)
+            ratio = mine[key]["idle_time_ratio"]
+            assert float("nan" if ratio is None else ratio) == pytest.approx(
+                record["idle_time_ratio"], abs=0.011, nan_ok=True
+            )
+
+
+def test_the_kernel_breakdown_is_its_own(three: tuple[Any, Any, Any]) -> None:
+    _, its, numbers = three
+    frame = CALLS["kernel_breakdown"][0](its)
+    for rank in ranks_of(its):
+        for kind in ("COMPUTATION", "COMMUNICATION"):
+            mine = {r["name"]: r for r in numbers["kernel_breakdown"][str(rank)] if r["kernel_type"] == kind}
+            wanted = records(frame[frame["rank"].eq(rank) & frame["kernel_type"].eq(kind)])
+            assert {r["name"] for r in wanted} == set(mine)
+            whole = "others" not in mine  # else it says a kernel's sum for its mean, its shortest and its longest
+            for record in wanted:
+                for column in ("sum (us)", "mean (us)", "max (us)", "min (us)", "stddev") if whole else ("sum (us)",):
+                    assert mine[record["name"]][column] == pytest.approx(record[column], rel=1e-6, abs=0.02)
+
+
+@pytest.mark.parametrize(("name", "key"), [("queue_length", "stream"), ("memory_bandwidth", "name")])
+def test_described_series_are_its_own(three: tuple[Any, Any, Any], name: str, key: str) -> None:
+    _, its, numbers = three
+    symbols = its.t.symbol_table
+    is_old = name == "queue_length" and hasattr(symbols, "get_runtime_launch_events_query")
+    if is_old and "cuLaunchKernelEx" in symbols.get_sym_id_map():
+        pytest.skip("0.5.0 does not know that cuLaunchKernelEx launches kernels")
+    for record in records(CALLS[name][0](its), indexed=True):
+        rank, what = str(record.pop("rank")), record.pop("what")
+        mine = dict(next(r for r in numbers[name][rank] if r[key] == what))
+        del mine[key]
+        if name == "memory_bandwidth" and mine["count"] != record["count"]:
+            assert record["min"] < 1e-9 < mine["min"]  # it counts what rounding leaves of no bandwidth
+            continue
+        mine["std"] = float("nan") if mine["std"] is None else mine["std"]
+        # times in whole microseconds are often equal; which of two comes first is up to the sort
+        tolerance = 0.05 if name == "queue_length" else 1e-6
+        assert mine == pytest.approx(record, rel=tolerance, abs=1e-6, nan_ok=True), (rank, what)
+
+
+def test_kernel_types_are_its_own(three: tuple[Any, Any, Any]) -> None:
+    from hta.utils.utils import get_kernel_type
+
+    _, its, _ = three
+    names, codes = its.t.symbol_table.get_sym_table(), its.t.symbol_table.get_sym_id_map()
+    device = [codes.get(kind, -1000) for kind in ("kernel", "gpu_memcpy", "gpu_memset")]
+    used = {names[c] for f in its.t.traces.values() for c in f["name"][f["cat"].isin(device)].unique()}
+    assert used
+    assert {n: _type_of(n) for n in used} == {n: get_kernel_type(n) for n in used}
 
 
 def test_a_trace_without_a_device_has_the_same_frame() -> None:
