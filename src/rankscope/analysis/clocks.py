@@ -66,6 +66,59 @@ def matched_times(views: Sequence[RankView], matched: Matched, *, end: bool) -> 
     return times, has
 
 
+@dataclass(slots=True)
+class _Ends:
+    """Ends of calls, one dense table (calls x members) per set of members; their entries strung together elsewhere."""
+
+    ranks: int
+    columns: list[I64]
+    tables: list[F64]
+    order: I64
+    """Entries by column, then in order of the tables."""
+    bounds: I64
+    """Where each column's entries begin in ``order``."""
+
+    @classmethod
+    def of(cls, times: F64, has: NDArray[np.bool_]) -> _Ends:
+        """From M x R times; memory is linear in the entries that are there."""
+        used = has.any(axis=1)
+        packed = np.packbits(has[used], axis=1)
+        _, which = np.unique(packed, axis=0, return_inverse=True)
+        rows, which = np.flatnonzero(used), which.reshape(-1)
+        columns, tables = [], []
+        for number in range(int(which.max(initial=-1)) + 1):
+            mine = rows[which == number]
+            members = np.flatnonzero(has[mine[0]])
+            columns.append(members)
+            tables.append(times[np.ix_(mine, members)])
+        owner = np.concatenate([np.tile(c, len(t)) for c, t in zip(columns, tables, strict=True)])
+        order = np.argsort(owner, kind="stable")
+        bounds = np.searchsorted(owner[order], np.arange(times.shape[1] + 1))
+        return cls(times.shape[1], columns, tables, order, bounds)
+
+    def residuals(self, slope: F64, offset: F64) -> F64:
+        """Distance of each end from the median end of its call, of all entries."""
+        parts = []
+        for members, table in zip(self.columns, self.tables, strict=True):
+            aligned = table * (1.0 + slope[members]) + offset[members]
+            parts.append((aligned - np.median(aligned, axis=1, keepdims=True)).ravel())
+        return np.concatenate(parts)
+
+    def by_column(self, flat: F64) -> list[F64]:
+        """Entries of each column."""
+        return np.split(flat[self.order], self.bounds[1:-1])
+
+    def flat(self) -> F64:
+        """Times of all entries."""
+        return np.concatenate([t.ravel() for t in self.tables])
+
+    def sizes(self) -> F64:
+        """How many members the call of each entry has."""
+        return np.concatenate(
+            [np.full(t.size, float(max(len(c), 2))) for c, t in zip(self.columns, self.tables, strict=True)]
+        )
+
+
 def align(views: Sequence[RankView], matched: Matched) -> Clocks:
     """Fit offsets and drifts; without usable collectives the clocks are taken as they are, with no error known."""
     count = len(views)
@@ -78,103 +131,94 @@ def align(views: Sequence[RankView], matched: Matched) -> Clocks:
     ends, has = ends[usable], has[usable] & (has[usable].sum(axis=1) >= 2)[:, None]
     if not has.any():
         return zero
-    relative = (ends - origin).astype(np.float64)
-    offset, connected = _first_guess(relative, has)
+    table = _Ends.of((ends - origin).astype(np.float64), has)
+    offset, connected = _first_guess(table)
     drift = np.zeros(count)
-    offset = _settle(relative, has, offset)
-    residual = _residuals(relative + offset, has)
-    slopes = _slopes(relative, residual, has)
+    offset = _settle(table, drift, offset)
+    residual = table.residuals(drift, offset)
+    slopes = _slopes(table, residual)
     if slopes.any():
-        tilted = relative * (1.0 + slopes)
-        better = _settle(tilted, has, offset)
+        better = _settle(table, slopes, offset)
         for _ in range(3):
-            slopes = slopes + _slopes(relative, _residuals(tilted + better, has), has)
-            tilted = relative * (1.0 + slopes)
-            better = _settle(tilted, has, better)
-        candidate = _residuals(tilted + better, has)
-        before, after = float(np.abs(residual[has]).mean()), float(np.abs(candidate[has]).mean())
+            slopes = slopes + _slopes(table, table.residuals(slopes, better))
+            better = _settle(table, slopes, better)
+        candidate = table.residuals(slopes, better)
+        before, after = float(np.abs(residual).mean()), float(np.abs(candidate).mean())
         if before - after > max(WORTH * before, 200.0):
             offset, drift, residual = better, slopes, candidate
     reference = int(np.argmax(connected))
     # the axis is that of the lowest connected rank, at every time of the window
     drift = drift - drift[reference]
     offset = offset - offset[reference]
+    # a rank is part of the median it is compared with, which n / (n - 1) undoes
+    sizes = table.sizes()
+    scaled = np.abs(residual) * sizes / (sizes - 1)
     return Clocks(
         "collective_ends",
         origin,
         offset,
         drift,
-        _quantile(residual, has),
-        1.4826 * _quantile(residual, has, 0.5),
+        float(np.quantile(scaled, 0.95)),
+        1.4826 * float(np.median(scaled)),
         connected,
     )
 
 
-def _first_guess(times: F64, has: NDArray[np.bool_]) -> tuple[F64, NDArray[np.bool_]]:
+def _first_guess(table: _Ends) -> tuple[F64, NDArray[np.bool_]]:
     """Breadth first over ranks that share calls, by the median difference of their ends."""
-    count = times.shape[1]
+    count = table.ranks
+    blocks: list[list[int]] = [[] for _ in range(count)]
+    for number, members in enumerate(table.columns):
+        for column in members.tolist():
+            blocks[column].append(number)
     offset, seen = np.zeros(count), np.zeros(count, np.bool_)
-    best: tuple[F64, NDArray[np.bool_]] | None = None
-    while not (seen | ~has.any(axis=0)).all():
-        root = int(np.flatnonzero(~seen & has.any(axis=0))[0])
+    best = np.zeros(count, np.bool_)
+    for root in range(count):
+        if seen[root] or not blocks[root]:
+            continue
         part = np.zeros(count, np.bool_)
         part[root] = True
         queue = [root]
         while queue:
-            here = queue.pop()
-            shared = has & has[:, [here]]
-            near = shared.any(axis=0) & ~part
-            for other in np.flatnonzero(near).tolist():
-                both = shared[:, other]
-                offset[other] = offset[here] + float(np.median(times[both, here] - times[both, other]))
+            here = queue.pop(0)
+            apart: dict[int, list[F64]] = {}
+            for number in blocks[here]:
+                members, ends = table.columns[number], table.tables[number]
+                own = ends[:, int(np.flatnonzero(members == here)[0])]
+                for place, other in enumerate(members.tolist()):
+                    if not part[other]:
+                        apart.setdefault(other, []).append(own - ends[:, place])
+            for other, distances in apart.items():
+                offset[other] = offset[here] + float(np.median(np.concatenate(distances)))
                 part[other] = True
                 queue.append(other)
         seen |= part
-        if best is None or part.sum() > best[1].sum():
-            best = (offset, part)
-    return offset, best[1] if best else seen
+        if part.sum() > best.sum():
+            best = part
+    return offset, best
 
 
-def _residuals(aligned: F64, has: NDArray[np.bool_]) -> F64:
-    """Distance of each end from the median end of its call; 0 where there is none."""
-    if not has.any():
-        return np.zeros(aligned.shape)
-    middle = np.nanmedian(np.where(has, aligned, np.nan)[has.any(axis=1)], axis=1)
-    out = np.zeros(aligned.shape)
-    out[has.any(axis=1)] = aligned[has.any(axis=1)] - middle[:, None]
-    return np.where(has, out, 0.0)
-
-
-def _settle(times: F64, has: NDArray[np.bool_], offset: F64) -> F64:
+def _settle(table: _Ends, slope: F64, offset: F64) -> F64:
     """Alternate between the calls' common ends and the ranks' offsets, both as medians."""
     offset = offset.copy()
     for _ in range(ROUNDS):
-        residual = _residuals(times + offset, has)
-        step = np.array([np.median(residual[h, c]) if (h := has[:, c]).any() else 0.0 for c in range(times.shape[1])])
+        step = np.array([np.median(r) if len(r) else 0.0 for r in table.by_column(table.residuals(slope, offset))])
         offset -= step
         if np.abs(step).max(initial=0.0) < 1.0:
             break
     return offset
 
 
-def _slopes(times: F64, residual: F64, has: NDArray[np.bool_]) -> F64:
+def _slopes(table: _Ends, residual: F64) -> F64:
     """Robust slope of each rank's residual over time (median of slopes between the halves of the window)."""
-    slopes = np.zeros(times.shape[1])
-    for column in range(times.shape[1]):
-        mine = has[:, column]
-        if mine.sum() < MIN_FOR_DRIFT:
+    slopes = np.zeros(table.ranks)
+    times, distances = table.by_column(table.flat()), table.by_column(residual)
+    for column, (when, apart) in enumerate(zip(times, distances, strict=True)):
+        if len(when) < MIN_FOR_DRIFT:
             continue
-        x, y = times[mine, column], residual[mine, column]
-        order = np.argsort(x)
-        x, y, half = x[order], y[order], len(x) // 2
+        order = np.argsort(when)
+        x, y, half = when[order], apart[order], len(when) // 2
         spread = x[-half:] - x[:half]
         if (spread > 0).all():
             slopes[column] = -float(np.median((y[-half:] - y[:half]) / spread))
     return slopes
-
-
-def _quantile(residual: F64, has: NDArray[np.bool_], share: float = 0.95) -> float:
-    """Quantile of the residuals; a rank is part of the median it is compared with, which n / (n - 1) undoes."""
-    size = np.maximum(has.sum(axis=1), 2)
-    scaled = np.abs(residual) * (size / (size - 1))[:, None]
-    return float(np.quantile(scaled[has], share)) if has.any() else 0.0

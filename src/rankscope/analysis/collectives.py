@@ -8,7 +8,6 @@ its rank list; its name differs between ranks and only its description tells apa
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.channels import Channel, canonical, channels_of, is_point_to_point
 from rankscope.analysis.view import RankView
 
 I64 = NDArray[np.int64]
@@ -30,30 +30,6 @@ STEADY_NS = 20_000
 
 MIN_AGREEMENT = 0.9
 """Share of calls whose kind, size and type must agree under a shift."""
-
-_KINDS = (
-    "reduce_scatter",
-    "all_reduce",
-    "all_gather",
-    "all_to_all",
-    "broadcast",
-    "barrier",
-    "gather",
-    "scatter",
-    "reduce",
-    "sendrecv",
-    "send",
-    "recv",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Channel:
-    """Ranks that call together, in an order all of them share."""
-
-    ranks: tuple[int, ...]
-    name: str
-    point_to_point: bool = False
 
 
 @dataclass(slots=True)
@@ -79,38 +55,25 @@ class Matched:
         return len(self.rows)
 
 
-def canonical(kind: str) -> str:
-    """One spelling per collective: ``_allgather_base``, ``ncclDevKernel_AllGather_RING_LL`` -> ``all_gather``."""
-    plain = re.sub(r"[^a-z]", "", kind.lower())
-    for name in _KINDS:
-        if name.replace("_", "") in plain:
-            return name
-    return kind
-
-
-def is_point_to_point(kind: str) -> bool:
-    """Whether the canonical kind involves two ranks only."""
-    return kind in {"send", "recv", "sendrecv"}
-
-
 def match(views: Sequence[RankView]) -> Matched:
     """Match the calls of one window's ranks. Linear in the number of calls but for the shifts tried."""
     ranks = tuple(v.rank for v in views)
     result = Matched(ranks, np.empty((0, len(ranks)), np.int32), [], np.empty(0, np.int32), [])
     result.extra = [[] for _ in ranks]
-    calls: dict[Channel, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    kinds = [[canonical(k) for k in v.trace.collectives.kind] for v in views]
+    calls: dict[Channel, dict[int, I64]] = defaultdict(dict)
+    spelled: dict[str, str] = {}
+    kinds = [[spelled.setdefault(k, canonical(k)) for k in v.trace.collectives.kind] for v in views]
     for column, view in enumerate(views):
-        for row, channel in _channels(view, kinds[column], ranks, result.unmatched):
-            calls[channel][column].append(row)
-            result.total += 1
+        for channel, rows in channels_of(view, kinds[column], ranks, result.unmatched).items():
+            calls[channel][column] = rows
+            result.total += len(rows)
     blocks: list[tuple[NDArray[np.int32], Channel]] = []
     for channel, members in calls.items():
         table, method, reason = _match_channel(views, kinds, channel, members)
         got = int((table >= 0).sum())
         result.matched += got
         for column, listed in members.items():
-            result.extra[column] += sorted(set(listed) - set(table[:, column].tolist()))
+            result.extra[column] += np.setdiff1d(listed, table[:, column]).tolist()
         lost = sum(map(len, members.values())) - got
         if lost:
             result.unmatched[reason] += lost
@@ -123,61 +86,8 @@ def match(views: Sequence[RankView]) -> Matched:
     return result
 
 
-def _channels(
-    view: RankView, kinds: list[str], world: tuple[int, ...], reasons: Counter[str]
-) -> list[tuple[int, Channel]]:
-    """Each call of one rank that can be matched, with its channel; why the others cannot goes to ``reasons``."""
-    calls, groups = view.trace.collectives, view.trace.groups
-    launched = view.trace.events.launch[calls.event] >= 0
-    ignore_launch = not view.device or not launched.any()
-    known = [g for g in groups if g.ranks]
-    size = view.trace.meta.world_size
-    whole = tuple(range(size)) if size else world
-    found = []
-    for row in range(len(kinds)):
-        index = int(calls.group[row])
-        if not ignore_launch and not launched[row]:
-            reasons["launched before the window"] += 1
-            continue
-        if index >= 0 and groups[index].ranks:
-            ranks, name = groups[index].ranks, groups[index].description or groups[index].name
-        elif len(known) == 1:
-            ranks, name = known[0].ranks, known[0].description or known[0].name
-        elif not known:
-            ranks, name = whole, "all ranks"
-        else:
-            reasons["process group unknown"] += 1
-            continue
-        channel = Channel(tuple(ranks), name)
-        if kinds[row] == "sendrecv" and int(calls.peer[row]) < 0 and len(ranks) > 2:
-            kinds[row] = "all_to_all"  # the kernel that NCCL runs for it; a pair would have said its peer
-        if is_point_to_point(kinds[row]):
-            pair = _pair(view.rank, int(calls.peer[row]), kinds[row], channel.ranks)
-            if pair is None:
-                reasons["peer unknown"] += 1
-                continue
-            channel = Channel(pair, name, point_to_point=True)
-        if len(set(channel.ranks) & set(world)) < 2:
-            reasons["no other rank of the group was recorded"] += 1
-            continue
-        found.append((row, channel))
-    return found
-
-
-def _pair(rank: int, peer: int, kind: str, ranks: tuple[int, ...]) -> tuple[int, int] | None:
-    """(source, target) of a point-to-point call."""
-    if peer < 0 or peer == rank:
-        others = [r for r in ranks if r != rank]
-        if len(others) != 1:
-            return None
-        peer = others[0]
-    if kind == "sendrecv":
-        return (min(rank, peer), max(rank, peer))
-    return (rank, peer) if kind == "send" else (peer, rank)
-
-
 def _match_channel(
-    views: Sequence[RankView], kinds: list[list[str]], channel: Channel, members: dict[int, list[int]]
+    views: Sequence[RankView], kinds: list[list[str]], channel: Channel, members: dict[int, I64]
 ) -> tuple[NDArray[np.int32], str, str]:
     """Table of matched rows (calls x ranks), the method used, and why the rest did not match."""
     columns = sorted(members)
@@ -188,13 +98,14 @@ def _match_channel(
     for method in ("comms_id", "seq"):
         keys = [_keys(views[c], kinds[c], members[c], method) for c in columns]
         if all(k is not None for k in keys):
-            tables = [dict(zip(k, members[c], strict=True)) for k, c in zip(keys, columns, strict=True) if k]
+            tables = [dict(zip(k, members[c].tolist(), strict=True)) for k, c in zip(keys, columns, strict=True) if k]
             shared = [k for k in tables[0] if all(k in t for t in tables)]
             table = np.full((len(shared), len(views)), -1, np.int32)
             for column, lookup in zip(columns, tables, strict=True):
                 table[:, column] = [lookup[k] for k in shared]
             return table, method, "recorded by some ranks only"
-    signatures = [_signatures(views[c], kinds[c], members[c], channel.point_to_point) for c in columns]
+    codes: dict[Hashable, int] = {}
+    signatures = [_signatures(views[c], kinds[c], members[c], channel.point_to_point, codes) for c in columns]
     reference = int(np.argmin([len(s) for s in signatures]))
     ends = [views[c].trace.events.end[views[c].trace.collectives.event[members[c]]] for c in columns]
     shifts = [_shift(signatures[reference], s, (ends[reference], e)) for s, e in zip(signatures, ends, strict=True)]
@@ -212,12 +123,12 @@ def _match_channel(
     return table, "order", "recorded by some ranks only"
 
 
-def _keys(view: RankView, kinds: list[str], rows: list[int], method: str) -> list[Hashable] | None:
+def _keys(view: RankView, kinds: list[str], rows: I64, method: str) -> list[Hashable] | None:
     """A key per call, unique within the rank; None where the trace does not say."""
     calls = view.trace.collectives
     seen: Counter[Hashable] = Counter()
     keys: list[Hashable] = []
-    for row in rows:
+    for row in rows.tolist():
         said: Hashable = calls.comms_id[row] if method == "comms_id" else int(calls.seq[row])
         if said in ("", -1):
             return None
@@ -229,14 +140,17 @@ def _keys(view: RankView, kinds: list[str], rows: list[int], method: str) -> lis
     return keys
 
 
-def _signatures(view: RankView, kinds: list[str], rows: list[int], point_to_point: bool) -> list[Hashable]:
+def _signatures(view: RankView, kinds: list[str], rows: I64, point_to_point: bool, codes: dict[Hashable, int]) -> I64:
+    """What must agree, as numbers from ``codes``."""
     calls = view.trace.collectives
+    inputs, outputs = calls.in_elements[rows].tolist(), calls.out_elements[rows].tolist()
     if point_to_point:
-        return [int(max(calls.in_elements[r], calls.out_elements[r])) for r in rows]
-    return [(kinds[r], int(calls.in_elements[r]), int(calls.out_elements[r]), calls.dtype[r]) for r in rows]
+        return np.maximum(calls.in_elements[rows], calls.out_elements[rows]).astype(np.int64)
+    said = [(kinds[r], a, b, calls.dtype[r]) for r, a, b in zip(rows.tolist(), inputs, outputs, strict=True)]
+    return np.array([codes.setdefault(s, len(codes)) for s in said], np.int64)
 
 
-def _shift(reference: list[Hashable], other: list[Hashable], ends: tuple[I64, I64]) -> int | None:
+def _shift(reference: I64, other: I64, ends: tuple[I64, I64]) -> int | None:
     """How many calls ``other`` has after the last one of ``reference``; None when no shift makes them agree.
 
     Steps repeat, and so do kinds and sizes: several shifts may agree. Of those the true one is known by the ends, which
@@ -249,7 +163,7 @@ def _shift(reference: list[Hashable], other: list[Hashable], ends: tuple[I64, I6
         count = min(len(a), len(b))
         if count < 1 or count < 0.5 * min(len(reference), len(other)):
             continue
-        if sum(x == y for x, y in zip(a[-count:], b[-count:], strict=True)) < MIN_AGREEMENT * count:
+        if int((a[-count:] == b[-count:]).sum()) < MIN_AGREEMENT * count:
             continue
         apart = ends[0][len(a) - count : len(a)] - ends[1][len(b) - count : len(b)]
         found.append((float(np.median(np.abs(apart - np.median(apart)))), shift))
