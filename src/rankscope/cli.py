@@ -24,6 +24,7 @@ examples:
   rankscope run --nproc-per-node 8 train.py --lr 1    in place of torchrun --nproc-per-node 8 train.py --lr 1
   rankscope run -S schedule=short train.py            record steps 3 to 5
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
+  rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
   rankscope config -S schedule.active=3               what would be recorded
 
 Each verb has its own --help.
@@ -78,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_output(report)
     report.set_defaults(verb=_report)
 
+    _add_timeline(verbs)
+
     config = verbs.add_parser("config", help="show the configuration and what it will record")
     config.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
     config.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
@@ -91,6 +94,25 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
     demo.set_defaults(verb=_demo)
     return parser
+
+
+def _add_timeline(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    merge = verbs.add_parser("merge", help="put all ranks on one timeline, for the Perfetto UI")
+    merge.add_argument("path", type=Path, metavar="RUN", help="a run directory, or a folder of traces")
+    merge.add_argument("--output", type=Path, metavar="FILE", help="default: RUN/report/cluster.trace.json.gz")
+    merge.add_argument("--steps", metavar="A-B", help="only these steps, for instance 13-15")
+    merge.add_argument("--ranks", metavar="LIST", help="only these ranks, for instance 0,3 or 0-3")
+    merge.add_argument("--categories", metavar="LIST", help="only these events, for instance kernel,cpu_op")
+    merge.add_argument(
+        "--max-mb", type=float, metavar="N", help="bound of the unpacked file; the least important is left out"
+    )
+    merge.set_defaults(verb=_merge)
+
+    view = verbs.add_parser("view", help="serve report and timeline on this machine and open them")
+    view.add_argument("path", type=Path, metavar="RUN", help="a run directory or its report folder")
+    view.add_argument("--port", type=int, help="default: 9001, the only one the Perfetto UI may connect to")
+    view.add_argument("--no-browser", dest="browser", action="store_false", help="only print the addresses")
+    view.set_defaults(verb=_view)
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
@@ -190,7 +212,73 @@ def _show(report: ClusterReport, arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         for name, path in write_report(report, arguments.output).items():
             _say(f"{name}: {path}")
-    print(WRITERS[arguments.format](report).rstrip("\n"))
+    if arguments.format == "terminal" and sys.stdout.isatty():
+        from rich.console import Console
+
+        from rankscope.report.terminal import show
+
+        show(report, Console())  # rich knows about NO_COLOR and what the terminal can do
+    else:
+        print(WRITERS[arguments.format](report).rstrip("\n"))
+    return 0
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    run: Path = arguments.path
+    if not run.is_dir():
+        raise ConfigError(f"{run} is no folder; name a run directory or a folder of traces")
+
+    from rankscope.report import link_timeline
+    from rankscope.rundir import RunDir
+    from rankscope.timeline.merge import merge
+    from rankscope.timeline.output import choose_output
+    from rankscope.timeline.selection import MAX_MB, Selection, parse_categories, parse_ranks, parse_steps
+    from rankscope.trace.load import load_traces
+
+    selection = Selection(
+        steps=parse_steps(arguments.steps) if arguments.steps is not None else None,
+        ranks=parse_ranks(arguments.ranks) if arguments.ranks is not None else None,
+        categories=parse_categories(arguments.categories) if arguments.categories is not None else None,
+        max_mb=MAX_MB if arguments.max_mb is None else arguments.max_mb,
+    )
+    output, ours = choose_output(RunDir(run), arguments.output)
+    merged = merge(load_traces([run]), output, selection, _manifest([run]), replace=ours, progress=_say)
+    if ours:
+        link_timeline(output.parent)
+    for note in merged.notes:
+        _say(note)
+    if merged.left_out:
+        _say(f"left out to stay under {selection.max_mb:g} MB: {'; '.join(merged.left_out)}")
+    size = f"{merged.file_bytes / 1e6:.1f} MB ({merged.json_bytes / 1e6:.1f} unpacked)"
+    _say(f"{merged.slices:,} slices, {merged.arrows:,} arrows, {size}")
+    print(merged.path)
+    return 0
+
+
+def _view(arguments: argparse.Namespace) -> int:
+    from rankscope.timeline.output import report_folder
+    from rankscope.timeline.serve import PORT, TIMELINE, make_server
+
+    folder = report_folder(arguments.path)
+    with make_server(folder, PORT if arguments.port is None else arguments.port) as server:
+        urls = []
+        if (folder / "report.html").is_file():
+            urls.append(server.report_url)
+            print(f"report:   {server.report_url}")
+        if (folder / TIMELINE).is_file():
+            urls.append(server.timeline_url)
+            print(f"timeline: {server.timeline_url}")
+        else:
+            _say(f"no timeline yet; `rankscope merge {arguments.path}` writes one")
+        sys.stdout.flush()
+        _say("serving on this machine only, until Ctrl-C")
+        if arguments.browser:
+            import webbrowser
+
+            for url in urls:
+                webbrowser.open(url)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
     return 0
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.model import ClusterReport
+from rankscope.model import ClusterReport, from_json
 from rankscope.report import contract, html, markdown, terminal
 from rankscope.report.files import write_atomically
 
-__all__ = ["WRITERS", "write_report"]
+__all__ = ["TIMELINE", "WRITERS", "link_timeline", "write_report"]
+
+TIMELINE = "cluster.trace.json.gz"
+"""Name of the merged timeline in a report folder; the page links to it."""
 
 WRITERS: dict[str, Callable[[ClusterReport], str]] = {
     "json": contract.render,
@@ -33,4 +36,25 @@ def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
         OSError: the folder cannot be made or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return {name: write_atomically(folder / file, WRITERS[name](report)) for name, file in _FILES.items()}
+    written = {}
+    for name, file in _FILES.items():
+        text = _page(report, folder) if name == "html" else WRITERS[name](report)
+        written[name] = write_atomically(folder / file, text)
+    return written
+
+
+def link_timeline(folder: Path) -> None:
+    """Write report.html again, now that a timeline lies beside it. Without a readable report.json nothing is done.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    try:
+        report = from_json(ClusterReport, (folder / _FILES["json"]).read_bytes())
+    except (OSError, ValueError):
+        return
+    write_atomically(folder / _FILES["html"], _page(report, folder))
+
+
+def _page(report: ClusterReport, folder: Path) -> str:
+    return html.render(report, timeline=TIMELINE if (folder / TIMELINE).is_file() else None)

@@ -51,8 +51,8 @@ class _Card(NamedTuple):
     level: int
 
 
-def render(report: ClusterReport) -> str:
-    """Return the page."""
+def render(report: ClusterReport, *, timeline: str | None = None) -> str:
+    """Return the page. ``timeline`` is the name of the merged timeline beside it, where there is one."""
     report = tidy(report)
     style, script = _asset("report.css"), _asset("report.js")
     page = _environment().get_template("report.html.j2").render(
@@ -60,6 +60,7 @@ def render(report: ClusterReport) -> str:
         style=Markup(style),  # noqa: S704 - ours, from the package
         script=Markup(script),  # noqa: S704 - ours, from the package
         policy=_policy(style, script),
+        timeline=timeline,
         data=_embed({"heat": heat.heatmap(report)}),
     )  # fmt: skip
     return words.clean(page)
@@ -144,6 +145,8 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "line": words.one_line,
+        "prose": words.prose,
+        "cause": words.cause,
         "ms": words.ms,
         "pct": words.pct,
         "ranks": words.ranks,

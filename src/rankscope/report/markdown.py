@@ -91,7 +91,7 @@ def _findings(report: ClusterReport) -> list[str]:
 def _finding(finding: Finding, step: float | None) -> str:
     cost = "" if finding.cost_ms_per_step is None else f", {words.ms(finding.cost_ms_per_step)} per step"
     where = "" if not finding.ranks else f", {words.named_ranks(finding.ranks)}"
-    title = escape(finding.title or finding.kind, 200)
+    title = escape(words.prose(finding.title or words.cause(finding.kind), 200))
     lines = [f"**{title}** ({escape(finding.confidence)} confidence{cost}{where})", ""]
     lines += [f"- {escape(line)}" for line in finding.evidence[:_MAX_LINES]]
     lines += [f"- To do: {escape(line)}" for line in finding.advice[:_MAX_LINES]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -19,6 +20,10 @@ _PLAIN_WIDTH = 100
 _MAX_RANKS = 8
 _LABEL = 9
 """Width of the column that holds Verdict, Why and Next."""
+
+_GLUE = "\ue000"
+"""Stands for a space at which no line may break. rich takes a no-break space for a space."""
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµun]?s|[kMG]B(?:/s)?|±)(?![\w]))|(?<=±) (?=\d)")
 
 _STYLES = {"straggler": "bold red", "balanced": "bold green", "insufficient_data": "bold yellow"}
 _GLYPHS = {
@@ -74,7 +79,7 @@ def _labelled(label: str, text: str, style: str, width: int, limit: int = 2) -> 
     room = width - _LABEL
     wrapped = _wrap(text, room)
     if len(wrapped) > limit:
-        wrapped = [*wrapped[: limit - 1], words.elide(" ".join(wrapped[limit - 1 :]), room)]
+        wrapped = [*wrapped[: limit - 1], _cut(" ".join(wrapped[limit - 1 :]), room)]
     found = []
     for index, part in enumerate(wrapped):
         line = Text((label if index == 0 else "").ljust(_LABEL), style="bold" if label else "")
@@ -83,10 +88,17 @@ def _labelled(label: str, text: str, style: str, width: int, limit: int = 2) -> 
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    """Wrap by terminal cells, so that wide letters and emoji count as two."""
+    """Wrap by terminal cells, so that wide letters and emoji count as two; a number keeps its unit."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    wrapped = Text(text).wrap(console, width)
-    return [line.plain.rstrip() for line in wrapped] or [""]
+    wrapped = Text(_BEFORE_UNIT.sub(_GLUE, text)).wrap(console, width)
+    return [line.plain.rstrip().replace(_GLUE, " ") for line in wrapped] or [""]
+
+
+def _cut(text: str, width: int) -> str:
+    """The beginning of a text that is too long, with an ellipsis."""
+    line = Text(text)
+    line.truncate(width, overflow="ellipsis")
+    return line.plain
 
 
 def _verdict(report: ClusterReport, width: int) -> list[Text]:
@@ -105,7 +117,7 @@ def _verdict(report: ClusterReport, width: int) -> list[Text]:
         ("Next", verdict.next, "Nothing to do first."),
     ):
         for index, item in enumerate(items[:3] or [fallback]):
-            found += _labelled(label if index == 0 else "", words.one_line(item), "", width)
+            found += _labelled(label if index == 0 else "", words.prose(item), "", width)
     return found
 
 
@@ -115,8 +127,8 @@ def _foot(report: ClusterReport, width: int) -> list[Text]:
     others = [finding for finding in report.findings if finding.kind not in named][:3]
     for index, finding in enumerate(others):
         cost = "" if finding.cost_ms_per_step is None else f" ({words.ms(finding.cost_ms_per_step)} per step)"
-        title = words.one_line(finding.title or finding.kind) + cost
-        found += _labelled("Findings" if index == 0 else "", title, "", width, 1)
+        title = words.prose(finding.title or words.cause(finding.kind), 200) + cost
+        found += _labelled("Findings" if index == 0 else "", title, "", width)
     trust = words.clock_line(report)
     overhead = words.overhead_line(report)
     found += _labelled("Trust", trust + (f"; {overhead}" if overhead else ""), "dim", width)

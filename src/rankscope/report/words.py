@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from rankscope.diagnose.texts import NOUN
 from rankscope.model import ClusterReport, Finding, RankSummary, Verdict
 
 __all__ = [
     "DASH",
     "FEW_RANKS",
     "KIND_LABELS",
+    "cause",
     "clean",
     "clock_line",
     "elide",
@@ -24,6 +26,7 @@ __all__ = [
     "overhead_line",
     "pct",
     "plus_minus",
+    "prose",
     "ranks",
     "sentence",
     "share_of_step",
@@ -55,6 +58,12 @@ _DEFAULT_SENTENCES = {
     "insufficient_data": "There is not enough data for a verdict.",
 }
 
+_FINDING_NAMES = {
+    "comm_exposed": "exposed communication",
+    "redundant_sync": "gradients reduced again",
+    "pipeline_wait": "waits of a pipeline",
+}
+
 _COLLECTIVE_BACKENDS = ("nccl", "rccl", "xccl", "oneccl")
 _CONTROL = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
 _CONTROL |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
@@ -79,6 +88,21 @@ def elide(text: str, limit: int) -> str:
         return text
     head = (limit - 1) * 2 // 3
     return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
+
+
+def prose(text: object, limit: int = 400) -> str:
+    """Return cleaned text without line breaks, a longer one cut at its end, between words."""
+    line = clean(_SPACE.sub(" ", str(text))).strip()
+    if len(line) <= limit:
+        return line
+    head, space, _ = line[:limit].rpartition(" ")
+    return (head.rstrip(" ,;:") if space and len(head) > limit // 2 else line[: limit - 1]) + "…"
+
+
+def cause(identifier: str) -> str:
+    """A cause or a kind of finding in words."""
+    words = NOUN.get(identifier) or _FINDING_NAMES.get(identifier)
+    return words or one_line(identifier.replace("_", " "), 60)
 
 
 def short_name(name: str, limit: int = 88) -> str:
@@ -138,7 +162,7 @@ def named_ranks(numbers: Iterable[int]) -> str:
 
 def sentence(verdict: Verdict) -> str:
     """The verdict's sentence, or a plain one where the diagnosis left none."""
-    return one_line(verdict.sentence, 600) or _DEFAULT_SENTENCES.get(verdict.kind, "No verdict.")
+    return prose(verdict.sentence, 600) or _DEFAULT_SENTENCES.get(verdict.kind, "No verdict.")
 
 
 def share_of_step(cost: float | None, step: float | None) -> float | None:

@@ -1,0 +1,42 @@
+"""Arrows between slices: the ranks of one collective, and launches with the work they launched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rankscope.timeline.parts import Part
+from rankscope.timeline.text import arrow
+
+__all__ = ["call_arrows", "launches"]
+
+
+def call_arrows(parts: Sequence[Part]) -> Iterator[tuple[str, int]]:
+    """Each matched call as one chain over its ranks in order of arrival. The second value is 1 on its first line."""
+    number = 0
+    for window in dict.fromkeys(id(p.window) for p in parts):
+        members = [p for p in parts if id(p.window) == window]
+        ends: dict[int, list[tuple[int, int, int]]] = {}
+        for part in members:
+            trace = part.window.views[part.column].trace
+            for call in part.calls.tolist():
+                event = int(trace.collectives.event[part.window.matched.rows[call, part.column]])
+                if event in part.places:
+                    ends.setdefault(call, []).append(part.places[event])
+        for _, places in sorted(ends.items()):
+            if len(places) < 2:
+                continue
+            number += 1
+            places.sort(key=lambda place: (place[2], place[0]))
+            for index, place in enumerate(places):
+                phase = "s" if index == 0 else "f" if index == len(places) - 1 else "t"
+                yield arrow(phase, number, *place, "collective"), int(index == 0)
+
+
+def launches(part: Part) -> list[tuple[int, int]]:
+    """(launching call, work on the device) where both are shown and in order of time."""
+    launch = part.window.views[part.column].trace.events.launch
+    return [
+        (source, row)
+        for row, place in part.places.items()
+        if (source := int(launch[row])) in part.places and part.places[source][2] <= place[2]
+    ]

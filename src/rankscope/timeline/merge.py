@@ -1,0 +1,109 @@
+"""All ranks as one gzip file of Chrome JSON, which the Perfetto UI and chrome://tracing open."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from rankscope.analysis.window import WindowResult
+from rankscope.errors import ConfigError, RunDirError
+from rankscope.model import RunManifest
+from rankscope.timeline.lines import Merged, lines
+from rankscope.timeline.scene import Scene, set_scene
+from rankscope.timeline.selection import Selection
+from rankscope.trace.load import LoadResult
+
+__all__ = ["Merged", "merge"]
+
+Progress = Callable[[str], None]
+
+
+def merge(
+    load: LoadResult,
+    output: Path,
+    selection: Selection | None = None,
+    manifest: RunManifest | None = None,
+    *,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> Merged:
+    """Write the merged timeline, atomically.
+
+    Args:
+        load: traces of all ranks; those left out by ``selection`` still help to align the clocks.
+        output: the file, usually ``cluster.trace.json.gz``.
+        selection: None for everything within the default bound.
+        manifest: of the run, where there is one.
+        replace: whether an older file may be replaced.
+        progress: called with a line of text as work goes on.
+
+    Raises:
+        AnalysisError: no trace is usable.
+        ConfigError: nothing is left of the selection, or it cannot fit.
+        RunDirError: the file exists and may not be replaced, or cannot be written.
+    """
+    say = progress or (lambda _text: None)
+    selection = selection or Selection()
+    if output.exists() and not replace:
+        raise RunDirError(f"{output} exists already and is not overwritten; give another --output")
+    say(f"aligning {len(load.traces)} traces")
+    scene = set_scene(load, manifest)
+    wanted = _wanted(scene, selection)
+    merged = Merged(output, notes=list(scene.notes))
+    say("writing the timeline")
+    try:
+        _write(output, lines(scene, wanted, selection, merged), merged)
+    except OSError as error:
+        raise RunDirError(f"cannot write {output}: {error.strerror or error}; give another --output") from error
+    return merged
+
+
+def _wanted(scene: Scene, selection: Selection) -> list[tuple[WindowResult, int]]:
+    """Window and column of each rank to be shown."""
+    wanted = [
+        (window, column)
+        for window in scene.windows
+        for column, view in enumerate(window.views)
+        if selection.has_rank(view.rank)
+    ]
+    if not wanted:
+        ranks = sorted({v.rank for w in scene.windows for v in w.views})
+        raise ConfigError(f"none of the --ranks was recorded; there are {', '.join(map(str, ranks[:20]))}")
+    if selection.steps is not None and not any(
+        selection.has_step(int(n)) for w, c in wanted for n in w.views[c].trace.steps.number
+    ):
+        numbers = [int(n) for w, c in wanted for n in w.views[c].trace.steps.number]
+        there = f"there are {min(numbers)} to {max(numbers)}" if numbers else "the traces have no step marks"
+        raise ConfigError(f"none of the --steps was recorded; {there}")
+    return wanted
+
+
+def _write(output: Path, text: Iterable[str], merged: Merged) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as raw, _packed(raw, output) as stream:
+            for line in text:
+                data = line.encode("ascii")
+                merged.json_bytes += len(data)
+                stream.write(data)
+        merged.file_bytes = temporary.stat().st_size
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _packed(raw: BinaryIO, output: Path) -> Iterator[BinaryIO]:
+    """Gzip where the name says so. No time of writing inside: the same traces give the same file."""
+    if output.suffix != ".gz":
+        yield raw
+        return
+    # level 4 packs as fast as we format
+    with gzip.GzipFile("", "wb", 4, raw, mtime=0) as packed, io.BufferedWriter(packed, 1 << 20) as stream:
+        yield stream

@@ -1,0 +1,88 @@
+"""From loaded traces to what the timeline shows: windows on one axis, and what the diagnosis says of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis import summary
+from rankscope.analysis.clocks import Clocks
+from rankscope.analysis.collect import collect
+from rankscope.analysis.runinfo import complete_ranks
+from rankscope.analysis.window import WindowResult, analyse_window
+from rankscope.diagnose.rules import find
+from rankscope.diagnose.verdict import judge
+from rankscope.errors import AnalysisError
+from rankscope.model import RunManifest, Verdict
+from rankscope.trace.columns import RankTrace
+from rankscope.trace.load import LoadResult
+
+__all__ = ["Scene", "on_axis", "set_scene"]
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Scene:
+    """All windows of a run, each with the clocks of its own ranks."""
+
+    windows: list[WindowResult]
+    base_ns: int
+    """Zero of the timeline: the earliest aligned event, on the clock of the first rank of the alignment."""
+    verdict: Verdict
+    notes: list[str] = field(default_factory=list)
+
+
+def set_scene(load: LoadResult, manifest: RunManifest | None = None) -> Scene:
+    """Align, match and judge, as ``analyze`` does.
+
+    Raises:
+        AnalysisError: no trace is usable.
+    """
+    grouped: dict[tuple[int, int], list[RankTrace]] = defaultdict(list)
+    for trace in load.traces:
+        if trace.rank is not None and len(trace.events):
+            grouped[(trace.attempt, trace.window)].append(trace)
+    if not grouped:
+        raise AnalysisError("no usable trace; give a run directory or a folder of Kineto traces whose ranks are known")
+    notes: list[str] = []
+    found = [_window(members, notes) for _, members in sorted(grouped.items())]
+    windows = [window for window in found if window is not None]
+    if not windows:
+        raise AnalysisError(f"no window could be compared: {notes[0]}")
+    notes += [
+        f"attempt {w.attempt}, window {w.window}: the clocks could not be aligned and are shown as they are"
+        for w in windows
+        if w.clocks.method == "none" and len(w.views) > 1
+    ]
+    base = min(int(on_axis(w.clocks, c, v.trace.events.start[:1])[0]) for w in windows for c, v in enumerate(w.views))
+    return Scene(windows, base, _verdict(windows, manifest, notes), notes)
+
+
+def _window(members: list[RankTrace], notes: list[str]) -> WindowResult | None:
+    try:
+        return analyse_window(sorted(members, key=lambda t: t.rank or 0))
+    except Exception as error:  # one broken window must not cost the others
+        where = f"attempt {members[0].attempt}, window {members[0].window}"
+        notes.append(f"{where} is left out: {type(error).__name__}: {error}")
+        return None
+
+
+def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: list[str]) -> Verdict:
+    try:
+        traces = [v.trace for w in windows for v in w.views]
+        ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
+        evidence = collect(windows, ranks, summary.idle_rows(windows))
+        return judge(evidence, find(evidence))
+    except Exception as error:  # the timeline stands without a verdict
+        notes.append(f"no culprit is marked: {type(error).__name__}: {error}")
+        return Verdict(kind="insufficient_data")
+
+
+def on_axis(clocks: Clocks, column: int, own: I64) -> I64:
+    """Own-clock times on the common clock, whole nanoseconds. Keeps order, and lengths where there is no drift."""
+    drift = np.round(float(clocks.drift[column]) * (own - clocks.origin)).astype(np.int64)
+    return np.asarray(own + round(float(clocks.offset[column])) + drift)

@@ -1,0 +1,141 @@
+"""Report and timeline on loopback, for a browser on this machine and the Perfetto UI in it.
+
+Nothing else is served: two files, read when the server starts to be asked for them, under a path that only the owner of
+the terminal knows. The Perfetto UI fetches the timeline from the browser, so nothing leaves the machine; its page may
+connect to no local port but 9001.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import shutil
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from rankscope.errors import ConfigError
+from rankscope.timeline.output import TIMELINE
+
+__all__ = ["PERFETTO", "PORT", "TIMELINE", "Server", "make_server"]
+
+PERFETTO = "https://ui.perfetto.dev"
+"""The only origin that may read the timeline from a script."""
+PORT = 9001
+"""The one local port that the Perfetto UI's own policy lets it connect to."""
+_TYPES = {"report.html": "text/html; charset=utf-8", TIMELINE: "application/gzip"}
+
+
+class Server(ThreadingHTTPServer):
+    """Serves the files of ``folder`` that there are, under a random path."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, folder: Path, port: int, token: str | None = None) -> None:
+        self.token = token or secrets.token_urlsafe(16)
+        self.folder = folder
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    @property
+    def root(self) -> str:
+        """Address under which the files lie, without a slash at its end."""
+        return f"http://127.0.0.1:{self.server_port}/{self.token}"
+
+    @property
+    def report_url(self) -> str:
+        """Where the report is."""
+        return f"{self.root}/report.html"
+
+    @property
+    def timeline_url(self) -> str:
+        """The Perfetto UI, told to open the timeline."""
+        return f"{PERFETTO}/#!/?url={self.root}/{TIMELINE}"
+
+
+def make_server(folder: Path, port: int = PORT) -> Server:
+    """A server that listens and does not serve yet.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    try:
+        return Server(folder, port)
+    except OSError as error:
+        raise ConfigError(
+            f"port {port} of 127.0.0.1 cannot be had ({error.strerror}); end what uses it, or give --port 0 and open "
+            f"{folder / TIMELINE} in {PERFETTO} by hand: that page may connect to port {PORT} only"
+        ) from error
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """GET, HEAD and the preflight of browsers; everything else is refused by the base class."""
+
+    server: Server
+    server_version = "rankscope"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def do_OPTIONS(self) -> None:
+        if self._asked() != TIMELINE or self.headers.get("Origin") != PERFETTO:
+            self._refuse()
+            return
+        self.send_response(HTTPStatus.NO_CONTENT)
+        self._allow()
+        self.send_header("Access-Control-Allow-Methods", "GET, HEAD")
+        # Browsers ask before a public page may reach an address of this machine.
+        self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.end_headers()
+
+    def _answer(self, *, with_body: bool) -> None:
+        name = self._asked()
+        path = self.server.folder / name if name else None
+        if name is None or path is None or not path.is_file():
+            self._refuse()
+            return
+        with path.open("rb") as stream:
+            size = path.stat().st_size
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", _TYPES[name])
+            self.send_header("Content-Length", str(size))
+            self._keep_private()
+            if name == TIMELINE:
+                self._allow()
+            self.end_headers()
+            if with_body:
+                shutil.copyfileobj(stream, self.wfile, 1 << 20)
+
+    def _asked(self) -> str | None:
+        """Name of one of our files, None for any other path, token or host name."""
+        if self.headers.get("Host") != f"127.0.0.1:{self.server.server_port}":
+            return None  # a name that somebody pointed at this machine
+        found = re.fullmatch(r"/([^/?#]+)/([^/?#]+)(?:\?[^#]*)?", self.path)
+        if found is None or not hmac.compare_digest(found[1].encode(), self.server.token.encode()):
+            return None
+        return found[2] if found[2] in _TYPES else None
+
+    def _refuse(self) -> None:
+        self.send_response(HTTPStatus.NOT_FOUND)
+        self.send_header("Content-Length", "0")
+        self._keep_private()
+        self.end_headers()
+
+    def _allow(self) -> None:
+        self.send_header("Vary", "Origin")
+        if self.headers.get("Origin") == PERFETTO:
+            self.send_header("Access-Control-Allow-Origin", PERFETTO)
+
+    def _keep_private(self) -> None:
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin" if self._asked() != TIMELINE else "cross-origin")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing: the terminal belongs to the user."""
