@@ -101,22 +101,34 @@ def _read_all(
             yield index, trace
     fresh.sort(key=lambda i: -_weight(candidates[i].path))  # the longest first, so that no process is left with it
     count = _process_count(workers, [_weight(candidates[i].path) for i in fresh])
+    done: set[int] = set()
     if count > 1:
-        done: set[int] = set()
         try:
-            # never fork: the caller may have threads, a CUDA context or an open profiler
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(count, mp_context=context) as pool:
-                futures = {pool.submit(_read_one, candidates[i], cache): i for i in fresh}
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
-                    done.add(futures[future])
+            for index, result in _shared(candidates, fresh, cache, count - 1):
+                done.add(index)
+                yield index, result
         except BrokenProcessPool:  # a script without a main guard, or a worker killed for its memory
-            fresh = [i for i in fresh if i not in done]
-        else:
-            return
+            pass
     for index in fresh:
-        yield index, _read_one(candidates[index], cache)
+        if index not in done:
+            yield index, _read_one(candidates[index], cache)
+
+
+def _shared(
+    candidates: Sequence[Candidate], fresh: Sequence[int], cache: bool, helpers: int
+) -> Iterator[tuple[int, RankTrace | str]]:
+    """Read in this process and in helpers: starting one, and fetching its columns, costs as much as 50 MB of JSON."""
+    # never fork: the caller may have threads, a CUDA context or an open profiler
+    with ProcessPoolExecutor(helpers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = {pool.submit(_read_one, candidates[i], cache): i for i in fresh[1:]}
+        waiting = list(futures)
+        own: int | None = fresh[0]
+        while own is not None:
+            yield own, _read_one(candidates[own], cache)
+            # then what no helper has begun, the shortest first
+            own = futures.pop(last) if waiting and (last := waiting.pop()).cancel() else None
+        for future in as_completed(futures):
+            yield futures[future], future.result()
 
 
 def _read_one(candidate: Candidate, cache: bool) -> RankTrace | str:
