@@ -31,7 +31,8 @@ UNEVEN_CPU = 1.2
 def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle: Sequence[RankIdle]) -> Evidence:
     """Evidence of a run: windows are pooled, their steps strung together."""
     usable = [r for r in ranks if r.compute_pct is not None]
-    trusted = [w for w in windows if w.replay is not None and w.refused is None]
+    trusted = [w for w in windows if w.refused is None]  # without a replay where nobody makes others wait
+    replayed = [w for w in trusted if w.replay is not None]
     total = sum(w.matched.total for w in windows)
     lengths = [w.step_ns for w in windows if w.step_ns]
     errors = [w.clocks.error_ns for w in windows if w.clocks.error_ns is not None]
@@ -46,9 +47,10 @@ def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle:
         matched_pct=100.0 * sum(w.matched.matched for w in windows) / total if total else None,
         clock_error_us=max(errors) / 1e3 if errors else None,
         clock_spread_us=max((w.clocks.spread_ns for w in windows), default=0.0) / 1e3,
-        replay_error_pct=100.0 * max((w.replay.error for w in trusted if w.replay), default=0.0) if trusted else None,
+        replay_error_pct=100.0 * max(w.replay.error for w in replayed if w.replay) if replayed else None,
         refused=None if trusted else next((w.refused for w in windows if w.refused), "no window"),
         pipeline=any(w.pipeline for w in windows),
+        staged=any(w.staged for w in windows),
         compute_pct=_mean([r.compute_pct for r in usable]),
         exposed_comm_pct=_mean([r.exposed_comm_pct for r in usable]),
         overlap_pct=_mean(known) if (known := [r.overlap_pct for r in usable if r.overlap_pct is not None]) else None,
@@ -64,8 +66,9 @@ def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle:
     )
     if trusted:
         evidence.suspects = _suspects(trusted, ranks)
-        evidence.network_gain_ms = _gain(trusted, Work.TRANSFER)
-        evidence.host_gain_ms = _gain(trusted, Work.HOST)
+        if replayed:
+            evidence.network_gain_ms = _gain(replayed, Work.TRANSFER)
+            evidence.host_gain_ms = _gain(replayed, Work.HOST)
         if not evidence.pipeline:
             evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
     _repeats(windows, evidence)
@@ -111,12 +114,14 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
     excess: dict[int, float] = defaultdict(float)
     explained: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     even: dict[int, list[float]] = defaultdict(list)
+    beside: dict[int, set[int]] = defaultdict(set)
     model: list[float] = []
     for window in windows:
         for view, late in zip(window.views, window.lateness, strict=False):
             gains[view.rank].append(late.gains)
             excess[view.rank] += late.excess
             even[view.rank].append(late.uniform)
+            beside[view.rank] |= {window.views[c].rank for c in late.beside}
             for cause, ns in late.explained.items():
                 explained[view.rank][cause] += ns
         if window.replay is not None:
@@ -137,6 +142,7 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
                 excess_ms=excess[rank] / count / 1e6,
                 explained={c: ns / count / 1e6 for c, ns in sorted(explained[rank].items(), key=lambda i: -i[1])},
                 uniform=float(np.median(even[rank])),
+                beside=sorted(beside[rank]),
                 caused_wait_ms=waits.get(rank, 0.0),
             )
         )
@@ -187,10 +193,10 @@ def _anomaly(rank: int, cause: str, own: float, peers: float, counts: tuple[floa
 def _work_anomaly(window: WindowResult, rank: int, least: float) -> list[Anomaly]:
     """Clearly more device work (operators on a CPU) than the median peer, with the reason."""
     columns = {v.rank: c for c, v in enumerate(window.views)}
-    if rank not in columns or window.replay is None:
+    if rank not in columns or not window.peers:
         return []
     own = columns[rank]
-    peers = [p for p in window.replay.peers[own] if p != own]
+    peers = [p for p in window.peers[own] if p != own]
     if not peers:
         return []
     steps = max(window.step_count, 1)

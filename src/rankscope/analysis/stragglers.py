@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from rankscope.analysis.causes import ATTRIBUTES, Profile, work_difference
 from rankscope.analysis.graph import Work
 from rankscope.analysis.view import RankView
+from rankscope.analysis.waits import Waits
 from rankscope.analysis.whatif import UNIFORM_LIMIT, Replay
 
-__all__ = ["Lateness", "judge_rank", "sign_flip"]
+__all__ = ["Lateness", "judge_ranks", "screen", "sign_flip"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -34,6 +35,13 @@ NAMED_SHARE = 0.6
 LEAST_SHARE = 0.02
 """Of the step: smaller excesses are noise."""
 LEAST_NS = 20_000.0
+JOINT_SHARE = 0.05
+"""Excess, as a share of the step, from which on a rank may be one of several at fault (the accusation's least cost)."""
+JOINT_EXPLAINED = 0.7
+"""And its cause must explain this much of it: what several ranks gain together is no proof against any of them."""
+SCREEN = 0.025
+"""Half the least cost of an accusation: a rank that makes others wait less than this share of the step costs less."""
+_UNNAMED = frozenset({"slow_compute", "launch_bound"})
 
 
 @dataclass(slots=True)
@@ -45,9 +53,70 @@ class Lateness:
     excess: float = 0.0
     explained: dict[str, float] = field(default_factory=dict)
     uniform: float = 1.0
+    factor: F64 | None = None
+    """What mends the rank: factors of its host and device work per segment."""
+    beside: list[int] = field(default_factory=list)
+    """Columns of other ranks at fault, mended as well where ``gains`` says what this one costs."""
 
 
-def judge_rank(
+def screen(waits: Waits, step_ns: float, steps: int) -> I64:
+    """Columns of the ranks that may cost the job time.
+
+    Mending a rank gains no more than the others wait while it is the last to arrive.
+    """
+    if not len(waits.last):
+        return np.empty(0, np.int64)
+    others = np.maximum((~np.isnan(waits.wait)).sum(axis=1) - 1, 1)
+    waited = np.nansum(waits.wait, axis=1) / others
+    caused = np.bincount(waits.last, waited, waits.wait.shape[1])
+    return np.flatnonzero(caused >= SCREEN * step_ns * max(steps, 1)).astype(np.int64)
+
+
+def judge_ranks(
+    replay: Replay,
+    views: Sequence[RankView],
+    profiles: Sequence[Profile],
+    step_ns: float,
+    comparable: NDArray[np.bool_],
+    columns: I64,
+) -> list[Lateness]:
+    """One :class:`Lateness` per rank; only the given columns are looked at.
+
+    Two ranks that are late at the same place hide each other: where several have an excess with a clear cause, each is
+    also asked what it costs once the others are mended.
+    """
+    found = [Lateness(np.zeros(replay.steps)) for _ in views]
+    for column in columns.tolist():
+        found[column] = _judge_rank(replay, column, views, profiles, step_ns, comparable)
+    at_fault = [c for c, late in enumerate(found) if _clear(late, step_ns * replay.steps)]
+    if len(at_fault) < 2:
+        return found
+    together = replay.gains(_mended(replay, found, at_fault))
+    for column in at_fault:
+        others = [c for c in at_fault if c != column]
+        gains = together - replay.gains(_mended(replay, found, others))
+        if gains.sum() > found[column].gains.sum() + LEAST_NS:
+            found[column].gains, found[column].beside = gains, others
+    return found
+
+
+def _clear(late: Lateness, span: float) -> bool:
+    if late.factor is None or late.excess < JOINT_SHARE * span or not late.explained:
+        return False
+    cause = max(late.explained, key=lambda c: late.explained[c])
+    return cause not in _UNNAMED and late.explained[cause] >= JOINT_EXPLAINED * late.excess
+
+
+def _mended(replay: Replay, found: Sequence[Lateness], columns: Sequence[int]) -> F64:
+    work = replay.graph.work
+    for column in columns:
+        factor = found[column].factor
+        if factor is not None:
+            work = replay.scaled(column, factor, work)
+    return work
+
+
+def _judge_rank(
     replay: Replay,
     column: int,
     views: Sequence[RankView],
@@ -97,6 +166,7 @@ def judge_rank(
         excess=total,
         explained=_explain(column, peers, views, profiles, np.flatnonzero(late), total),
         uniform=even,
+        factor=factor,
     )
 
 

@@ -17,7 +17,7 @@ from rankscope.analysis.collectives import Matched
 from rankscope.analysis.graph import Graph, Work
 from rankscope.analysis.waits import Waits
 
-__all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "peers_of", "prepare", "segment_work"]
+__all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "peers_of", "prepare", "segment_work", "step_ends"]
 
 F64 = NDArray[np.float64]
 
@@ -100,11 +100,11 @@ class Replay:
             return 1.0
         return max(float(np.median(own[real] / other[real])), 1.0)
 
-    def scaled(self, column: int, factor: F64) -> F64:
-        """Work per edge with one rank's host and device work times ``factor[label, segment]``."""
+    def scaled(self, column: int, factor: F64, start: F64 | None = None) -> F64:
+        """Work per edge (``start``, else as recorded) with one rank's work times ``factor[label, segment]``."""
         graph = self.graph
         mine = (graph.owner == column) & np.isin(graph.label, (Work.HOST, Work.DEVICE))
-        work: F64 = graph.work.copy()
+        work: F64 = (graph.work if start is None else start).copy()
         work[mine] *= factor[graph.label[mine], graph.segment[mine]]
         return work
 
@@ -119,7 +119,7 @@ def _ratio(target: F64, own: F64) -> F64:
     return np.divide(target, own, out=np.ones_like(own), where=own > 0)
 
 
-def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float) -> Replay | None:
+def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, peers: list[list[int]]) -> Replay | None:
     """Everything a what-if needs; None when no step ends with a matched call.
 
     Args:
@@ -127,6 +127,7 @@ def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float) -> Repla
         matched: its calls.
         waits: their steps.
         begin: start of the first step on the aligned axis, ns.
+        peers: of each rank, from :func:`peers_of`.
     """
     steps = sorted(set(waits.step[waits.step >= 0].tolist()))
     step_calls = [graph.ends[(waits.step == s) & (graph.ends >= 0)] for s in steps]
@@ -139,7 +140,13 @@ def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float) -> Repla
     length = recorded[-1] - begin
     error = float(np.abs(unchanged - recorded).max() / length) if length > 0 else 1.0
     segments = segment_work(graph, matched)
-    return Replay(graph, segments, peers_of(matched, waits), step_calls, begin, unchanged, recorded, error)
+    return Replay(graph, segments, peers, step_calls, begin, unchanged, recorded, error)
+
+
+def step_ends(waits: Waits) -> F64:
+    """When the last call of each recorded step ended, ns on the aligned axis."""
+    steps = sorted(set(waits.step[waits.step >= 0].tolist()))
+    return np.array([np.nanmax(waits.end[waits.step == s]) for s in steps])
 
 
 def segment_work(graph: Graph, matched: Matched) -> Segments:
@@ -154,13 +161,25 @@ def segment_work(graph: Graph, matched: Matched) -> Segments:
 
 
 def peers_of(matched: Matched, waits: Waits) -> list[list[int]]:
-    """Ranks with the same sequence of kinds of calls: their segments can be compared one by one."""
-    signatures: dict[tuple[str, ...], list[int]] = {}
-    keys = []
-    for column in range(len(matched.ranks)):
+    """Ranks of one pipeline stage with the same sequence of kinds of calls: their segments can be compared."""
+    signatures: dict[tuple[object, ...], list[int]] = {}
+    keys: list[tuple[object, ...]] = []
+    kinds = np.array(matched.kind)
+    for column, stage in enumerate(_stages(matched)):
         mine = np.flatnonzero(matched.rows[:, column] >= 0)
         order = mine[np.argsort(waits.arrival[mine, column], kind="stable")]
-        key = tuple(matched.kind[m] for m in order)
+        key = (stage, *kinds[order].tolist()) if len(order) else ()
         keys.append(key)
         signatures.setdefault(key, []).append(column)
     return [signatures[key] if key else [] for key in keys]
+
+
+def _stages(matched: Matched) -> list[int]:
+    """Place of each rank among those it is joined to by point-to-point calls, itself alone: 0."""
+    chain = {rank: {rank} for rank in matched.ranks}
+    for channel in matched.channels:
+        if channel.point_to_point:
+            joined = set().union(*(chain.get(r, {r}) for r in channel.ranks))
+            for rank in joined:
+                chain[rank] = joined
+    return [sorted(chain[rank]).index(rank) for rank in matched.ranks]

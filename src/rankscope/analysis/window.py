@@ -15,10 +15,10 @@ from rankscope.analysis.collectives import Matched, is_point_to_point, match
 from rankscope.analysis.idle import IdleTime, idle_time
 from rankscope.analysis.overlap import Usage, step_usage, window_usage
 from rankscope.analysis.replay import build_graph
-from rankscope.analysis.stragglers import Lateness, judge_rank
+from rankscope.analysis.stragglers import Lateness, judge_ranks, screen
 from rankscope.analysis.view import RankView, make_view
 from rankscope.analysis.waits import Waits, measure_waits
-from rankscope.analysis.whatif import Replay, prepare
+from rankscope.analysis.whatif import Replay, peers_of, prepare, step_ends
 from rankscope.trace.columns import RankTrace
 
 __all__ = ["WindowResult", "analyse_window"]
@@ -30,6 +30,12 @@ LAUNCHED = 0.5
 
 MISSED = 0.02
 """A rank whose first event comes later than this share of a step was not recorded from the step's start."""
+
+SCREENED_EVENTS = 500_000
+"""A window of more events is replayed only if some rank may cost time: building its graph takes 8 s a million."""
+
+FEW_RANKS = 16
+"""In windows of more ranks only suspects are judged."""
 
 MAX_REPLAY_ERROR = 0.03
 """Above this relative error of the unchanged replay no what-if is believed."""
@@ -52,7 +58,12 @@ class WindowResult:
     replay: Replay | None = None
     refused: str | None = None
     lateness: list[Lateness] = field(default_factory=list)
+    peers: list[list[int]] = field(default_factory=list)
+    """Per rank the columns of the ranks that do the same work, itself included."""
     pipeline: bool = False
+    """Nothing but stages: no rank has a peer that does the same work."""
+    staged: bool = False
+    """Some ranks talk point to point."""
     step_ns: float | None = None
     """The job's step: from the end of the first step's last call to the last step's, over the steps between."""
 
@@ -102,29 +113,38 @@ def _replay(result: WindowResult) -> None:
     if any(_launched(v) < LAUNCHED for v in views if v.device):
         result.refused = "most device work has no recorded launch"
         return
+    ends = step_ends(waits)
+    if not len(ends):
+        result.refused = "no step contains a matched collective"
+        return
+    if len(ends) > 1:
+        result.step_ns = float(ends[-1] - ends[0]) / (len(ends) - 1)
+    peers = result.peers = peers_of(matched, waits)
+    point_to_point = np.array([is_point_to_point(k) for k in matched.kind], np.bool_)
+    lonely = [c for c in range(len(views)) if len(peers[c]) < 2]
+    result.staged = bool(point_to_point.any())
+    result.pipeline = bool(point_to_point.all()) or (result.staged and len(lonely) == len(views))
+    suspects = screen(waits, result.step_ns or 0.0, len(ends))
+    if sum(len(v.trace.events) for v in views) > SCREENED_EVENTS and not len(suspects):
+        result.lateness = [Lateness(np.zeros(len(ends))) for _ in views]
+        return
     graph = build_graph(views, matched, clocks, waits)
     begin = min(float(clocks.aligned(c, np.array([v.start]))[0]) for c, v in enumerate(views))
-    replay = prepare(graph, matched, waits, begin)
+    replay = prepare(graph, matched, waits, begin, peers)
+    result.replay = replay
     if replay is None:
         result.refused = "no step contains a matched collective"
         return
-    result.replay = replay
-    if replay.steps > 1:
-        result.step_ns = float(replay.recorded[-1] - replay.recorded[0]) / (replay.steps - 1)
     if replay.error > MAX_REPLAY_ERROR:
         result.refused = f"replaying the window unchanged misses its length by {100 * replay.error:.1f} %"
         return
-    point_to_point = np.array([is_point_to_point(k) for k in matched.kind], np.bool_)
-    lonely = [c for c in range(len(views)) if len(replay.peers[c]) < 2]
-    result.pipeline = bool(point_to_point.all()) or (bool(point_to_point.any()) and len(lonely) == len(views))
     if not result.pipeline and result.step_ns:
         whole = _comparable(result)
         if not whole.any():
             result.refused = "the ranks' windows have no stretch in common"
             return
-        result.lateness = [
-            judge_rank(replay, c, views, result.profiles, result.step_ns, whole) for c in range(len(views))
-        ]
+        asked = np.arange(len(views)) if len(views) <= FEW_RANKS else suspects
+        result.lateness = judge_ranks(replay, views, result.profiles, result.step_ns, whole, asked)
 
 
 def _launched(view: RankView) -> float:

@@ -25,6 +25,9 @@ class Suspect:
     """Cause -> ms per step of that excess."""
     uniform: float = 1.0
     """Even slowness of the host, not part of the cost."""
+    beside: list[int] = field(default_factory=list)
+    """Other ranks at fault. Late at the same place, they hide each other: the cost is that of this rank once they are
+    mended; empty where it is the cost of this rank alone."""
     caused_wait_ms: float = 0.0
     """Waiting of others for this rank, per step. Not a cost."""
 
@@ -63,7 +66,9 @@ class Evidence:
     refused: str | None = None
     """Why no replay was made or trusted."""
     pipeline: bool = False
-    """Ranks of different stages talk point to point; waiting is the schedule."""
+    """Ranks of different stages talk point to point and none has a peer; waiting is the schedule."""
+    staged: bool = False
+    """Some ranks are stages, and have peers to compare with."""
     suspects: list[Suspect] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     compute_pct: float = 0.0

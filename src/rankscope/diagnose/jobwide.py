@@ -121,7 +121,7 @@ def input_bound(evidence: Evidence) -> list[Finding]:
 
 def pipeline_wait(evidence: Evidence) -> list[Finding]:
     """Stages wait for each other by design."""
-    if not evidence.pipeline:
+    if not (evidence.pipeline or evidence.staged):
         return []
     return [
         Finding(

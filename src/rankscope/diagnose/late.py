@@ -25,9 +25,10 @@ def _straggler(accusation: Accusation, evidence: Evidence) -> Finding:
     suspect = accusation.suspect
     step = (evidence.whole_step_ms if accusation.once else evidence.step_ms) or 0.0
     better = amount(max(step - suspect.cost_ms, 0.0))
+    also = f", with rank {', '.join(map(str, suspect.beside[:8]))} mended too," if suspect.beside else ""
     lines = [
         (
-            f"Without rank {suspect.rank}'s late segments {amount(step)} become {better} "
+            f"Without rank {suspect.rank}'s late segments{also} {amount(step)} become {better} "
             f"(±{amount(suspect.error_ms)}), by replay of the recorded steps."
         ),
         f"That is {100 * suspect.cost_ms / step:.0f} % of the step"

@@ -98,7 +98,8 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
         others = "; ".join(f"rank {a.suspect.rank}: {NOUN[a.cause]}, {amount(a.suspect.cost_ms)}" for a in accused[1:4])
         sentence += f" Others cost time too: {others}{' ...' if len(accused) > 4 else ''}."
     better = amount(max(step - cost, 0.0))
-    why = [f"Without it the step takes {better} instead of {amount(step)} (±{amount(suspect.error_ms)})."]
+    also = f" (once rank {', '.join(map(str, suspect.beside[:8]))} is mended)" if suspect.beside else ""
+    why = [f"Without it the step takes {better} instead of {amount(step)} (±{amount(suspect.error_ms)}){also}."]
     if first.once:
         why = [f"The steps lose {', '.join(amount(max(g, 0.0)) for g in suspect.gains_ms[:8])}."]
     named = suspect.explained.get(first.cause)
