@@ -55,3 +55,11 @@ def test_a_crash_beside_a_hanging_collective_does_not_outlast_torchrun(gpt):
     assert time.monotonic() - began < bare + 60
     assert ours.records()[1].status == "partial"
     assert "planted failure" in ours.records()[1].reason
+
+
+def test_windows_come_again_after_detaching_from_the_device(start, finish, tmp_path):
+    words = ["-S", "schedule.repeat=3", "-S", "schedule.active=3", "-S", f"run.dir={tmp_path / 'RUN'}"]
+    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *words, GPT, "--steps", 45]))
+    assert done.code == 0, done.stderr
+    for window in range(3):
+        assert [(r.status, r.notes) for r in done.records(window=window)] == [("ok", []), ("ok", [])]

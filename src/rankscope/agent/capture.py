@@ -7,6 +7,7 @@ the training thread; everything after that (compression, checks, the shared disk
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -20,6 +21,8 @@ from torch.profiler.profiler import _KinetoProfile
 from rankscope.model import CaptureSpec
 
 __all__ = ["InlineCapture", "device_in_use"]
+
+_TEARDOWN = "TEARDOWN_CUPTI"
 
 
 def device_in_use() -> str | None:
@@ -73,6 +76,7 @@ class InlineCapture:
             experimental_config=_light_config(spec),
         )
         self._step: Any = None
+        self._detach_after = False
         self.recording = False
 
     def _activities(self, spec: CaptureSpec) -> list[ProfilerActivity]:
@@ -88,6 +92,9 @@ class InlineCapture:
 
     def prepare(self) -> None:
         """Begin the warm-up: the profiler sets itself up, and what it sees is discarded."""
+        self._detach_after = self.device is not None and _may_detach()
+        if self._detach_after:
+            os.environ[_TEARDOWN] = "1"
         self._profile.prepare_trace()
 
     def start(self, step: int, metadata: dict[str, Any]) -> None:
@@ -110,7 +117,11 @@ class InlineCapture:
         """End recording. Waits for the device."""
         self.mark(None)
         self.recording = False
-        self._profile.stop_trace()
+        try:
+            self._profile.stop_trace()
+        finally:
+            if self._detach_after:
+                os.environ.pop(_TEARDOWN, None)
 
     def export(self, path: Path) -> None:
         """Write Kineto's JSON to a local file, once; the native export can write a result only once.
@@ -126,9 +137,20 @@ class InlineCapture:
         """Leave the warm-up. A prepared profiler can only be stopped once started, and its result is dropped."""
         if not self.recording:
             self._profile.start_trace()
-        self.mark(None)
-        self.recording = False
-        self._profile.stop_trace()
+        self.stop()
+
+
+def _may_detach() -> bool:
+    """Ask Kineto to detach CUPTI after the window?
+
+    Attached, it goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of the
+    job, and 22 ms when detached (benchmarks/README.md). Before CUDA 12.6 attaching again can crash a process with CUDA
+    graphs (see prepare_trace and start_trace of torch.profiler), and a user who has set the variable has decided.
+    """
+    version = torch.version.cuda
+    if _TEARDOWN in os.environ or version is None:
+        return False
+    return tuple(int(part) for part in version.split(".")[:2]) >= (12, 6)
 
 
 def _light_config(spec: CaptureSpec) -> Any:
