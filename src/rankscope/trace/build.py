@@ -93,6 +93,12 @@ def _assemble(
     strings = list(decoder.symbols.strings)
     launch = link.link_launches(columns["category"], columns["correlation"], columns["start"])
     events = Events(launch=launch, step=np.full(len(launch), -1, np.int32), **columns)
+    count, nanoseconds = link.overruns(events.category, events.pid, events.stream, events.start, events.duration)
+    if count:
+        notes.append(
+            f"{count} kernels or copies end after the next one of their stream begins, by {nanoseconds / 1000:.1f} us "
+            "in all: their durations are kept as recorded"
+        )
     steps = link.find_steps(events, strings)
     events.step = link.step_of(events, steps)
     about.device = meta.device_name(raw, _device(events))

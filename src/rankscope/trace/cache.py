@@ -1,13 +1,14 @@
 """RankTrace <-> Parquet beside the trace. The columns are a public format: see docs/parquet.md.
 
-The cache is an offer, never a duty: a folder that cannot be written, a file that is not ours or no longer fits the
-trace means decoding again, without a word.
+The cache is an offer, never a duty: a file that is not ours or no longer fits the trace means decoding again, without
+a word. Where the trace's folder cannot be written, the columns go to the user's own cache folder, or nowhere.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -40,20 +41,33 @@ def cache_path(trace: Path) -> Path:
     return trace.with_name(f"{name}.parquet")
 
 
+def _elsewhere(trace: Path) -> Path | None:
+    """The place of a trace whose folder is read-only: in the user's cache, named after the absolute path."""
+    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    try:
+        folder = (given if given.is_absolute() else Path.home() / ".cache") / "rankscope"
+        whole = os.fsencode(trace.resolve())
+    except (OSError, RuntimeError):  # no home
+        return None
+    return folder / f"{hashlib.sha256(whole).hexdigest()[:40]}.parquet"
+
+
 def store_cached(path: Path, trace: RankTrace) -> bool:
     """Write the columns of the trace file ``path`` beside it, atomically. False when that is not possible."""
-    target = cache_path(path)
-    if not os.access(path.parent, os.W_OK):
+    target = cache_path(path) if os.access(path.parent, os.W_OK) else _elsewhere(path)
+    if target is None:
         return False
     temporary: str | None = None
     try:
+        if target.parent != path.parent:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         if target.exists() and _KEY not in (pq.read_metadata(target).metadata or {}):
             return False  # somebody else's file
         table = _table(trace, pa).replace_schema_metadata({_KEY: _key(path), _ABOUT: _about(trace)})
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
         pq.write_table(
             table,
@@ -77,10 +91,12 @@ def store_cached(path: Path, trace: RankTrace) -> bool:
 
 def load_cached(path: Path) -> RankTrace | None:
     """Columns of the trace file ``path`` from the Parquet beside it; None when there is none that fits."""
-    source = cache_path(path)
-    if not source.is_file():
-        return None
+    source: Path | None = cache_path(path)
     try:
+        if source is not None and not source.is_file():
+            source = None if os.access(path.parent, os.W_OK) else _elsewhere(path)
+        if source is None or not source.is_file():
+            return None
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(source, read_dictionary=list(_TEXTS)) as file:

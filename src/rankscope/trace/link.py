@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from rankscope.trace.columns import Category, Events, Steps
 
-__all__ = ["find_steps", "link_launches", "step_of"]
+__all__ = ["find_steps", "link_launches", "overruns", "step_of"]
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
+_ROUNDING_NS = 1000
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})\Z")
 
 
@@ -95,3 +96,19 @@ def step_of(events: Events, steps: Steps) -> I32:
     launched = np.flatnonzero(events.launch >= 0)
     step[launched] = step[events.launch[launched]]
     return step
+
+
+def overruns(category: NDArray[np.int8], pid: I64, stream: I32, start: I64, duration: I64) -> tuple[int, int]:
+    """How many device events end after the next one of their stream begins, and by how much in all (ns).
+
+    A stream runs one thing after the other, so that the clocks or the durations are wrong there (or kernels were
+    launched to overlap on purpose). Up to a microsecond it is the rounding of the times.
+    """
+    rows = np.flatnonzero((category >= Category.KERNEL) & (category <= Category.GPU_MEMSET) & (stream >= 0))
+    if len(rows) < 2:
+        return 0, 0
+    rows = rows[np.lexsort((start[rows], stream[rows], pid[rows]))]
+    before, after = rows[:-1], rows[1:]
+    over = start[before] + duration[before] - start[after]
+    over = over[(pid[before] == pid[after]) & (stream[before] == stream[after]) & (over > _ROUNDING_NS)]
+    return len(over), int(over.sum())

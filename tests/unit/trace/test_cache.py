@@ -110,6 +110,28 @@ def test_a_folder_that_cannot_be_written(copied: Path, monkeypatch: pytest.Monke
     assert [p.name for p in copied.parent.iterdir()] == [copied.name]
 
 
+def test_a_read_only_folder_is_cached_in_the_user_s_own(
+    copied: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    # rights are no obstacle to root, so that the answer is forged instead
+    monkeypatch.setattr("rankscope.trace.cache.os.access", lambda path, mode: Path(path) != copied.parent)
+    first = load_traces([copied])
+    assert [p.name for p in copied.parent.iterdir()] == [copied.name]
+    (kept,) = (home / "rankscope").iterdir()
+    assert kept.suffix == ".parquet"
+    monkeypatch.setattr(load, "read_trace", lambda *a, **k: pytest.fail("decoded again"))
+    assert [plain(t) for t in load_traces([copied]).traces] == [plain(t) for t in first.traces]
+
+
+def test_a_read_only_folder_without_a_home(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
+    monkeypatch.setattr("rankscope.trace.cache.os.access", lambda path, mode: False)
+    assert len(load_traces([copied]).traces) == 1
+    assert [p.name for p in copied.parent.iterdir()] == [copied.name]
+
+
 def test_no_cache_on_request(copied: Path) -> None:
     load_traces([copied], cache=False)
     assert [p.name for p in copied.parent.iterdir()] == [copied.name]

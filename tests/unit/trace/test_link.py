@@ -53,3 +53,14 @@ def test_steps_of_one_thread_do_not_swallow_each_other(
     assert trace.events.step[trace.events.category == Category.CPU_OP].tolist() == [-1]
     others = read_trace(write_trace([step(n, n * 10, 10, tid=2) for n in range(3)]))
     assert others.steps.number.tolist() == [0, 1, 2]
+
+
+def test_kernels_that_overrun_their_stream_are_told(
+    write_trace: Callable[..., Path], make_event: Callable[..., dict[str, Any]]
+) -> None:
+    other = {"stream": 8, "correlation": 1}
+    rows = [make_event(0, 10), make_event(8, 4), make_event(12, 3), make_event(5, 4, tid=8, args=other)]
+    (note,) = [n for n in read_trace(write_trace(rows)).notes if "end after" in n]
+    assert note.startswith("1 kernels or copies end after the next one of their stream begins, by 2.0 us")
+    touching = [make_event(0, 10), make_event(9.5, 4), make_event(13.5, 3)]  # half a microsecond is rounding
+    assert not any("end after" in n for n in read_trace(write_trace(touching)).notes)
