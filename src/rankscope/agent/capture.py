@@ -143,9 +143,9 @@ class InlineCapture:
 def _may_detach() -> bool:
     """Ask Kineto to detach CUPTI after the window?
 
-    Attached, it goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of the
-    job, and 22 ms when detached (benchmarks/README.md). Before CUDA 12.6 attaching again can crash a process with CUDA
-    graphs (see prepare_trace and start_trace of torch.profiler), and a user who has set the variable has decided.
+    Attached, it goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of
+    the job, and 22 ms when detached (benchmarks/README.md). Before CUDA 12.6 attaching again can crash a process with
+    CUDA graphs (see start_trace of torch.profiler), and a user who has set the variable has decided.
     """
     version = torch.version.cuda
     if _TEARDOWN in os.environ or version is None:
