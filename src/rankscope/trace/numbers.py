@@ -29,7 +29,8 @@ def needs_exact_text(values: NDArray[Any]) -> bool:
 def nanoseconds(values: list[Any]) -> tuple[I64, NDArray[Any] | None]:
     """Microseconds (int, float, decimal or text) -> nanoseconds; ``BAD`` where there is no number.
 
-    The second result is the raw array where it was made of plain numbers, for :func:`needs_exact_text`.
+    The second result is the raw array where it was made of plain numbers that may have lost digits, for
+    :func:`needs_exact_text`.
     """
     if not values:
         return np.empty(0, np.int64), None
@@ -39,6 +40,11 @@ def nanoseconds(values: list[Any]) -> tuple[I64, NDArray[Any] | None]:
         raw = np.empty(0, object)
     if raw.ndim != 1 or raw.dtype.kind not in "if":
         return np.fromiter(map(_one_time, values), np.int64, len(values)), None
+    if raw.dtype.kind == "f" and raw.min() >= 0 and raw.max() < exact_float_limit:  # what Kineto writes; not NaN
+        whole = np.floor(raw)
+        raw -= whole
+        raw *= 1000.0
+        return whole.astype(np.int64) * 1000 + np.rint(raw).astype(np.int64), None
     if raw.dtype.kind == "i":
         wild = np.abs(raw) > int(_MAX_US)
         times = np.where(wild, 0, raw).astype(np.int64) * 1000

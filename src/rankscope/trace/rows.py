@@ -119,9 +119,8 @@ def make_rows(
     except TypeError:  # a name that is a list or an object
         name = np.array([code(n if isinstance(n, str) else str(n)[:200]) for n in names], np.int32)
     tid = numbers.ids([e.tid for e in chosen], symbols.texts)
-    device = gpu | (category == Category.GPU_USER_ANNOTATION) | (category == Category.CUDA_SYNC)
     host = (category == Category.CPU_OP) | (category == Category.USER_ANNOTATION)
-    copies = np.flatnonzero(gpu & (category != Category.KERNEL))
+    copies = np.flatnonzero((category == Category.GPU_MEMCPY) | (category == Category.GPU_MEMSET))
     copied = [args[i] for i in copies.tolist()]
     bandwidth = np.zeros(len(args))
     if copied:
@@ -135,7 +134,7 @@ def make_rows(
         "category": category,
         "pid": numbers.ids([e.pid for e in chosen], symbols.texts),
         "tid": tid,
-        "stream": _streams(args, np.flatnonzero(device), gpu, tid),
+        "stream": _streams(args, category, gpu, tid),
         "correlation": _some(calls, [args[i].correlation for i in calls.tolist()], len(args)),
         "external_id": _external_ids(args),
         "shape": _shapes(args, host, category == Category.KERNEL, symbols),
@@ -191,9 +190,10 @@ def _external_ids(args: list[Args]) -> I64:
     return column
 
 
-def _streams(args: list[Args], rows: I64, gpu: NDArray[np.bool_], tid: I64) -> NDArray[np.int32]:
-    if not len(rows):
+def _streams(args: list[Args], category: NDArray[np.int8], gpu: NDArray[np.bool_], tid: I64) -> NDArray[np.int32]:
+    if not len(category) or category.max() < Category.KERNEL:  # the device's categories are the higher ones
         return np.full(len(args), -1, np.int32)
+    rows = np.flatnonzero(gpu | (category == Category.GPU_USER_ANNOTATION) | (category == Category.CUDA_SYNC))
     stream = _some(rows, [-1 if (s := args[i].stream) is None else s for i in rows.tolist()], len(args))
     stream = np.where(gpu & (stream < 0), tid, stream)
     return np.where((stream < 0) | (stream > np.iinfo(np.int32).max), -1, stream).astype(np.int32)
