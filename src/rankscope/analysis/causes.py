@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from rankscope.analysis import intervals
 from rankscope.analysis.categories import Kind
-from rankscope.analysis.host import cpu_issues
 from rankscope.analysis.view import RankView, name_mask
 from rankscope.trace.columns import Category
 
@@ -45,24 +44,22 @@ class Profile:
 
     bounds: I64
     """Own-clock times between which the segments lie, S + 1."""
+    shift: int
+    """Position of the first segment."""
     length: dict[str, F64]
     count: dict[str, F64]
 
 
-def profile(view: RankView, rows: I64, size: int) -> Profile:
+def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
     """Attributes of a rank.
 
     Args:
         view: the rank.
-        rows: its matched calls, rows of ``Collectives``.
-        size: number of segments of the window's busiest rank.
+        cuts: launches of the calls that bound its segments, in order, own clock.
+        shift: position of the first of them.
+        size: number of positions of the window.
     """
     events = view.trace.events
-    if view.device:
-        launch = events.launch[view.trace.collectives.event[rows]]
-        cuts = np.sort(events.start[launch[launch >= 0]])
-    else:
-        cuts = np.sort(cpu_issues(view)[rows])
     bounds = np.concatenate(([view.start], cuts, [max(view.end, int(cuts[-1]) if len(cuts) else 0)])).astype(np.int64)
     begin, end = bounds[:-1], np.maximum(bounds[1:], bounds[:-1])
 
@@ -83,21 +80,21 @@ def profile(view: RankView, rows: I64, size: int) -> Profile:
     length: dict[str, F64] = {}
     for name in ATTRIBUTES:
         spans = intervals.subtract(named[name], taken)
-        length[name] = _padded(intervals.cover(spans, begin, end), size)
+        length[name] = _padded(intervals.cover(spans, begin, end), shift, size)
         taken = intervals.union(np.concatenate((taken[0], spans[0])), np.concatenate((taken[1], spans[1])))
     launches = np.zeros(len(events), np.bool_)
     launches[events.launch[events.launch >= 0]] = True
     masks = {"syncs": syncs, "ops": operators, "launches": launches}
     count = {
-        name: _padded(np.histogram(events.start[mask], bounds)[0] if len(bounds) > 1 else np.zeros(0), size)
+        name: _padded(np.histogram(events.start[mask], bounds)[0] if len(bounds) > 1 else np.zeros(0), shift, size)
         for name, mask in masks.items()
     }
-    return Profile(bounds, length, count)
+    return Profile(bounds, shift, length, count)
 
 
-def _padded(values: NDArray[np.int64] | F64, size: int) -> F64:
-    out = np.zeros(max(size, len(values)))
-    out[: len(values)] = values
+def _padded(values: NDArray[np.int64] | F64, shift: int, size: int) -> F64:
+    out = np.zeros(max(size, shift + len(values)))
+    out[shift : shift + len(values)] = values
     return out[:size]
 
 
@@ -149,8 +146,9 @@ def work_difference(late: RankView, peer: RankView, a: Profile, b: Profile, segm
     return {"slow_compute": more}
 
 
-def _inside(bounds: I64, times: I64, segments: I64) -> NDArray[np.bool_]:
-    return np.isin(np.searchsorted(bounds, times, side="right") - 1, segments)
+def _inside(own: Profile, times: I64, segments: I64) -> NDArray[np.bool_]:
+    place = np.searchsorted(own.bounds, times, side="right") - 1
+    return np.isin(np.where(place >= 0, place + own.shift, -1), segments)
 
 
 def _work_time(view: RankView, own: Profile, segments: I64) -> float:
@@ -158,18 +156,19 @@ def _work_time(view: RankView, own: Profile, segments: I64) -> float:
     compute = np.flatnonzero(view.kind == Kind.COMPUTE)
     if not view.device:
         begin, end = own.bounds[:-1], own.bounds[1:]
-        chosen = segments[segments < len(begin)]
+        chosen = segments - own.shift
+        chosen = chosen[(chosen >= 0) & (chosen < len(begin))]
         return float(intervals.cover(view.compute, begin[chosen], end[chosen]).sum())
     compute = compute[events.launch[compute] >= 0]
     asked = events.start[events.launch[compute]]
-    return float(events.duration[compute[_inside(own.bounds, asked, segments)]].sum())
+    return float(events.duration[compute[_inside(own, asked, segments)]].sum())
 
 
 def _operators(view: RankView, own: Profile, segments: I64) -> Counter[tuple[str, str]]:
     """(name, input dims) of the operators of the training threads."""
     events, strings = view.trace.events, view.trace.strings
     chosen = np.flatnonzero(view.chain & (events.category == Category.CPU_OP))
-    chosen = chosen[_inside(own.bounds, events.start[chosen], segments)]
+    chosen = chosen[_inside(own, events.start[chosen], segments)]
     pairs, counts = np.unique(np.stack((events.name[chosen], events.shape[chosen])), axis=1, return_counts=True)
     return Counter(
         {
@@ -182,5 +181,5 @@ def _operators(view: RankView, own: Profile, segments: I64) -> Counter[tuple[str
 def _grids(view: RankView, own: Profile, segments: I64) -> Counter[str]:
     events, strings = view.trace.events, view.trace.strings
     chosen = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.launch >= 0))
-    chosen = chosen[_inside(own.bounds, events.start[events.launch[chosen]], segments)]
+    chosen = chosen[_inside(own, events.start[events.launch[chosen]], segments)]
     return Counter(strings[s] if s >= 0 else "" for s in events.shape[chosen].tolist())

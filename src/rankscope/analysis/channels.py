@@ -31,6 +31,9 @@ _KINDS = (
 )
 
 
+LONELY = "no other rank of the group was recorded"
+
+
 @dataclass(frozen=True, slots=True)
 class Channel:
     """Ranks that call together, in an order all of them share."""
@@ -54,8 +57,12 @@ def is_point_to_point(kind: str) -> bool:
     return kind in {"send", "recv", "sendrecv"}
 
 
-def channels_of(view: RankView, kinds: list[str], world: tuple[int, ...], reasons: Counter[str]) -> dict[Channel, I64]:
+def channels_of(
+    view: RankView, kinds: list[str], world: tuple[int, ...], reasons: Counter[str], known: list[int]
+) -> dict[Channel, I64]:
     """Rows of one rank that can be matched, by channel; why the others cannot goes to ``reasons``.
+
+    ``known`` receives the rows of groups whose ranks are known, recorded or not.
 
     Rows of the same group, kind, peer and state are decided once.
     """
@@ -73,6 +80,8 @@ def channels_of(view: RankView, kinds: list[str], world: tuple[int, ...], reason
     for number, example in enumerate(first.tolist()):
         rows = np.flatnonzero(which == number)
         kind, channel = _channel(view, example, kinds[example], world) if launched[example] else ("", None)
+        if channel is not None or kind == LONELY:
+            known.extend(rows.tolist())
         if channel is None:
             reasons[kind or "launched before the window"] += len(rows)
             continue
@@ -105,7 +114,7 @@ def _channel(view: RankView, row: int, kind: str, world: tuple[int, ...]) -> tup
             return "peer unknown", None
         channel = Channel(pair, name, point_to_point=True)
     if len(set(channel.ranks) & set(world)) < 2:
-        return "no other rank of the group was recorded", None
+        return LONELY, None
     return kind, channel
 
 

@@ -193,10 +193,10 @@ def _anomaly(rank: int, cause: str, own: float, peers: float, counts: tuple[floa
 def _work_anomaly(window: WindowResult, rank: int, least: float) -> list[Anomaly]:
     """Clearly more device work (operators on a CPU) than the median peer, with the reason."""
     columns = {v.rank: c for c, v in enumerate(window.views)}
-    if rank not in columns or not window.peers:
+    if rank not in columns or not window.plan.peers[columns[rank]]:
         return []
     own = columns[rank]
-    peers = [p for p in window.peers[own] if p != own]
+    peers = [p for p in window.plan.peers[own] if p != own]
     if not peers:
         return []
     steps = max(window.step_count, 1)
@@ -205,7 +205,7 @@ def _work_anomaly(window: WindowResult, rank: int, least: float) -> list[Anomaly
     limit = UNEVEN_DEVICE if window.views[own].device else UNEVEN_CPU
     if busy[own] - busy[middle] < least or busy[own] < limit * busy[middle]:
         return []
-    segments = np.arange(len(window.profiles[own].bounds) - 1)
+    segments = np.arange(window.plan.size)
     reasons = work_difference(
         window.views[own], window.views[middle], window.profiles[own], window.profiles[middle], segments
     )

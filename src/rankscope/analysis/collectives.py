@@ -48,6 +48,8 @@ class Matched:
     matched: int = 0
     methods: list[str] = field(default_factory=list)
     unmatched: Counter[str] = field(default_factory=Counter)
+    known: list[list[int]] = field(default_factory=list)
+    """Per rank the rows of launched calls of known groups, matched or not."""
     extra: list[list[int]] = field(default_factory=list)
     """Per rank the rows of matched channels that some other member did not record: windows that differ."""
 
@@ -59,12 +61,12 @@ def match(views: Sequence[RankView]) -> Matched:
     """Match the calls of one window's ranks. Linear in the number of calls but for the shifts tried."""
     ranks = tuple(v.rank for v in views)
     result = Matched(ranks, np.empty((0, len(ranks)), np.int32), [], np.empty(0, np.int32), [])
-    result.extra = [[] for _ in ranks]
+    result.extra, result.known = [[] for _ in ranks], [[] for _ in ranks]
     calls: dict[Channel, dict[int, I64]] = defaultdict(dict)
     spelled: dict[str, str] = {}
     kinds = [[spelled.setdefault(k, canonical(k)) for k in v.trace.collectives.kind] for v in views]
     for column, view in enumerate(views):
-        for channel, rows in channels_of(view, kinds[column], ranks, result.unmatched).items():
+        for channel, rows in channels_of(view, kinds[column], ranks, result.unmatched, result.known[column]).items():
             calls[channel][column] = rows
             result.total += len(rows)
     blocks: list[tuple[NDArray[np.int32], Channel]] = []

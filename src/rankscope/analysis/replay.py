@@ -18,6 +18,7 @@ from rankscope.analysis.clocks import Clocks
 from rankscope.analysis.collectives import Matched
 from rankscope.analysis.graph import Builder, Graph, Work
 from rankscope.analysis.host import cpu_issues, cpu_waits
+from rankscope.analysis.segments import Plan
 from rankscope.analysis.view import RankView, name_mask
 from rankscope.analysis.waits import Waits
 from rankscope.trace.columns import Category
@@ -68,22 +69,24 @@ class _Window:
                 self.start[call, column], self.end[call, column] = at, done
 
 
-def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, waits: Waits) -> Graph:
+def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, waits: Waits, plan: Plan) -> Graph:
     """Graph of all ranks of one window."""
     builder = Builder()
     window = _Window(builder, matched, waits)
     for column, view in enumerate(views):
         if view.device:
-            _DeviceRank(builder, window, view, column, clocks).add()
+            _DeviceRank(builder, window, view, column, clocks, plan).add()
         else:
-            _add_cpu_rank(builder, window, view, column, clocks)
+            _add_cpu_rank(builder, window, view, column, clocks, plan)
     return builder.finish(window.end)
 
 
 class _DeviceRank:
     """One rank with a device: its host chain, then its streams."""
 
-    def __init__(self, builder: Builder, window: _Window, view: RankView, column: int, clocks: Clocks) -> None:
+    def __init__(
+        self, builder: Builder, window: _Window, view: RankView, column: int, clocks: Clocks, plan: Plan
+    ) -> None:
         self.builder, self.window, self.view, self.column, self.clocks = builder, window, view, column, clocks
         events = view.trace.events
         self.start = clocks.aligned(column, events.start)
@@ -91,16 +94,16 @@ class _DeviceRank:
         self.gpu = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)))
         rows = view.trace.collectives.event
         self.call = {int(rows[row]): call for row, call in window.call_of[column].items()}
-        launched = [int(events.launch[e]) for e in self.call]
-        self.launches = sorted(float(self.start[i]) for i in launched if i >= 0)
+        self.launches = clocks.aligned(column, plan.times[column]).tolist()
+        self.shift = plan.shift[column]
         self.host: dict[int, int] = {}
         """Launch event -> host node."""
         self.node: dict[int, int] = {}
         """Device event -> its start node."""
 
     def segment(self, time: float) -> int:
-        """How many matched calls had been launched before ``time``."""
-        return bisect_left(self.launches, time)
+        """The segment in which ``time`` lies."""
+        return bisect_left(self.launches, time) + self.shift
 
     def add(self) -> None:
         """Nodes first, so that a blocking call may point at device work and the other way round."""
@@ -222,7 +225,7 @@ def _push(ran: tuple[list[float], list[int]], end: float, event: int) -> None:
     which.insert(place, event)
 
 
-def _add_cpu_rank(builder: Builder, window: _Window, view: RankView, column: int, clocks: Clocks) -> None:
+def _add_cpu_rank(builder: Builder, window: _Window, view: RankView, column: int, clocks: Clocks, plan: Plan) -> None:
     """A rank without a device: the host chain issues the backend's calls and waits for them."""
     events, calls = view.trace.events, view.trace.collectives
     start, end = (
@@ -231,7 +234,7 @@ def _add_cpu_rank(builder: Builder, window: _Window, view: RankView, column: int
     )
     del calls_start
     issued = clocks.aligned(column, cpu_issues(view))
-    launches = sorted(float(issued[row]) for row in window.call_of[column])
+    launches = clocks.aligned(column, plan.times[column]).tolist()
     points: list[tuple[float, float, int, int]] = []  # (begin, resume, row issued or -1, row waited for or -1)
     points += [(float(t), float(t), row, -1) for row, t in enumerate(issued)]
     begins, resumes, targets = cpu_waits(view)
@@ -255,7 +258,7 @@ def _add_cpu_rank(builder: Builder, window: _Window, view: RankView, column: int
                 host[issue] = previous
             continue
         node = builder.node(begin, _HOST)
-        segment = bisect_left(launches, begin)
+        segment = bisect_left(launches, begin) + plan.shift[column]
         builder.edge(node, previous, 0.0, begin - free, _HOST_WORK, column, segment)
         previous, free = node, begin
         if issue >= 0:

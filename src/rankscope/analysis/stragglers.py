@@ -82,12 +82,14 @@ def judge_ranks(
 ) -> list[Lateness]:
     """One :class:`Lateness` per rank; only the given columns are looked at.
 
+    ``comparable`` (R x S) says which segments a rank and its peers recorded whole.
+
     Two ranks that are late at the same place hide each other: where several have an excess with a clear cause, each is
     also asked what it costs once the others are mended.
     """
     found = [Lateness(np.zeros(replay.steps)) for _ in views]
     for column in columns.tolist():
-        found[column] = _judge_rank(replay, column, views, profiles, step_ns, comparable)
+        found[column] = _judge_rank(replay, column, views, profiles, step_ns, comparable[column])
     at_fault = [c for c, late in enumerate(found) if _clear(late, step_ns * replay.steps)]
     if len(at_fault) < 2:
         return found
@@ -126,7 +128,7 @@ def _judge_rank(
 ) -> Lateness:
     """Gain per step without the rank's concentrated excess, and what explains the excess.
 
-    Only segments that all ranks recorded whole are compared.
+    Only segments that it and all its peers recorded whole are compared.
     """
     peers = [p for p in replay.peers[column] if p != column]
     nothing = Lateness(np.zeros(replay.steps))

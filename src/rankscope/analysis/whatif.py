@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.collectives import Matched
 from rankscope.analysis.graph import Graph, Work
+from rankscope.analysis.segments import Plan
 from rankscope.analysis.waits import Waits
 
-__all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "peers_of", "prepare", "segment_work", "step_ends"]
+__all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "prepare", "segment_work", "step_ends"]
 
 F64 = NDArray[np.float64]
 
@@ -27,12 +27,12 @@ UNIFORM_LIMIT = 1.3
 
 @dataclass(slots=True)
 class Segments:
-    """Work per rank (R) and segment (S = calls of the busiest rank + 1), ns."""
+    """Work per rank (R) and segment (S, see ``segments``), ns."""
 
     host: F64
     device: F64
     count: NDArray[np.int64]
-    """Calls each rank launched."""
+    """Per rank the position after its last call."""
 
 
 @dataclass(slots=True)
@@ -119,15 +119,14 @@ def _ratio(target: F64, own: F64) -> F64:
     return np.divide(target, own, out=np.ones_like(own), where=own > 0)
 
 
-def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, peers: list[list[int]]) -> Replay | None:
+def prepare(graph: Graph, waits: Waits, begin: float, plan: Plan) -> Replay | None:
     """Everything a what-if needs; None when no step ends with a matched call.
 
     Args:
         graph: of the window.
-        matched: its calls.
-        waits: their steps.
+        waits: the steps of its calls.
         begin: start of the first step on the aligned axis, ns.
-        peers: of each rank, from :func:`peers_of`.
+        plan: its segments.
     """
     steps = sorted(set(waits.step[waits.step >= 0].tolist()))
     step_calls = [graph.ends[(waits.step == s) & (graph.ends >= 0)] for s in steps]
@@ -139,8 +138,8 @@ def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, peers: l
     unchanged = np.array([at[nodes].max() for nodes in step_calls])
     length = recorded[-1] - begin
     error = float(np.abs(unchanged - recorded).max() / length) if length > 0 else 1.0
-    segments = segment_work(graph, matched)
-    return Replay(graph, segments, peers, step_calls, begin, unchanged, recorded, error)
+    segments = segment_work(graph, plan)
+    return Replay(graph, segments, plan.peers, step_calls, begin, unchanged, recorded, error)
 
 
 def step_ends(waits: Waits) -> F64:
@@ -149,37 +148,12 @@ def step_ends(waits: Waits) -> F64:
     return np.array([np.nanmax(waits.end[waits.step == s]) for s in steps])
 
 
-def segment_work(graph: Graph, matched: Matched) -> Segments:
+def segment_work(graph: Graph, plan: Plan) -> Segments:
     """Sum the work between calls."""
-    count = (matched.rows >= 0).sum(axis=0)
-    shape = (len(count), int(count.max(initial=0)) + 1)
+    shape = (len(plan.rows), plan.size)
     host, device = np.zeros(shape), np.zeros(shape)
     mine = graph.label == Work.HOST
     np.add.at(host, (graph.owner[mine], graph.segment[mine]), graph.work[mine])
     np.add.at(device, (graph.device_owner, graph.device_segment), graph.device_work)
-    return Segments(host, device, count)
-
-
-def peers_of(matched: Matched, waits: Waits) -> list[list[int]]:
-    """Ranks of one pipeline stage with the same sequence of kinds of calls: their segments can be compared."""
-    signatures: dict[tuple[object, ...], list[int]] = {}
-    keys: list[tuple[object, ...]] = []
-    kinds = np.array(matched.kind)
-    for column, stage in enumerate(_stages(matched)):
-        mine = np.flatnonzero(matched.rows[:, column] >= 0)
-        order = mine[np.argsort(waits.arrival[mine, column], kind="stable")]
-        key = (stage, *kinds[order].tolist()) if len(order) else ()
-        keys.append(key)
-        signatures.setdefault(key, []).append(column)
-    return [signatures[key] if key else [] for key in keys]
-
-
-def _stages(matched: Matched) -> list[int]:
-    """Place of each rank among those it is joined to by point-to-point calls, itself alone: 0."""
-    chain = {rank: {rank} for rank in matched.ranks}
-    for channel in matched.channels:
-        if channel.point_to_point:
-            joined = set().union(*(chain.get(r, {r}) for r in channel.ranks))
-            for rank in joined:
-                chain[rank] = joined
-    return [sorted(chain[rank]).index(rank) for rank in matched.ranks]
+    count = [s + len(r) for s, r in zip(plan.shift, plan.rows, strict=True)]
+    return Segments(host, device, np.array(count, np.int64))

@@ -15,10 +15,11 @@ from rankscope.analysis.collectives import Matched, is_point_to_point, match
 from rankscope.analysis.idle import IdleTime, idle_time
 from rankscope.analysis.overlap import Usage, step_usage, window_usage
 from rankscope.analysis.replay import build_graph
+from rankscope.analysis.segments import Plan, launch_times, plan_segments
 from rankscope.analysis.stragglers import Lateness, judge_ranks, screen
 from rankscope.analysis.view import RankView, make_view
 from rankscope.analysis.waits import Waits, measure_waits
-from rankscope.analysis.whatif import Replay, peers_of, prepare, step_ends
+from rankscope.analysis.whatif import Replay, prepare, step_ends
 from rankscope.trace.columns import RankTrace
 
 __all__ = ["WindowResult", "analyse_window"]
@@ -54,12 +55,11 @@ class WindowResult:
     clocks: Clocks
     waits: Waits
     idle: list[IdleTime]
+    plan: Plan
     profiles: list[Profile]
     replay: Replay | None = None
     refused: str | None = None
     lateness: list[Lateness] = field(default_factory=list)
-    peers: list[list[int]] = field(default_factory=list)
-    """Per rank the columns of the ranks that do the same work, itself included."""
     pipeline: bool = False
     """Nothing but stages: no rank has a peer that does the same work."""
     staged: bool = False
@@ -79,7 +79,7 @@ def analyse_window(traces: Sequence[RankTrace]) -> WindowResult:
     matched = match(views)
     clocks = align(views, matched)
     waits = measure_waits(views, matched, clocks)
-    size = int((matched.rows >= 0).sum(axis=0).max(initial=0)) + 1
+    plan = plan_segments(views, matched)
     result = WindowResult(
         attempt=traces[0].attempt,
         window=traces[0].window,
@@ -90,9 +90,8 @@ def analyse_window(traces: Sequence[RankTrace]) -> WindowResult:
         clocks=clocks,
         waits=waits,
         idle=[idle_time(v, c, matched, waits) for c, v in enumerate(views)],
-        profiles=[
-            profile(v, matched.rows[matched.rows[:, c] >= 0, c].astype(np.int64), size) for c, v in enumerate(views)
-        ],
+        plan=plan,
+        profiles=[profile(v, plan.times[c], plan.shift[c], plan.size) for c, v in enumerate(views)],
     )
     _replay(result)
     return result
@@ -119,7 +118,7 @@ def _replay(result: WindowResult) -> None:
         return
     if len(ends) > 1:
         result.step_ns = float(ends[-1] - ends[0]) / (len(ends) - 1)
-    peers = result.peers = peers_of(matched, waits)
+    peers = result.plan.peers
     point_to_point = np.array([is_point_to_point(k) for k in matched.kind], np.bool_)
     lonely = [c for c in range(len(views)) if len(peers[c]) < 2]
     result.staged = bool(point_to_point.any())
@@ -128,9 +127,9 @@ def _replay(result: WindowResult) -> None:
     if sum(len(v.trace.events) for v in views) > SCREENED_EVENTS and not len(suspects):
         result.lateness = [Lateness(np.zeros(len(ends))) for _ in views]
         return
-    graph = build_graph(views, matched, clocks, waits)
+    graph = build_graph(views, matched, clocks, waits, result.plan)
     begin = min(float(clocks.aligned(c, np.array([v.start]))[0]) for c, v in enumerate(views))
-    replay = prepare(graph, matched, waits, begin, peers)
+    replay = prepare(graph, waits, begin, result.plan)
     result.replay = replay
     if replay is None:
         result.refused = "no step contains a matched collective"
@@ -154,19 +153,17 @@ def _launched(view: RankView) -> float:
 
 
 def _comparable(result: WindowResult) -> NDArray[np.bool_]:
-    """Segments that every rank recorded from end to end: a window may be cut on one of them."""
-    whole = np.ones(max(len(p.length["input_stall"]) for p in result.profiles), np.bool_)
-    for column, (view, own) in enumerate(zip(result.views, result.profiles, strict=True)):
-        events, calls = view.trace.events, view.trace.collectives
-        extra = np.array(result.matched.extra[column], np.int64)
-        launch = events.launch[calls.event[extra]]
-        times = events.start[np.where(launch >= 0, launch, calls.event[extra])]
-        inside = np.searchsorted(own.bounds, times, side="right") - 1
-        whole[inside[(inside >= 0) & (inside < len(whole))]] = False
-        first = events.start[view.chain]
+    """R x S: segments that a rank and all its peers recorded from end to end. A window may be cut on one of them."""
+    plan, views = result.plan, result.views
+    alone = np.array([plan.whole(c) for c in range(len(views))])
+    for column, (view, own) in enumerate(zip(views, result.profiles, strict=True)):
+        extra = np.setdiff1d(np.array(result.matched.extra[column], np.int64), plan.rows[column])
+        inside = np.searchsorted(own.bounds, launch_times(view, extra), side="right") - 1 + plan.shift[column]
+        alone[column, inside[(inside >= 0) & (inside < plan.size)]] = False
+        first = view.trace.events.start[view.chain]
         if len(first) and int(first[0]) - view.start > MISSED * (result.step_ns or 0.0):
-            whole[0] = False
-    return whole
+            alone[column, plan.shift[column]] = False
+    return np.array([alone[plan.peers[c]].all(axis=0) if plan.peers[c] else alone[c] for c in range(len(views))])
 
 
 def _host_step(views: Sequence[RankView]) -> float | None:

@@ -144,6 +144,8 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     worth = [f for f in findings if len(f.ranks) > 1 or (f.cost_ms_per_step or 0.0) >= 0.02 * step]
     advice = [line for f in worth for line in f.advice[:1]]
     why = [calm]
+    if evidence.missing:
+        why.append(f"Nothing is known of rank {_some(evidence.missing)}: waiting for it counts as transfer.")
     whole = evidence.whole_step_ms
     transfer = 100.0 * evidence.transfer_ms / whole if whole else 0.0
     host = 100.0 * evidence.host_ms / whole if whole else 0.0
@@ -151,7 +153,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
         why.insert(0, f"{amount(evidence.transfer_ms)} of each {amount(whole)} step is transfer that nothing hides.")
         return Verdict(
             kind="comm_bound",
-            confidence="medium",
+            confidence="low" if evidence.missing else "medium",
             step_ms=step,
             sentence=f"The job is balanced and bound by communication: {transfer:.0f} % of the step is bare transfer.",
             why=why,
@@ -169,7 +171,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
         )
     return Verdict(
         kind="balanced",
-        confidence="medium" if evidence.steps >= 3 else "low",
+        confidence="medium" if evidence.steps >= 3 and not evidence.missing else "low",
         step_ms=step,
         sentence=f"The job is balanced: no rank holds the others back in its {amount(step)} step.",
         why=[

@@ -229,6 +229,8 @@ def simulate(
     for step in range(steps):
         begun = host.copy()
         for number, item in enumerate(program):
+            if item.what == "call" and len(mesh.members(0, item.axis)) < 2:
+                continue
             for fault in faults:
                 if fault.before == number and (fault.steps is None or step in fault.steps):
                     alone = np.arange(size) == fault.rank
