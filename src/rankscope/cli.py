@@ -268,6 +268,8 @@ def _view(arguments: argparse.Namespace) -> int:
         if (folder / TIMELINE).is_file():
             urls.append(server.timeline_url)
             print(f"timeline: {server.timeline_url}")
+            if server.server_port != PORT:
+                _say(f"the Perfetto UI may refuse this port: it connects to {PORT} only")
         else:
             _say(f"no timeline yet; `rankscope merge {arguments.path}` writes one")
         sys.stdout.flush()

@@ -80,7 +80,7 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "kind_class": verdict.kind if verdict.kind in words.KIND_LABELS else "insufficient_data",
         "sign": _SIGNS.get(verdict.kind, "?"),
         "level": _LEVELS.get(verdict.confidence, 1),
-        "sentence": words.sentence(verdict),
+        "sentence": words.keep_units(words.sentence(verdict)),
         "share": words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms),
         "serious": bool(report.errors) or any(rank.status != "ok" for rank in report.ranks),
         "warnings": words.warnings(report),
@@ -145,7 +145,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "line": words.one_line,
-        "prose": words.prose,
+        "prose": _prose,
         "cause": words.cause,
         "ms": words.ms,
         "pct": words.pct,
@@ -153,6 +153,10 @@ def _environment() -> jinja2.Environment:
         "failed": _failed,
     }
     return environment
+
+
+def _prose(text: object, limit: int = 400) -> str:
+    return words.keep_units(words.prose(text, limit))
 
 
 def _failed(error: ReportError) -> str:

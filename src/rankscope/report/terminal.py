@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 from rich.console import Console
@@ -23,7 +22,6 @@ _LABEL = 9
 
 _GLUE = "\ue000"
 """Stands for a space at which no line may break. rich takes a no-break space for a space."""
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµun]?s|[kMG]B(?:/s)?|±)(?![\w]))|(?<=±) (?=\d)")
 
 _STYLES = {"straggler": "bold red", "balanced": "bold green", "insufficient_data": "bold yellow"}
 _GLYPHS = {
@@ -90,7 +88,7 @@ def _labelled(label: str, text: str, style: str, width: int, limit: int = 2) -> 
 def _wrap(text: str, width: int) -> list[str]:
     """Wrap by terminal cells, so that wide letters and emoji count as two; a number keeps its unit."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    wrapped = Text(_BEFORE_UNIT.sub(_GLUE, text)).wrap(console, width)
+    wrapped = Text(words.keep_units(text, _GLUE)).wrap(console, width)
     return [line.plain.rstrip().replace(_GLUE, " ") for line in wrapped] or [""]
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "has_accelerator",
     "in_order",
     "interesting",
+    "keep_units",
     "ms",
     "named_ranks",
     "one_line",
@@ -69,6 +70,7 @@ _CONTROL = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | 
 _CONTROL |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 _CONTROL |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)  # bidirectional overrides
 _SPACE = re.compile(r"\s+")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµun]?s|[kMG]B(?:/s)?|±)(?!\w))|(?<=±) (?=\d)")
 _NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at|c10|cutlass|std)::(?:\(anonymous namespace\)::)?")
 
 
@@ -97,6 +99,11 @@ def prose(text: object, limit: int = 400) -> str:
         return line
     head, space, _ = line[:limit].rpartition(" ")
     return (head.rstrip(" ,;:") if space and len(head) > limit // 2 else line[: limit - 1]) + "…"
+
+
+def keep_units(text: str, glue: str = "\N{NO-BREAK SPACE}") -> str:
+    """Put ``glue`` for the space between a number and its unit, so that no line breaks there."""
+    return _BEFORE_UNIT.sub(glue, text)
 
 
 def cause(identifier: str) -> str:

@@ -1,0 +1,137 @@
+"""What a reader trips over: units torn off, titles cut in the middle, identifiers, colour where it does not belong."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rankscope.diagnose.texts import ADVICE, NOUN
+from rankscope.model import ClusterReport, Finding
+from rankscope.report import TIMELINE, WRITERS, html, link_timeline, terminal, words, write_report
+
+
+def shown(report: ClusterReport, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    return [line.plain for line in terminal.lines(report, console)]
+
+
+@pytest.mark.parametrize(
+    "text", ["it costs 60 ms of each 103 ms step (58 %) at 12.3 GB/s", "60.3 ± 1.9 ms, 4 µs, 9 us, 2 s"]
+)
+def test_no_line_begins_with_a_unit(text: str, gpu_straggler: ClusterReport) -> None:
+    gpu_straggler.verdict.sentence = gpu_straggler.verdict.why[0] = text
+    for width in range(40, 110):
+        for line in shown(gpu_straggler, width):
+            assert line.strip().split(" ")[0] not in {"ms", "%)", "%", "ms,", "µs,", "us,", "s", "GB/s", "±"}, (
+                width,
+                line,
+            )
+            assert "\ue000" not in line
+
+
+def test_units_in_the_page_stay_with_their_number(gpu_straggler: ClusterReport) -> None:
+    gpu_straggler.verdict.why[0] = "It costs 60 ms (58 %), 5 samples."
+    page = html.render(gpu_straggler)
+    assert "It costs 60\N{NO-BREAK SPACE}ms (58\N{NO-BREAK SPACE}%), 5 samples." in page
+
+
+def test_a_title_is_cut_at_its_end(gpu_straggler: ClusterReport) -> None:
+    title = "Rank 3 copies from pageable memory " + "again and again " * 40 + "END"
+    gpu_straggler.findings = [
+        Finding(
+            id="x",
+            kind="other",
+            ranks=[3],
+            cost_ms_per_step=None,
+            confidence="low",
+            title=title,
+            evidence=[],
+            advice=[],
+        )
+    ]
+    for text in (WRITERS["terminal"](gpu_straggler), WRITERS["markdown"](gpu_straggler)):
+        assert "Rank 3 copies from pageable memory again and again" in text
+        assert "…" in text
+        assert "END" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        ("one two three", 13, "one two three"),
+        ("one two three", 12, "one two…"),
+        ("one two, three", 10, "one two…"),
+        ("x" * 20, 10, "x" * 9 + "…"),
+        ("a\n b\x1b", 99, "a b␛"),
+    ],
+)
+def test_prose_is_cut_between_words(text: str, limit: int, expected: str) -> None:
+    assert words.prose(text, limit) == expected
+
+
+def test_causes_are_words_everywhere(gpu_straggler: ClusterReport) -> None:
+    for cause in sorted({*NOUN, *ADVICE, "never_heard_of"}):
+        assert "_" not in words.cause(cause)
+        gpu_straggler.verdict.cause = cause
+        gpu_straggler.findings = [
+            Finding(
+                id="f", kind=cause, ranks=[], cost_ms_per_step=None, confidence="low", title="", evidence=[], advice=[]
+            )
+        ]
+        for form in ("terminal", "markdown", "html"):
+            text = WRITERS[form](gpu_straggler)
+            assert "_" not in cause or cause not in text
+
+
+def test_the_page_links_a_timeline_only_where_there_is_one(gpu_straggler: ClusterReport, tmp_path: Path) -> None:
+    page = write_report(gpu_straggler, tmp_path)["html"]
+    assert TIMELINE not in page.read_text()
+    (tmp_path / TIMELINE).touch()
+    link_timeline(tmp_path)
+    assert f'href="{TIMELINE}"' in page.read_text()
+    (tmp_path / TIMELINE).unlink()
+    assert TIMELINE not in write_report(gpu_straggler, tmp_path)["html"].read_text()
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{}"])
+def test_without_a_report_there_is_nothing_to_link(text: str | None, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "report.json").write_text(text)
+    link_timeline(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def on_a_terminal(report: Path, **more: str) -> str:
+    """What ``rankscope report`` writes to a terminal of 80 columns."""
+    leader, follower = os.openpty()
+    env = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}}
+    env |= {"TERM": "xterm-256color", "COLUMNS": "80", **more}
+    subprocess.run(
+        [sys.executable, "-m", "rankscope.cli", "report", str(report)], stdout=follower, check=True, env=env, timeout=60
+    )
+    os.close(follower)
+    data = b""
+    try:
+        while block := os.read(leader, 1 << 16):
+            data += block
+    except OSError:  # the other end is closed
+        pass
+    os.close(leader)
+    return data.decode()
+
+
+def test_colour_on_a_terminal_and_nowhere_else(gpu_straggler: ClusterReport, tmp_path: Path) -> None:
+    write_report(gpu_straggler, tmp_path)
+    assert "\x1b[1;31m" in on_a_terminal(tmp_path)
+    without = on_a_terminal(tmp_path, NO_COLOR="1")
+    assert "Verdict" in without
+    assert "\x1b[1;31m" not in without
+    words = [sys.executable, "-m", "rankscope.cli", "report", str(tmp_path)]
+    piped = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert piped == WRITERS["terminal"](gpu_straggler)
