@@ -51,7 +51,7 @@ def load_traces(
 
     Args:
         paths: files, folders or run directories.
-        workers: processes to decode in; None chooses by size and CPU count, 1 stays in this process.
+        workers: processes to decode in, this one included; None chooses by size and CPU count.
         cache: read and write the Parquet columns beside each trace.
         progress: called after each file.
     """
