@@ -346,11 +346,11 @@ class ClockReport:
     """How the ranks' clocks were put on one axis: ``aligned = own + offset``."""
 
     method: str
-    """``collective_ends``, ``host_clock`` (one host, nothing to align by) or ``none``."""
+    """``collective_ends``, ``host_clock`` (host events of one host share a clock) or ``none``."""
     offsets_us: dict[str, float] = field(default_factory=dict)
     """Rank (as text, for JSON) -> offset."""
     error_us: float | None = None
-    """95 % of the residuals of collective ends are within this."""
+    """95 % of the residuals of collective ends are within this; for ``host_clock`` what Kineto's times may err."""
 
 
 @dataclass(kw_only=True)

@@ -61,19 +61,23 @@ def typed(raw: dict[str, Any]) -> tuple[TraceMeta, list[str]]:
     if isinstance(base, bool) or not isinstance(base, int) or not 0 <= base <= 4 * 10**18:
         notes.append("baseTimeNanoseconds is no usable time; the trace keeps its own zero")
         base = 0
+    ours = raw.get("rankscope")  # what the agent adds; distributedInfo comes only with an initialised process group
+    info = {**ours, **info} if isinstance(ours, dict) else info
     rank, world = _natural(info.get("rank")), _natural(info.get("world_size"))
     if rank is not None and world is not None and rank >= world > 0:
         notes.append(f"distributedInfo names rank {rank} of {world}")
     versions = {name: str(raw[key]) for key, name in _VERSION_KEYS.items() if isinstance(raw.get(key), (str, int))}
+    if isinstance(info.get("torch"), str):
+        versions["torch"] = info["torch"]
     if isinstance(info.get("nccl_version"), (str, int)):
         versions["nccl"] = str(info["nccl_version"])
-    host = next((raw[k] for k in _HOST_KEYS if isinstance(raw.get(k), str)), None)
+    host = next((raw[k] for k in _HOST_KEYS if isinstance(raw.get(k), str)), info.get("host"))
     backend = info.get("backend")
     meta = TraceMeta(
         rank=rank,
         world_size=world,
         backend=backend if isinstance(backend, str) else None,
-        host=host,
+        host=host if isinstance(host, str) else None,
         base_ns=base,
         versions=versions,
         flags={k: bool(raw[k]) for k in _FLAG_KEYS if isinstance(raw.get(k), (bool, int))},
