@@ -72,6 +72,7 @@ def analyze(
         errors=errors,
         sources=load.sources,
     )
+    report.run.notes += [note for w in windows for note in w.notes]
     with _guard("ranks", errors):
         report.ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
     with _guard("clock", errors):

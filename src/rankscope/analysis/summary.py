@@ -67,14 +67,14 @@ def _by_rank(windows: Sequence[WindowResult]) -> dict[int, list[tuple[WindowResu
 
 
 def _waited(window: WindowResult, column: int) -> float:
-    return float(np.nansum(window.waits.wait[:, column])) if len(window.matched) else 0.0
+    return float(np.nansum(window.waits.wait[~window.waits.early, column])) if len(window.matched) else 0.0
 
 
 def _caused(window: WindowResult, column: int) -> float:
     """Waiting of all others while this rank was the last: each waited at least from the last but one on."""
     if not len(window.matched):
         return 0.0
-    return float(np.nansum(window.waits.wait[window.waits.last == column]))
+    return float(np.nansum(window.waits.wait[(window.waits.last == column) & ~window.waits.early]))
 
 
 def idle_rows(windows: Sequence[WindowResult]) -> list[RankIdle]:
@@ -107,7 +107,7 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
                 calls = step[:, column] == index
                 wait = lateness = None
                 if calls.any():
-                    wait = float(np.nansum(window.waits.wait[calls, column])) / 1e6
+                    wait = float(np.nansum(window.waits.wait[calls & ~window.waits.early, column])) / 1e6
                     shared = arrival[calls][:, others]
                     both = ~np.isnan(shared).all(axis=1) if shared.size else np.zeros(int(calls.sum()), np.bool_)
                     if both.any():
@@ -152,7 +152,7 @@ def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
             entry = total[key]
             entry[0] += 1
             transfer = float(transfers[call])
-            entry[1] += float(waits[call])
+            entry[1] += 0.0 if window.waits.early[call] else float(waits[call])
             entry[2] += transfer
             if size and first.in_elements[row] >= 0:
                 inputs, outputs = float(first.in_elements[row]) * size, float(first.out_elements[row]) * size
@@ -204,7 +204,7 @@ def clock_report(windows: Sequence[WindowResult]) -> ClockReport:
             offsets[view.rank].append(float(window.clocks.aligned(column, np.array([middle]))[0]) - own)
     errors = [w.clocks.error_ns for w in aligned if w.clocks.error_ns is not None]
     return ClockReport(
-        method="collective_ends",
+        method=aligned[0].clocks.method,
         offsets_us={str(rank): float(np.median(found)) / 1e3 for rank, found in sorted(offsets.items())},
         error_us=max(errors) / 1e3 if errors else None,
     )

@@ -36,6 +36,9 @@ class Waits:
     """Arrival of the last but one: the last rank made the others wait from here on."""
     step: NDArray[np.int32]
     """M x R: index of the launching step on each rank, -1 unknown."""
+    early: NDArray[np.bool_]
+    """M: some member was not recorded yet when the first one arrived. Such a wait says nothing of the job (recording
+    starts at another time on each rank) and is left out of sums of waits; the end still tells the clock."""
 
 
 def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -> Waits:
@@ -51,7 +54,9 @@ def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -
         step[mine, column] = view.trace.events.step[view.trace.collectives.event[matched.rows[mine, column]]]
     if not len(matched):
         nothing = np.empty((0, len(views)))
-        return Waits(nothing, nothing, nothing, nothing, np.empty(0, np.int32), np.empty(0), step)
+        return Waits(
+            nothing, nothing, nothing, nothing, np.empty(0, np.int32), np.empty(0), step, np.empty(0, np.bool_)
+        )
     low = np.where(has, arrival, -np.inf)
     latest = low.max(axis=1)
     last = low.argmax(axis=1).astype(np.int32)
@@ -61,7 +66,16 @@ def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -
     latest = np.minimum(latest, np.nanmin(np.where(has, end, np.inf), axis=1))
     wait = np.where(has, np.maximum(latest[:, None] - arrival, 0.0), np.nan)
     transfer = np.where(has, np.maximum(end - latest[:, None], 0.0), np.nan)
-    return Waits(arrival, end, wait, transfer, last, rest.max(axis=1), step)
+    begun = np.array([_recorded_from(v, clocks, c) for c, v in enumerate(views)])
+    early = np.where(has, begun, -np.inf).max(axis=1) > np.where(has, arrival, np.inf).min(axis=1)
+    return Waits(arrival, end, wait, transfer, last, rest.max(axis=1), step, early)
+
+
+def _recorded_from(view: RankView, clocks: Clocks, column: int) -> float:
+    """First sign of a rank on the aligned axis: its first event or step mark."""
+    events, steps = view.trace.events, view.trace.steps
+    signs = [*events.start[:1].tolist(), *steps.start[:1].tolist()]
+    return float(clocks.aligned(column, np.array([min(signs)], np.int64))[0]) if signs else -np.inf
 
 
 def element_bytes(dtype: str) -> int | None:

@@ -12,6 +12,7 @@ from rankscope.analysis.categories import Kind
 from rankscope.analysis.causes import Profile, profile
 from rankscope.analysis.clocks import Clocks, align
 from rankscope.analysis.collectives import Matched, is_point_to_point, match
+from rankscope.analysis.host import settle_ends
 from rankscope.analysis.idle import IdleTime, idle_time
 from rankscope.analysis.overlap import Usage, step_usage, window_usage
 from rankscope.analysis.replay import build_graph
@@ -64,6 +65,8 @@ class WindowResult:
     """Nothing but stages: no rank has a peer that does the same work."""
     staged: bool = False
     """Some ranks talk point to point."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the report should know of this window."""
     step_ns: float | None = None
     """The job's step: from the end of the first step's last call to the last step's, over the steps between."""
 
@@ -75,7 +78,7 @@ class WindowResult:
 
 def analyse_window(traces: Sequence[RankTrace]) -> WindowResult:
     """Analyse the traces of one window; every trace must know its rank."""
-    views = [make_view(t, t.rank if t.rank is not None else -1) for t in traces]
+    views = [settle_ends(make_view(t, t.rank if t.rank is not None else -1)) for t in traces]
     matched = match(views)
     clocks = align(views, matched)
     waits = measure_waits(views, matched, clocks)
@@ -93,6 +96,7 @@ def analyse_window(traces: Sequence[RankTrace]) -> WindowResult:
         plan=plan,
         profiles=[profile(v, plan.times[c], plan.shift[c], plan.size) for c, v in enumerate(views)],
     )
+    _note_early(result)
     _replay(result)
     return result
 
@@ -144,6 +148,20 @@ def _replay(result: WindowResult) -> None:
             return
         asked = np.arange(len(views)) if len(views) <= FEW_RANKS else suspects
         result.lateness = judge_ranks(replay, views, result.profiles, result.step_ns, whole, asked)
+
+
+def _note_early(result: WindowResult) -> None:
+    """Say which calls are left out of the waits because the recording began in them."""
+    early = np.flatnonzero(result.waits.early)
+    if not len(early):
+        return
+    late = [result.views[c].rank for c in np.unique(result.waits.last[early]).tolist()]
+    some = ", ".join(map(str, late[:8])) + (" ..." if len(late) > 8 else "")
+    many = "the first collective is" if len(early) == 1 else f"{len(early)} collectives are"
+    result.notes.append(
+        f"attempt {result.attempt}, window {result.window}: {many} left out of the waiting times, because recording "
+        f"began on rank {some} when others had arrived already"
+    )
 
 
 def _launched(view: RankView) -> float:

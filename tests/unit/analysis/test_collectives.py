@@ -70,6 +70,10 @@ def test_last_arrivals_of_eight_ranks(tmp_path) -> None:
     first = result.usage[0]
     assert (first.compute / 1000, first.comm / 1000, first.overlap / 1000) == (1034, 5798, 261)
     assert result.clocks.error_ns < 10_000
+    # rank 7 was recorded from 7,514 us on, rank 1 had arrived at 3,102: collective 0 says when recording began
+    assert result.waits.early.tolist() == [True] + [False] * 7
+    assert "the first collective is left out" in result.notes[0]
+    assert "rank 7" in result.notes[0]
 
 
 def _rows(times, names=None):
