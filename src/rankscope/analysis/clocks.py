@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.collectives import Matched
+from rankscope.analysis.hostclocks import HostClock, host_offsets
 from rankscope.analysis.view import RankView
 
 __all__ = ["Clocks", "align", "matched_times"]
@@ -123,14 +124,14 @@ HOST_ERROR_NS = 43_000.0
 """Kineto's host times against CLOCK_REALTIME: 3 to 43 us, measured."""
 
 
-def align(views: Sequence[RankView], matched: Matched) -> Clocks:
-    """Put all ranks on one axis.
+def align(views: Sequence[RankView], matched: Matched, clocks: dict[int, HostClock] | None = None) -> Clocks:
+    """Put all ranks on one axis, starting from the ``clocks`` of their hosts where the agent sampled them.
 
     Host events of one host are on one clock already, and the ends of a CPU backend's calls scatter by milliseconds; so
     for traces without a device and with one host name that clock is taken, unless the ends speak against it (two
     machines can bear one name). Device times have a clock per device and are always aligned by ends.
     """
-    fitted = _by_ends(views, matched)
+    fitted = _by_ends(views, matched, clocks or {})
     hosts = {v.trace.meta.host for v in views}
     shared = len(hosts) == 1 and None not in hosts and not any(v.trace.has_device for v in views)
     if len(views) < 2 or not shared or np.abs(fitted.offset).max() > (fitted.error_ns or 0.0) + HOST_ERROR_NS:
@@ -140,20 +141,21 @@ def align(views: Sequence[RankView], matched: Matched) -> Clocks:
     return Clocks("host_clock", fitted.origin, np.zeros(count), np.zeros(count), HOST_ERROR_NS, HOST_ERROR_NS, everyone)
 
 
-def _by_ends(views: Sequence[RankView], matched: Matched) -> Clocks:
-    """Fit offsets and drifts; without usable collectives the clocks are taken as they are, with no error known."""
+def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, HostClock]) -> Clocks:
+    """Fit offsets and drifts, starting from the hosts' clocks; without usable collectives that start is the answer."""
     count = len(views)
     origin = min((v.start for v in views), default=0)
-    zero = Clocks("none", origin, np.zeros(count), np.zeros(count), None, 0.0, np.zeros(count, np.bool_))
+    start, same, error = host_offsets([v.rank for v in views], clocks)
+    given = Clocks("host_clock" if same.any() else "none", origin, start, np.zeros(count), error, error or 0.0, same)
     ends, has = matched_times(views, matched, end=True)
     usable = np.array([k in SYMMETRIC for k in matched.kind], np.bool_)
     if not usable.any():
         usable = np.ones(len(matched.kind), np.bool_)
     ends, has = ends[usable], has[usable] & (has[usable].sum(axis=1) >= 2)[:, None]
     if not has.any():
-        return zero
+        return given
     table = _Ends.of((ends - origin).astype(np.float64), has)
-    offset, connected = _first_guess(table)
+    offset, connected = _first_guess(table, start)
     drift = np.zeros(count)
     offset = _settle(table, drift, offset)
     residual = table.residuals(drift, offset)
@@ -185,14 +187,14 @@ def _by_ends(views: Sequence[RankView], matched: Matched) -> Clocks:
     )
 
 
-def _first_guess(table: _Ends) -> tuple[F64, NDArray[np.bool_]]:
+def _first_guess(table: _Ends, start: F64) -> tuple[F64, NDArray[np.bool_]]:
     """Breadth first over ranks that share calls, by the median difference of their ends."""
     count = table.ranks
     blocks: list[list[int]] = [[] for _ in range(count)]
     for number, members in enumerate(table.columns):
         for column in members.tolist():
             blocks[column].append(number)
-    offset, seen = np.zeros(count), np.zeros(count, np.bool_)
+    offset, seen = start.copy(), np.zeros(count, np.bool_)
     best = np.zeros(count, np.bool_)
     for root in range(count):
         if seen[root] or not blocks[root]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from rankscope.analysis import summary
 from rankscope.analysis.collect import collect
+from rankscope.analysis.hostclocks import host_clocks
 from rankscope.analysis.kernels import kernel_rows
 from rankscope.analysis.runinfo import complete_ranks, run_info
 from rankscope.analysis.window import WindowResult, analyse_window
@@ -62,7 +63,7 @@ def analyze(
             + (f": {'; '.join(sorted(reasons)[:3])}" if reasons else "")
             + ". Give a run directory, a folder of Kineto traces, or files named like rank_0.json.gz"
         )
-    windows = _windows(traces, errors, say)
+    windows = _windows(traces, manifest, errors, say)
     report = ClusterReport(
         run=run_info(traces, manifest),
         ranks=[],
@@ -104,7 +105,9 @@ def analyze(
     return report
 
 
-def _windows(traces: Sequence[RankTrace], errors: list[ReportError], say: Progress) -> list[WindowResult]:
+def _windows(
+    traces: Sequence[RankTrace], manifest: RunManifest | None, errors: list[ReportError], say: Progress
+) -> list[WindowResult]:
     grouped: dict[tuple[int, int], list[RankTrace]] = defaultdict(list)
     for trace in traces:
         grouped[(trace.attempt, trace.window)].append(trace)
@@ -112,7 +115,9 @@ def _windows(traces: Sequence[RankTrace], errors: list[ReportError], say: Progre
     for (attempt, window), members in sorted(grouped.items()):
         say(f"comparing {len(members)} ranks of attempt {attempt}, window {window}")
         with _guard(f"attempt {attempt}, window {window}", errors):
-            results.append(analyse_window(sorted(members, key=lambda t: t.rank or 0)))
+            results.append(
+                analyse_window(sorted(members, key=lambda t: t.rank or 0), host_clocks(manifest, attempt, window))
+            )
     return results
 
 

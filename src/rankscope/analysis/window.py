@@ -13,6 +13,7 @@ from rankscope.analysis.causes import Profile, profile
 from rankscope.analysis.clocks import Clocks, align
 from rankscope.analysis.collectives import Matched, is_point_to_point, match
 from rankscope.analysis.host import settle_ends
+from rankscope.analysis.hostclocks import HostClock
 from rankscope.analysis.idle import IdleTime, idle_time
 from rankscope.analysis.overlap import Usage, step_usage, window_usage
 from rankscope.analysis.replay import build_graph
@@ -76,11 +77,11 @@ class WindowResult:
         return min((v.steps for v in self.views), default=0)
 
 
-def analyse_window(traces: Sequence[RankTrace]) -> WindowResult:
-    """Analyse the traces of one window; every trace must know its rank."""
+def analyse_window(traces: Sequence[RankTrace], hosts: dict[int, HostClock] | None = None) -> WindowResult:
+    """Analyse the traces of one window; every trace must know its rank. ``hosts``: their clocks, where known."""
     views = [settle_ends(make_view(t, t.rank if t.rank is not None else -1)) for t in traces]
     matched = match(views)
-    clocks = align(views, matched)
+    clocks = align(views, matched, hosts)
     waits = measure_waits(views, matched, clocks)
     plan = plan_segments(views, matched)
     result = WindowResult(

@@ -4,7 +4,7 @@ import pytest
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import AnalysisError
-from rankscope.model import RankRecord, RunManifest, StepTimes, WindowRanks
+from rankscope.model import ClockSample, RankRecord, RunManifest, StepTimes, WindowRanks
 from rankscope.trace.load import LoadResult
 
 
@@ -83,3 +83,16 @@ def test_progress_is_told(make_trace) -> None:
     assert said == ["comparing 2 ranks of attempt 0, window 0"]
     assert report.errors == []
     assert report.verdict.kind == "insufficient_data"
+
+
+def test_without_collectives_ranks_of_one_host_share_its_clock(make_trace) -> None:
+    """Rank 1 sampled after CLOCK_REALTIME had been set forward by 2 ms; rank 2 is on another host."""
+    traces = [make_trace(r, [("gemm", 100, 50)], ranks=(0, 1, 2)) for r in range(3)]
+    records = [_record(r, clock=[ClockSample(realtime_ns=1_000_000 + r * 2_000_000, monotonic_ns=0)]) for r in range(3)]
+    records[1].clock.append(ClockSample(realtime_ns=3_000_500, monotonic_ns=0))
+    records[2].host = "node-b"
+    report = analyze(LoadResult(traces=traces, sources=[]), _manifest(records), hta=False)
+    assert report.errors == []
+    assert report.clock.method == "host_clock"
+    assert report.clock.offsets_us == pytest.approx({"0": 0.0, "1": -2000.5, "2": 0.0})
+    assert report.clock.error_us == pytest.approx(0.5)
