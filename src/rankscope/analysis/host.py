@@ -7,15 +7,17 @@ on soon after a call of the backend ends.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis import intervals
 from rankscope.analysis.categories import Kind
-from rankscope.analysis.view import RankView, name_mask
+from rankscope.analysis.view import RankView, make_view, name_mask
 from rankscope.trace.columns import Category
 
-__all__ = ["cpu_issues", "cpu_waits"]
+__all__ = ["cpu_issues", "cpu_waits", "settle_ends"]
 
 I64 = NDArray[np.int64]
 
@@ -24,6 +26,10 @@ LEAST_WAIT_NS = 100_000
 
 LATE_NS = 2_000_000
 """A thread that waited goes on within this of the call's end, or within half of its gap (a loaded machine)."""
+
+EARLY_NS = 500_000
+"""The range of a call on its backend's thread ends after the waiter was woken: 0.1 ms on an idle machine, more (up to
+half of the wait is believed) where that thread has lost its core."""
 
 _ISSUE = (
     "allreduce",
@@ -49,18 +55,48 @@ def cpu_issues(view: RankView) -> I64:
     return start
 
 
+def settle_ends(view: RankView) -> RankView:
+    """End each call of a CPU backend when the thread that waited for it went on, where its range says later.
+
+    Without this the wait is not recognised, and what is waiting would count as work of the rank that waits.
+    """
+    events, calls = view.trace.events, view.trace.collectives
+    if view.device or not len(calls):
+        return view
+    begin, resume = _gaps(view)
+    start, duration = events.start[calls.event], events.duration.copy()
+    end = events.end[calls.event]
+    for gap_begin, gap_resume in zip(begin.tolist(), resume.tolist(), strict=True):
+        if ((end > gap_begin) & (end <= gap_resume)).any() and gap_resume - end[end <= gap_resume].max() <= EARLY_NS:
+            continue  # a call that ended in this gap explains it
+        running = np.flatnonzero((start < gap_resume) & (end > gap_resume))
+        if not len(running):
+            continue
+        row = running[np.argmin(end[running])]
+        if end[row] - gap_resume <= max(EARLY_NS, (gap_resume - gap_begin) // 2):
+            end[row] = gap_resume
+            duration[calls.event[row]] = gap_resume - start[row]
+    trimmed = replace(events, duration=duration)
+    return make_view(replace(view.trace, events=trimmed), view.rank)
+
+
+def _gaps(view: RankView) -> tuple[I64, I64]:
+    """Where the training thread runs no operator for longer than Python takes, outside the data loader."""
+    events = view.trace.events
+    running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
+    busy = intervals.union(events.start[running], events.end[running])
+    begin, resume = intervals.subtract(intervals.complement(busy, view.start, view.end), view.fetch)
+    long = resume - begin >= LEAST_WAIT_NS
+    return begin[long], resume[long]
+
+
 def cpu_waits(view: RankView) -> tuple[I64, I64, I64]:
     """Inferred waits of the training thread: (begin, resume, row in ``Collectives``), own clock.
 
     Time in the data loader is never a wait.
     """
     events, calls = view.trace.events, view.trace.collectives
-    running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
-    busy = intervals.union(events.start[running], events.end[running])
-    free = intervals.subtract(intervals.complement(busy, view.start, view.end), view.fetch)
-    begin, resume = free
-    long = resume - begin >= LEAST_WAIT_NS
-    begin, resume = begin[long], resume[long]
+    begin, resume = _gaps(view)
     nothing = np.empty(0, np.int64)
     if not len(begin) or not len(calls):
         return nothing, nothing, nothing

@@ -1,0 +1,49 @@
+"""Waits of a CPU-only rank, which nothing records: numbers by hand from the definition in analysis/host.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rankscope.analysis.host import cpu_waits, settle_ends
+from rankscope.analysis.view import make_view
+from rankscope.trace.load import load_traces
+
+US = 1000  # ns
+
+
+def view_of(tmp_path, call_end_us: float):
+    """A step of 1000 us: an operator to 100 us, a call from 90 us on, nothing until 600 us, then an operator."""
+    events = [
+        {"name": "ProfilerStep#1", "cat": "user_annotation", "tid": 1, "ts": 0, "dur": 1000},
+        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 10, "dur": 90},
+        {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 2, "ts": 90, "dur": call_end_us - 90},
+        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 600, "dur": 300},
+    ]
+    trace = {
+        "distributedInfo": {"rank": 0, "world_size": 1, "backend": "gloo"},
+        "traceEvents": [{"ph": "X", "pid": 7, **event} for event in events],
+    }
+    path = tmp_path / "rank_0.json"
+    path.write_text(json.dumps(trace))
+    (loaded,) = load_traces([path], cache=False).traces
+    return settle_ends(make_view(loaded, 0))
+
+
+@pytest.mark.parametrize("call_end_us", [600, 640, 840], ids=["when-woken", "a-little-later", "on-a-loaded-machine"])
+def test_a_call_ends_when_its_waiter_goes_on(tmp_path, call_end_us):
+    # the backend's thread closes its range up to 240 us after the wake-up; half of the gap of 500 us is believed
+    view = view_of(tmp_path, call_end_us)
+    (row,) = view.trace.collectives.event
+    assert view.trace.events.end[row] == 600 * US
+    begin, resume, call = cpu_waits(view)
+    assert (begin.tolist(), resume.tolist(), call.tolist()) == ([100 * US], [600 * US], [0])
+
+
+def test_a_call_that_runs_on_was_not_waited_for(tmp_path):
+    # GIVEN a call that ends 900 us after the thread went on, more than half of the gap and than 500 us
+    view = view_of(tmp_path, 1500)
+    (row,) = view.trace.collectives.event
+    assert view.trace.events.end[row] == 1500 * US
+    assert 600 * US not in cpu_waits(view)[1].tolist()
