@@ -65,7 +65,10 @@ def wanted_calls(window: WindowResult, column: int, selection: Selection) -> I64
 
 
 def waits_and_transfers(window: WindowResult, column: int, calls: I64) -> tuple[list[Slice], list[Slice]]:
-    """Own arrival to last arrival, and from there to the own end; zero lengths are left out."""
+    """Own arrival to last arrival, and from there to the own end; zero lengths are left out.
+
+    So are waits in which recording began on some rank, as the report leaves them out of its sums.
+    """
     view, matched, waits = window.views[column], window.matched, window.waits
     events = view.trace.collectives.event[matched.rows[calls, column]]
     arrival = on_axis(window.clocks, column, view.trace.events.start[events])
@@ -77,7 +80,7 @@ def waits_and_transfers(window: WindowResult, column: int, calls: I64) -> tuple[
     ):
         args = call_args(window, call)
         last = window.views[int(waits.last[call])].rank
-        if waited > 0:
+        if waited > 0 and not waits.early[call]:
             waiting.append(Slice(begin, begin + waited, f"wait for rank {last}", args))
         if moved > 0:
             moving.append(Slice(begin + waited, begin + waited + moved, matched.kind[call], args))
@@ -151,4 +154,5 @@ def wait_args(window: WindowResult, column: int, call: int) -> str:
     """:func:`call_args` with what this rank waited and transferred."""
     wait = round(float(window.waits.wait[call, column]))
     transfer = round(float(window.waits.transfer[call, column]))
-    return f'{call_args(window, call)},"wait us":{us(wait)},"transfer us":{us(transfer)}'
+    began = ',"recording began in it":true' if window.waits.early[call] else ""
+    return f'{call_args(window, call)},"wait us":{us(wait)},"transfer us":{us(transfer)}{began}'

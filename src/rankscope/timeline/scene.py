@@ -53,6 +53,7 @@ def set_scene(load: LoadResult, manifest: RunManifest | None = None) -> Scene:
     windows = [window for window in found if window is not None]
     if not windows:
         raise AnalysisError(f"no window could be compared: {notes[0]}")
+    notes += [note for window in windows for note in window.notes]
     notes += [
         f"attempt {w.attempt}, window {w.window}: the clocks could not be aligned and are shown as they are"
         for w in windows

@@ -14,24 +14,26 @@ from numpy.typing import NDArray
 
 from rankscope.timeline.names import quoted
 
-__all__ = ["Tracks", "lanes"]
+__all__ = ["FIRST_PROCESS", "Tracks", "lanes"]
 
 I64 = NDArray[np.int64]
 
+FIRST_PROCESS = 1000
+"""Process id of rank 0. Viewers show it beside the name, and 0 means the idle process to them."""
 _FIRST_THREAD = 1_000_000
 """Above every process id, since viewers take a thread with its process's number for the main one."""
 
 
 @dataclass(slots=True)
 class Tracks:
-    """Hands out process and thread ids and remembers their names. A rank's process is ``rank + 1``: 0 is taken."""
+    """Hands out process and thread ids and remembers their names."""
 
     _threads: dict[tuple[int, Hashable, int], int] = field(default_factory=dict)
     _lines: list[str] = field(default_factory=list)
 
     def process(self, rank: int) -> int:
         """Process id of a rank."""
-        return rank + 1
+        return FIRST_PROCESS + rank
 
     def name_process(self, rank: int, name: str, label: str) -> None:
         """Name a rank's process and put it in order of rank."""

@@ -44,6 +44,10 @@ class Slice:
     rank: str = ""
 
     @property
+    def of_rank(self) -> int:
+        return self.pid - 1000
+
+    @property
     def length(self) -> int:
         return self.end - self.start
 
@@ -60,7 +64,7 @@ class Timeline:
     text: str = field(repr=False)
 
     def of(self, category: str, rank: int | None = None) -> list[Slice]:
-        return [s for s in self.slices if s.category == category and rank in (None, s.pid - 1)]
+        return [s for s in self.slices if s.category == category and rank in (None, s.of_rank)]
 
 
 def _ns(microseconds: Any) -> int:
@@ -93,7 +97,7 @@ def read_strictly(path: Path) -> Timeline:
         elif name == "process_sort_index":
             order[pid] = args["sort_index"]
         elif name == "process_labels":
-            labels[pid] = args["labels"]
+            labels[pid - 1000] = args["labels"]
         elif name == "thread_name":
             assert event["tid"] not in threads, "a thread is named twice, or in two processes"
             threads[event["tid"]] = (pid, args["name"])

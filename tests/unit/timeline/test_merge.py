@@ -34,11 +34,11 @@ def test_two_ranks_by_hand(two_ranks: LoadResult, tmp_path: Path, strict: Any) -
     merged = merge(two_ranks, tmp_path / "t.json.gz")
     timeline = strict(merged.path)
     # zero is the first mark: 60 us before the first arrival
-    waits = [(s.pid, s.start, s.end, s.name) for s in timeline.of("wait")]
+    waits = [(s.of_rank, s.start, s.end, s.name) for s in timeline.of("wait")]
     assert sorted(waits) == [
-        (1, 60_000, 90_000, "wait for rank 1"),
-        (1, 460_000, 490_000, "wait for rank 1"),
-        (2, 250_000, 260_000, "wait for rank 0"),
+        (0, 60_000, 90_000, "wait for rank 1"),
+        (0, 460_000, 490_000, "wait for rank 1"),
+        (1, 250_000, 260_000, "wait for rank 0"),
     ]
     assert [(s.start, s.end) for s in timeline.of("transfer", 0)] == [
         (90_000, 120_000), (260_000, 300_500), (490_000, 520_000)
@@ -50,7 +50,7 @@ def test_two_ranks_by_hand(two_ranks: LoadResult, tmp_path: Path, strict: Any) -
     assert [(s.start, s.length, s.args["step"]) for s in kernels] == [
         (50_000, 1_001, 5), (210_000, 1_001, 6), (450_000, 1_001, 7)
     ]  # fmt: skip
-    assert timeline.labels[2].startswith("clock -5000.1 us")
+    assert timeline.labels[1].startswith("clock -5000.1 us")
     assert timeline.about["base_ns"] == 1_700_000_000_000_000_000 + 40_000
     assert (merged.slices, merged.arrows) == (len(timeline.slices), len(timeline.arrows))
     assert (merged.left_out, merged.notes) == ([], [])
@@ -60,8 +60,8 @@ def test_arrows_link_the_ranks_of_a_call_in_order_of_arrival(
     two_ranks: LoadResult, tmp_path: Path, strict: Any
 ) -> None:
     timeline = strict(merge(two_ranks, tmp_path / "t.json.gz").path)
-    calls = [[s.pid for s in a] for a in timeline.arrows if "nccl" in a[0].name]
-    assert calls == [[1, 2], [2, 1], [1, 2]]
+    calls = [[s.of_rank for s in a] for a in timeline.arrows if "nccl" in a[0].name]
+    assert calls == [[0, 1], [1, 0], [0, 1]]
     launches = [a for a in timeline.arrows if "nccl" not in a[0].name]
     assert len(launches) == 2 * 3 * 2
     assert {(a[0].name, a[1].category, a[0].pid == a[1].pid) for a in launches} == {
@@ -73,7 +73,7 @@ def test_arrows_link_the_ranks_of_a_call_in_order_of_arrival(
 
 def test_tracks_of_a_rank(two_ranks: LoadResult, tmp_path: Path, strict: Any) -> None:
     timeline = strict(merge(two_ranks, tmp_path / "t.json.gz").path)
-    assert {s.track for s in timeline.slices if s.pid == 2} == {
+    assert {s.track for s in timeline.slices if s.of_rank == 1} == {
         "steps", "wait", "transfer", "GPU 1 stream 7", "GPU 1 stream 20, communication", "main thread 100"
     }  # fmt: skip
     assert [s.name for s in timeline.of("steps", 0)] == ["step 5", "step 6", "step 7"]
@@ -108,16 +108,18 @@ def test_every_event_is_there_and_no_other(name: str, recorded: Any, tmp_path: P
     own = [s for s in timeline.slices if s.category not in {"steps", "wait", "transfer", "verdict"}]
     assert len(own) == sum(len(t.events) for t in load.traces)
     for trace in load.traces:
-        mine = [s.length for s in own if s.pid == trace.rank + 1]
+        # calls of a CPU backend end where the analysis says, which is when the waiter went on
+        mine = sum(s.length for s in own if s.of_rank == trace.rank and not s.name.startswith("gloo:"))
+        said = np.array([not trace.strings[n].startswith("gloo:") for n in trace.events.name])
         # nothing but a drift may change a length, and by less than a millionth of the window
-        assert sum(mine) == pytest.approx(int(trace.events.duration.sum()), rel=1e-5)
+        assert mine == pytest.approx(int(trace.events.duration[said].sum()), rel=1e-5)
 
 
 @pytest.mark.data
 def test_the_culprit_is_marked(recorded: Any, tmp_path: Path, strict: Any) -> None:
     timeline = strict(merge(recorded("ddp_dataloader_stall"), tmp_path / "t.json.gz").path)
     marks = timeline.of("verdict")
-    assert {(s.pid, s.name, s.track) for s in marks} == {(2, "waiting for input", "verdict: waiting for input")}
+    assert {(s.of_rank, s.name, s.track) for s in marks} == {(1, "waiting for input", "verdict: waiting for input")}
     for mark in marks:  # 60 ms were planted
         assert mark.length / 1e6 == pytest.approx(60, abs=2)
         assert float(mark.args["own ms"]) == pytest.approx(mark.length / 1e6, abs=0.01)
@@ -127,7 +129,7 @@ def test_the_culprit_is_marked(recorded: Any, tmp_path: Path, strict: Any) -> No
 def test_a_fault_in_device_work_is_marked_where_it_ran(recorded: Any, tmp_path: Path, strict: Any) -> None:
     timeline = strict(merge(recorded("ddp_slow_gpu"), tmp_path / "t.json.gz").path)
     marks = timeline.of("verdict")
-    assert {s.pid for s in marks} == {2}
+    assert {s.of_rank for s in marks} == {1}
     kernels = timeline.of("kernel", 1)
     for mark in marks:
         inside = [k for k in kernels if mark.start <= k.start and k.end <= mark.end]
@@ -187,12 +189,12 @@ def test_too_small_a_bound_is_refused(two_ranks: LoadResult, tmp_path: Path) -> 
 def test_chosen_steps_ranks_and_categories(two_ranks: LoadResult, tmp_path: Path, strict: Any) -> None:
     merged = merge(two_ranks, tmp_path / "s.json.gz", Selection(steps=(6, 6)))
     timeline = strict(merged.path)
-    assert [(s.pid, s.length) for s in timeline.of("wait")] == [(2, 10_000)]
+    assert [(s.of_rank, s.length) for s in timeline.of("wait")] == [(1, 10_000)]
     assert {s.args["step"] for s in timeline.slices if "step" in s.args} == {6}
     assert [len(a) for a in timeline.arrows if "nccl" in a[0].name] == [2]
 
     timeline = strict(merge(two_ranks, tmp_path / "r.json.gz", Selection(ranks=frozenset({1, 7}))).path)
-    assert {s.pid for s in timeline.slices} == {2}
+    assert {s.of_rank for s in timeline.slices} == {1}
     assert [s.length for s in timeline.of("wait")] == [10_000]  # clocks and waits know the other rank all the same
     assert not [a for a in timeline.arrows if "nccl" in a[0].name]
 
@@ -254,9 +256,9 @@ def test_windows_share_the_processes_and_not_the_clock(write_rank: Any, tmp_path
     load = load_traces([tmp_path / "attempt_0"], workers=1, cache=False)
     assert [(t.window, t.rank) for t in load.traces] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     timeline = strict(merge(load, tmp_path / "t.json.gz").path)
-    assert {s.pid for s in timeline.slices} == {1, 2}
-    assert [(s.pid, s.start, s.length) for s in timeline.of("wait")] == [
-        (1, at, 20_000) for at in (60_000, 260_000, 1_000_060_000, 1_000_260_000)
+    assert {s.of_rank for s in timeline.slices} == {0, 1}
+    assert [(s.of_rank, s.start, s.length) for s in timeline.of("wait")] == [
+        (0, at, 20_000) for at in (60_000, 260_000, 1_000_060_000, 1_000_260_000)
     ]
     assert {s.args["call"] for s in timeline.of("wait")} == {"0.0.0", "0.0.1", "0.1.0", "0.1.1"}
 
