@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,10 @@ from rankscope.analysis.categories import Kind
 from rankscope.analysis.causes import ATTRIBUTES, work_difference
 from rankscope.analysis.graph import Work
 from rankscope.analysis.kernels import median_kernel_us
+from rankscope.analysis.modules import exposed_by_module
 from rankscope.analysis.stragglers import sign_flip
 from rankscope.analysis.view import name_mask
+from rankscope.analysis.whatif import Replay
 from rankscope.analysis.window import WindowResult
 from rankscope.diagnose.evidence import Anomaly, Evidence, Suspect
 from rankscope.model import RankIdle, RankSummary
@@ -67,10 +69,13 @@ def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle:
     if trusted:
         evidence.suspects = _suspects(trusted, ranks)
         if replayed:
-            evidence.network_gain_ms = _gain(replayed, Work.TRANSFER)
-            evidence.host_gain_ms = _gain(replayed, Work.HOST)
+            evidence.network_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.TRANSFER)))
+            evidence.host_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.HOST)))
+            evidence.overlap_gain_ms = _gain(replayed, Replay.hidden)
+            evidence.balance_gain_ms = _gain(replayed, lambda r: r.gains(r.balanced()))
         if not evidence.pipeline:
             evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
+    evidence.modules = exposed_by_module(windows)
     _repeats(windows, evidence)
     return evidence
 
@@ -100,11 +105,12 @@ def _launches(windows: Sequence[WindowResult]) -> float:
     return float(np.mean(rates)) if rates else 0.0
 
 
-def _gain(windows: Sequence[WindowResult], label: Work) -> float:
+def _gain(windows: Sequence[WindowResult], ask: Callable[[Replay], F64]) -> float:
+    """Mean gain per step, ms; ``ask`` gives that of each step of a window in ns."""
     gained = steps = 0.0
     for window in windows:
         if window.replay is not None:
-            gained += float(window.replay.gains(window.replay.without(label)).sum())
+            gained += float(ask(window.replay).sum())
             steps += window.replay.steps
     return gained / max(steps, 1.0) / 1e6
 

@@ -20,7 +20,15 @@ from rankscope.model import (
     StepRow,
 )
 
-__all__ = ["clock_report", "collectives_report", "group_rows", "idle_rows", "rank_summaries", "step_rows"]
+__all__ = [
+    "clock_report",
+    "collectives_report",
+    "exposed_per_call",
+    "group_rows",
+    "idle_rows",
+    "rank_summaries",
+    "step_rows",
+]
 
 
 def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
@@ -139,7 +147,7 @@ def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
     for window in windows:
         if not len(window.matched):
             continue
-        exposed = _exposed_per_call(window)
+        exposed = exposed_per_call(window)
         transfers, waits = np.nanmean(window.waits.transfer, axis=1), np.nanmean(window.waits.wait, axis=1)
         for call, kind in enumerate(window.matched.kind):
             columns = np.flatnonzero(window.matched.rows[call] >= 0).tolist()
@@ -179,7 +187,7 @@ def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
     return sorted(rows, key=lambda r: -(r.exposed_ms_per_step or 0.0))
 
 
-def _exposed_per_call(window: WindowResult) -> NDArray[np.float64]:
+def exposed_per_call(window: WindowResult) -> NDArray[np.float64]:
     """Part of each call that compute does not hide, mean over its ranks, ns."""
     rows = window.matched.rows
     total = np.zeros(len(rows))

@@ -49,6 +49,8 @@ class Replay:
     unchanged: F64
     """Step ends of the unchanged replay."""
     recorded: F64
+    transfers: F64
+    """Per recorded step the transfer time of the rank with most of it."""
     error: float
     """Of the unchanged replay: largest relative error of a step's length."""
 
@@ -108,6 +110,26 @@ class Replay:
         work[mine] *= factor[graph.label[mine], graph.segment[mine]]
         return work
 
+    def balanced(self) -> F64:
+        """Work per edge with each segment of device work shared out evenly among the ranks that do it."""
+        work: F64 = self.graph.work
+        for column, team in enumerate(self.peers):
+            if len(team) > 1:
+                factor = np.ones((4, self.segments.host.shape[1]))
+                mean = self.segments.device[team].mean(axis=0)
+                factor[Work.DEVICE] = _ratio(mean, self.segments.device[column])
+                work = self.scaled(column, factor, work)
+        return work
+
+    def hidden(self) -> F64:
+        """How much shorter each step becomes, ns, with transfers wholly behind other work.
+
+        A step then takes as long as without transfers, but no less than the transfers of its busiest rank.
+        """
+        ends = self.marks(self.without(Work.TRANSFER))
+        length = np.diff(ends, prepend=self.begin)
+        return np.diff(self.unchanged, prepend=self.begin) - np.maximum(length, self.transfers)
+
     def without(self, label: Work) -> F64:
         """Work per edge with one kind of work gone: ``TRANSFER`` is an ideal network, ``HOST`` no host overhead."""
         work: F64 = self.graph.work.copy()
@@ -128,9 +150,10 @@ def prepare(graph: Graph, waits: Waits, begin: float, plan: Plan) -> Replay | No
         begin: start of the first step on the aligned axis, ns.
         plan: its segments.
     """
-    steps = sorted(set(waits.step[waits.step >= 0].tolist()))
+    numbers = sorted(set(waits.step[waits.step >= 0].tolist()))
+    steps = [s for s in numbers if ((waits.step == s) & (graph.ends >= 0)).any()]
     step_calls = [graph.ends[(waits.step == s) & (graph.ends >= 0)] for s in steps]
-    step_calls = [nodes for nodes in step_calls if len(nodes)]
+    transfers = [np.nansum(np.where(waits.step == s, waits.transfer, 0.0), axis=0).max() for s in steps]
     if not step_calls:
         return None
     recorded = np.array([graph.recorded[nodes].max() for nodes in step_calls])
@@ -139,7 +162,7 @@ def prepare(graph: Graph, waits: Waits, begin: float, plan: Plan) -> Replay | No
     length = recorded[-1] - begin
     error = float(np.abs(unchanged - recorded).max() / length) if length > 0 else 1.0
     segments = segment_work(graph, plan)
-    return Replay(graph, segments, plan.peers, step_calls, begin, unchanged, recorded, error)
+    return Replay(graph, segments, plan.peers, step_calls, begin, unchanged, recorded, np.array(transfers), error)
 
 
 def step_ends(waits: Waits) -> F64:

@@ -90,6 +90,12 @@ class Evidence:
     """What an infinitely fast network would gain per step (replay)."""
     host_gain_ms: float | None = None
     """What a host without overhead would gain per step (replay)."""
+    overlap_gain_ms: float | None = None
+    """What hiding all transfers behind other work would gain per step (replay)."""
+    balance_gain_ms: float | None = None
+    """What device work shared out evenly would gain per step (replay)."""
+    modules: dict[str, float] = field(default_factory=dict)
+    """FSDP module or DDP bucket -> exposed communication per step, waiting included, largest first."""
     repeats: int = 1
     """How many times in a step the same gradients are reduced."""
     repeat_calls: float = 0.0

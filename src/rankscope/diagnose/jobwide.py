@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankscope.diagnose.accuse import accuse
 from rankscope.diagnose.evidence import Evidence
-from rankscope.diagnose.texts import ADVICE, amount
+from rankscope.diagnose.texts import ADVICE, amount, hours
 from rankscope.model import Finding
 
 __all__ = ["comm_exposed", "host_limits", "input_bound", "pipeline_wait", "redundant_sync"]
@@ -23,11 +23,14 @@ def comm_exposed(evidence: Evidence) -> list[Finding]:
         f"{evidence.overlap_pct:.0f} % of communication time is hidden behind compute.",
         f"Exposed per step: {amount(evidence.transfer_ms)} of transfer and {amount(evidence.waiting_ms)} of waiting.",
     ]
-    if evidence.network_gain_ms is not None:
-        lines.append(
-            f"With an infinitely fast network the step would shrink by {amount(max(evidence.network_gain_ms, 0.0))}."
-        )
+    if evidence.modules:
+        most = ", ".join(f"{name} {amount(ms)}" for name, ms in list(evidence.modules.items())[:3])
+        lines.append(f"Most of it, per step and waiting included: {most}.")
     gain = evidence.network_gain_ms
+    if gain is not None:
+        lines.append(f"With an infinitely fast network the step would shrink by {_share(gain, evidence)}.")
+    if evidence.overlap_gain_ms is not None:
+        lines.append(f"With all transfers hidden it would shrink by {_share(evidence.overlap_gain_ms, evidence)}.")
     return [
         Finding(
             id="comm-exposed",
@@ -40,6 +43,15 @@ def comm_exposed(evidence: Evidence) -> list[Finding]:
             advice=ADVICE["comm_exposed"],
         )
     ]
+
+
+def _share(gain_ms: float, evidence: Evidence) -> str:
+    """A gain per step in all units a reader may count in."""
+    gain = max(gain_ms, 0.0)
+    share = 100 * gain / evidence.whole_step_ms
+    return f"{amount(gain)} ({share:.1f} %" + (
+        f", {hours(gain, len(evidence.ranks))})" if evidence.device and share >= 1.0 else ")"
+    )
 
 
 def redundant_sync(evidence: Evidence) -> list[Finding]:
@@ -84,7 +96,7 @@ def host_limits(evidence: Evidence) -> list[Finding]:
         f"{evidence.launches:.0f} kernels a step, half of them shorter than {evidence.kernel_us:.1f} us.",
     ]
     if evidence.host_gain_ms is not None:
-        lines.append(f"A host without overhead would gain up to {amount(max(evidence.host_gain_ms, 0.0))} per step.")
+        lines.append(f"A host without overhead would gain up to {_share(evidence.host_gain_ms, evidence)}.")
     return [
         Finding(
             id=kind.replace("_", "-"),

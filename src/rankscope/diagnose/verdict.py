@@ -146,6 +146,15 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     why = [calm]
     if evidence.missing:
         why.append(f"Nothing is known of rank {_some(evidence.missing)}: waiting for it counts as transfer.")
+    gains = {
+        "an ideal network": evidence.network_gain_ms,
+        "transfers wholly hidden": evidence.overlap_gain_ms,
+        "compute shared out evenly": evidence.balance_gain_ms,
+        "no host overhead": evidence.host_gain_ms,
+    }
+    asked = [f"{name} {amount(max(ms, 0.0))}" for name, ms in gains.items() if ms is not None]
+    if asked:
+        why.append(f"By replay each step would gain from: {', '.join(asked)}.")
     whole = evidence.whole_step_ms
     transfer = 100.0 * evidence.transfer_ms / whole if whole else 0.0
     host = 100.0 * evidence.host_ms / whole if whole else 0.0

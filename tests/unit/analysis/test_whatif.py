@@ -1,0 +1,73 @@
+"""What-ifs against the same change made in a simulated job, and exposure by module."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rankscope.analysis.graph import Work
+from rankscope.analysis.modules import exposed_by_module
+from rankscope.analysis.summary import exposed_per_call
+from rankscope.analysis.window import analyse_window
+
+from .test_worlds import NOISE, SMALL, period_ms
+from .worlds import MS, US, Fault, Item, Mesh, by_hand, simulate
+
+
+def gained_ms(per_step) -> float:
+    """Leaving out the first step, whose beginning no call marks."""
+    return float(np.mean(per_step[1:])) / 1e6
+
+
+def test_an_ideal_network_gains_what_a_job_without_transfers_gains() -> None:
+    program = [replace(i, device=500 * US) if i.what == "call" else i for i in by_hand()]
+    ideal = [replace(i, device=0) if i.what == "call" else i for i in program]
+    replay = analyse_window(simulate(program, SMALL, noise=NOISE)).replay
+    truth = period_ms(simulate(program, SMALL, noise=NOISE)) - period_ms(simulate(ideal, SMALL, noise=NOISE))
+    assert gained_ms(replay.gains(replay.without(Work.TRANSFER))) == pytest.approx(truth, rel=0.1)
+    # compute is longer than the transfers, so that hiding them is as good as having none
+    assert gained_ms(replay.hidden()) == pytest.approx(truth, rel=0.1)
+
+
+def test_hidden_transfers_still_take_their_time() -> None:
+    """8 transfers of 3 ms beside about 5 ms of compute: the step cannot become shorter than 24 ms."""
+    program = [replace(i, device=3 * MS) if i.what == "call" else i for i in by_hand(8, tp=False, work_us=150)]
+    replay = analyse_window(simulate(program, Mesh(dp=4), steps=4)).replay
+    length = np.diff(replay.unchanged) - replay.hidden()[1:]
+    assert length / 1e6 == pytest.approx([24, 24, 24], rel=0.01)
+
+
+def test_balanced_compute_gains_what_even_shares_gain() -> None:
+    """Rank 2 of 4 has 4 ms more in front of the first gradients; shared out it is 1 ms on each."""
+    program, mesh = by_hand(tp=False), Mesh(dp=4)
+    uneven = simulate(program, mesh, faults=[Fault(2, Item("work", device=4 * MS), before=8)])
+    even = simulate(program, mesh, faults=[Fault(r, Item("work", device=1 * MS), before=8) for r in range(4)])
+    replay = analyse_window(uneven).replay
+    assert gained_ms(replay.gains(replay.balanced())) == pytest.approx(period_ms(uneven) - period_ms(even), rel=0.1)
+
+
+def test_without_host_overhead_a_launch_bound_step_is_its_kernels() -> None:
+    """30 launches of 200 us each with kernels of 20 us: 6 ms of host and nothing to hide it."""
+    program = [*[Item("work", host=200 * US, device=20 * US)] * 30, Item("call", device=50 * US), Item("sync")]
+    replay = analyse_window(simulate(program, Mesh(dp=2))).replay
+    left = float(np.diff(replay.marks(replay.without(Work.HOST)))[1:].mean()) / 1e6
+    assert 0.65 <= left <= 1.2  # 30 x 20 us and a transfer of 50, plus what launches take
+
+
+@pytest.mark.data
+def test_exposure_is_told_by_module(recorded) -> None:
+    """Four layers, each gathered and reduced; all exposed communication belongs to one of the eight."""
+    window = analyse_window(recorded("gloo_fsdp2_none").traces)
+    found = exposed_by_module([window])
+    assert set(found) == {f"{what} of {layer}" for what in ("all-gather", "reduce") for layer in range(4)}
+    assert sum(found.values()) == pytest.approx(exposed_per_call(window).sum() / 1e6 / window.step_count)
+
+
+@pytest.mark.data
+def test_exposure_is_told_by_bucket(recorded) -> None:
+    window = analyse_window(recorded("ddp_healthy").traces)
+    found = exposed_by_module([window])
+    last = window.waits.step[:, 0] == window.step_count - 1
+    assert set(found) == {f"DDP bucket {n + 1}" for n in range(int(last.sum()))}
