@@ -46,7 +46,7 @@ class Part:
     """Arguments of events that are collectives."""
     names: list[str]
     places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Written event -> pid, tid, start: where arrows can end."""
+    """Written event at which an arrow may end -> pid, tid, start."""
 
     @property
     def rank(self) -> int:
@@ -105,6 +105,7 @@ def event_lines(base_ns: int, part: Part, rows: I64, tracks: Tracks) -> Iterator
     events, steps, pid = view.trace.events, view.trace.steps.number.tolist(), tracks.process(part.rank)
     start = on_axis(part.window.clocks, part.column, events.start[rows]) - base_ns
     end = on_axis(part.window.clocks, part.column, events.end[rows]) - base_ns
+    ends_arrows = _ends_arrows(part)
     for mine, name, order in _split(part, rows):
         lane = lanes(start[mine], end[mine])
         tid = [tracks.thread(part.rank, name, number, name, order) for number in range(int(lane.max()) + 1)]
@@ -119,8 +120,19 @@ def event_lines(base_ns: int, part: Part, rows: I64, tracks: Tracks) -> Iterator
                 args += f'{"," if args else ""}"shape":{part.names[shape]}'
             if row in part.args:
                 args += f"{',' if args else ''}{part.args[row]}"
-            part.places[row] = (pid, tid[number], begin)
+            if ends_arrows[row]:
+                part.places[row] = (pid, tid[number], begin)
             yield slice_line(pid, tid[number], begin, until, _LABELS[Category(category)], part.names[code], args)
+
+
+def _ends_arrows(part: Part) -> list[bool]:
+    """Collectives, work on the device, and the calls that launched it."""
+    launch = part.window.views[part.column].trace.events.launch
+    mask = launch >= 0
+    mask[launch[mask]] = True
+    mask[list(part.args)] = True
+    ends: list[bool] = mask.tolist()
+    return ends
 
 
 def _split(part: Part, rows: I64) -> Iterator[tuple[I64, str, int]]:

@@ -273,6 +273,12 @@ def test_slices_that_overlap_get_lanes(write_rank: Any, tmp_path: Path, strict: 
     assert tracks == {"GPU 0 stream 7", "GPU 0 stream 7 (2)", "GPU 0 stream 20, communication"}
 
 
+def test_names_sort_as_ranks_do(write_rank: Any, tmp_path: Path, strict: Any) -> None:
+    files = [write_rank(rank, [(100, 160)]) for rank in (2, 10)]
+    timeline = strict(merge(load_traces(files, workers=1, cache=False), tmp_path / "t.json.gz").path)
+    assert {(s.rank, s.of_rank) for s in timeline.slices} == {("rank 02", 2), ("rank 10", 10)}
+
+
 def test_one_rank_alone(write_rank: Any, tmp_path: Path, strict: Any) -> None:
     load = load_traces([write_rank(0, [(100, 160), (300, 360)])], workers=1, cache=False)
     timeline = strict(merge(load, tmp_path / "t.json.gz").path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +89,16 @@ def test_slices_of_a_lane_nest(spans: list[tuple[int, int]]) -> None:
                 assert c >= b or d <= b, ((a, b), (c, d))
     if not any(a < c < b < d for a, b in ordered for c, d in ordered):
         assert set(lane.tolist()) <= {0}
+
+
+def test_the_timeline_knows_no_job() -> None:
+    code = (
+        "import importlib, pkgutil, sys, rankscope.timeline as t\n"
+        "for m in pkgutil.iter_modules(t.__path__): importlib.import_module(f'rankscope.timeline.{m.name}')\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    seen = set(done.stdout.split())
+    for name in ("launcher", "agent", "node", "report", "compose", "cli"):
+        assert f"rankscope.{name}" not in seen
+    assert not seen & {"torch", "hta", "hydra", "rich", "jinja2"}
