@@ -434,6 +434,9 @@ class ClusterReport:
     collectives: CollectivesReport
     verdict: Verdict
     findings: list[Finding] = field(default_factory=list)
+    what_if: dict[str, float] = field(default_factory=dict)
+    """What each step would gain by replay, ms: ``ideal_network``, ``hidden_transfers``, ``even_compute``,
+    ``no_host_overhead``. Empty where nothing was replayed."""
     hta: dict[str, Any] = field(default_factory=dict)
     """Analysis name -> rank (as text) -> HTA's own numbers."""
     errors: list[ReportError] = field(default_factory=list)
