@@ -98,6 +98,7 @@ def analyze(
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
     with _guard("diagnosis", errors):
         evidence = collect(windows, report.ranks, report.idle)
+        report.what_if = evidence.what_if
     with _guard("findings", errors):
         report.findings = find(evidence)
     with _guard("verdict", errors):

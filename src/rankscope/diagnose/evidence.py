@@ -107,3 +107,14 @@ class Evidence:
     def whole_step_ms(self) -> float:
         """What times per step are parts of: the mean step, else the usual one, else 0."""
         return self.mean_step_ms or self.step_ms or 0.0
+
+    @property
+    def what_if(self) -> dict[str, float]:
+        """What was replayed, by the names of ``ClusterReport.what_if``; a loss is no gain."""
+        asked = {
+            "ideal_network": self.network_gain_ms,
+            "hidden_transfers": self.overlap_gain_ms,
+            "even_compute": self.balance_gain_ms,
+            "no_host_overhead": self.host_gain_ms,
+        }
+        return {name: max(gain, 0.0) for name, gain in asked.items() if gain is not None}

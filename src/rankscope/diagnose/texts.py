@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ADVICE", "NOUN", "PHRASE", "amount", "hours", "parts"]
+__all__ = ["ADVICE", "NOUN", "PHRASE", "SCENARIO", "amount", "hours", "parts"]
 
 PHRASE = {
     "input_stall": "it waits for input",
@@ -33,6 +33,14 @@ NOUN = {
     "unexplained": "no single cause",
 }
 """The same as a noun: the end of a title, or what milliseconds are spent on."""
+
+SCENARIO = {
+    "ideal_network": "an ideal network",
+    "hidden_transfers": "transfers wholly hidden",
+    "even_compute": "compute shared out evenly",
+    "no_host_overhead": "no host overhead",
+}
+"""What a replay assumes, after "the step would gain from"."""
 
 ADVICE = {
     "input_stall": [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.diagnose.accuse import Accusation, accuse
 from rankscope.diagnose.evidence import Evidence
-from rankscope.diagnose.texts import ADVICE, NOUN, PHRASE, amount, hours, parts
+from rankscope.diagnose.texts import ADVICE, NOUN, PHRASE, SCENARIO, amount, hours, parts
 from rankscope.model import Finding, Verdict
 
 __all__ = ["judge"]
@@ -146,13 +146,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     why = [calm]
     if evidence.missing:
         why.append(f"Nothing is known of rank {_some(evidence.missing)}: waiting for it counts as transfer.")
-    gains = {
-        "an ideal network": evidence.network_gain_ms,
-        "transfers wholly hidden": evidence.overlap_gain_ms,
-        "compute shared out evenly": evidence.balance_gain_ms,
-        "no host overhead": evidence.host_gain_ms,
-    }
-    asked = [f"{name} {amount(max(ms, 0.0))}" for name, ms in gains.items() if ms is not None]
+    asked = [f"{SCENARIO[name]} {amount(ms)}" for name, ms in evidence.what_if.items()]
     if asked:
         why.append(f"By replay each step would gain from: {', '.join(asked)}.")
     whole = evidence.whole_step_ms

@@ -46,6 +46,7 @@ def test_the_contract(recorded, name) -> None:
         assert row.status == "ok"
         assert row.wait_ms_per_step >= 0
         assert row.step_ms["median"] <= row.step_ms["p95"]
+    assert set(report.what_if) == {"ideal_network", "hidden_transfers", "even_compute", "no_host_overhead"}
     late, other = report.ranks[1], report.ranks[0]
     assert late.caused_wait_ms_per_step == pytest.approx(other.wait_ms_per_step, rel=0.1)
     assert report.collectives.matched_pct == 100
