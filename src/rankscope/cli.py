@@ -156,12 +156,31 @@ def _run(words: Sequence[str]) -> int:
         outcome = launch(arguments, composed.config, plain=composed.plain, argv=["rankscope", "run", *words], say=_say)
     # On stderr: the job's stdout may be read by a program and stays the job's.
     with contextlib.suppress(OSError, ValueError):
-        if outcome.summary is not None:
+        if outcome.summary is not None and not _shown_in_colour(outcome.report):
             print(f"\n{outcome.summary.rstrip()}", file=sys.stderr)
         if outcome.report is not None:
             print(f"\nReport: {outcome.report / 'report.html'}", file=sys.stderr, flush=True)
     outcome.ending.leave()
     return outcome.ending.exit_code
+
+
+def _shown_in_colour(folder: Path | None) -> bool:
+    """Show the report of a run on a terminal; False where the plain summary has to do."""
+    if folder is None or not sys.stderr.isatty():
+        return False
+    try:
+        from rich.console import Console
+
+        from rankscope.model import ClusterReport, from_json
+        from rankscope.report.terminal import show
+
+        report = from_json(ClusterReport, (folder / "report.json").read_bytes())
+        console = Console(stderr=True)
+        console.print()
+        show(report, console)
+    except Exception:  # the job's exit code matters more than colours
+        return False
+    return True
 
 
 def _analyze(arguments: argparse.Namespace) -> int:

@@ -80,8 +80,8 @@ def _labelled(label: str, text: str, style: str, width: int, limit: int = 2) -> 
         wrapped = [*wrapped[: limit - 1], _cut(" ".join(wrapped[limit - 1 :]), room)]
     found = []
     for index, part in enumerate(wrapped):
-        line = Text((label if index == 0 else "").ljust(_LABEL), style="bold" if label else "")
-        found.append(line.append(part, style=style))
+        head = Text((label if index == 0 else "").ljust(_LABEL), "bold")
+        found.append(Text.assemble(head, (part, style)))
     return found
 
 

@@ -135,3 +135,13 @@ def test_colour_on_a_terminal_and_nowhere_else(gpu_straggler: ClusterReport, tmp
     words = [sys.executable, "-m", "rankscope.cli", "report", str(tmp_path)]
     piped = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
     assert piped == WRITERS["terminal"](gpu_straggler)
+
+
+def test_only_the_labels_are_bold(gpu_straggler: ClusterReport) -> None:
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    found = {line.plain.split()[0]: line for line in terminal.lines(gpu_straggler, console) if line.plain[:1].strip()}
+    why = found["Why"]
+    assert [(span.start, span.end, str(span.style)) for span in why.spans if "bold" in str(span.style)] == [
+        (0, 9, "bold")
+    ]
+    assert str(why.style) == ""

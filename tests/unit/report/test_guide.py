@@ -1,0 +1,62 @@
+"""The guide speaks of fields, causes and files that exist."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from pathlib import Path
+
+import pytest
+
+from rankscope import model
+from rankscope.diagnose.texts import NOUN
+from rankscope.timeline.selection import CATEGORIES
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guide"
+PAGES = sorted(GUIDE.glob("*.md"))
+
+
+def fields(record: type, prefix: str = "") -> set[str]:
+    """Paths like ``ranks[].idle_pct`` and ``verdict.cause``, and the bare names at their ends."""
+    found: set[str] = set()
+    for name, hint in typing.get_type_hints(record).items():
+        path = f"{prefix}{name}"
+        found |= {path, name}
+        for inner in (hint, *typing.get_args(hint)):
+            if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+                many = typing.get_origin(hint) is list
+                found |= {f"{path}[]"} if many else set()
+                found |= fields(inner, f"{path}{'[]' if many else ''}.")
+    return found
+
+
+KNOWN = fields(model.ClusterReport) | fields(model.RunManifest)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_fields_exist(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    said = set(
+        re.findall(
+            r"`((?:run|ranks|idle|groups|kernels|verdict|clock|collectives|windows|lives)[\[.][\w\[\].]*)`", text
+        )
+    )
+    said |= set(re.findall(r"`(\w+_(?:ms|pct|step|us|gb_s))`", text))
+    assert said <= KNOWN, said - KNOWN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).is_file(), target
+
+
+def test_every_cause_is_explained() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (GUIDE / "slow-rank.md").read_text(), re.M)
+    assert sorted(rows) == sorted(NOUN)
+
+
+def test_categories_exist() -> None:
+    for names in re.findall(r"--categories (\S+)", (GUIDE / "timeline.md").read_text()):
+        assert set(names.split(",")) <= set(CATEGORIES)
