@@ -110,7 +110,7 @@ def _add_timeline(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
     view = verbs.add_parser("view", help="serve report and timeline on this machine and open them")
     view.add_argument("path", type=Path, metavar="RUN", help="a run directory or its report folder")
-    view.add_argument("--port", type=int, help="default: 9001, the only one the Perfetto UI may connect to")
+    view.add_argument("--port", type=int, help="default: 9001, to which the Perfetto UI may connect, or a free one")
     view.add_argument("--no-browser", dest="browser", action="store_false", help="only print the addresses")
     view.set_defaults(verb=_view)
 
@@ -275,11 +275,11 @@ def _merge(arguments: argparse.Namespace) -> int:
 
 
 def _view(arguments: argparse.Namespace) -> int:
-    from rankscope.timeline.output import report_folder
-    from rankscope.timeline.serve import PORT, TIMELINE, make_server
+    from rankscope.timeline.output import TIMELINE, report_folder
+    from rankscope.timeline.serve import make_server
 
     folder = report_folder(arguments.path)
-    with make_server(folder, PORT if arguments.port is None else arguments.port) as server:
+    with make_server(folder, arguments.port) as server:
         urls = []
         if (folder / "report.html").is_file():
             urls.append(server.report_url)
@@ -287,8 +287,6 @@ def _view(arguments: argparse.Namespace) -> int:
         if (folder / TIMELINE).is_file():
             urls.append(server.timeline_url)
             print(f"timeline: {server.timeline_url}")
-            if server.server_port != PORT:
-                _say(f"the Perfetto UI may refuse this port: it connects to {PORT} only")
         else:
             _say(f"no timeline yet; `rankscope merge {arguments.path}` writes one")
         sys.stdout.flush()

@@ -14,5 +14,6 @@
     lines      all lines, in order and within the bound
     output     where it goes
     merge      traces -> one gzip file
+    page       hands the timeline to the Perfetto UI
     serve      report and timeline on loopback, for the Perfetto UI
 """

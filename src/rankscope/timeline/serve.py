@@ -1,8 +1,8 @@
 """Report and timeline on loopback, for a browser on this machine and the Perfetto UI in it.
 
-Nothing else is served: two files, read when the server starts to be asked for them, under a path that only the owner of
-the terminal knows. The Perfetto UI fetches the timeline from the browser, so nothing leaves the machine; its page may
-connect to no local port but 9001.
+Nothing else is served: two files and a page that hands one over, under a path that only the owner of the terminal
+knows. The Perfetto UI reads the timeline in the browser, so nothing leaves the machine. Its page may connect to no local
+port but 9001; from any other one our page posts the file to it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rankscope.errors import ConfigError
 from rankscope.timeline.output import TIMELINE
+from rankscope.timeline.page import hand_over
 
 __all__ = ["PERFETTO", "PORT", "TIMELINE", "Server", "make_server"]
 
@@ -24,7 +25,9 @@ PERFETTO = "https://ui.perfetto.dev"
 """The only origin that may read the timeline from a script."""
 PORT = 9001
 """The one local port that the Perfetto UI's own policy lets it connect to."""
-_TYPES = {"report.html": "text/html; charset=utf-8", TIMELINE: "application/gzip"}
+_PAGE = "timeline.html"
+_HTML = "text/html; charset=utf-8"
+_TYPES = {"report.html": _HTML, TIMELINE: "application/gzip", _PAGE: _HTML}
 
 
 class Server(ThreadingHTTPServer):
@@ -50,23 +53,29 @@ class Server(ThreadingHTTPServer):
 
     @property
     def timeline_url(self) -> str:
-        """The Perfetto UI, told to open the timeline."""
-        return f"{PERFETTO}/#!/?url={self.root}/{TIMELINE}"
+        """The Perfetto UI, told to open the timeline; from a port that it may not reach, our page that opens it."""
+        return f"{PERFETTO}/#!/?url={self.root}/{TIMELINE}" if self.server_port == PORT else f"{self.root}/{_PAGE}"
 
 
-def make_server(folder: Path, port: int = PORT) -> Server:
+def make_server(folder: Path, port: int | None = None) -> Server:
     """A server that listens and does not serve yet.
 
+    Args:
+        folder: with report.html and the timeline, or one of them.
+        port: None for the one that suits the Perfetto UI best, or any free one where that is taken.
+
     Raises:
-        ConfigError: the port is taken.
+        ConfigError: the port that was asked for cannot be had.
     """
+    if port is None:
+        try:
+            return Server(folder, PORT)
+        except OSError:
+            return Server(folder, 0)
     try:
         return Server(folder, port)
-    except OSError as error:
-        raise ConfigError(
-            f"port {port} of 127.0.0.1 cannot be had ({error.strerror}); end what uses it, or give --port 0 and open "
-            f"{folder / TIMELINE} in {PERFETTO} by hand: that page may connect to port {PORT} only"
-        ) from error
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"--port {port} cannot be had on 127.0.0.1 ({error}); leave it out for a free one") from error
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -96,20 +105,27 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, with_body: bool) -> None:
         name = self._asked()
         path = self.server.folder / name if name else None
-        if name is None or path is None or not path.is_file():
-            self._refuse()
-            return
-        with path.open("rb") as stream:
-            size = path.stat().st_size
-            self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", _TYPES[name])
-            self.send_header("Content-Length", str(size))
-            self._keep_private()
-            if name == TIMELINE:
-                self._allow()
-            self.end_headers()
+        if name == _PAGE:
+            page = hand_over(TIMELINE, PERFETTO).encode()
+            self._begin(name, len(page))
             if with_body:
-                shutil.copyfileobj(stream, self.wfile, 1 << 20)
+                self.wfile.write(page)
+        elif name is not None and path is not None and path.is_file():
+            with path.open("rb") as stream:
+                self._begin(name, path.stat().st_size)
+                if with_body:
+                    shutil.copyfileobj(stream, self.wfile, 1 << 20)
+        else:
+            self._refuse()
+
+    def _begin(self, name: str, size: int) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", _TYPES[name])
+        self.send_header("Content-Length", str(size))
+        self._keep_private()
+        if name == TIMELINE:
+            self._allow()
+        self.end_headers()
 
     def _asked(self) -> str | None:
         """Name of one of our files, None for any other path, token or host name."""

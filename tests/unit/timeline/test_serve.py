@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.client
 import threading
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import ConfigError
-from rankscope.timeline.serve import PERFETTO, Server, make_server
+from rankscope.timeline.serve import PERFETTO, PORT, Server, make_server
 
 TRACE = "cluster.trace.json.gz"
 
@@ -62,7 +64,9 @@ def test_report_and_timeline_are_served(server: Server) -> None:
 def test_it_listens_on_loopback_only(server: Server) -> None:
     assert server.server_address[0] == "127.0.0.1"
     assert server.report_url == f"http://127.0.0.1:{server.server_port}/{server.token}/report.html"
-    assert server.timeline_url.startswith("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:")
+    assert server.timeline_url == f"{server.root}/timeline.html"  # the Perfetto UI may not connect to this port
+    server.server_port = PORT
+    assert server.timeline_url == f"https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/{server.token}/{TRACE}"
 
 
 def test_tokens_are_long_and_differ(tmp_path: Path) -> None:
@@ -123,6 +127,26 @@ def test_a_file_that_is_not_there(server: Server) -> None:
     assert ask(server, f"/{server.token}/{TRACE}")[0] == 404
 
 
-def test_a_taken_port_is_told(server: Server) -> None:
-    with pytest.raises(ConfigError, match=f"port {server.server_port}"):
-        make_server(server.folder, server.server_port)
+def test_the_page_that_hands_the_timeline_over(server: Server) -> None:
+    status, headers, body = ask(server, f"/{server.token}/timeline.html")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert int(headers["Content-Length"]) == len(body)
+    page = body.decode()
+    script = page.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page
+    assert f'value="{PERFETTO}"' in page
+    assert f'name="{TRACE}"' in page
+
+
+@pytest.mark.parametrize("port", [None, 99_999])
+def test_a_taken_port_is_told(port: int | None, server: Server) -> None:
+    port = port or server.server_port
+    with pytest.raises(ConfigError, match=f"--port {port}"):
+        make_server(server.folder, port)
+
+
+def test_where_the_best_port_is_taken_any_other_will_do(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankscope.timeline.serve.PORT", server.server_port)
+    with make_server(server.folder) as other:
+        assert other.server_port != server.server_port
