@@ -1,8 +1,8 @@
 """Report and timeline on loopback, for a browser on this machine and the Perfetto UI in it.
 
 Nothing else is served: two files and a page that hands one over, under a path that only the owner of the terminal
-knows. The Perfetto UI reads the timeline in the browser, so nothing leaves the machine. Its page may connect to no local
-port but 9001; from any other one our page posts the file to it.
+knows. The Perfetto UI reads the timeline in the browser, so nothing leaves the machine. Its page may connect to no
+local port but 9001; from any other one our page posts the file to it.
 """
 
 from __future__ import annotations
