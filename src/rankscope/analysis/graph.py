@@ -126,12 +126,12 @@ class Builder:
         order = np.lexsort((np.array(self.rise, np.int64), np.array(self.time)))
         place = np.empty(count, np.int64)
         place[order] = np.arange(count)
-        table = np.array([e[:2] for e in self.edges], np.int64).reshape(-1, 2)
-        target, source = place[table[:, 0]], place[table[:, 1]]
+        # float64 holds node numbers and labels exactly
+        table = np.array(self.edges, np.float64).reshape(-1, 7)
+        target, source = place[table[:, 0].astype(np.int64)], place[table[:, 1].astype(np.int64)]
         forward = source < target
-        numbers = np.array([e[2:4] for e in self.edges], np.float64).reshape(-1, 2)
-        labels = np.array([e[4:7] for e in self.edges], np.int64).reshape(-1, 3)
-        target, source, numbers, labels = target[forward], source[forward], numbers[forward], labels[forward]
+        numbers, labels = table[forward, 2:4], table[forward, 4:7]
+        target, source = target[forward], source[forward]
         by_target = np.argsort(target, kind="stable")
         target, source = target[by_target], source[by_target]
         numbers, labels = numbers[by_target], labels[by_target]
