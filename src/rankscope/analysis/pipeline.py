@@ -47,7 +47,7 @@ def analyze(
     Args:
         load: traces and the fate of every file.
         manifest: of the run, where there is one: it knows the missing ranks and the cost of recording.
-        hta: also run HolisticTraceAnalysis over our columns.
+        hta: also give HolisticTraceAnalysis' numbers (computed by ``breakdowns``, see docs/hta.md).
         progress: called with a line of text as work goes on.
 
     Raises:
@@ -92,7 +92,7 @@ def analyze(
         with _guard("hta", errors):
             from rankscope.analysis.hta import run_hta
 
-            say("running HolisticTraceAnalysis")
+            say("computing the breakdowns of HolisticTraceAnalysis")
             report.hta, failed = run_hta(_first_window(traces))
             errors += failed
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])

@@ -15,7 +15,11 @@ from rankscope.trace.read import Reader
 __all__ = ["Candidate", "find_traces", "rank_of_name"]
 
 _RUN_FILE = re.compile(r"attempt_(\d+)/window_(\d+)/rank_(\d+)\.trace\.json(?:\.gz)?$")
-_RUN_RECORDS = re.compile(r"(?:^|/)(?:run|agent|report)\.json$|attempt_\d+/(?:window_\d+/)?rank_\d+\.json$")
+_RUN_RECORDS = re.compile(
+    r"(?:^|/)(?:run|agent|report)\.json$"
+    r"|/nodes/[^/]+\.(?:claim|result)\.json$"
+    r"|attempt_\d+/(?:window_\d+/)?rank_\d+\.json$"
+)
 _RANK = re.compile(r"(?<![a-z])(?:rank|worker)[-_.]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _OFFERED = re.compile(r"\.(?:json|trace)(?:\.gz|\.tmp|\.part)*$|\.json\b.*\.tmp$", re.IGNORECASE)
 _MERGED = "cluster.trace.json.gz"

@@ -30,7 +30,7 @@ parser.add_argument("--own-profiler-at", type=int, default=-1)
 args = parser.parse_args()
 
 torch.set_num_threads(1)
-# Each attempt under its own prefix: gloo may else find addresses of the attempt before (seen with bare torchrun, too).
+# Each attempt under its own prefix: gloo may else find addresses of the attempt before (bare torchrun shows it too).
 attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
 rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
@@ -88,5 +88,8 @@ value = loss.detach()
 dist.all_reduce(value)
 if rank == 0:
     print(f"loss {value.item().hex()}", flush=True)
+# gloo resets a peer that is still reading when the other side closes: nobody leaves before all have come this far.
+store.set(f"left/{attempt}/{rank}", "")
+store.wait([f"left/{attempt}/{other}" for other in range(world_size)])
 dist.destroy_process_group()
 sys.exit(args.exit_code)
