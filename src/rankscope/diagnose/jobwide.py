@@ -5,7 +5,7 @@ from __future__ import annotations
 from rankscope.diagnose.accuse import accuse
 from rankscope.diagnose.evidence import Evidence
 from rankscope.diagnose.texts import ADVICE, amount, hours
-from rankscope.model import Finding
+from rankscope.model import Confidence, Finding
 
 __all__ = ["comm_exposed", "host_limits", "input_bound", "pipeline_wait", "redundant_sync"]
 
@@ -31,16 +31,35 @@ def comm_exposed(evidence: Evidence) -> list[Finding]:
         lines.append(f"With an infinitely fast network the step would shrink by {_share(gain, evidence)}.")
     if evidence.overlap_gain_ms is not None:
         lines.append(f"With all transfers hidden it would shrink by {_share(evidence.overlap_gain_ms, evidence)}.")
+    return _job_wide(
+        evidence,
+        "comm_exposed",
+        "Communication is not hidden behind compute",
+        lines,
+        "high" if unhidden or share >= 20 else "medium",
+        cost_ms=max(gain, 0.0) if gain is not None else None,
+    )
+
+
+def _job_wide(
+    evidence: Evidence,
+    kind: str,
+    title: str,
+    lines: list[str],
+    confidence: Confidence,
+    cost_ms: float | None = None,
+) -> list[Finding]:
+    """The one finding of a rule: it concerns all ranks, and its kind is its anchor."""
     return [
         Finding(
-            id="comm-exposed",
-            kind="comm_exposed",
+            id=kind.replace("_", "-"),
+            kind=kind,
             ranks=evidence.ranks,
-            cost_ms_per_step=max(gain, 0.0) if gain is not None else None,
-            confidence="high" if unhidden or share >= 20 else "medium",
-            title="Communication is not hidden behind compute",
+            cost_ms_per_step=cost_ms,
+            confidence=confidence,
+            title=title,
             evidence=lines,
-            advice=ADVICE["comm_exposed"],
+            advice=ADVICE[kind],
         )
     ]
 
@@ -58,24 +77,19 @@ def redundant_sync(evidence: Evidence) -> list[Finding]:
     """The same gradients reduced at each micro-batch."""
     if evidence.repeats < 2:
         return []
-    return [
-        Finding(
-            id="redundant-sync",
-            kind="redundant_sync",
-            ranks=evidence.ranks,
-            cost_ms_per_step=None,
-            confidence="high",
-            title=f"Gradients are reduced {evidence.repeats} times in each step",
-            evidence=[
-                (
-                    f"{evidence.repeats} forward passes a step, each followed by the same reductions: "
-                    f"{evidence.repeat_calls:.0f} calls too many."
-                ),
-                f"They transfer for {amount(evidence.repeat_ms)} per step; what that costs depends on what hides it.",
-            ],
-            advice=ADVICE["redundant_sync"],
-        )
-    ]
+    return _job_wide(
+        evidence,
+        "redundant_sync",
+        f"Gradients are reduced {evidence.repeats} times in each step",
+        [
+            (
+                f"{evidence.repeats} forward passes a step, each followed by the same reductions: "
+                f"{evidence.repeat_calls:.0f} calls too many."
+            ),
+            f"They transfer for {amount(evidence.repeat_ms)} per step; what that costs depends on what hides it.",
+        ],
+        "high",
+    )
 
 
 def host_limits(evidence: Evidence) -> list[Finding]:
@@ -97,18 +111,13 @@ def host_limits(evidence: Evidence) -> list[Finding]:
     ]
     if evidence.host_gain_ms is not None:
         lines.append(f"A host without overhead would gain up to {_share(evidence.host_gain_ms, evidence)}.")
-    return [
-        Finding(
-            id=kind.replace("_", "-"),
-            kind=kind,
-            ranks=evidence.ranks,
-            cost_ms_per_step=None,
-            confidence="high" if share >= 40 else "medium",
-            title="The devices wait for launches" if tiny else "The devices wait for the host",
-            evidence=lines,
-            advice=ADVICE[kind],
-        )
-    ]
+    return _job_wide(
+        evidence,
+        kind,
+        "The devices wait for launches" if tiny else "The devices wait for the host",
+        lines,
+        "high" if share >= 40 else "medium",
+    )
 
 
 def input_bound(evidence: Evidence) -> list[Finding]:
@@ -117,35 +126,23 @@ def input_bound(evidence: Evidence) -> list[Finding]:
         return []
     if any(a.cause == "input_stall" for a in accuse(evidence)):
         return []
-    return [
-        Finding(
-            id="input-stall",
-            kind="input_stall",
-            ranks=evidence.ranks,
-            cost_ms_per_step=None,
-            confidence="medium",
-            title="The ranks wait for input",
-            evidence=[f"Idle while the host sits in the data loader: {amount(evidence.input_ms)} per step and rank."],
-            advice=ADVICE["input_stall"],
-        )
-    ]
+    return _job_wide(
+        evidence,
+        "input_stall",
+        "The ranks wait for input",
+        [f"Idle while the host sits in the data loader: {amount(evidence.input_ms)} per step and rank."],
+        "medium",
+    )
 
 
 def pipeline_wait(evidence: Evidence) -> list[Finding]:
     """Stages wait for each other by design."""
     if not (evidence.pipeline or evidence.staged):
         return []
-    return [
-        Finding(
-            id="pipeline-wait",
-            kind="pipeline_wait",
-            ranks=evidence.ranks,
-            cost_ms_per_step=None,
-            confidence="medium",
-            title="Pipeline stages wait for each other by schedule",
-            evidence=[
-                f"They wait {amount(evidence.waiting_ms)} and idle {evidence.idle_pct:.0f} % per step on average."
-            ],
-            advice=ADVICE["pipeline_wait"],
-        )
-    ]
+    return _job_wide(
+        evidence,
+        "pipeline_wait",
+        "Pipeline stages wait for each other by schedule",
+        [f"They wait {amount(evidence.waiting_ms)} and idle {evidence.idle_pct:.0f} % per step on average."],
+        "medium",
+    )
