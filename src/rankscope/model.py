@@ -27,6 +27,8 @@ __all__ = [
     "Finding",
     "GroupRow",
     "KernelRow",
+    "LaunchQueue",
+    "ModuleRow",
     "RankIdle",
     "RankRecord",
     "RankSummary",
@@ -327,6 +329,44 @@ class GroupRow:
 
 
 @dataclass(kw_only=True)
+class ModuleRow:
+    """One kind of collective of one FSDP module or DDP bucket, per step and averaged over the ranks of its group.
+
+    Measured as :class:`GroupRow` is: where every call of a group belongs to a module, these rows sum to that one.
+    """
+
+    module: str
+    """The module as FSDP's annotations name it (``layers.3``), or ``bucket 2`` of DDP, counted in order of a step."""
+    group: str
+    ranks: list[int]
+    """Of the group: its identity."""
+    collective: str
+    calls_per_step: float
+    megabytes_per_call: float | None
+    wait_ms_per_step: float
+    transfer_ms_per_step: float
+    exposed_ms_per_step: float
+    bus_gb_s: float | None
+
+
+@dataclass(kw_only=True)
+class LaunchQueue:
+    """How far one rank's host runs ahead of its device, over its recorded windows. Only ranks with a device.
+
+    Outstanding is what was launched and has not begun, on all streams together, weighted by time; copies and
+    communication count.
+    """
+
+    rank: int
+    median_outstanding: float
+    max_outstanding: int
+    median_delay_us: float
+    """From the start of a launch to the start of its work."""
+    starved_pct: float
+    """Of the window: nothing is outstanding and nothing runs, so that the device waits for its host."""
+
+
+@dataclass(kw_only=True)
 class KernelRow:
     """One kernel (or, without a device, one operator) name, averaged over the ranks that ran it."""
 
@@ -443,7 +483,9 @@ class ClusterReport:
     idle: list[RankIdle] = field(default_factory=list)
     steps: list[StepRow] = field(default_factory=list)
     groups: list[GroupRow] = field(default_factory=list)
+    modules: list[ModuleRow] = field(default_factory=list)
     kernels: list[KernelRow] = field(default_factory=list)
+    queues: list[LaunchQueue] = field(default_factory=list)
     sources: list[SourceFile] = field(default_factory=list)
     schema_version: str = SCHEMA_VERSION
 
