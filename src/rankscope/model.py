@@ -26,7 +26,12 @@ __all__ = [
     "CollectivesReport",
     "Finding",
     "GroupRow",
+    "HealthRow",
+    "HealthSample",
+    "HostSample",
     "KernelRow",
+    "MemoryFrame",
+    "MemoryRow",
     "LaunchQueue",
     "ModuleRow",
     "RankIdle",
@@ -136,6 +141,56 @@ class ClockSample:
 
 
 @dataclass(kw_only=True)
+class HealthSample:
+    """State of one accelerator at one moment, as its driver tells it; None is what it does not tell.
+
+    Sources: NVML (nvidia-ml-py) or AMD SMI. ``ecc_*`` count since the driver was loaded, ``pcie_replays`` too.
+    """
+
+    time_ns: int
+    device: str
+    """Its UUID, as NVML writes it: ``GPU-...``."""
+    sm_mhz: int | None = None
+    sm_max_mhz: int | None = None
+    memory_mhz: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: int | None = None
+    utilisation_pct: int | None = None
+    throttle: list[str] = field(default_factory=list)
+    """Why the clock is below what it could be, in words; idleness and clocks set by an administrator included."""
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    pcie_replays: int | None = None
+
+
+@dataclass(kw_only=True)
+class HostSample:
+    """State of one host at one moment, as its kernel tells it.
+
+    ``quota_periods`` and ``throttled_*`` count since the cgroup was made: scheduling periods under a CPU quota, those
+    in which it ran out, and the time its tasks were held for that. ``pressure_*`` is PSI's ``some avg10``: the share of
+    the last 10 s in which at least one task waited for that resource.
+    """
+
+    time_ns: int
+    load_1m: float | None = None
+    cpus: float | None = None
+    """CPUs this job may use: affinity, or the cgroup's quota where that is less."""
+    quota_periods: int | None = None
+    throttled_periods: int | None = None
+    throttled_ms: float | None = None
+    memory_available_bytes: int | None = None
+    pressure_cpu_pct: float | None = None
+    pressure_memory_pct: float | None = None
+    pressure_io_pct: float | None = None
+
+
+@dataclass(kw_only=True)
 class StepTimes:
     """Host step times around a window, the product's own cost: before, inside, after (milliseconds)."""
 
@@ -185,6 +240,12 @@ class RankRecord:
     cuda_used: bool = False
     open_window: int | None = None
     """In the record of a life: the window that was open when the process was last heard of."""
+    device_uuid: str | None = None
+    """The accelerator, as its driver names it."""
+    health: list[HealthSample] = field(default_factory=list)
+    """Of that accelerator during the window, from the node helper; or the samples just before and after."""
+    host_load: list[HostSample] = field(default_factory=list)
+    """Of its host, likewise."""
 
 
 # ---------------------------------------------------------------- node -> analysis
@@ -382,6 +443,94 @@ class KernelRow:
 
 
 @dataclass(kw_only=True)
+class HealthRow:
+    """One rank's accelerator and host over its recorded windows; None is what was not reported.
+
+    Clocks, power and utilisation are medians of the samples, the temperature is the highest.
+    """
+
+    rank: int
+    host: str | None = None
+    device: str | None = None
+    samples: int = 0
+    """Of the accelerator."""
+    sm_mhz: float | None = None
+    sm_max_mhz: float | None = None
+    memory_mhz: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    utilisation_pct: float | None = None
+    throttle: dict[str, float] = field(default_factory=dict)
+    """Reason -> share of the samples that had it, 0 to 100, most frequent first."""
+    ecc_corrected: int | None = None
+    """Errors since the driver was loaded, at the last sample; likewise the next."""
+    ecc_uncorrected: int | None = None
+    pcie_generation: int | None = None
+    """Best seen: an idle link is slow by design."""
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    pcie_replays: int | None = None
+    """From the first to the last sample of each window, added up."""
+    cpus: float | None = None
+    load_1m: float | None = None
+    """Highest seen."""
+    cpu_throttled_ms: float | None = None
+    """For how long the cgroup's CPU quota held its tasks, summed over them, from the first to the last sample of each
+    window."""
+    cpu_throttled_pct: float | None = None
+    """Scheduling periods in which that happened, of those there were in the time between these samples."""
+    memory_available_bytes: int | None = None
+    """Lowest seen."""
+    pressure_cpu_pct: float | None = None
+    """Highest seen; likewise the next two."""
+    pressure_memory_pct: float | None = None
+    pressure_io_pct: float | None = None
+
+
+@dataclass(kw_only=True)
+class MemoryFrame:
+    """Allocations alive at the peak that one Python line made."""
+
+    frame: str
+    """``file.py:12 function``."""
+    bytes: int
+    count: int
+
+
+@dataclass(kw_only=True)
+class MemoryRow:
+    """Device memory of one rank in one window (or at an out-of-memory error), from PyTorch's memory history."""
+
+    attempt: int
+    window: int | None
+    """None: the snapshot was taken at an out-of-memory error."""
+    rank: int
+    file: str
+    """The snapshot, for https://pytorch.org/memory_viz."""
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    end_allocated_bytes: int
+    end_reserved_bytes: int
+    segment_allocs: int
+    """Times the allocator took memory from the device (cudaMalloc, or cuMemMap with expandable segments)."""
+    segment_frees: int
+    allocs_per_step: list[int] = field(default_factory=list)
+    """Of those, in each step; empty where the steps are not known."""
+    frees_per_step: list[int] = field(default_factory=list)
+    complete: bool = True
+    """False when the history was too short to hold the window: the peak may have been higher."""
+    top: list[MemoryFrame] = field(default_factory=list)
+    """Most bytes first, at most ten."""
+
+    @property
+    def fragmentation_bytes(self) -> int:
+        """Reserved and not allocated at the end."""
+        return self.end_reserved_bytes - self.end_allocated_bytes
+
+
+@dataclass(kw_only=True)
 class ClockReport:
     """How the ranks' clocks were put on one axis: ``aligned = own + offset``."""
 
@@ -487,6 +636,8 @@ class ClusterReport:
     kernels: list[KernelRow] = field(default_factory=list)
     queues: list[LaunchQueue] = field(default_factory=list)
     sources: list[SourceFile] = field(default_factory=list)
+    health: list[HealthRow] = field(default_factory=list)
+    memory: list[MemoryRow] = field(default_factory=list)
     schema_version: str = SCHEMA_VERSION
 
 
