@@ -107,7 +107,7 @@ class Window:
     backend: str = "inline"
     """What records it; see :class:`CaptureSpec`."""
     backend_reason: str | None = None
-    """Why ``auto`` chose that backend."""
+    """Why not the configured one."""
     detail: str = ""
     """A capture detail (:data:`DETAILS`) that a request asked for; empty for what was configured."""
 
@@ -141,8 +141,8 @@ class CaptureSpec:
     profile_memory: bool
     with_flops: bool
     with_modules: bool
-    backend: str = "auto"
-    """``auto``, ``inline`` (torch.profiler), ``kineto`` (libkineto's own threads) or ``cuda_profiler`` (for nsys)."""
+    backend: str = "inline"
+    """``inline`` (torch.profiler), ``kineto`` (libkineto's own threads) or ``cuda_profiler`` (for nsys)."""
     memory_snapshot: bool = False
     """CUDA memory history of each window, for PyTorch's memory viewer."""
     ranks: str = "all"

@@ -88,13 +88,13 @@ class KinetoLink:
         if self.holds_request or self._request.exists():
             return False
         self.holds_request = True
+        if self._restore_teardown:  # libkineto asks for work when it is done; it detaches after the file is complete
+            os.environ.pop(TEARDOWN, None)
+            self._restore_teardown = False
         return True
 
     def _finish(self) -> None:
         self._unwritten = None
-        if self._restore_teardown:
-            os.environ.pop(TEARDOWN, None)
-            self._restore_teardown = False
         self._ask()
 
     def settle(self, within_s: float) -> bool:
@@ -125,8 +125,8 @@ class KinetoLink:
         if not self.holds_request:
             raise RuntimeError("libkineto had not asked for work yet, torch.profiler records instead")
         if detach_after:
+            self._restore_teardown = TEARDOWN not in os.environ
             os.environ[TEARDOWN] = "1"
-            self._restore_teardown = True
         self.holds_request = False
         self.advance()
         path = self.trace()

@@ -22,7 +22,7 @@ class Planner:
         schedule: the planned windows.
         budget: limits for all others.
         lead: fewest steps between an announcement and the first warm-up step.
-        backend: as configured.
+        backend: ``inline``, ``kineto`` or ``cuda_profiler``.
         no_kineto: why ``kineto`` is not possible here, or None.
     """
 
@@ -32,9 +32,7 @@ class Planner:
         self._schedule = schedule
         self._budget = budget
         self._lead = lead
-        self._backend, self._reason = backend, None if backend != "auto" else no_kineto
-        if backend == "auto" and no_kineto is not None:
-            self._backend = "inline"
+        self._backend, self._reason = ("inline", no_kineto) if no_kineto is not None else (backend, None)
         self._planned = 0
         self._unplanned_steps = 0
         self._asked_at_s: float | None = None
@@ -87,12 +85,6 @@ class Planner:
             if completed >= window.warm:
                 self._planned += 1  # this one is left out; the next may be affordable
             return None
-        if self._backend == "auto":
-            if not ready and completed < window.warm - self._lead:
-                return None
-            # Decided once: a run whose windows are recorded in two ways could not be compared with itself.
-            self._backend = "kineto" if ready else "inline"
-            self._reason = None if ready else "libkineto had not asked for work on every rank before the first window"
         if self._backend == "kineto":
             if not ready:
                 return None
@@ -113,7 +105,7 @@ class Planner:
     ) -> Window | None:
         if request is None and not self._affords(window, completed, megabytes):
             return None
-        background = self._backend in ("auto", "kineto") and not window.detail
+        background = self._backend == "kineto" and not window.detail
         if background and not ready:
             self._asked_at_s = now_s if self._asked_at_s is None else self._asked_at_s
             if now_s - self._asked_at_s < _READY_WITHIN_S:

@@ -84,7 +84,7 @@ class Session:
         self._next: Window | None = None
         self._busy_until = 0
         self._confirmed: bool | None = None
-        self._alone = spec.capture.backend != "kineto"
+        self._alone = self._link is None
         self._recording: Recording | None = None
         self._unprofiled: deque[float] = deque(maxlen=_REMEMBERED_STEPS)
         self._typical_ns = 0.0
@@ -202,7 +202,6 @@ class Session:
         self._confirmed = None
         if (announced := self._board.announced(self._number)) is not None:
             self._next, self._confirmed = announced, True
-            self._alone = self._alone and announced.backend != "kineto"
             if announced.origin == "plan":
                 self._planned += 1
             elif announced.origin != "slow_step":
@@ -316,7 +315,7 @@ class Session:
 
 def _link(spec: AgentSpec, armed: bool) -> tuple[KinetoLink | None, str | None]:
     """The link to libkineto, or why there is none."""
-    if spec.capture.backend not in ("auto", "kineto"):
+    if spec.capture.backend != "kineto":
         return None, None
     reason = spec.no_kineto or needs_inline(spec.capture)
     if reason is None and not armed:

@@ -71,7 +71,8 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
     spool = Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
     try:
         spec = to_agent_spec(config, run_id=claim.run_id, spool=spool.path)
-        spec.kineto_socket, spec.no_kineto = _socket_folder(spool)
+        if spec.capture.backend == "kineto":
+            spec.kineto_socket, spec.no_kineto = _socket_folder(spool)
         write_new(spool.spec, to_json(spec))
         helper = NodeHelper.start(run_dir, spool, claim, list(argv), plain)
     except BaseException:
