@@ -521,6 +521,8 @@ class MemoryRow:
     frees_per_step: list[int] = field(default_factory=list)
     complete: bool = True
     """False when the history was too short to hold the window: the peak may have been higher."""
+    requested_bytes: int | None = None
+    """What the allocation asked for that failed; None in a window."""
     top: list[MemoryFrame] = field(default_factory=list)
     """Most bytes first, at most ten."""
 
