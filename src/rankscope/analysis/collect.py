@@ -12,7 +12,7 @@ from rankscope.analysis.categories import Kind
 from rankscope.analysis.causes import ATTRIBUTES, work_difference
 from rankscope.analysis.graph import Work
 from rankscope.analysis.kernels import median_kernel_us
-from rankscope.analysis.modules import exposed_by_module
+from rankscope.analysis.modules import exposed_by_module, module_rows
 from rankscope.analysis.stragglers import sign_flip
 from rankscope.analysis.view import name_mask
 from rankscope.analysis.whatif import Replay
@@ -69,13 +69,13 @@ def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle:
     if trusted:
         evidence.suspects = _suspects(trusted, ranks)
         if replayed:
-            evidence.network_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.TRANSFER)))
+            evidence.network_gain_ms = _gain(replayed, Replay.ideal_network)
             evidence.host_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.HOST)))
             evidence.overlap_gain_ms = _gain(replayed, Replay.hidden)
             evidence.balance_gain_ms = _gain(replayed, lambda r: r.gains(r.balanced()))
         if not evidence.pipeline:
             evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
-    evidence.modules = exposed_by_module(windows)
+    evidence.modules = exposed_by_module(windows, module_rows(windows))
     _repeats(windows, evidence)
     return evidence
 
@@ -223,7 +223,8 @@ def _repeats(windows: Sequence[WindowResult], evidence: Evidence) -> None:
     for window in windows:
         if not window.step_count or not len(window.matched):
             continue
-        view, step = window.views[0], window.waits.step[:, 0]
+        view, mine = window.views[0], window.matched.of(0)
+        step = window.waits.step[mine]
         events = view.trace.events
         roots = (events.category == Category.USER_ANNOTATION) & name_mask(
             view.trace, lambda n: n in {"DistributedDataParallel.forward", "FSDP::root_pre_forward"}
@@ -231,14 +232,16 @@ def _repeats(windows: Sequence[WindowResult], evidence: Evidence) -> None:
         last = window.step_count - 1
         forwards = int((roots & (events.step == last)).sum())
         kinds = np.isin(np.array(window.matched.kind), ("all_reduce", "reduce_scatter"))
-        rows = window.matched.rows[(step == last) & kinds, 0]
+        chosen = mine[(step == last) & kinds[window.matched.call[mine]]]
+        rows = window.matched.row[chosen]
         calls = view.trace.collectives
         sizes = [(calls.kind[r], int(calls.in_elements[r])) for r in rows.tolist()]
         if forwards < 2 or not sizes or len(sizes) % forwards:
             continue
         block = len(sizes) // forwards
         if all(sorted(sizes[i * block : (i + 1) * block]) == sorted(sizes[:block]) for i in range(forwards)):
-            chosen = (step == last) & kinds
-            transfer = float(np.nanmean(window.waits.transfer[chosen], axis=1).sum()) / 1e6
+            every = np.isin(window.matched.call, window.matched.call[chosen])
+            size = window.matched.size[window.matched.call[every]]
+            transfer = float((window.waits.transfer[every] / size).sum()) / 1e6
             evidence.repeats, evidence.repeat_calls = forwards, float(len(sizes) - block)
             evidence.repeat_ms = transfer * (forwards - 1) / forwards

@@ -77,7 +77,7 @@ def launch_times(view: RankView, rows: I64) -> I64:
 def plan_segments(views: Sequence[RankView], matched: Matched) -> Plan:
     """The numbering that leaves more ranks with peers."""
     stages = _stages(matched)
-    plain = _sorted(views, [matched.rows[matched.rows[:, c] >= 0, c].astype(np.int64) for c in range(len(views))])
+    plain = _sorted(views, [matched.row[matched.of(c)].astype(np.int64) for c in range(len(views))])
     first = _with_peers(views, plain, [0] * len(views), [(s,) for s in stages], whole=True)
     if first.befriended == len(views):
         return first
@@ -148,11 +148,14 @@ def _shifts(matched: Matched, rows: list[I64]) -> tuple[list[int], list[int]]:
     place = [dict(zip(r.tolist(), range(len(r)), strict=True)) for r in rows]
     near: list[dict[int, int]] = [{} for _ in rows]
     for number in range(len(matched.channels)):
-        table = matched.rows[matched.channel == number]
-        members = np.flatnonzero((table >= 0).all(axis=0)).tolist() if len(table) else []
-        for other in members[1:]:
+        table = matched.first[np.flatnonzero(matched.channel == number)][:, None]
+        if not len(table):
+            continue
+        table = table + np.arange(matched.size[matched.call[table[0, 0]]])
+        members = matched.column[table[0]].tolist()
+        for index, other in enumerate(members[1:], 1):
             one = members[0]
-            apart = [place[one][a] - place[other][b] for a, b in table[:, [one, other]].tolist()]
+            apart = [place[one][a] - place[other][b] for a, b in matched.row[table[:, [0, index]]].tolist()]
             middle = int(np.median(apart))
             if np.mean(np.array(apart) == middle) >= CONSTANT:
                 near[one].setdefault(other, middle)

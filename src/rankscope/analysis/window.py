@@ -128,13 +128,13 @@ def _replay(result: WindowResult) -> None:
     lonely = [c for c in range(len(views)) if len(peers[c]) < 2]
     result.staged = bool(point_to_point.any())
     result.pipeline = bool(point_to_point.all()) or (result.staged and len(lonely) == len(views))
-    suspects = screen(waits, result.step_ns or 0.0, len(ends))
+    suspects = screen(matched, waits, result.step_ns or 0.0, len(ends))
     if sum(len(v.trace.events) for v in views) > SCREENED_EVENTS and not len(suspects):
         result.lateness = [Lateness(np.zeros(len(ends))) for _ in views]
         return
     graph = build_graph(views, matched, clocks, waits, result.plan)
     begin = min(float(clocks.aligned(c, np.array([v.start]))[0]) for c, v in enumerate(views))
-    replay = prepare(graph, waits, begin, result.plan)
+    replay = prepare(graph, matched, waits, begin, result.plan)
     result.replay = replay
     if replay is None:
         result.refused = "no step contains a matched collective"
