@@ -397,7 +397,8 @@ class ModuleRow:
     """
 
     module: str
-    """The module as FSDP's annotations name it (``layers.3``), or ``bucket 2`` of DDP, counted in order of a step."""
+    """As FSDP2's annotations name it: ``layers.3``, or ``(root)``. ``DDP bucket 2``: the second all-reduce of each
+    backward."""
     group: str
     ranks: list[int]
     """Of the group: its identity."""
