@@ -12,13 +12,13 @@ from rankscope.analysis.categories import Kind
 from rankscope.analysis.causes import ATTRIBUTES, work_difference
 from rankscope.analysis.graph import Work
 from rankscope.analysis.kernels import median_kernel_us
-from rankscope.analysis.modules import exposed_by_module, module_rows
+from rankscope.analysis.modules import exposed_by_module
 from rankscope.analysis.stragglers import sign_flip
 from rankscope.analysis.view import name_mask
 from rankscope.analysis.whatif import Replay
 from rankscope.analysis.window import WindowResult
 from rankscope.diagnose.evidence import Anomaly, Evidence, Suspect
-from rankscope.model import RankIdle, RankSummary
+from rankscope.model import ModuleRow, RankIdle, RankSummary
 from rankscope.trace.columns import Category
 
 __all__ = ["collect"]
@@ -30,7 +30,12 @@ UNEVEN_DEVICE = 1.4
 UNEVEN_CPU = 1.2
 
 
-def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle: Sequence[RankIdle]) -> Evidence:
+def collect(
+    windows: Sequence[WindowResult],
+    ranks: Sequence[RankSummary],
+    idle: Sequence[RankIdle],
+    modules: Sequence[ModuleRow] = (),
+) -> Evidence:
     """Evidence of a run: windows are pooled, their steps strung together."""
     usable = [r for r in ranks if r.compute_pct is not None]
     trusted = [w for w in windows if w.refused is None]  # without a replay where nobody makes others wait
@@ -75,7 +80,7 @@ def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle:
             evidence.balance_gain_ms = _gain(replayed, lambda r: r.gains(r.balanced()))
         if not evidence.pipeline:
             evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
-    evidence.modules = exposed_by_module(windows, module_rows(windows))
+    evidence.modules = exposed_by_module(windows, modules)
     _repeats(windows, evidence)
     return evidence
 

@@ -11,8 +11,11 @@ from contextlib import contextmanager
 
 from rankscope.analysis import summary
 from rankscope.analysis.collect import collect
+from rankscope.analysis.health import health_rows
 from rankscope.analysis.hostclocks import host_clocks
 from rankscope.analysis.kernels import kernel_rows
+from rankscope.analysis.modules import module_rows
+from rankscope.analysis.queues import launch_queues
 from rankscope.analysis.runinfo import complete_ranks, run_info
 from rankscope.analysis.window import WindowResult, analyse_window
 from rankscope.diagnose.evidence import Evidence
@@ -86,8 +89,14 @@ def analyze(
         report.steps = summary.step_rows(windows)
     with _guard("groups", errors):
         report.groups = summary.group_rows(windows)
+    with _guard("modules", errors):
+        report.modules = module_rows(windows)
+    with _guard("queues", errors):
+        report.queues = launch_queues(windows)
     with _guard("kernels", errors):
         report.kernels = kernel_rows([v for w in windows for v in w.views])
+    with _guard("health", errors):
+        report.health = health_rows(r for w in manifest.windows for r in w.records) if manifest is not None else []
     if hta and traces:
         with _guard("hta", errors):
             from rankscope.analysis.hta import run_hta
@@ -97,7 +106,8 @@ def analyze(
             errors += failed
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
     with _guard("diagnosis", errors):
-        evidence = collect(windows, report.ranks, report.idle)
+        evidence = collect(windows, report.ranks, report.idle, report.modules)
+        evidence.health = report.health
         report.what_if = evidence.what_if
     with _guard("findings", errors):
         report.findings = find(evidence)
