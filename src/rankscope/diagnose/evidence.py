@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rankscope.model import HealthRow
+
 __all__ = ["Anomaly", "Evidence", "Suspect"]
 
 
@@ -102,6 +104,7 @@ class Evidence:
     repeat_ms: float = 0.0
     """Time of the redundant calls per step, transfer only."""
     groups: list[str] = field(default_factory=list)
+    health: list[HealthRow] = field(default_factory=list)
 
     @property
     def whole_step_ms(self) -> float:

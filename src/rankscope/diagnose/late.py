@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankscope.diagnose.accuse import Accusation, accuse
 from rankscope.diagnose.evidence import Anomaly, Evidence
+from rankscope.diagnose.health import reasons
 from rankscope.diagnose.texts import ADVICE, NOUN, amount, hours, parts
 from rankscope.model import Finding
 
@@ -47,6 +48,7 @@ def _straggler(accusation: Accusation, evidence: Evidence) -> Finding:
         lines.append(
             f"Other ranks' collectives wait {amount(suspect.caused_wait_ms)} per step for it (waiting is not cost)."
         )
+    lines += reasons(evidence, suspect.rank, accusation.cause)
     return Finding(
         id=f"{accusation.cause}-rank-{suspect.rank}",
         kind=accusation.cause,

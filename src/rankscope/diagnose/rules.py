@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rankscope.diagnose.evidence import Evidence
+from rankscope.diagnose.health import cpu_throttled, ecc_errors, gpu_throttled, pcie_degraded
 from rankscope.diagnose.jobwide import (
     comm_exposed,
     host_limits,
@@ -27,6 +28,10 @@ RULES: tuple[Rule, ...] = (
     input_bound,
     host_limits,
     pipeline_wait,
+    gpu_throttled,
+    ecc_errors,
+    pcie_degraded,
+    cpu_throttled,
 )
 
 

@@ -96,6 +96,20 @@ ADVICE = {
     "host_bound": [
         "The devices wait for Python: torch.compile, CUDA graphs, larger batches, or fewer and larger operators.",
     ],
+    "gpu_throttled": [
+        "Heat: look at the fans, the air flow and the rack (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER).",
+        "Power: look at the power limit (nvidia-smi -pl) and the supply of that node; or move the rank to another GPU.",
+    ],
+    "ecc_errors": [
+        "Have the GPU reset and checked (nvidia-smi -q -d ECC,ROW_REMAPPER): such errors end jobs, more may follow.",
+    ],
+    "pcie_degraded": [
+        "Reseat or check the GPU and its riser; nvidia-smi -q shows the link beside what it could be.",
+    ],
+    "cpu_throttled": [
+        "Raise the CPU limit of the container or pod, or leave it out.",
+        "Or use fewer threads: DataLoader workers and OMP_NUM_THREADS of all ranks together should fit the quota.",
+    ],
     "pipeline_wait": [
         "Use more micro-batches per step or an interleaved schedule, and balance the stages' time.",
     ],

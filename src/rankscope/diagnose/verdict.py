@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.diagnose.accuse import Accusation, accuse
 from rankscope.diagnose.evidence import Evidence
+from rankscope.diagnose.health import reasons
 from rankscope.diagnose.texts import ADVICE, NOUN, PHRASE, SCENARIO, amount, hours, parts
 from rankscope.model import Finding, Verdict
 
@@ -113,6 +114,7 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
             f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; leading: "
             f"{parts(suspect.explained)}."
         )
+    why += reasons(evidence, suspect.rank, first.cause)
     gaining = sum(g > 0.02 * step for g in suspect.gains_ms)
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
     if evidence.device and step:
