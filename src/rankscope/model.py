@@ -573,6 +573,8 @@ class Verdict:
     confidence: Confidence = "low"
     step_ms: float | None = None
     """The job's step time the cost refers to."""
+    share_of_steps_pct: float | None = None
+    """Recorded steps that lose more than 2 % of their time to the cause; None where no cost is claimed."""
     p_value: float | None = None
     sentence: str = ""
     """Verdict: one sentence for someone who reads nothing else."""

@@ -124,6 +124,7 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
     return Verdict(
         kind="straggler",
         ranks=ranks,
+        share_of_steps_pct=100.0 * gaining / len(suspect.gains_ms) if suspect.gains_ms else None,
         cause=first.cause,
         cost_ms_per_step=cost,
         cost_error_ms=suspect.error_ms,
