@@ -38,11 +38,10 @@ _TAKEN = ("segment_alloc", "segment_map")
 _GIVEN = ("segment_free", "segment_unmap")
 
 
-def memory_rows(traces: Iterable[RankTrace], folders: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
-    """A row for each snapshot in these folders, and what is wrong with the others."""
+def memory_rows(traces: Iterable[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
+    """A row for each snapshot, and what is wrong with the others."""
     steps: Bounds = {(t.attempt, t.window, t.rank): (t.steps.start, t.steps.start + t.steps.duration) for t in traces}
-    paths = sorted({path for folder in folders for path in folder.glob("*.pickle")})
-    found = [_row(path, steps) for path in paths]
+    found = [_row(path, steps) for path in snapshots]
     rows = [row for row in found if isinstance(row, MemoryRow)]
     order = sorted(rows, key=lambda r: (r.attempt, -1 if r.window is None else r.window, r.rank))
     return order, [fault for fault in found if isinstance(fault, str)]

@@ -14,6 +14,7 @@ from rankscope.analysis.collect import collect
 from rankscope.analysis.health import health_rows
 from rankscope.analysis.hostclocks import host_clocks
 from rankscope.analysis.kernels import kernel_rows
+from rankscope.analysis.memory import memory_rows
 from rankscope.analysis.modules import module_rows
 from rankscope.analysis.queues import launch_queues
 from rankscope.analysis.runinfo import complete_ranks, run_info
@@ -97,6 +98,9 @@ def analyze(
         report.kernels = kernel_rows([v for w in windows for v in w.views])
     with _guard("health", errors):
         report.health = health_rows(r for w in manifest.windows for r in w.records) if manifest is not None else []
+    with _guard("memory", errors):
+        report.memory, faults = memory_rows(traces, load.snapshots)
+        errors += [ReportError(where="memory", message=fault) for fault in faults]
     if hta and traces:
         with _guard("hta", errors):
             from rankscope.analysis.hta import run_hta

@@ -28,6 +28,8 @@ _PACKED_WEIGHT = 12
 _WORTH_A_PROCESS = 200 << 20
 """Bytes of JSON below which processes cost more than they save: starting one takes as long as decoding 50 MB."""
 _NO_RANK = "neither the content nor the file name says which rank this is"
+_SNAPSHOTS = "rank_*.memory*.pickle"
+"""Of a window and, with another middle, of an out-of-memory error."""
 
 
 @dataclass(slots=True)
@@ -40,6 +42,8 @@ class LoadResult:
     """Every file offered: used, ignored, unusable or unassigned."""
     unassigned: list[RankTrace] = field(default_factory=list)
     """Readable traces of which neither name nor content says the rank."""
+    snapshots: list[Path] = field(default_factory=list)
+    """Device memory of ranks, beside their traces."""
 
 
 def load_traces(
@@ -81,7 +85,8 @@ def load_traces(
         else:
             sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
     traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))
-    return LoadResult(traces, sources, unassigned)
+    snapshots = sorted({found for path in paths if path.is_dir() for found in path.rglob(_SNAPSHOTS)})
+    return LoadResult(traces, sources, unassigned, snapshots)
 
 
 def _source(trace: RankTrace, status: Literal["used", "unusable", "unassigned"], reason: str | None) -> SourceFile:

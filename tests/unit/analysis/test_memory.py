@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,9 +12,12 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.memory import BEFORE, NO_FRAME, memory_row, memory_rows, read_snapshot
+from rankscope.analysis.pipeline import analyze
 from rankscope.errors import TraceError
 from rankscope.model import MemoryFrame
+from rankscope.trace.load import load_traces
 
+DATA = Path(__file__).parents[2] / "data"
 MIB = 1 << 20
 START = 1_700_000_000_000_000  # us
 
@@ -243,11 +247,22 @@ def test_the_files_of_a_run(tmp_path) -> None:
     (tmp_path / "rank_00000.memory.pickle").write_bytes(pickle.dumps(other, 4))
     (tmp_path / "rank_00001.memory.pickle").write_bytes(b"\x80\x04cut short")
     (tmp_path / "model.pickle").write_bytes(pickle.dumps({"weights": [1.0]}))
-    rows, faults = memory_rows([_trace(3)], [tmp_path, tmp_path])
+    rows, faults = memory_rows([_trace(3)], sorted(tmp_path.iterdir()))
     assert [r.rank for r in rows] == [0, 3]
     assert (rows[0].allocs_per_step, rows[0].frees_per_step) == ([], [])  # no trace, no steps
     assert (rows[1].allocs_per_step, rows[1].frees_per_step) == ([1, 0, 1], [0, 0, 1])
     assert [f.partition(":")[0] for f in faults] == ["model.pickle", "rank_00001.memory.pickle"]
+
+
+def test_snapshots_beside_traces_are_in_the_report(tmp_path) -> None:
+    shutil.copytree(DATA / "cases" / "23_straggler_late_rank" / "traces", tmp_path / "traces")
+    (tmp_path / "traces" / "rank_00003.memory.pickle").write_bytes(pickle.dumps(snapshot(), 4))
+    (tmp_path / "rank_00001.memory_oom.pickle").write_bytes(b"cut")
+    report = analyze(load_traces([tmp_path, tmp_path / "traces"], workers=1, cache=False), hta=False)
+    assert [(r.rank, r.peak_allocated_bytes) for r in report.memory] == [(3, 14 * MIB + 1000)]
+    assert [(e.where, e.message.partition(":")[0]) for e in report.errors] == [
+        ("memory", "rank_00001.memory_oom.pickle")
+    ]
 
 
 class _Evil:
