@@ -45,7 +45,9 @@ def _verdict(report: ClusterReport) -> str:
     if verdict.cost_ms_per_step is not None:
         share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
         of = "" if share is None else f", {share:.0f} % of a step of {words.ms(verdict.step_ms)}"
-        facts.append(f"{words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)} per step{of}")
+        steps = words.steps_share(verdict)
+        cost = f"{words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)} per step{of}"
+        facts.append(f"{cost}, {steps}" if steps else cost)
     facts.append(f"{escape(verdict.confidence)} confidence")
     lines = [f"**Verdict:** {escape(words.sentence(verdict), 600)}", "", f"*{'; '.join(facts)}*"]
     for title, items in (("Why", verdict.why), ("Next", verdict.next)):

@@ -25,13 +25,15 @@ class Metric(NamedTuple):
     """How the number of the same or a similar name in HTA differs."""
 
 
-_V, _R, _I, _S, _G, _K, _T, _C = (
+_V, _R, _I, _S, _G, _K, _Q, _M, _T, _C = (
     "Verdict and findings",
     "Ranks",
     "Where the rest of the time goes",
     "Steps",
     "Process groups",
     "Kernels and operators",
+    "Launch queue",
+    "Device memory",
     "Clocks and matching",
     "Recording",
 )
@@ -47,6 +49,21 @@ METRICS: dict[str, Metric] = {
     ),
     "cost_error_ms": Metric(_V, "Cost error", "ms per step", "The uncertainty of the cost, plus or minus."),
     "cost_share": Metric(_V, "Share of the step", "%", "The cost divided by the job's step time."),
+    "share_of_steps_pct": Metric(
+        _V,
+        "Steps that lose time",
+        "% of recorded steps",
+        "Steps that would shrink by more than 2 % without the cause.",
+        "Few steps and a high cost are an episode, not a habit.",
+    ),
+    "what_if": Metric(
+        _V,
+        "Gain",
+        "ms per step",
+        "What each step would shrink by if the recorded steps were replayed under this assumption.",
+        "Assumptions are replayed one by one; their gains do not add up. Host time while profiled is in it.",
+    ),
+    "what_if_pct": Metric(_V, "Of the step", "%", "The gain divided by the job's step time."),
     "job_step_ms": Metric(_V, "Step time", "ms", "The job's step time that the cost refers to, while recorded."),
     "confidence": Metric(
         _V,
@@ -198,6 +215,22 @@ METRICS: dict[str, Metric] = {
         "so it can be set against the link's speed.",
         "HTA's memory bandwidth is that of copies, not of collectives.",
     ),
+    "link_gb_s": Metric(
+        _G,
+        "Link",
+        "10⁹ bytes per second",
+        "What the link between the group's devices could give in one direction, by their data sheet; not measured.",
+        "Known only where all ranks of the group are on one host with the same, known device; else unknown. Boards "
+        "without NVSwitch give two devices only a part of it, and an all-reduce inside NVSwitch (NVLink SHARP) can "
+        "exceed it.",
+    ),
+    "link_share_pct": Metric(
+        _G,
+        "Of the link",
+        "%",
+        "Bus bandwidth over what the link could give.",
+        "Small calls are bound by latency and stay far below.",
+    ),
     "kernel.ms_per_step": Metric(
         _K,
         "Time",
@@ -214,6 +247,58 @@ METRICS: dict[str, Metric] = {
         "ratio",
         "Time on the rank with most of it, over the rank in the middle. 1.00 is even.",
     ),
+    "starved_pct": Metric(
+        _Q,
+        "Starved",
+        "% of window",
+        "Time in which nothing launched is outstanding and nothing runs: the device waits for its host.",
+        "Waiting inside a collective is not in it, since the collective runs.",
+    ),
+    "median_outstanding": Metric(
+        _Q,
+        "Outstanding",
+        "launches, median",
+        "What was launched and has not begun, on all streams together, weighted by time.",
+        "Copies and communication count. Near zero: the device starts what the host launches at once and is fed hand "
+        "to mouth; hundreds: the host runs ahead.",
+        "HTA's queue length is per stream and not weighted by time.",
+    ),
+    "max_outstanding": Metric(_Q, "Most", "launches", "The most that was outstanding at any time."),
+    "median_delay_us": Metric(
+        _Q, "Launch delay", "µs, median", "From the start of a launch to the start of its work on the device."
+    ),
+    "peak_allocated_bytes": Metric(
+        _M,
+        "Peak allocated",
+        "GiB (2³⁰ bytes)",
+        "The most memory that tensors held at one time in the window.",
+        "Bytes asked for, without rounding.",
+    ),
+    "peak_reserved_bytes": Metric(
+        _M,
+        "Peak reserved",
+        "GiB (2³⁰ bytes)",
+        "The most memory that PyTorch's allocator held from the device, used or not.",
+        "Memory outside PyTorch (CUDA context, NCCL's buffers) is not in it.",
+    ),
+    "fragmentation_bytes": Metric(
+        _M, "Reserved, unused", "GiB (2³⁰ bytes)", "Reserved and not allocated at the end of the window."
+    ),
+    "segment_allocs": Metric(
+        _M,
+        "Device allocations",
+        "count",
+        "Times the allocator took memory from the device (cudaMalloc, or cuMemMap with expandable segments).",
+        "In a steady job there are none: each one stops the device or the host.",
+    ),
+    "segment_frees": Metric(_M, "Device frees", "count", "Times the allocator gave memory back to the device."),
+    "requested_bytes": Metric(
+        _M, "Asked for", "GiB (2³⁰ bytes)", "The allocation that failed, at an out-of-memory error."
+    ),
+    "frame_bytes": Metric(
+        _M, "Alive at the peak", "GiB (2³⁰ bytes)", "Memory that this line allocated and that was alive at the peak."
+    ),
+    "frame_count": Metric(_M, "Allocations", "count", "How many allocations that is."),
     "error_us": Metric(
         _T,
         "Clock error",

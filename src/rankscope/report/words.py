@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rankscope.diagnose.texts import NOUN
+from rankscope.diagnose.texts import NOUN, SCENARIO
 from rankscope.model import ClusterReport, Finding, RankSummary, Verdict
 
 __all__ = [
@@ -29,9 +29,11 @@ __all__ = [
     "plus_minus",
     "prose",
     "ranks",
+    "scenario",
     "sentence",
     "share_of_step",
     "short_name",
+    "steps_share",
     "warnings",
 ]
 
@@ -112,6 +114,11 @@ def cause(identifier: str) -> str:
     return words or one_line(identifier.replace("_", " "), 60)
 
 
+def scenario(identifier: str) -> str:
+    """What a replay assumed, in words."""
+    return SCENARIO.get(identifier) or one_line(identifier.replace("_", " "), 60)
+
+
 def short_name(name: str, limit: int = 88) -> str:
     """A kernel's name as a person would say it: without return type, common namespaces and parameters."""
     text = one_line(name, 4000).removeprefix("void ")
@@ -175,6 +182,14 @@ def sentence(verdict: Verdict) -> str:
 def share_of_step(cost: float | None, step: float | None) -> float | None:
     """The cost in percent of the step, where both are known."""
     return None if cost is None or not step else 100 * cost / step
+
+
+def steps_share(verdict: Verdict) -> str:
+    """In how many of the steps it costs time: ``in every step``, or nothing where that is not known."""
+    share = verdict.share_of_steps_pct
+    if share is None:
+        return ""
+    return "in every step" if share == 100 else f"in {_percent(share)} of the steps"
 
 
 def gain(finding: Finding, step: float | None) -> str:

@@ -97,6 +97,7 @@ def gpu_straggler() -> ClusterReport:
             cost_error_ms=1.9,
             confidence="high",
             step_ms=112.5,
+            share_of_steps_pct=100.0,
             p_value=0.0004,
             sentence="Rank 1 holds the job back: its data loader takes 60 ms of every 112 ms step.",
             why=[
