@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import threading
 import time
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -29,6 +30,8 @@ _READERS: dict[str, Callable[[object], GpuReader]] = {"pynvml": NvidiaGpus, "amd
 class HealthWatch:
     """A ring of the last ten minutes.
 
+    :meth:`begin` gives it a thread: a driver can take its time, and so can the gathering of traces.
+
     Args:
         gpus: reads the accelerators; None where there are none or nothing can read them.
         host: reads the host.
@@ -53,12 +56,23 @@ class HealthWatch:
         self._clock_ns = clock_ns
         self._devices: dict[str, deque[HealthSample]] = {}
         self._hosts: deque[HostSample] = deque()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
 
     @classmethod
     def begin(cls) -> HealthWatch:
-        """A watch over whatever this node has."""
-        gpus, notes = find_gpus()
-        return cls(gpus, HostReader(), notes)
+        """A watch over whatever this node has, at work until :meth:`close`."""
+        watch = cls(None, HostReader())
+        threading.Thread(target=watch._run, name="health", daemon=True).start()
+        return watch
+
+    def _run(self) -> None:
+        self._gpus, found = find_gpus()  # starting a driver that sleeps takes seconds
+        self.notes += found
+        while not self._closed.is_set():
+            self.sample()
+            self._closed.wait(self._period_ns / 1e9)
+        self._let_go()
 
     def sample(self) -> None:
         """Read everything once, if it is time. A driver that breaks is left alone from then on."""
@@ -72,29 +86,39 @@ class HealthWatch:
             found = self._gpus.read(now)
         except Exception as error:  # a library of a vendor, in a process that must gather traces
             self.notes.append(f"no health of accelerators any more: {error!r}")
-            self.close()
+            self._let_go()
             return
         for reading in found:
-            self._keep(self._devices.setdefault(_identity(reading.device), deque()), reading)
+            with self._lock:
+                ring = self._devices.setdefault(_identity(reading.device), deque())
+            self._keep(ring, reading)
 
     def between(self, begin_ns: int, end_ns: int, device: str | None) -> list[HealthSample]:
         """Samples of a device (UUID, or PCI address on ROCm) in a window, or those just before and after it."""
-        return within(self._devices.get(_identity(device), ()), begin_ns, end_ns) if device else []
+        with self._lock:
+            kept = list(self._devices.get(_identity(device), ())) if device else []
+        return within(kept, begin_ns, end_ns)
 
     def host_between(self, begin_ns: int, end_ns: int) -> list[HostSample]:
         """Samples of the host that enclose a window, since its counters tell by their difference."""
-        return enclosing(self._hosts, begin_ns, end_ns)
+        with self._lock:
+            kept = list(self._hosts)
+        return enclosing(kept, begin_ns, end_ns)
 
     def close(self) -> None:
-        """Let go of the driver; what was sampled can still be asked for."""
+        """End the thread; what was sampled can still be asked for."""
+        self._closed.set()
+
+    def _let_go(self) -> None:
         gpus, self._gpus = self._gpus, None
         if gpus is not None:
             gpus.close()
 
     def _keep(self, ring: deque[Sample], reading: Sample) -> None:
-        ring.append(reading)
-        while ring[0].time_ns < reading.time_ns - _KEPT_NS:
-            ring.popleft()
+        with self._lock:
+            ring.append(reading)
+            while ring[0].time_ns < reading.time_ns - _KEPT_NS:
+                ring.popleft()
 
 
 def find_gpus() -> tuple[GpuReader | None, list[str]]:
@@ -113,15 +137,15 @@ def find_gpus() -> tuple[GpuReader | None, list[str]]:
     return None, [f"no health of accelerators: {why}"]
 
 
-def within(samples: Iterable[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
+def within(ordered: list[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
     """Samples of ``[begin_ns, end_ns]``; where there are none, the nearest on either side, at most 5 s away."""
-    before, inside, after = _split(list(samples), begin_ns, end_ns)
+    before, inside, after = _split(ordered, begin_ns, end_ns)
     return inside or before + after
 
 
-def enclosing(samples: Iterable[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
+def enclosing(ordered: list[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
     """Samples of ``[begin_ns, end_ns]`` and the nearest on either side, at most 5 s away."""
-    before, inside, after = _split(list(samples), begin_ns, end_ns)
+    before, inside, after = _split(ordered, begin_ns, end_ns)
     return before + inside + after
 
 

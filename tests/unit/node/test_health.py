@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -320,3 +322,18 @@ def test_the_library_that_answers_is_used(monkeypatch, tmp_path) -> None:
     gpus, notes = _finding(monkeypatch, tmp_path, pynvml=fake_nvml(Init=_refuse), amdsmi=FakeAmd())
     assert isinstance(gpus, AmdGpus)
     assert notes == []
+
+
+def test_a_watch_with_a_thread_samples_until_it_is_closed(monkeypatch) -> None:
+    shut = threading.Event()
+    nvml = fake_nvml(Shutdown=shut.set)
+    monkeypatch.setattr(health, "find_gpus", lambda: (NvidiaGpus(nvml), ["a note"]))
+    begun = time.time_ns()
+    watch = HealthWatch.begin()
+    while not watch.between(begun, time.time_ns(), UUID):  # the suite's timeout bounds this
+        time.sleep(0.01)
+    assert watch.host_between(begun, time.time_ns())
+    assert watch.notes == ["a note"]
+    watch.close()
+    assert shut.wait(60)
+    assert watch.between(begun, time.time_ns(), UUID)
