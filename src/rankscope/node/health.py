@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from rankscope.model import HealthSample, HostSample
+from rankscope.model import HealthSample, HostSample, RankRecord
 from rankscope.node.gpus import AmdGpus, GpuReader, NvidiaGpus
 from rankscope.node.hostload import HostReader
 
@@ -92,6 +92,14 @@ class HealthWatch:
             with self._lock:
                 ring = self._devices.setdefault(_identity(reading.device), deque())
             self._keep(ring, reading)
+
+    def attach(self, record: RankRecord) -> None:
+        """Give a window's record what was sampled between its first and last clock sample."""
+        if len(record.clock) < 2:
+            return
+        begin, end = record.clock[0].realtime_ns, record.clock[-1].realtime_ns
+        record.health = self.between(begin, end, record.device_uuid)
+        record.host_load = self.host_between(begin, end)
 
     def between(self, begin_ns: int, end_ns: int, device: str | None) -> list[HealthSample]:
         """Samples of a device (UUID, or PCI address on ROCm) in a window, or those just before and after it."""

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rankscope.model import HealthSample, HostSample
+from rankscope.model import ClockSample, HealthSample, HostSample, RankRecord, from_json, to_json
 from rankscope.node import health
 from rankscope.node.gpus import AmdGpus, NvidiaGpus, throttle_reasons
 from rankscope.node.health import HealthWatch, enclosing, within
@@ -271,6 +271,22 @@ def test_a_device_is_found_by_the_uuid_as_pytorch_writes_it(tmp_path) -> None:
     assert [s.device for s in watch.between(0, clock.now, UUID.removeprefix("GPU-"))] == [UUID]
     assert watch.between(0, clock.now, "GPU-another") == []
     assert watch.between(0, clock.now, None) == []
+
+
+def test_a_record_gets_the_samples_of_its_window(tmp_path) -> None:
+    clock = Clock()
+    watch, start = _watch(tmp_path, clock, NvidiaGpus(fake_nvml())), clock.now
+    for _ in range(10):
+        watch.sample()
+        clock.now += SECOND
+    record = RankRecord(rank=0, local_rank=0, world_size=1, host="h", pid=1, attempt=0, window=0, device_uuid=UUID)
+    watch.attach(record)  # its window never closed
+    assert (record.health, record.host_load) == ([], [])
+    record.clock = [ClockSample(realtime_ns=start + round(s * SECOND), monotonic_ns=0) for s in (2.5, 3, 5.5)]
+    watch.attach(record)
+    assert [(s.time_ns - start) // SECOND for s in record.health] == [3, 4, 5]
+    assert [(s.time_ns - start) // SECOND for s in record.host_load] == [2, 3, 4, 5, 6]
+    assert from_json(RankRecord, to_json(record)) == record
 
 
 def test_a_driver_that_breaks_is_left_alone(tmp_path) -> None:
