@@ -15,6 +15,7 @@ from rankscope.analysis.kernels import median_kernel_us
 from rankscope.analysis.modules import exposed_by_module
 from rankscope.analysis.stragglers import sign_flip
 from rankscope.analysis.view import name_mask
+from rankscope.analysis.waits import median_of_others
 from rankscope.analysis.whatif import Replay
 from rankscope.analysis.window import WindowResult
 from rankscope.diagnose.evidence import Anomaly, Evidence, Suspect
@@ -164,29 +165,28 @@ def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]
     """Ranks that spend more on something than the median of their peers, whatever it costs the job."""
     ranks = sorted({v.rank for w in windows for v in w.views})
     steps = max(sum(w.step_count for w in windows), 1)
-    length: dict[str, dict[int, float]] = {name: dict.fromkeys(ranks, 0.0) for name in ATTRIBUTES}
-    syncs = dict.fromkeys(ranks, 0.0)
+    if len(ranks) < 2:
+        return []
+    table = np.zeros((len(ATTRIBUTES) + 1, len(ranks)))  # ms per step of each attribute, last the number of syncs
     for window in windows:
         for view, own in zip(window.views, window.profiles, strict=True):
-            for name in ATTRIBUTES:
-                length[name][view.rank] += float(own.length[name].sum()) / 1e6 / steps
-            syncs[view.rank] += float(own.count["syncs"].sum()) / steps
+            lengths = [float(own.length[name].sum()) / 1e6 for name in ATTRIBUTES]
+            table[:, ranks.index(view.rank)] += np.array([*lengths, own.count["syncs"].sum()]) / steps
+    others = median_of_others(table)
     found = []
     least = max(0.02 * step_ms, 1.0)
-    for rank in ranks:
-        others = [r for r in ranks if r != rank]
-        if not others:
-            continue
-        for name in ATTRIBUTES:
-            theirs = float(np.median([length[name][r] for r in others]))
-            counted = (syncs[rank], float(np.median([syncs[r] for r in others])))
+    busy = [sum(u.compute for u in own) / 1e6 / max(windows[-1].step_count, 1) for own in windows[-1].steps]
+    for column, rank in enumerate(ranks):
+        *lengths, syncs = table[:, column].tolist()
+        *theirs, usual = others[:, column].tolist()
+        for name, mine, peers in zip(ATTRIBUTES, lengths, theirs, strict=True):
             if name == "host_sync":
                 # how long a sync takes says how late the device is; that there are many says something of the code
-                if counted[0] >= 5.0 and counted[0] >= 3.0 * counted[1] + 5.0:
-                    found.append(_anomaly(rank, name, length[name][rank], theirs, counted))
-            elif length[name][rank] - theirs >= least and length[name][rank] >= 1.5 * theirs:
-                found.append(_anomaly(rank, name, length[name][rank], theirs, None))
-        found += _work_anomaly(windows[-1], rank, least)
+                if syncs >= 5.0 and syncs >= 3.0 * usual + 5.0:
+                    found.append(_anomaly(rank, name, mine, peers, (syncs, usual)))
+            elif mine - peers >= least and mine >= 1.5 * peers:
+                found.append(_anomaly(rank, name, mine, peers, None))
+        found += _work_anomaly(windows[-1], rank, busy, least)
     return found
 
 
@@ -201,8 +201,8 @@ def _anomaly(rank: int, cause: str, own: float, peers: float, counts: tuple[floa
     )
 
 
-def _work_anomaly(window: WindowResult, rank: int, least: float) -> list[Anomaly]:
-    """Clearly more device work (operators on a CPU) than the median peer, with the reason."""
+def _work_anomaly(window: WindowResult, rank: int, busy: Sequence[float], least: float) -> list[Anomaly]:
+    """Clearly more device work (operators on a CPU; ``busy``, ms per step) than the median peer, with the reason."""
     columns = {v.rank: c for c, v in enumerate(window.views)}
     if rank not in columns or not window.plan.peers[columns[rank]]:
         return []
@@ -210,8 +210,6 @@ def _work_anomaly(window: WindowResult, rank: int, least: float) -> list[Anomaly
     peers = [p for p in window.plan.peers[own] if p != own]
     if not peers:
         return []
-    steps = max(window.step_count, 1)
-    busy = [sum(u.compute for u in window.steps[c]) / 1e6 / steps for c in range(len(window.views))]
     middle = sorted(peers, key=lambda c: busy[c])[len(peers) // 2]
     limit = UNEVEN_DEVICE if window.views[own].device else UNEVEN_CPU
     if busy[own] - busy[middle] < least or busy[own] < limit * busy[middle]:

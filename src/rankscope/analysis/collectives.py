@@ -29,6 +29,12 @@ STEADY_NS = 120_000
 """Divided by the number of calls: scatter of the ends' distance that is no reason to prefer another shift. Of few calls
 chance makes any shift look steady; of many a wrong one shows, as it adds what the steps differ to what the ends do."""
 
+CERTAIN_NS = 1_000
+"""No less than this: not even the ends of one call agree better."""
+
+SAMPLE = 500
+"""The last calls of a group, from which the scatter of the ends' distance is taken."""
+
 MIN_AGREEMENT = 0.9
 """Share of calls whose kind, size and type must agree under a shift."""
 
@@ -147,14 +153,15 @@ def _told(view: RankView, kinds: list[str], codes: dict[object, int]) -> _Calls:
     """``codes`` is shared by all ranks."""
 
     def coded(values: Sequence[object]) -> I64:
-        return np.array([codes.setdefault(v, len(codes)) for v in values], np.int64)
+        for value in set(values) - codes.keys():
+            codes[value] = len(codes)
+        return np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
 
     calls = view.trace.collectives
-    ids = coded([("id", i) if i else "" for i in calls.comms_id])
-    if "" in codes:
-        ids[ids == codes[""]] = -1
-    plain = ["p2p" if is_point_to_point(k) else k for k in kinds]
-    return _Calls(coded(plain), coded(list(zip(kinds, calls.dtype, strict=True))), ids)
+    plain = {k: "p2p" if is_point_to_point(k) else k for k in set(kinds)}
+    ids = coded(calls.comms_id)
+    ids[ids == codes.setdefault("", -1)] = -1
+    return _Calls(coded([plain[k] for k in kinds]), coded(list(zip(kinds, calls.dtype, strict=True))), ids)
 
 
 def _match_channel(
@@ -172,14 +179,14 @@ def _match_channel(
         if table is not None:
             return table, method, "recorded by some ranks only"
     signatures = [_signatures(views[c], told[c], members[c], channel.point_to_point) for c in columns]
-    reference = int(np.argmin([len(s) for s in signatures]))
+    reference = int(np.argmin([len(r) for r in rows]))
     ends = [views[c].trace.events.end[views[c].trace.collectives.event[members[c]]] for c in columns]
     shifts = [_shift(signatures[reference], s, (ends[reference], e)) for s, e in zip(signatures, ends, strict=True)]
     if any(s is None for s in shifts):
         return empty, "none", "calls of the group disagree in kind, size or type"
     # position counted from the end; a call survives where every member has it
     taken = [s or 0 for s in shifts]
-    count = min(len(s) - t for s, t in zip(signatures, taken, strict=True))
+    count = min(len(r) - t for r, t in zip(rows, taken, strict=True))
     low = max(0, -min(taken))
     if count <= low:
         return empty, "order", "recorded by some ranks only"
@@ -220,12 +227,12 @@ def _by_key(keys: list[I64 | None], rows: list[I64]) -> I64 | None:
 
 
 def _signatures(view: RankView, told: _Calls, rows: I64, point_to_point: bool) -> I64:
-    """What must agree (calls x 3, or x 1 of a pair)."""
+    """What must agree (3 x calls, of a pair 1 x calls)."""
     calls = view.trace.collectives
     inputs, outputs = calls.in_elements[rows].astype(np.int64), calls.out_elements[rows].astype(np.int64)
     if point_to_point:
-        return np.maximum(inputs, outputs)[:, None]
-    return np.stack((told.said[rows], inputs, outputs), axis=1)
+        return np.maximum(inputs, outputs)[None, :]
+    return np.stack((told.said[rows], inputs, outputs))
 
 
 def _shift(reference: I64, other: I64, ends: tuple[I64, I64]) -> int | None:
@@ -235,16 +242,18 @@ def _shift(reference: I64, other: I64, ends: tuple[I64, I64]) -> int | None:
     keep a constant distance whatever the clocks.
     """
     found: list[tuple[float, int]] = []
-    allowed = STEADY_NS / max(min(len(reference), len(other)), 1)
+    least = min(len(ends[0]), len(ends[1]))
+    allowed = max(STEADY_NS / max(least, 1), CERTAIN_NS)
     for shift in sorted(range(-MAX_SHIFT, MAX_SHIFT + 1), key=abs):
-        a = reference[: len(reference) + shift] if shift < 0 else reference
-        b = other[: len(other) - shift] if shift > 0 else other
-        count = min(len(a), len(b))
-        if count < 1 or count < 0.5 * min(len(reference), len(other)):
+        last_a, last_b = len(ends[0]) + min(shift, 0), len(ends[1]) - max(shift, 0)
+        count = min(last_a, last_b)
+        if count < 1 or count < 0.5 * least:
             continue
-        if int((a[-count:] == b[-count:]).all(axis=1).sum()) < MIN_AGREEMENT * count:
+        same = (reference[:, last_a - count : last_a] == other[:, last_b - count : last_b]).all(axis=0)
+        if int(same.sum()) < MIN_AGREEMENT * count:
             continue
-        apart = ends[0][len(a) - count : len(a)] - ends[1][len(b) - count : len(b)]
+        sample = min(count, SAMPLE)
+        apart = ends[0][last_a - sample : last_a] - ends[1][last_b - sample : last_b]
         found.append((float(np.median(np.abs(apart - np.median(apart)))), shift))
         if found[0][0] <= allowed:
             break  # no other could be preferred

@@ -78,8 +78,11 @@ def _labels(window: WindowResult) -> list[str]:
 def _told_by(view: RankView, rows: I64) -> list[str]:
     trace, events = view.trace, view.trace.events
     annotation = events.category == Category.USER_ANNOTATION
-    times = launch_times(view, rows)
     marks = np.flatnonzero(annotation & name_mask(trace, lambda n: _FSDP.match(n) is not None))
+    forwards = events.start[annotation & name_mask(trace, lambda n: n == "DistributedDataParallel.forward")]
+    if not len(marks) and not len(forwards):
+        return [""] * len(rows)
+    times = launch_times(view, rows)
     if len(marks):
         at = np.searchsorted(events.start[marks], times, side="right") - 1
         inside = (at >= 0) & (times < events.end[marks[at.clip(0)]])
@@ -89,7 +92,6 @@ def _told_by(view: RankView, rows: I64) -> list[str]:
             for name, within in zip(names, inside.tolist(), strict=True)
         ]
     out = [""] * len(rows)
-    forwards = events.start[annotation & name_mask(trace, lambda n: n == "DistributedDataParallel.forward")]
     reduces = np.array(["reduce" in trace.collectives.kind[r] for r in rows.tolist()], np.bool_)
     chosen = np.flatnonzero(reduces)[np.argsort(times[reduces], kind="stable")]
     after = np.searchsorted(forwards, times[chosen], side="right")

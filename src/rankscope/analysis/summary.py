@@ -31,7 +31,7 @@ __all__ = [
 
 def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
     """One row per rank with a usable trace. Waits per step are None without steps or matched calls."""
-    rows = []
+    rows, caused = [], {id(w): _caused(w) for w in windows}
     for rank, places in _by_rank(windows).items():
         usage = [w.usage[c] for w, c in places]
         span = sum(u.span for u in usage)
@@ -51,7 +51,7 @@ def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
             },
             overlap_pct=100.0 * sum(u.overlap for u in usage) / comm if comm else None,
             wait_ms_per_step=sum(_waited(w, c) for w, c in places) / 1e6 / count if known else None,
-            caused_wait_ms_per_step=sum(_caused(w, c) for w, c in places) / 1e6 / count if known else None,
+            caused_wait_ms_per_step=sum(caused[id(w)][c] for w, c in places) / 1e6 / count if known else None,
             files=[w.views[c].trace.source for w, c in places],
         )
         if span:
@@ -77,10 +77,11 @@ def _waited(window: WindowResult, column: int) -> float:
     return float(window.waits.wait[mine][~window.waits.early[window.matched.call[mine]]].sum())
 
 
-def _caused(window: WindowResult, column: int) -> float:
-    """Waiting of all others while this rank was the last."""
-    calls = (window.waits.last == column) & ~window.waits.early
-    return float(window.waits.wait[calls[window.matched.call]].sum())
+def _caused(window: WindowResult) -> list[float]:
+    """Waiting of all others while a rank was the last, per rank."""
+    call = window.matched.call
+    wait = np.where(window.waits.early[call], 0.0, window.waits.wait)
+    return np.bincount(window.waits.last[call], wait, len(window.views)).tolist()
 
 
 def idle_rows(windows: Sequence[WindowResult]) -> list[RankIdle]:

@@ -182,7 +182,9 @@ def _comparable(result: WindowResult) -> NDArray[np.bool_]:
         first = view.trace.events.start[view.chain]
         if len(first) and int(first[0]) - view.start > MISSED * (result.step_ns or 0.0):
             alone[column, plan.shift[column]] = False
-    return np.array([alone[plan.peers[c]].all(axis=0) if plan.peers[c] else alone[c] for c in range(len(views))])
+    teams = {id(team): team for team in plan.peers if team}
+    together = {key: alone[team].all(axis=0) for key, team in teams.items()}
+    return np.array([together.get(id(plan.peers[c]), alone[c]) for c in range(len(views))])
 
 
 def _host_step(views: Sequence[RankView]) -> float | None:

@@ -51,7 +51,7 @@ def test_a_device_that_is_quicker_than_its_host_is_starved() -> None:
 
 @pytest.mark.data
 def test_real_traces(recorded) -> None:
-    """GPU-bound: work is waiting at nearly all times. Rank 1 sits in its loader for 60 of 103 ms: it starves, and rank 0
+    """GPU-bound: work waits at nearly all times. Rank 1 sits in its loader for 60 of 103 ms: it starves, and rank 0
     waits for it in a collective, which is work. A CPU has no queue."""
     assert all(row.median_outstanding > 20 and row.starved_pct < 1 for row in _queue(recorded("ddp_gpu_bound").traces))
     waiting, stalled = _queue(recorded("ddp_dataloader_stall").traces)
