@@ -25,7 +25,7 @@ class Metric(NamedTuple):
     """How the number of the same or a similar name in HTA differs."""
 
 
-_V, _R, _I, _S, _G, _K, _Q, _M, _T, _C = (
+_V, _R, _I, _S, _G, _K, _Q, _M, _H, _T, _C = (
     "Verdict and findings",
     "Ranks",
     "Where the rest of the time goes",
@@ -34,6 +34,7 @@ _V, _R, _I, _S, _G, _K, _Q, _M, _T, _C = (
     "Kernels and operators",
     "Launch queue",
     "Device memory",
+    "Health",
     "Clocks and matching",
     "Recording",
 )
@@ -299,6 +300,69 @@ METRICS: dict[str, Metric] = {
         _M, "Alive at the peak", "GiB (2³⁰ bytes)", "Memory that this line allocated and that was alive at the peak."
     ),
     "frame_count": Metric(_M, "Allocations", "count", "How many allocations that is."),
+    "sm_mhz": Metric(
+        _H,
+        "SM clock",
+        "MHz, median",
+        "Clock of the device's cores in the recorded windows, sampled once a second on its node.",
+        "Of a window in which no sample fell, the samples up to 5 s before and after it.",
+    ),
+    "sm_max_mhz": Metric(_H, "SM clock, most", "MHz", "What the device's cores could run at."),
+    "memory_mhz": Metric(_H, "Memory clock", "MHz, median", "Clock of the device's memory."),
+    "utilisation_pct": Metric(
+        _H,
+        "Busy",
+        "% of time, median",
+        "Share of the driver's last sampling interval in which a kernel ran, as the driver tells it.",
+        "A kernel that waits in a collective counts. It says nothing of how much of the device was busy.",
+    ),
+    "power_w": Metric(_H, "Power", "W, median", "What the device draws."),
+    "power_limit_w": Metric(_H, "Power limit", "W", "What it may draw."),
+    "temperature_c": Metric(_H, "Temperature", "°C, highest", "Of the device (on AMD devices, of its hottest spot)."),
+    "ecc_uncorrected": Metric(
+        _H, "ECC uncorrected", "count", "Memory errors that lost data, since the driver was loaded."
+    ),
+    "ecc_corrected": Metric(
+        _H, "ECC corrected", "count", "Memory errors that were mended, since the driver was loaded."
+    ),
+    "pcie_generation": Metric(
+        _H, "PCIe generation", "best seen", "Speed of the device's link.", "A link at rest is slow by design."
+    ),
+    "pcie_width": Metric(_H, "PCIe width", "lanes, best seen", "Lanes of the device's link in use."),
+    "pcie_replays": Metric(_H, "PCIe replays", "count", "Transfers repeated on the link within the recorded windows."),
+    "throttle": Metric(
+        _H,
+        "Clock held down by",
+        "% of samples",
+        "Why the clock was below what it could be, as the driver tells it, and in how many of the samples.",
+        "Being idle and clocks set by an administrator are reasons, too.",
+    ),
+    "cpus": Metric(_H, "CPUs", "count", "CPUs that the job may use there: affinity, or the cgroup's quota where less."),
+    "load_1m": Metric(
+        _H, "Load", "tasks, highest", "Tasks that ran, waited to run or waited for a disk, averaged over a minute."
+    ),
+    "cpu_throttled_pct": Metric(
+        _H,
+        "CPU quota spent",
+        "% of periods",
+        "Scheduling periods in which the job's cgroup had used its CPU quota up and was held until the next.",
+        "From the sample before each window to the one after; each is at most a second away, or up to 5 s.",
+    ),
+    "cpu_throttled_ms": Metric(
+        _H, "Held for that", "ms", "For how long, summed over the cgroup's CPUs and the recorded windows."
+    ),
+    "memory_available_bytes": Metric(
+        _H, "Memory available", "GiB (2³⁰ bytes), lowest", "Memory that programs could still get without swapping."
+    ),
+    "pressure_cpu_pct": Metric(
+        _H, "CPU pressure", "% of 10 s, highest", "Time in which at least one task waited for a CPU (PSI, some avg10)."
+    ),
+    "pressure_memory_pct": Metric(
+        _H, "Memory pressure", "% of 10 s, highest", "Time in which at least one task waited for memory."
+    ),
+    "pressure_io_pct": Metric(
+        _H, "I/O pressure", "% of 10 s, highest", "Time in which at least one task waited for input or output."
+    ),
     "error_us": Metric(
         _T,
         "Clock error",
