@@ -54,17 +54,16 @@ class Planted:
                 found = 1.0 - (self.step % 64 + 1) / 128  # another shape in each step
         return found
 
-    def attach(self, model: nn.Module) -> None:
-        """Let the model call :meth:`at` after each forward pass, whatever it is wrapped in."""
+    def attach(self, model: nn.Module, blocks: nn.ModuleList) -> None:
+        """Let the model, whatever it is wrapped in, call :meth:`at` after each forward pass."""
         model.register_forward_hook(lambda *_: self.at("backward"))
         if "host_sync" in self.names:
-            for block in model.modules():
-                if block in set(getattr(model, "blocks", ())):
-                    block.register_forward_hook(lambda _, __, output: self._read(output))
+            for block in blocks:
+                block.register_forward_hook(lambda _, __, output: self._read(output))
 
     def _read(self, output: torch.Tensor) -> None:
         if "host_sync" in self.active():
-            output.sum().item()
+            output.flatten()[0].item()
 
 
 def planted_here(words: str, bad_rank: int, rank: int) -> tuple[str, ...]:

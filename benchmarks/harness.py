@@ -6,10 +6,6 @@ import argparse
 import dataclasses
 import io
 import json
-import os
-import signal
-import socket
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -20,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import FAULT_FROM, Job, Judgement, Measured, judge, measure, score, trim
+from launching import RANKSCOPE, TORCHRUN, launch
 
 from rankscope.config import CaptureConfig
 from rankscope.model import ClusterReport, RunManifest, from_json
@@ -90,7 +87,9 @@ class Harness:
                 if left < self.longest.get(how, max(self.longest.values(), default=GUESS_S)):
                     self.skipped.append(f"{job.name} {how}")
                     continue
+                began = time.monotonic()
                 self._one(job, how, min(left, LONGEST_S), traces)
+                self.longest[how] = max(time.monotonic() - began, self.longest.get(how, 0.0))
                 self._save()
         for how, judged in self.judged.items():
             print(f"\n{how}: " + "; ".join(f"{name} {a} of {b}" for name, (a, b) in score(judged).items()))
@@ -99,91 +98,63 @@ class Harness:
         return int(bool(self.skipped) or any(not r.get("right") for r in self.rows))
 
     def _one(self, job: Job, how: str, seconds: float, traces: tarfile.TarFile) -> None:
-        began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             times, run = Path(folder) / "times.json", RunDir(Path(folder) / "run")
             script = [str(HERE / job.words[0]), *job.words[1:], "--fault", job.fault]
             if how == "bare":
-                words = ["torch.distributed.run"]
+                launcher = TORCHRUN
                 script += ["--steps", str(2 * FAULT_FROM), "--fault-from", str(FAULT_FROM), "--times", str(times)]
             else:
-                words = ["rankscope.cli", "run", "-S", f"run.dir={run.path}", "-S", "schedule.active=3"]
-                words += ["-S", f"capture.backend={how}"] if how != "inline" else []
-                script += ["--steps", "24"]
-            code, output = self._launch([*words, *script], seconds)
+                launcher = RANKSCOPE
+                ours = {
+                    "run.dir": run.path,
+                    "schedule.active": 3,
+                    **({"capture.backend": how} if how != "inline" else {}),
+                }
+                script = [
+                    *(w for key, value in ours.items() for w in ("-S", f"{key}={value}")),
+                    *script,
+                    "--steps",
+                    "24",
+                ]
+            began = time.monotonic()
+            cpu = self.args.backend == "gloo"
+            code, output = launch(launcher, script, ranks=self.args.ranks, seconds=seconds, cpu=cpu)
             took = time.monotonic() - began
-            self.longest[how] = max(took, self.longest.get(how, 0.0))
             try:
                 if code:
                     raise RuntimeError(f"exit code {code}")
                 if how == "bare":
                     self.measured[job.name] = measure(json.loads(times.read_text()))
                 else:
-                    self._read(job, how, run, took, traces)
+                    self._read(job, how, run, took)
+                    self._keep(job, how, run, traces)
             except (RuntimeError, OSError, ValueError) as error:
-                self.rows.append({"job": job.name, "capture": how, "error": str(error), "output": output[-3000:]})
+                self.rows.append({"name": job.name, "capture": how, "error": str(error), "output": output[-3000:]})
                 row(job.name, how, f"FAILED: {error}")
                 print(output[-3000:], file=sys.stderr)
 
-    def _launch(self, words: list[str], seconds: float) -> tuple[int, str]:
-        """Run ``python -m words`` on all ranks, and end it, children too, when the time is over."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        at = 2 if words[0] == "rankscope.cli" else 1
-        ours = ["--nproc-per-node", str(self.args.ranks), "--master-addr", "127.0.0.1", "--master-port", port]
-        command = [sys.executable, "-m", *words[:at], *ours, *words[at:]]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
-        if self.args.backend == "gloo":
-            environment["CUDA_VISIBLE_DEVICES"] = ""
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM)  # the launcher ends its ranks
-            try:
-                output, _ = process.communicate(timeout=15)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                output, _ = process.communicate()
-            return 124, output + f"\nended after {seconds:.0f} s"
-        return process.returncode, output
-
-    def _read(self, job: Job, how: str, run: RunDir, took: float, traces: tarfile.TarFile) -> None:
-        manifest = from_json(RunManifest, run.manifest.read_bytes())
+    def _read(self, job: Job, how: str, run: RunDir, took: float) -> None:
+        records = from_json(RunManifest, run.manifest.read_bytes()).windows[0].records
         report = from_json(ClusterReport, (run.report / "report.json").read_bytes())
-        records = manifest.windows[0].records
         spans = {(r.first_step, r.last_step) for r in records}
         aligned = len(spans) == 1 and all(r.status == "ok" and r.agreed for r in records)
         measured = self.measured.get(job.name)
         judgement = judge(job, report, measured)
         self.judged.setdefault(how, []).append((job, judgement))
+        facts = {"run": report.run, "clock": report.clock, "collectives": report.collectives}
         self.rows.append(
             {
-                "job": job.name,
                 "capture": how,
-                "words": list(job.words),
-                "fault": job.fault,
-                "truth": {str(rank): cause for rank, cause in job.truth.items()},
-                "job_wide": job.job_wide,
+                **dataclasses.asdict(job),
                 **dataclasses.asdict(judgement),
-                "aligned": aligned,
-                "windows": sorted(spans, key=str),
-                "records": [r.reason or ", ".join(r.notes) for r in records if r.reason or r.notes],
-                "clock": dataclasses.asdict(report.clock),
-                "collectives": dataclasses.asdict(report.collectives),
-                "verdict": dataclasses.asdict(report.verdict),
-                "findings": [[f.kind, f.ranks, f.cost_ms_per_step] for f in report.findings],
-                "errors": [dataclasses.asdict(e) for e in report.errors],
-                "stall_ms": report.run.longest_stall_ms,
                 "measured": dataclasses.asdict(measured) if measured else None,
+                "aligned": aligned,
+                "ranks": [[r.first_step, r.last_step, r.status, r.reason, r.notes] for r in records],
+                **{name: dataclasses.asdict(fact) for name, fact in facts.items()},
+                "verdict": dataclasses.asdict(report.verdict),
+                "findings": [[f.kind, f.ranks, f.cost_ms_per_step, f.title] for f in report.findings],
+                "errors": [f"{e.where}: {e.message}" for e in report.errors],
                 "seconds": took,
             }
         )
@@ -191,8 +162,8 @@ class Harness:
         row(
             job.name,
             how,
-            _pairs(job.truth) if job.truth else job.job_wide or "-",
-            _pairs(judgement.named) if judgement.named else report.verdict.kind,
+            _pairs(job.truth) or job.job_wide or "-",
+            _pairs(judgement.named) or report.verdict.kind,
             ("ok" if judgement.right else "WRONG") + ("*" if judgement.partners_blamed else ""),
             f"{judgement.told}/{judgement.planted}",
             "same" if aligned else "DIFFER",
@@ -202,28 +173,23 @@ class Harness:
             f"{measured.faulty_ms:.1f}-{measured.healthy_ms:.1f}={measured.cost_ms:.1f}" if measured else "-",
             f"{took:.0f}",
         )
-        for record in records:
-            path = run.trace(0, 0, record.rank)
-            if not path.is_file():
-                continue
-            packed = trim(path)
+        for failed in report.errors:
+            print(f"  analysis failed: {failed.where}: {failed.message}")
+
+    def _keep(self, job: Job, how: str, run: RunDir, traces: tarfile.TarFile) -> None:
+        for rank in range(self.args.ranks):
+            packed = trim(run.trace(0, 0, rank))
             if self.kept + len(packed) > MOST_TRACES:
-                self.skipped.append(f"trace of {job.name} {how} rank {record.rank}")
+                self.skipped.append(f"trace of {job.name} {how} rank {rank}")
                 continue
             self.kept += len(packed)
-            entry = tarfile.TarInfo(f"{job.name}_{how}/rank_{record.rank}.json.gz")
+            entry = tarfile.TarInfo(f"{job.name}_{how}/rank_{rank}.json.gz")
             entry.size = len(packed)
             traces.addfile(entry, io.BytesIO(packed))
 
     def _save(self) -> None:
         """After each launch: the next may take all with it."""
-        import torch
-
-        cuda = self.args.backend == "nccl" and torch.cuda.is_available()
         whole = {
-            "torch": torch.__version__,
-            "device": torch.cuda.get_device_name() if cuda else "CPU",
-            "ranks": self.args.ranks,
             "rows": self.rows,
             "measured": {name: dataclasses.asdict(m) for name, m in self.measured.items()},
             "score": {how: score(judged) for how, judged in self.judged.items()},

@@ -80,7 +80,7 @@ def train(model: nn.Module, make: MakeBatch, args: argparse.Namespace) -> None:
         torch._dynamo.config.recompile_limit = 1000  # noqa: SLF001  its only door
         model.blocks[0].compile(backend="aot_eager", dynamic=False)
     placed = spread(model, args.parallel, args.degree, args.micro, device)
-    planted.attach(placed.model)
+    planted.attach(placed.model, model.blocks)
     optimizer = torch.optim.AdamW(placed.model.parameters(), lr=1e-4)
     stream = Stream(make, 1000 * args.seed + placed.part, planted)
     batches = iter(DataLoader(stream, batch_size=None, pin_memory=cuda))
