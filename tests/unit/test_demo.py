@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from rankscope import cli
@@ -24,6 +27,14 @@ def test_the_help_has_a_line_for_each_fault(capsys: pytest.CaptureFixture[str]) 
         cli.main(["demo", "--help"])
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert [line for name, fault in FAULTS.items() if (line := [name, fault.line()]) not in lines] == []
+
+
+def test_the_guide_tells_the_same_truth() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "demo.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", guide, re.M))
+    due = {"bad rank": "the bad rank, `{}`", "taking turns": "every rank, `{}`"}
+    nobody = {"all ranks": "nobody named; the finding `{}`", "nobody": "*Balanced*; nobody named"}
+    assert rows == {name: {**due, **nobody}[fault.who].format(fault.cause) for name, fault in FAULTS.items()}
 
 
 @pytest.mark.parametrize("name", FAULTS)
