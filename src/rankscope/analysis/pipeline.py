@@ -111,7 +111,7 @@ def analyze(
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
     with _guard("diagnosis", errors):
         evidence = collect(windows, report.ranks, report.idle, report.modules)
-        evidence.health = report.health
+        evidence.health, evidence.memory = report.health, report.memory
         report.what_if = evidence.what_if
     with _guard("findings", errors):
         report.findings = find(evidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rankscope.model import HealthRow
+from rankscope.model import HealthRow, MemoryRow
 
 __all__ = ["Anomaly", "Evidence", "Suspect"]
 
@@ -105,6 +105,7 @@ class Evidence:
     """Time of the redundant calls per step, transfer only."""
     groups: list[str] = field(default_factory=list)
     health: list[HealthRow] = field(default_factory=list)
+    memory: list[MemoryRow] = field(default_factory=list)
 
     @property
     def whole_step_ms(self) -> float:

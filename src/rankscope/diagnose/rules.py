@@ -14,6 +14,7 @@ from rankscope.diagnose.jobwide import (
     redundant_sync,
 )
 from rankscope.diagnose.late import anomalies, stragglers
+from rankscope.diagnose.memory import out_of_memory
 from rankscope.model import Finding
 
 __all__ = ["RULES", "Rule", "find"]
@@ -28,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     input_bound,
     host_limits,
     pipeline_wait,
+    out_of_memory,
     gpu_throttled,
     ecc_errors,
     pcie_degraded,

@@ -96,6 +96,14 @@ ADVICE = {
     "host_bound": [
         "The devices wait for Python: torch.compile, CUDA graphs, larger batches, or fewer and larger operators.",
     ],
+    "out_of_memory": [
+        "Hold less at a time: activation checkpointing, smaller micro-batches, sharding (fully_shard).",
+        "Look for tensors kept over steps: losses that are summed up without .item(), lists of outputs.",
+    ],
+    "fragmentation": [
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, so that what is free can be joined.",
+        "Keep shapes alike: each new size of a batch leaves pieces behind.",
+    ],
     "gpu_throttled": [
         "Heat: look at the fans, the air flow and the rack (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER).",
         "Power: look at the power limit (nvidia-smi -pl) and the supply of that node; or move the rank to another GPU.",
