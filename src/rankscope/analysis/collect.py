@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,6 +12,7 @@ from rankscope.analysis.categories import Kind
 from rankscope.analysis.causes import ATTRIBUTES, work_difference
 from rankscope.analysis.graph import Work
 from rankscope.analysis.kernels import median_kernel_us
+from rankscope.analysis.lost import holds, lost_partners
 from rankscope.analysis.modules import exposed_by_module
 from rankscope.analysis.stragglers import sign_flip
 from rankscope.analysis.view import name_mask
@@ -127,9 +128,11 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
     explained: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     even: dict[int, list[float]] = defaultdict(list)
     beside: dict[int, set[int]] = defaultdict(set)
+    held: dict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
     model: list[float] = []
     for window in windows:
-        for view, late in zip(window.views, window.lateness, strict=False):
+        for column, (view, late) in enumerate(zip(window.views, window.lateness, strict=False)):
+            held[view.rank] += holds(window, column)
             gains[view.rank].append(late.gains)
             excess[view.rank] += late.excess
             even[view.rank].append(late.uniform)
@@ -138,11 +141,15 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
                 explained[view.rank][cause] += ns
         if window.replay is not None:
             model.append(window.replay.error * (window.step_ns or 0.0) + 2.0 * window.clocks.spread_ns)
+    absent = {r.rank for r in ranks if r.compute_pct is None}
+    views = {v.rank: v for w in windows for v in w.views}
     waits = {r.rank: r.caused_wait_ms_per_step or 0.0 for r in ranks}
     found = []
     for rank, parts in gains.items():
         per_step = np.concatenate(parts)
         count = max(len(per_step), 1)
+        longest = held[rank].most_common(1)
+        lost, group = lost_partners(views[rank], longest[0][0], absent) if longest else ([], "")
         spread = float(per_step.std(ddof=1)) / np.sqrt(count) if count > 1 else float(per_step.sum())
         found.append(
             Suspect(
@@ -156,6 +163,9 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
                 uniform=float(np.median(even[rank])),
                 beside=sorted(beside[rank]),
                 caused_wait_ms=waits.get(rank, 0.0),
+                held_ms=longest[0][1] / count / 1e6 if longest else 0.0,
+                lost=lost,
+                lost_group=group,
             )
         )
     return sorted(found, key=lambda s: -s.cost_ms)

@@ -81,7 +81,7 @@ def _caused(window: WindowResult) -> list[float]:
     """Waiting of all others while a rank was the last, per rank."""
     call = window.matched.call
     wait = np.where(window.waits.early[call], 0.0, window.waits.wait)
-    return np.bincount(window.waits.last[call], wait, len(window.views)).tolist()
+    return [float(ns) for ns in np.bincount(window.waits.last[call], wait, len(window.views)).tolist()]
 
 
 def idle_rows(windows: Sequence[WindowResult]) -> list[RankIdle]:

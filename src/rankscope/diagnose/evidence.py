@@ -32,6 +32,12 @@ class Suspect:
     mended; empty where it is the cost of this rank alone."""
     caused_wait_ms: float = 0.0
     """Waiting of others for this rank, per step. Not a cost."""
+    held_ms: float = 0.0
+    """How long the group that waits most for this rank does so, per step: mean over its other ranks."""
+    lost: list[int] = field(default_factory=list)
+    """Ranks without a trace that share another group with it."""
+    lost_group: str = ""
+    """That group, by name and ranks."""
 
 
 @dataclass(kw_only=True)

@@ -14,6 +14,7 @@ from rankscope.diagnose.jobwide import (
     redundant_sync,
 )
 from rankscope.diagnose.late import anomalies, stragglers
+from rankscope.diagnose.lost import late_beside_lost
 from rankscope.diagnose.memory import out_of_memory
 from rankscope.model import Finding
 
@@ -23,6 +24,7 @@ Rule = Callable[[Evidence], list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     stragglers,
+    late_beside_lost,
     anomalies,
     redundant_sync,
     comm_exposed,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rankscope.diagnose.accuse import Accusation, accuse
 from rankscope.diagnose.evidence import Evidence
 from rankscope.diagnose.health import reasons
+from rankscope.diagnose.lost import verdict_beside_lost
 from rankscope.diagnose.texts import ADVICE, NOUN, PHRASE, SCENARIO, amount, hours, parts
 from rankscope.model import Finding, Verdict
 
@@ -33,7 +34,7 @@ def judge(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     accused = accuse(evidence)
     if accused:
         return _straggler(evidence, accused)
-    return _no_culprit(evidence, findings)
+    return verdict_beside_lost(evidence) or _no_culprit(evidence, findings)
 
 
 def _thin(evidence: Evidence) -> Verdict | None:
