@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import pickletools
 from types import SimpleNamespace
 
 import pytest
@@ -63,10 +64,26 @@ def test_a_window_s_history_is_written_and_ends(cuda, history, tmp_path) -> None
     assert [p.name for p in tmp_path.iterdir()] == ["memory.pickle"]
 
 
-def test_the_viewer_reads_no_protocol_above_4(history, tmp_path) -> None:
+VIEWER = {
+    "PROTO", "FRAME", "STOP", "MARK", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET",
+    "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS", "EMPTY_LIST", "LIST", "APPEND", "APPENDS",
+    "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NONE", "NEWTRUE", "NEWFALSE",
+    "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE",
+}  # fmt: skip
+"""What ``unpickle`` of PyTorch's torch/utils/viz/MemoryViz.js understands, of protocols 2 to 4."""
+
+
+def test_the_viewer_can_read_it(cuda, history, tmp_path) -> None:
+    frames = [{"filename": "/home/user/job/" + "deep/" * 60 + "model.py", "line": 70_000, "name": "forward"}]
+    cuda.events += [
+        {"action": "alloc", "addr": 0x7F00_0000_0000 + i, "size": 3 << 30, "frames": frames, "pool_id": (0, 1)}
+        for i in range(500)
+    ]
     history.start()
-    history.dump(tmp_path / "memory.pickle")
-    assert (tmp_path / "memory.pickle").read_bytes()[:2] == b"\x80\x04"
+    history.dump(tmp_path / "memory.pickle", rank=3, window=None, host="h")
+    found = list(pickletools.genops((tmp_path / "memory.pickle").read_bytes()))
+    assert {opcode.name for opcode, _, _ in found} <= VIEWER
+    assert [argument for opcode, argument, _ in found if opcode.name == "PROTO"] == [4]
 
 
 def test_a_full_ring_is_told(cuda, history, tmp_path) -> None:
