@@ -149,7 +149,7 @@ class HealthSample:
 
     time_ns: int
     device: str
-    """Its UUID, as NVML writes it: ``GPU-...``."""
+    """Its UUID, as NVML writes it: ``GPU-...``; on ROCm its PCI address."""
     sm_mhz: int | None = None
     sm_max_mhz: int | None = None
     memory_mhz: int | None = None
