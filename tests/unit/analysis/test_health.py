@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from rankscope.analysis.health import health_rows
-from rankscope.model import HealthRow, HealthSample, HostSample, RankRecord
+from rankscope.analysis.pipeline import analyze
+from rankscope.model import HealthRow, HealthSample, HostSample, RankRecord, RunManifest, WindowRanks
+from rankscope.trace.load import LoadResult
 
 
 def record(rank: int, window: int = 0, **more) -> RankRecord:
@@ -70,3 +72,16 @@ def test_without_a_quota_there_is_no_share() -> None:
     idle = [HostSample(time_ns=t, quota_periods=0, throttled_periods=0, throttled_ms=0.0) for t in (0, 1)]
     (row,) = health_rows([record(0, host_load=idle)])
     assert (row.cpu_throttled_ms, row.cpu_throttled_pct) == (0.0, None)
+
+
+def test_a_run_s_health_reaches_the_report_without_any_trace() -> None:
+    hot = ["thermal slowdown (hardware)"]
+    records = [record(0, health=[gpu(sm_mhz=1755)]), record(1, health=[gpu(sm_mhz=1155, throttle=hot)])]
+    manifest = RunManifest(
+        run_id="r", argv=[], config={}, versions={}, hosts=["node-0"], world_size=2, attempts=1, exit_code=1,
+        windows=[WindowRanks(attempt=0, window=0, world_size=2, records=records)], lives=[],
+    )  # fmt: skip
+    report = analyze(LoadResult(traces=[], sources=[]), manifest)
+    assert [(r.rank, r.sm_mhz) for r in report.health] == [(0, 1755.0), (1, 1155.0)]
+    assert [(f.kind, f.ranks) for f in report.findings] == [("gpu_throttled", [1])]
+    assert report.errors == []
