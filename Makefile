@@ -30,7 +30,7 @@ test: $(VENV)/.installed-test
 test-hta-next:
 	$(MAKE) VENV=$(VENV_HTA_NEXT) $(VENV_HTA_NEXT)/.installed-hta-next
 	$(VENV_HTA_NEXT)/bin/python -m pytest tests/unit/analysis/test_hta_parity.py tests/unit/analysis/test_hta.py \
-	  -k "not same_numbers" $(PYTEST_ARGS)
+	  $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-dev
 	$(bin)/ruff check .
