@@ -106,7 +106,7 @@ def analyze(
             from rankscope.analysis.hta import run_hta
 
             say("computing the breakdowns of HolisticTraceAnalysis")
-            report.hta, failed = run_hta(_first_window(traces))
+            report.hta, failed = run_hta(traces)
             errors += failed
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
     with _guard("diagnosis", errors):
@@ -134,11 +134,6 @@ def _windows(
                 analyse_window(sorted(members, key=lambda t: t.rank or 0), host_clocks(manifest, attempt, window))
             )
     return results
-
-
-def _first_window(traces: Sequence[RankTrace]) -> list[RankTrace]:
-    first = min((t.attempt, t.window) for t in traces)
-    return [t for t in traces if (t.attempt, t.window) == first]
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rankscope.diagnose.evidence import Evidence, Suspect
-from rankscope.diagnose.health import LIMITING, gpu_throttled
 from rankscope.diagnose.rules import find
 from rankscope.diagnose.texts import ADVICE
+from rankscope.diagnose.throttling import LIMITING, gpu_throttled
 from rankscope.diagnose.verdict import judge
 from rankscope.model import HealthRow
 from rankscope.node.gpus import throttle_reasons
