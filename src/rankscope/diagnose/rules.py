@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rankscope.diagnose.evidence import Evidence
-from rankscope.diagnose.health import cpu_throttled, ecc_errors, gpu_throttled, pcie_degraded
+from rankscope.diagnose.health import cpu_throttled, ecc_errors, pcie_degraded
 from rankscope.diagnose.jobwide import (
     comm_exposed,
     host_limits,
@@ -16,6 +16,7 @@ from rankscope.diagnose.jobwide import (
 from rankscope.diagnose.late import anomalies, stragglers
 from rankscope.diagnose.lost import late_beside_lost
 from rankscope.diagnose.memory import out_of_memory
+from rankscope.diagnose.throttling import gpu_throttled
 from rankscope.model import Finding
 
 __all__ = ["RULES", "Rule", "find"]
