@@ -75,17 +75,21 @@ def cpu_throttled(evidence: Evidence) -> list[Finding]:
 
 
 _EXPLAINS: dict[str, tuple[Rule, ...]] = {
-    "slow_compute": (gpu_throttled, ecc_errors),
+    "slow_compute": (gpu_throttled,),
     "h2d_copy": (pcie_degraded,),
     "launch_bound": (cpu_throttled,),
     "host_pause": (cpu_throttled,),
     "input_stall": (cpu_throttled,),
-    "unexplained": (gpu_throttled, ecc_errors, pcie_degraded, cpu_throttled),
+    "unexplained": (gpu_throttled, pcie_degraded, cpu_throttled),
 }
 """What can stand behind a cause."""
 
 
 def reasons(evidence: Evidence, rank: int, cause: str) -> list[str]:
-    """What the state of this rank's device and host says of why it is late, in sentences."""
+    """What the state of this rank's device and host says of why it is late, in sentences.
+
+    What all ranks share is no reason for one of them to be late.
+    """
     found = [finding for rule in _EXPLAINS.get(cause, ()) for finding in rule(evidence)]
-    return [f"Likely reason: {f.title}. {f.evidence[0]}" for f in found if rank in f.ranks]
+    mine = [f for f in found if rank in f.ranks and len(f.ranks) < len(evidence.health)]
+    return [f"Likely reason: {f.title}. {f.evidence[0]}" for f in mine]

@@ -138,6 +138,7 @@ def _late(cause: str, *rows: HealthRow) -> Evidence:
     ("cause", "own", "said"),
     [
         ("slow_compute", {"sm": 1155.0, "throttle": {HEAT: 75.0}}, "Likely reason: Rank 1's GPU is throttled: heat."),
+        ("slow_compute", {"ecc_uncorrected": 3}, None),  # they end jobs, but do not slow them
         ("slow_compute", {"pcie_width": 8, "pcie_width_max": 16}, None),  # slow kernels are no matter of the link
         ("h2d_copy", {"pcie_width": 8, "pcie_width_max": 16}, "Likely reason: Rank 1's GPU has a degraded PCIe link."),
         ("launch_bound", {"cpu_throttled_pct": 30.0}, "Likely reason: The CPU quota of the job's cgroup runs out."),
@@ -155,6 +156,14 @@ def test_a_late_rank_s_state_is_its_likely_reason(cause, own, said) -> None:
         likely = [line for line in lines if line.startswith("Likely reason:")]
         assert [line for line in likely if said and line.startswith(said)] == likely
         assert bool(likely) == (said is not None)
+
+
+def test_what_all_ranks_share_is_no_reason() -> None:
+    spent = {"cpu_throttled_pct": 30.0}
+    case = _late("launch_bound", gpu(0, **spent), gpu(1, **spent), gpu(2, **spent))
+    findings = find(case)
+    assert {f.kind for f in findings} == {"launch_bound", "cpu_throttled"}
+    assert not any("Likely" in line for line in judge(case, findings).why)
 
 
 def test_another_rank_s_state_is_no_reason() -> None:
