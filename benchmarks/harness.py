@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ GUESS_S = 30.0
 """How long a launch is thought to take before the first has ended."""
 LONGEST_S = 120.0
 """A launch that takes longer hangs."""
+STEPS = {"inline": 24, "kineto": 120}
+"""Steps of a recorded job: past its window, and past the seconds until Kineto asks what to record."""
 MOST_TRACES = 14_000_000
 """Bytes of trimmed traces to keep."""
 HEAD = (
@@ -89,7 +92,7 @@ class Harness:
                     continue
                 began = time.monotonic()
                 self._one(job, how, min(left, LONGEST_S), traces)
-                self.longest[how] = max(time.monotonic() - began, self.longest.get(how, 0.0))
+                self.longest[how] = max(min(time.monotonic() - began, LONGEST_S / 2), self.longest.get(how, 0.0))
                 self._save()
         for how, judged in self.judged.items():
             print(f"\n{how}: " + "; ".join(f"{name} {a} of {b}" for name, (a, b) in score(judged).items()))
@@ -100,23 +103,7 @@ class Harness:
     def _one(self, job: Job, how: str, seconds: float, traces: tarfile.TarFile) -> None:
         with tempfile.TemporaryDirectory() as folder:
             times, run = Path(folder) / "times.json", RunDir(Path(folder) / "run")
-            script = [str(HERE / job.words[0]), *job.words[1:], "--fault", job.fault]
-            if how == "bare":
-                launcher = TORCHRUN
-                script += ["--steps", str(2 * FAULT_FROM), "--fault-from", str(FAULT_FROM), "--times", str(times)]
-            else:
-                launcher = RANKSCOPE
-                ours = {
-                    "run.dir": run.path,
-                    "schedule.active": 3,
-                    **({"capture.backend": how} if how != "inline" else {}),
-                }
-                script = [
-                    *(w for key, value in ours.items() for w in ("-S", f"{key}={value}")),
-                    *script,
-                    "--steps",
-                    "24",
-                ]
+            launcher, script = self._command(job, how, times, run)
             began = time.monotonic()
             cpu = self.args.backend == "gloo"
             code, output = launch(launcher, script, ranks=self.args.ranks, seconds=seconds, cpu=cpu)
@@ -133,6 +120,19 @@ class Harness:
                 self.rows.append({"name": job.name, "capture": how, "error": str(error), "output": output[-3000:]})
                 row(job.name, how, f"FAILED: {error}")
                 print(output[-3000:], file=sys.stderr)
+
+    @staticmethod
+    def _command(job: Job, how: str, times: Path, run: RunDir) -> tuple[tuple[str, ...], list[str]]:
+        script = [str(HERE / job.words[0]), *job.words[1:], "--fault", job.fault]
+        if how == "bare":
+            twice = ["--steps", str(2 * FAULT_FROM), "--fault-from", str(FAULT_FROM)]
+            return TORCHRUN, [*script, *twice, "--times", str(times)]
+        settings = [
+            f"run.dir={run.path}",
+            "schedule.active=3",
+            *([f"capture.backend={how}"] if how != "inline" else []),
+        ]
+        return RANKSCOPE, [*(w for s in settings for w in ("-S", s)), *script, "--steps", str(STEPS[how])]
 
     def _read(self, job: Job, how: str, run: RunDir, took: float) -> None:
         records = from_json(RunManifest, run.manifest.read_bytes()).windows[0].records
@@ -177,8 +177,9 @@ class Harness:
             print(f"  analysis failed: {failed.where}: {failed.message}")
 
     def _keep(self, job: Job, how: str, run: RunDir, traces: tarfile.TarFile) -> None:
-        for rank in range(self.args.ranks):
-            packed = trim(run.trace(0, 0, rank))
+        with ProcessPoolExecutor() as pool:
+            trimmed = list(pool.map(trim, [run.trace(0, 0, rank) for rank in range(self.args.ranks)]))
+        for rank, packed in enumerate(trimmed):
             if self.kept + len(packed) > MOST_TRACES:
                 self.skipped.append(f"trace of {job.name} {how} rank {rank}")
                 continue
