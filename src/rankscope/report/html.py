@@ -22,6 +22,7 @@ from rankscope.report.tidy import tidy
 __all__ = ["render"]
 
 _TEMPLATES = "templates"
+_SCRIPTS = ("report.js", "steps.js")
 _SIGNS = {
     "straggler": "▲",
     "balanced": "✓",
@@ -35,7 +36,7 @@ _SIGNS = {
 def render(report: ClusterReport, *, timeline: str | None = None) -> str:
     """Return the page. ``timeline`` is the name of the merged timeline beside it, where there is one."""
     report = tidy(report)
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _asset("report.css"), "".join(map(_asset, _SCRIPTS))
     page = _environment().get_template("report.html.j2").render(
         **_context(report),
         style=Markup(style),  # noqa: S704 - ours, from the package

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rankscope.model import ClusterReport
-from rankscope.report import appendix, bars, calls, cards, memory, tables, words
+from rankscope.report import appendix, bars, breakdown, calls, cards, memory, tables, words
 from rankscope.report.cells import Table
-from rankscope.report.metrics import METRICS, Metric
+from rankscope.report.metrics import METRICS, Metric, hover
 
 __all__ = ["SECTIONS", "Section"]
 
@@ -52,7 +52,10 @@ def _time(report: ClusterReport) -> Variables:
 
 
 def _steps(report: ClusterReport) -> Variables | None:
-    return {} if report.steps else None
+    keys = {"compute": "compute_pct", "comm": "step.exposed_comm_ms", "copy": "memcpy_pct", "idle": "step.idle_ms"}
+    names = {"copy": "Copies and rest"}
+    legend = [(key, names.get(key, breakdown.LEGEND[key][0]), hover(metric)) for key, metric in keys.items()]
+    return {"legend": legend} if report.steps else None
 
 
 def _ranks(report: ClusterReport) -> Variables:

@@ -127,6 +127,13 @@ def _foot(report: ClusterReport, width: int) -> list[Text]:
         cost = "" if finding.cost_ms_per_step is None else f" ({words.ms(finding.cost_ms_per_step)} per step)"
         title = words.prose(finding.title or words.cause(finding.kind), 200) + cost
         found += _labelled("Findings" if index == 0 else "", title, "", width)
+    for label, line in (
+        ("Modules", words.modules_line(report)),
+        ("Queue", words.queue_line(report)),
+        ("Memory", words.memory_line(report)),
+    ):
+        if line:
+            found += _labelled(label, line, "", width)
     trust = words.clock_line(report)
     overhead = words.overhead_line(report)
     found += _labelled("Trust", trust + (f"; {overhead}" if overhead else ""), "dim", width)

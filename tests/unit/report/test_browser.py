@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import socket
@@ -55,6 +56,14 @@ class Browser:
 
     def run(self, script: str) -> Any:
         return self._post("/execute/sync", {"script": script, "args": []})
+
+    def wait_for(self, script: str) -> Any:
+        """Run a script that ends by calling its last argument."""
+        return self._post("/execute/async", {"script": script, "args": []})
+
+    def prefer(self, scheme: str) -> None:
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self._post("/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": media})
 
     def complaints(self) -> list[str]:
         return [entry["message"] for entry in self._post("/se/log", {"type": "browser"})]
@@ -133,6 +142,35 @@ def test_heatmap_answers_to_keys(gpu_straggler: ClusterReport, show: Callable[[C
     assert "step time" in browser.run(read)
 
 
+BARS = "return [...document.querySelectorAll('#perstep-bars .bar')]"
+
+
+def test_bars_of_a_rank_and_of_a_step(gpu_straggler: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
+    browser = show(gpu_straggler)
+    spoken = BARS + ".map((bar) => bar.querySelector('svg').getAttribute('aria-label'))"
+    assert browser.run(spoken)[1] == (
+        "step 14: 112.0 ms: Compute 40.0 ms, Exposed communication 2.00 ms, Copies and rest 8.00 ms, Idle 62.0 ms"
+    ), "the verdict's rank is chosen first; 112 = 40 + 2 + 62 + 8"
+    assert len(browser.run(spoken)) == 6
+    browser.run(
+        "const choice = document.getElementById('perstep-of'); choice.value = 'step 1';"
+        "choice.dispatchEvent(new Event('change'))"
+    )
+    assert browser.run(BARS + ".map((bar) => bar.querySelector('.who').textContent)") == ["rank 0", "▲ rank 1"]
+    assert browser.run(spoken)[0].startswith("rank 0: 113.5 ms: Compute 40.0 ms")
+    ends = browser.run(
+        BARS + ".map((bar) => { const last = [...bar.querySelectorAll('rect')].at(-1);"
+        "return parseFloat(last.getAttribute('x')) + parseFloat(last.getAttribute('width')) })"
+    )
+    assert ends[1] / ends[0] == pytest.approx(112.0 / 113.5, abs=0.001), "lengths are to scale"
+    browser.run(
+        "const map = document.getElementById('heat-canvas'), box = map.getBoundingClientRect();"
+        "map.dispatchEvent(new MouseEvent('click', {clientX: box.left + 60, clientY: box.top + 5}))"
+    )
+    assert browser.run("return document.getElementById('perstep-of').value") == "rank 0", "a click chooses the rank"
+    assert browser.complaints() == []
+
+
 def test_copies_as_markdown(gpu_straggler: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
     browser = show(gpu_straggler)
     browser.run(
@@ -141,7 +179,7 @@ def test_copies_as_markdown(gpu_straggler: ClusterReport, show: Callable[[Cluste
     browser.run("document.querySelector('[data-copy-table=groups]').click()")
     lines = browser.run("return window.copied").splitlines()
     assert lines[0].startswith("| Group | Ranks | Collective | Type | Calls (per step) |")
-    assert lines[1] == "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    assert lines[1] == "| " + " | ".join(["---"] * 4 + ["---:"] * 8) + " |"
     assert lines[3].startswith("| dp\\_shard \\| tricky | 0, 1 | \\_allgather\\_base |")
     browser.run("document.querySelector('[data-copy-card]').click()")
     card = browser.run("return window.copied")
@@ -161,4 +199,39 @@ def test_a_thousand_ranks_stay_interactive(many_ranks: ClusterReport, show: Call
         "return performance.now() - start"
     )
     assert took < 1000
+    took = browser.run(
+        "const start = performance.now(), choice = document.getElementById('perstep-of'); choice.value = 'step 3';"
+        "choice.dispatchEvent(new Event('change')); document.body.offsetHeight;"
+        "return performance.now() - start"
+    )
+    assert took < 1000
+    assert browser.run(BARS + ".length") == 1024
     assert browser.complaints() == []
+
+
+# axe-core as the wheel axe-core-python carries it; installed with rankscope[test].
+AXE = importlib.util.find_spec("axe_core_python")
+
+
+@pytest.mark.skipif(AXE is None, reason="needs axe-core (pip install axe-core-python)")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(
+    any_report: ClusterReport, scheme: str, show: Callable[[ClusterReport], Browser]
+) -> None:
+    assert AXE is not None
+    assert AXE.origin is not None
+    engine = Path(AXE.origin).with_name("axe.min.js").read_text(encoding="utf-8")
+    browser = show(any_report)
+    browser.prefer(scheme)
+    browser.run(
+        "document.querySelectorAll('details').forEach((part) => { part.open = true });"
+        "document.querySelectorAll('main > section').forEach((part) => { part.style.contentVisibility = 'visible' })"
+    )
+    found = browser.wait_for(
+        f"const done = arguments[arguments.length - 1]; {engine};"
+        "axe.run().then((result) => done([result.passes.map((rule) => rule.id), result.violations.map((fault) => "
+        "`${fault.impact} ${fault.id}: ${fault.nodes.slice(0, 3).map((node) => node.html).join(' ')}`)]))"
+    )
+    browser.prefer("")
+    assert {"color-contrast", "aria-valid-attr-value", "th-has-data-cells"} <= set(found[0]), "axe did look"
+    assert [fault for fault in found[1] if fault.startswith(("serious", "critical"))] == []
