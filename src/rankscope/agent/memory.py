@@ -5,6 +5,7 @@ Stacks are Python's only: with C++ frames the dump of one window took 461 s wher
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pickle
 from pathlib import Path
@@ -99,14 +100,11 @@ class MemoryHistory:
             self.reason = "the script switched the history of CUDA memory itself; it is the script's own now"
 
 
-def watch_out_of_memory(path: Path, **about: str | int | None) -> bool:
-    """Leave one snapshot at ``path`` when the allocator first gives up.
+def watch_out_of_memory(path: Path, **about: str | int | None) -> None:
+    """Leave one snapshot at ``path`` when the allocator first gives up, from the moment CUDA is in use.
 
     PyTorch has no way to take the observer off again. Without a history the snapshot still holds what is allocated,
     but not by whom.
-
-    Returns:
-        False where CUDA is not in use yet (attaching would initialise it) or the allocator takes no observer.
     """
     told = False
 
@@ -118,13 +116,12 @@ def watch_out_of_memory(path: Path, **about: str | int | None) -> bool:
         told = True
         _write(path, MAX_ENTRIES, {**about, "device": device, "requested_bytes": requested, "free_bytes": free})
 
-    if not _cuda.is_initialized():
-        return False
-    try:
-        _core._cuda_attach_out_of_memory_observer(observe)  # noqa: SLF001
-    except Exception:  # as the allocator cudaMallocAsync
-        return False
-    return True
+    def attach() -> None:
+        # an allocator that takes no observers (cudaMallocAsync) raises, and here that would end the job
+        with contextlib.suppress(Exception):
+            _core._cuda_attach_out_of_memory_observer(observe)  # noqa: SLF001
+
+    _cuda._lazy_call(attach)  # noqa: SLF001 - attaching at once would initialise CUDA
 
 
 def _write(path: Path, max_entries: int, about: dict[str, str | int | None]) -> None:

@@ -100,7 +100,6 @@ def test_without_cuda_nothing_happens(tmp_path) -> None:
     assert history.reason == "CUDA is not in use, so there is no CUDA memory to record"
     assert not history.dump(tmp_path / "memory.pickle")
     history.stop()
-    assert not watch_out_of_memory(tmp_path / "oom.pickle")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -161,7 +160,7 @@ def test_what_cannot_be_cut_is_not_written(history, monkeypatch, tmp_path) -> No
 
 def test_the_first_error_of_memory_leaves_a_snapshot(cuda, tmp_path) -> None:
     path = tmp_path / "oom.pickle"
-    assert watch_out_of_memory(path, rank=1, attempt=0)
+    watch_out_of_memory(path, rank=1, attempt=0)
     (observe,) = cuda.observers
     observe(0, 2 << 30, 70 << 30, 1 << 30)
     first = path.read_bytes()
@@ -173,12 +172,23 @@ def test_the_first_error_of_memory_leaves_a_snapshot(cuda, tmp_path) -> None:
     }  # fmt: skip
 
 
+def test_errors_are_watched_for_as_soon_as_cuda_is_in_use(cuda, monkeypatch, tmp_path) -> None:
+    queued = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "_queued_calls", queued)
+    watch_out_of_memory(tmp_path / "oom.pickle")
+    assert cuda.observers == []
+    ((attach, _),) = queued  # what PyTorch calls at the end of the initialisation of CUDA
+    attach()
+    assert len(cuda.observers) == 1
+
+
 def test_an_allocator_without_observers_is_no_error(cuda, monkeypatch, tmp_path) -> None:
     def refuse(_):
         raise RuntimeError("cudaMallocAsync does not yet support attachOutOfMemoryObserver")
 
     monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", refuse)
-    assert not watch_out_of_memory(tmp_path / "oom.pickle")
+    watch_out_of_memory(tmp_path / "oom.pickle")
 
 
 def test_the_observer_never_raises_into_the_allocator(cuda, tmp_path, capsys) -> None:
