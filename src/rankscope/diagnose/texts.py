@@ -53,6 +53,7 @@ ADVICE = {
     "slow_compute": [
         "Check this device for throttling, ECC errors or another process on it (nvidia-smi -q -d CLOCK,PERFORMANCE).",
         "Move the rank to another device: a slowness that stays behind is the device's.",
+        "On a CPU, record shapes (-S capture=shapes): without them a rank with more data looks the same.",
     ],
     "uneven_work": [
         "Even out the batches: bucket by length, pack sequences, or use a sampler that balances tokens per rank.",
