@@ -101,6 +101,14 @@ class _Ends:
         """Entries of each column."""
         return np.split(flat[self.order], self.bounds[1:-1])
 
+    def medians(self, flat: F64) -> F64:
+        """Median of each column's entries, 0 where it has none. Ranks with equally many are done at once."""
+        out, count = np.zeros(self.ranks), np.diff(self.bounds)
+        for size in np.unique(count[count > 0]).tolist():
+            columns = np.flatnonzero(count == size)
+            out[columns] = np.median(flat[self.order[self.bounds[columns][:, None] + np.arange(size)]], axis=1)
+        return out
+
     def flat(self) -> F64:
         """Times of all entries."""
         return np.concatenate([t.ravel() for t in self.tables])
@@ -231,7 +239,7 @@ def _settle(table: _Ends, slope: F64, offset: F64) -> F64:
     """Alternate between the calls' common ends and the ranks' offsets, both as medians."""
     offset = offset.copy()
     for _ in range(ROUNDS):
-        step = np.array([np.median(r) if len(r) else 0.0 for r in table.by_column(table.residuals(slope, offset))])
+        step = table.medians(table.residuals(slope, offset))
         offset -= step
         if np.abs(step).max(initial=0.0) < 1.0:
             break

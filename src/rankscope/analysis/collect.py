@@ -185,7 +185,8 @@ def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]
     others = median_of_others(table)
     found = []
     least = max(0.02 * step_ms, 1.0)
-    busy = [sum(u.compute for u in own) / 1e6 / max(windows[-1].step_count, 1) for own in windows[-1].steps]
+    whole = 1e6 * max(windows[-1].step_count, 1)
+    busy = [sum(u.compute for u in own) / whole for own in windows[-1].steps]
     for column, rank in enumerate(ranks):
         *lengths, syncs = table[:, column].tolist()
         *theirs, usual = others[:, column].tolist()

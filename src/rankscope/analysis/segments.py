@@ -13,7 +13,7 @@ the same calls at the same positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +45,15 @@ class Plan:
     peers: list[list[int]]
     """Columns of the ranks to compare with, the rank itself included; empty for a rank without calls."""
 
-    @property
-    def size(self) -> int:
-        """One more than the largest position."""
-        return max((s + len(r) + 1 for s, r in zip(self.shift, self.rows, strict=True)), default=1)
+    size: int = field(init=False)
+    """One more than the largest position."""
+    opens: list[int] = field(init=False)
+    """Position at which the first of its peers begins."""
+
+    def __post_init__(self) -> None:
+        self.size = max((s + len(r) + 1 for s, r in zip(self.shift, self.rows, strict=True)), default=1)
+        teams = {id(team): min(self.shift[c] for c in team) for team in self.peers if team}
+        self.opens = [teams.get(id(team), s) for team, s in zip(self.peers, self.shift, strict=True)]
 
     @property
     def befriended(self) -> int:
@@ -60,7 +65,7 @@ class Plan:
         first, count = self.shift[column], len(self.rows[column])
         found = np.zeros(self.size, np.bool_)
         found[first + 1 : first + count] = True
-        found[first : first + 1] = first == min((self.shift[p] for p in self.peers[column]), default=first)
+        found[first : first + 1] = first == self.opens[column]
         return found
 
 
