@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jobs import FAULT_FROM, Job, Judgement, Measured, judge, measure, score, trim
+from jobs import FAULT_FROM, Job, Judgement, Measured, judge, label, measure, score, trim
 from launching import RANKSCOPE, TORCHRUN, launch
+from table import HEAD, facts, row, show
 
 from rankscope.config import CaptureConfig
 from rankscope.model import ClusterReport, RunManifest, from_json
@@ -32,26 +33,13 @@ STEPS = {"inline": 24, "kineto": 120}
 """Steps of a recorded job: past its window, and past the seconds until Kineto asks what to record."""
 MOST_TRACES = 14_000_000
 """Bytes of trimmed traces to keep."""
-HEAD = (
-    "job",
-    "capture",
-    "planted",
-    "named",
-    "right",
-    "told",
-    "windows",
-    "clock",
-    "matched",
-    "claimed",
-    "measured",
-    "s",
-)
-WIDTH = (24, 8, 32, 32, 6, 5, 8, 8, 8, 12, 22, 5)
 
 
 def arguments(description: str | None, ranks: int, capture: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="results.json and traces.tar are written there")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="results.json, traces.tar and its labels.json are written there"
+    )
     parser.add_argument("--ranks", type=int, default=ranks)
     parser.add_argument("--budget-s", type=float, default=540.0, help="launches that do not fit are skipped and listed")
     parser.add_argument("--capture", choices=("inline", "kineto", "both"), default=capture)
@@ -88,7 +76,7 @@ class Harness:
                     continue
                 left = self.args.budget_s - (time.monotonic() - self.began)
                 if left < self.longest.get(how, max(self.longest.values(), default=GUESS_S)):
-                    self.skipped.append(f"{job.name} {how}")
+                    self.skipped.append(f"{job.name} {how}: no time left")
                     continue
                 began = time.monotonic()
                 self._one(job, how, min(left, LONGEST_S), traces)
@@ -97,7 +85,7 @@ class Harness:
         for how, judged in self.judged.items():
             print(f"\n{how}: " + "; ".join(f"{name} {a} of {b}" for name, (a, b) in score(judged).items()))
         for line in self.skipped:
-            print(f"skipped, no time left: {line}")
+            print(f"left out: {line}")
         return int(bool(self.skipped) or any(not r.get("right") for r in self.rows))
 
     def _one(self, job: Job, how: str, seconds: float, traces: tarfile.TarFile) -> None:
@@ -114,12 +102,12 @@ class Harness:
                 if how == "bare":
                     self.measured[job.name] = measure(json.loads(times.read_text()))
                 else:
-                    self._read(job, how, run, took)
                     self._keep(job, how, run, traces)
-            except (RuntimeError, OSError, ValueError) as error:
+                    self._read(job, how, run, took)
+            except Exception as error:  # the other jobs are worth their time all the same
                 self.rows.append({"name": job.name, "capture": how, "error": str(error), "output": output[-3000:]})
                 row(job.name, how, f"FAILED: {error}")
-                print(output[-3000:], file=sys.stderr)
+                print(output[-1500:], file=sys.stderr)
 
     @staticmethod
     def _command(job: Job, how: str, times: Path, run: RunDir) -> tuple[tuple[str, ...], list[str]]:
@@ -135,58 +123,30 @@ class Harness:
         return RANKSCOPE, [*(w for s in settings for w in ("-S", s)), *script, "--steps", str(STEPS[how])]
 
     def _read(self, job: Job, how: str, run: RunDir, took: float) -> None:
-        records = from_json(RunManifest, run.manifest.read_bytes()).windows[0].records
+        manifest = from_json(RunManifest, run.manifest.read_bytes())
         report = from_json(ClusterReport, (run.report / "report.json").read_bytes())
-        spans = {(r.first_step, r.last_step) for r in records}
-        aligned = len(spans) == 1 and all(r.status == "ok" and r.agreed for r in records)
         measured = self.measured.get(job.name)
         judgement = judge(job, report, measured)
         self.judged.setdefault(how, []).append((job, judgement))
-        facts = {"run": report.run, "clock": report.clock, "collectives": report.collectives}
-        self.rows.append(
-            {
-                "capture": how,
-                **dataclasses.asdict(job),
-                **dataclasses.asdict(judgement),
-                "measured": dataclasses.asdict(measured) if measured else None,
-                "aligned": aligned,
-                "ranks": [[r.first_step, r.last_step, r.status, r.reason, r.notes] for r in records],
-                **{name: dataclasses.asdict(fact) for name, fact in facts.items()},
-                "verdict": dataclasses.asdict(report.verdict),
-                "findings": [[f.kind, f.ranks, f.cost_ms_per_step, f.title] for f in report.findings],
-                "errors": [f"{e.where}: {e.message}" for e in report.errors],
-                "seconds": took,
-            }
-        )
-        claimed, error = judgement.claimed_ms, report.verdict.cost_error_ms
-        row(
-            job.name,
-            how,
-            _pairs(job.truth) or job.job_wide or "-",
-            _pairs(judgement.named) or report.verdict.kind,
-            ("ok" if judgement.right else "WRONG") + ("*" if judgement.partners_blamed else ""),
-            f"{judgement.told}/{judgement.planted}",
-            "same" if aligned else "DIFFER",
-            "-" if report.clock.error_us is None else f"{report.clock.error_us:.0f} us",
-            "-" if report.collectives.matched_pct is None else f"{report.collectives.matched_pct:.1f} %",
-            "-" if claimed is None else f"{claimed:.1f}±{error or 0.0:.1f}",
-            f"{measured.faulty_ms:.1f}-{measured.healthy_ms:.1f}={measured.cost_ms:.1f}" if measured else "-",
-            f"{took:.0f}",
-        )
-        for failed in report.errors:
-            print(f"  analysis failed: {failed.where}: {failed.message}")
+        entry = facts(job, how, manifest, report, judgement, measured, took)
+        self.rows.append(entry)
+        show(entry)
 
     def _keep(self, job: Job, how: str, run: RunDir, traces: tarfile.TarFile) -> None:
+        paths = [path for rank in range(self.args.ranks) if (path := run.trace(0, 0, rank)).is_file()]
         with ProcessPoolExecutor() as pool:
-            trimmed = list(pool.map(trim, [run.trace(0, 0, rank) for rank in range(self.args.ranks)]))
-        for rank, packed in enumerate(trimmed):
+            trimmed = list(pool.map(trim, paths))
+        for path, packed in zip(paths, trimmed, strict=True):
+            name = f"{job.name}_{how}/{path.name}"
             if self.kept + len(packed) > MOST_TRACES:
-                self.skipped.append(f"trace of {job.name} {how} rank {rank}")
+                self.skipped.append(f"{name}: {MOST_TRACES / 1e6:.0f} MB are kept")
                 continue
             self.kept += len(packed)
-            entry = tarfile.TarInfo(f"{job.name}_{how}/rank_{rank}.json.gz")
+            entry = tarfile.TarInfo(name)
             entry.size = len(packed)
             traces.addfile(entry, io.BytesIO(packed))
+        if traces.fileobj is not None:
+            traces.fileobj.flush()
 
     def _save(self) -> None:
         """After each launch: the next may take all with it."""
@@ -197,11 +157,5 @@ class Harness:
             "skipped": self.skipped,
         }
         (self.args.out / "results.json").write_text(json.dumps(whole, indent=1))
-
-
-def _pairs(found: dict[int, str]) -> str:
-    return ", ".join(f"{rank} {cause}" for rank, cause in sorted(found.items()))
-
-
-def row(*cells: str) -> None:
-    print(" ".join(str(c).ljust(w) for c, w in zip(cells, WIDTH, strict=False)).rstrip(), flush=True)
+        labels = {f"{job.name}_{how}": label(job, j) for how, judged in self.judged.items() for job, j in judged}
+        (self.args.out / "labels.json").write_text(json.dumps({"traces": labels}, indent=1))

@@ -65,7 +65,9 @@ class Judgement:
     told: int
     """... and told: in a finding on their rank, or without a culprit where they concern the job."""
     right: bool
-    """All due ranks named, no other, each with its cause; job-wide causes told."""
+    """A verdict was given: all due ranks named, no other, each with its cause; job-wide causes told."""
+    abstained: bool
+    """The report found too little for a verdict."""
     partners_blamed: list[int]
 
 
@@ -82,7 +84,10 @@ def judge(job: Job, report: ClusterReport, measured: Measured | None) -> Judgeme
     told = sum(any(f.kind == cause and rank in f.ranks for f in report.findings) for rank, cause in job.truth.items())
     told += job.job_wide is not None and any(f.kind == job.job_wide for f in report.findings)
     planted = len(job.truth) + (job.job_wide is not None)
-    right = set(due) <= set(named) and all(job.truth.get(rank) == cause for rank, cause in named.items())
+    abstained = report.verdict.kind == "insufficient_data"
+    right = (
+        not abstained and set(due) <= set(named) and all(job.truth.get(rank) == cause for rank, cause in named.items())
+    )
     return Judgement(
         named=named,
         claimed_ms=sum(c for c in costs if c is not None) if any(c is not None for c in costs) else None,
@@ -90,8 +95,17 @@ def judge(job: Job, report: ClusterReport, measured: Measured | None) -> Judgeme
         planted=planted,
         told=told,
         right=right and (job.job_wide is None or told == planted),
+        abstained=abstained,
         partners_blamed=[rank for rank in job.partners if rank in named],
     )
+
+
+def label(job: Job, judgement: Judgement) -> dict[str, Any]:
+    """The truth in the words of diagnosis.py's labels.json; of several bad ranks it can tell the first only."""
+    if not job.truth:
+        return {"rank": None, "cause": job.job_wide}
+    rank, cause = next(iter(job.truth.items()))
+    return {"rank": rank, "cause": cause, "verdict": "straggler" if rank in judgement.due else "any"}
 
 
 def score(judged: Sequence[tuple[Job, Judgement]]) -> dict[str, tuple[int, int]]:
@@ -105,8 +119,8 @@ def score(judged: Sequence[tuple[Job, Judgement]]) -> dict[str, tuple[int, int]]
         ),
         "precision of causes": (sum(true == cause for true, cause in accused), len(accused)),
         "recall of causes": (sum(j.told for _, j in judged), sum(j.planted for _, j in judged)),
-        "healthy jobs without an accusation": (
-            sum(not j.named for job, j in judged if not job.truth),
+        "jobs without a culprit left alone": (
+            sum(not j.named and not j.abstained for job, j in judged if not job.truth),
             sum(not job.truth for job, _ in judged),
         ),
     }

@@ -85,6 +85,16 @@ def test_what_concerns_the_whole_job_is_due_as_a_finding():
     assert not judge(job, said({0: "launch_bound"}, ("redundant_sync", [0, 1])), None).right
 
 
+def test_who_abstains_is_not_right():
+    from jobs import judge, score
+
+    report = said({})
+    report.verdict.kind = "insufficient_data"
+    found = judge(planted({}), report, None)
+    assert not found.right
+    assert score([(planted({}), found)])["jobs without a culprit left alone"] == (0, 1)
+
+
 def test_victims_are_reported_and_claims_add_up():
     from jobs import judge
 
@@ -107,7 +117,7 @@ def test_score_counts_accusations_misses_and_quiet_jobs():
         "recall of ranks": (2, 3),
         "precision of causes": (1, 3),
         "recall of causes": (2, 3),
-        "healthy jobs without an accusation": (1, 2),
+        "jobs without a culprit left alone": (1, 2),
     }
 
 
