@@ -23,7 +23,7 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 SYMMETRIC = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
-"""Kinds that no rank can leave before every rank has arrived."""
+"""Kinds that no rank can leave before every rank has arrived. A small message can be sent before it is awaited."""
 
 MIN_FOR_DRIFT = 12
 """Calls a rank needs before its drift is fitted."""
@@ -162,9 +162,7 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
     origin = min((v.start for v in views), default=0)
     start, same, error = host_offsets([v.rank for v in views], clocks)
     given = Clocks("host_clock" if same.any() else "none", origin, start, np.zeros(count), error, error or 0.0, same)
-    usable = np.array([k in SYMMETRIC for k in matched.kind], np.bool_)
-    if not usable.any():
-        usable = np.ones(len(matched), np.bool_)
+    usable = _tying(matched)
     if not usable.any():
         return given
     table = _Ends.of((matched_times(views, matched, end=True) - origin).astype(np.float64), matched, usable)
@@ -198,6 +196,19 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
         1.4826 * float(np.median(scaled)),
         connected,
     )
+
+
+def _tying(matched: Matched) -> NDArray[np.bool_]:
+    """Calls whose ends tell of the clocks: symmetric ones, and others where they alone join ranks (pipeline stages)."""
+    usable = np.array([k in SYMMETRIC for k in matched.kind], np.bool_)
+    part = np.arange(len(matched.ranks))
+    _, example = np.unique(matched.channel, return_index=True)
+    members = {int(matched.channel[m]): matched.column[matched.first[m] : matched.first[m + 1]] for m in example}
+    for channel in np.unique(matched.channel[usable]).tolist():
+        joined = np.unique(part[members[channel]])
+        part[np.isin(part, joined)] = joined[0]
+    bridges = [c for c, columns in members.items() if len(np.unique(part[columns])) > 1]
+    return usable | np.isin(matched.channel, bridges)
 
 
 def _first_guess(table: _Ends, start: F64) -> tuple[F64, NDArray[np.bool_]]:
