@@ -53,16 +53,16 @@ FAULTS: list[tuple[str, str, dict[int, str]]] = [
 def jobs(tiny: bool) -> list[Job]:
     words = {name: ("zoo.py", "--seed", "3", *flags[tiny].split()) for name, flags in MODELS.items()}
     found = [Job(f"{name}_healthy", words[name]) for name in MODELS]
+    micro = (*words["cnn"], "--micro", "4")
+    found.append(Job("cnn_redundant_sync", micro, "redundant_sync", job_wide="redundant_sync"))
     for model, fault, truth in FAULTS:
         name = "_".join((model, *fault.replace("@", "_").split(",")))
         found.append(Job(name, words[model], fault, truth))
-    micro = (*words["cnn"], "--micro", "4")
-    found.append(Job("cnn_redundant_sync", micro, "redundant_sync", job_wide="redundant_sync"))
     return found
 
 
 def main() -> int:
-    args = arguments(__doc__, ranks=2, capture="inline").parse_args()
+    args = arguments(__doc__, ranks=2, capture="inline", budget_s=470).parse_args()
     launches = []
     for job in jobs(args.tiny):
         launches += [(job, "bare")] if job.fault != "none" else []

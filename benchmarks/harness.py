@@ -35,13 +35,15 @@ MOST_TRACES = 14_000_000
 """Bytes of trimmed traces to keep."""
 
 
-def arguments(description: str | None, ranks: int, capture: str) -> argparse.ArgumentParser:
+def arguments(description: str | None, *, ranks: int, capture: str, budget_s: float) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--out", type=Path, required=True, help="results.json, traces.tar and its labels.json are written there"
     )
     parser.add_argument("--ranks", type=int, default=ranks)
-    parser.add_argument("--budget-s", type=float, default=540.0, help="launches that do not fit are skipped and listed")
+    parser.add_argument(
+        "--budget-s", type=float, default=budget_s, help="launches that do not fit are skipped and listed"
+    )
     parser.add_argument("--capture", choices=("inline", "kineto", "both"), default=capture)
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl", help="gloo: on the CPU")
     parser.add_argument("--tiny", action="store_true", help="models for the CPU")

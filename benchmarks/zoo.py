@@ -85,10 +85,13 @@ class Recommender(nn.Module):
 
 
 def images(batch: int, side: int) -> MakeBatch:
+    # few, drawn again and again: to make millions of random pixels a step would take longer than the step
+    pixels = torch.randint(0, 256, (2 * batch, 3, side, side), dtype=torch.uint8)
+
     def make(generator: torch.Generator, stretch: float) -> Batch:
         count = int(batch * stretch)
-        pixels = torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8, generator=generator)
-        return (pixels,), torch.randint(0, CLASSES, (count,), generator=generator)
+        chosen = torch.randint(0, len(pixels), (count,), generator=generator)
+        return (pixels[chosen],), torch.randint(0, CLASSES, (count,), generator=generator)
 
     return make
 
