@@ -202,9 +202,14 @@ def _analyze(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
 
     from rankscope.analysis.pipeline import analyze
+    from rankscope.report.progress import work
     from rankscope.trace.load import load_traces
 
-    report = analyze(load_traces(arguments.paths), _manifest(arguments.paths), hta=arguments.hta, progress=_say)
+    manifest = _manifest(arguments.paths)
+    with work(_say) as doing:
+        load = load_traces(arguments.paths, progress=doing.bytes("loading traces"))
+        windows = len({(trace.attempt, trace.window) for trace in load.traces})
+        report = analyze(load, manifest, hta=arguments.hta, progress=doing.stages(windows + arguments.hta))
     return _show(report, arguments)
 
 
@@ -261,6 +266,7 @@ def _merge(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{run} is no folder; name a run directory or a folder of traces")
 
     from rankscope.report import link_timeline
+    from rankscope.report.progress import work
     from rankscope.rundir import RunDir
     from rankscope.timeline.merge import merge
     from rankscope.timeline.output import choose_output
@@ -274,7 +280,11 @@ def _merge(arguments: argparse.Namespace) -> int:
         max_mb=MAX_MB if arguments.max_mb is None else arguments.max_mb,
     )
     output, ours = choose_output(RunDir(run), arguments.output)
-    merged = merge(load_traces([run]), output, selection, _manifest([run]), replace=ours, progress=_say)
+    manifest = _manifest([run])
+    with work(_say) as doing:
+        load = load_traces([run], progress=doing.bytes("loading traces"))
+        stages, written = doing.stages(2), doing.bytes("writing the timeline")
+        merged = merge(load, output, selection, manifest, replace=ours, progress=stages, written=written)
     if ours:
         link_timeline(output.parent)
     for note in merged.notes:

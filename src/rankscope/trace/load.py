@@ -22,7 +22,7 @@ from rankscope.trace.windows import assign_windows
 __all__ = ["LoadResult", "load_traces"]
 
 Progress = Callable[[int, int, str], None]
-"""Called with files done, files in all, and the file just done."""
+"""Called with bytes done, bytes in all (of the files as they lie there) and the file just done, at first with none."""
 _PACKED_WEIGHT = 12
 """A gzip byte is about so many bytes of JSON."""
 _WORTH_A_PROCESS = 200 << 20
@@ -57,14 +57,19 @@ def load_traces(
         paths: files, folders or run directories.
         workers: processes to decode in, this one included; None chooses by size and CPU count.
         cache: read and write the Parquet columns beside each trace.
-        progress: called after each file.
+        progress: called before the first and after each file.
     """
     candidates, sources = find_traces(paths)
+    sizes = [_size(candidate.path) for candidate in candidates]
+    whole, done = sum(sizes), 0
+    if progress is not None:
+        progress(0, whole, "")
     results: dict[int, RankTrace | str] = {}
     for index, result in _read_all(candidates, workers, cache):
         results[index] = result
+        done += sizes[index]
         if progress is not None:
-            progress(len(results), len(candidates), str(candidates[index].path))
+            progress(done, whole, str(candidates[index].path))
     unassigned: list[RankTrace] = []
     read: list[tuple[Candidate, RankTrace]] = []
     for index, candidate in enumerate(candidates):
@@ -146,11 +151,15 @@ def _read_one(candidate: Candidate, cache: bool) -> RankTrace | str:
     return trace
 
 
-def _weight(path: Path) -> int:
+def _size(path: Path) -> int:
     try:
-        size = path.stat().st_size
+        return path.stat().st_size
     except OSError:
         return 0
+
+
+def _weight(path: Path) -> int:
+    size = _size(path)
     return size * _PACKED_WEIGHT if path.suffix == ".gz" else size
 
 
