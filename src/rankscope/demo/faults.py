@@ -166,7 +166,7 @@ FAULTS: dict[str, Fault] = {
         who="bad rank",
         cause="host_pause",
         place="forward",
-        size=200,
+        size=400,
         every=20,
         steps=30,
         settings=("schedule.active=10",),
@@ -186,7 +186,8 @@ FAULTS: dict[str, Fault] = {
         who="taking turns",
         cause="host_pause",
         place="forward",
-        size=150,
+        size=300,
+        steps=24,
         settings=("schedule.active=8",),
     ),
     "redundant_sync": Fault(

@@ -87,7 +87,7 @@ def train(steps: int, batch: int, plant: Plant) -> None:
     if plant.name == "recompile":
         network.compile(backend="eager", dynamic=False)
     model = DistributedDataParallel(network)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     text = Text(steps * batch * dist.get_world_size())
     loader = DataLoader(text, batch_size=batch, sampler=DistributedSampler(text), collate_fn=collate)
     started = time.perf_counter()
