@@ -192,12 +192,18 @@ METRICS: dict[str, Metric] = {
     "step.exposed_comm_ms": Metric(
         _S, "Exposed communication", "ms", "Communication of this rank and step that no compute of the rank hides."
     ),
-    "step.idle_ms": Metric(_S, "Idle", "ms", "Time of this step with no compute, no communication and no copy."),
+    "step.idle_ms": Metric(
+        _S,
+        "Idle",
+        "ms",
+        "Time of this step with no compute, no communication and no copy.",
+        "On a device, from the last work of the step before to the last of this one: a queue is not idleness.",
+    ),
     "step.wait_ms": Metric(
         _S, "Waiting", "ms", "Time this rank's collectives of this step wait for the last rank, hidden or not."
     ),
     "calls_per_step": Metric(_G, "Calls", "per step", "Collectives of this kind in this group and step."),
-    "megabytes_per_call": Metric(_G, "Size", "10⁶ bytes per call", "Bytes of the call's message, averaged."),
+    "megabytes_per_call": Metric(_G, "Size", "MB per call", "Bytes of the call's message, averaged. 1 MB is 10⁶ bytes."),
     "group.wait_ms_per_step": Metric(
         _G, "Wait", "ms per step", "From a rank's own arrival to the last arrival, averaged over the group's ranks."
     ),
@@ -205,13 +211,17 @@ METRICS: dict[str, Metric] = {
         _G, "Transfer", "ms per step", "From the last arrival to the collective's end."
     ),
     "group.exposed_ms_per_step": Metric(
-        _G, "Exposed", "ms per step", "The part of wait and transfer that no compute of the same rank hides."
+        _G,
+        "Exposed",
+        "ms per step",
+        "The part of wait and transfer that no compute of the same rank hides.",
+        "Collectives at once share their time: all together they are the rank's exposed communication.",
     ),
     "bus_gb_s": Metric(
         _G,
         "Bus bandwidth",
-        "10⁹ bytes per second",
-        "Bytes over the transfer time alone, times the collective's bus factor as in NCCL's tests.",
+        "GB/s",
+        "Bytes over the transfer time alone, times the collective's bus factor as in NCCL's tests. 1 GB is 10⁹ bytes.",
         "Factor 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all. Waiting is out, "
         "so it can be set against the link's speed.",
         "HTA's memory bandwidth is that of copies, not of collectives.",
@@ -219,7 +229,7 @@ METRICS: dict[str, Metric] = {
     "link_gb_s": Metric(
         _G,
         "Link",
-        "10⁹ bytes per second",
+        "GB/s",
         "What the link between the group's devices could give in one direction, by their data sheet; not measured.",
         "Known only where all ranks of the group are on one host with the same, known device; else unknown. Boards "
         "without NVSwitch give two devices only a part of it, and an all-reduce inside NVSwitch (NVLink SHARP) can "
@@ -413,7 +423,8 @@ def as_markdown() -> str:
         "",
         "- **Waiting is not cost.** A collective that waits behind compute costs nothing. The cost of a cause is what",
         "  the job's step would shrink by without it.",
-        "- **Compute, exposed communication, copies and idle sum to 100 %** of a rank's recorded window. The bars of",
+        "- **Compute, exposed communication, copies and idle sum to 100 %** of a rank's recorded window, which begins",
+        "  with its first step, or on a device where work queued before that has ended. The bars of",
         "  the report split exposed communication into waiting and transfer, and idle into input and host, in the",
         "  proportion of the times in *Where the rest of the time goes*.",
         "",

@@ -3,98 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import shutil
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rankscope.model import ClusterReport
 from rankscope.report import write_report
+from support.browser import CHROME, DRIVER, Browser, browsing
 
-DRIVER = shutil.which("chromedriver")
-CHROME = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(not (DRIVER and CHROME), reason="needs chromium and chromedriver")
-
-SWITCHES = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,1400"),
-]
-
-
-# The driver listens on loopback: never by way of a proxy.
-LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-class Browser:
-    """The few WebDriver commands that the tests need."""
-
-    def __init__(self, port: int) -> None:
-        self.base = f"http://127.0.0.1:{port}/session"
-        wanted = {
-            "browserName": "chrome",
-            "timeouts": {"script": 110_000},
-            "goog:chromeOptions": {"args": SWITCHES, "binary": CHROME},
-            "goog:loggingPrefs": {"browser": "ALL"},
-        }
-        self.base += "/" + self._post("", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
-
-    def _post(self, path: str, body: dict[str, Any]) -> Any:
-        request = urllib.request.Request(self.base + path, json.dumps(body).encode())
-        request.add_header("Content-Type", "application/json")
-        with LOCAL.open(request, timeout=120) as answer:
-            return json.load(answer)["value"]
-
-    def open(self, path: Path) -> None:
-        self._post("/url", {"url": path.as_uri()})
-
-    def run(self, script: str) -> Any:
-        return self._post("/execute/sync", {"script": script, "args": []})
-
-    def wait_for(self, script: str) -> Any:
-        """Run a script that ends by calling its last argument."""
-        return self._post("/execute/async", {"script": script, "args": []})
-
-    def prefer(self, scheme: str) -> None:
-        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        self._post("/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": media})
-
-    def complaints(self) -> list[str]:
-        return [entry["message"] for entry in self._post("/se/log", {"type": "browser"})]
-
-    def close(self) -> None:
-        request = urllib.request.Request(self.base, method="DELETE")
-        LOCAL.open(request, timeout=30).close()
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    assert DRIVER is not None
-    process = subprocess.Popen([DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(100):
-            try:
-                found = Browser(port)
-                break
-            except urllib.error.URLError:
-                time.sleep(0.1)
-        else:
-            pytest.skip("chromedriver did not start")
+    with browsing() as found:
         yield found
-        found.close()
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 @pytest.fixture
