@@ -1,6 +1,8 @@
 # make demo   train on two CPU processes, one with a slow input, and find it
 # make test   run the tests
 # make test-hta-next  run the tests of HTA with its successor, traceinsight
+# make test-browser  run the tests of the report in Chromium, with axe-core; all skips are told
+# make docs-pictures  make the pictures of the guide again, from the recorded traces in tests/data
 # make check  ruff and mypy
 # make clean  remove the virtual environment
 #
@@ -15,7 +17,7 @@ bin := $(VENV)/bin
 install := $(bin)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-hta-next check clean
+.PHONY: help demo test test-hta-next test-browser docs-pictures check clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -30,7 +32,18 @@ test: $(VENV)/.installed-test
 test-hta-next:
 	$(MAKE) VENV=$(VENV_HTA_NEXT) $(VENV_HTA_NEXT)/.installed-hta-next
 	$(VENV_HTA_NEXT)/bin/python -m pytest tests/unit/analysis/test_hta_parity.py tests/unit/analysis/test_hta.py \
-	  -k "not same_numbers" $(PYTEST_ARGS)
+	  $(PYTEST_ARGS)
+
+test-browser: $(VENV)/.installed-test chromium
+	$(bin)/python -m pytest tests/unit/report/test_browser.py -rs $(PYTEST_ARGS)
+
+docs-pictures: $(VENV)/.installed-test chromium
+	$(bin)/python docs/pictures.py
+
+.PHONY: chromium
+chromium:
+	@command -v chromedriver >/dev/null || apt-get install --yes chromium chromium-driver || \
+	  { echo "needs Chromium and chromedriver, on Debian the packages chromium and chromium-driver"; exit 1; }
 
 check: $(VENV)/.installed-dev
 	$(bin)/ruff check .

@@ -21,6 +21,7 @@ FORMATS = ("terminal", "json", "markdown", "html")
 _EXAMPLES = """\
 examples:
   rankscope demo                                      a slow rank, found in a minute on any machine
+  rankscope demo --fault turns --ranks 4              another fault, on more ranks; --help lists them
   rankscope run --nproc-per-node 8 train.py --lr 1    in place of torchrun --nproc-per-node 8 train.py --lr 1
   rankscope run -S schedule=short train.py            record steps 3 to 5
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
@@ -86,14 +87,26 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
     config.set_defaults(verb=_config)
 
-    demo = verbs.add_parser("demo", help="train a small transformer with a planted slow rank and find it")
+    _add_demo(verbs)
+    return parser
+
+
+def _add_demo(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from rankscope.demo.faults import FAULTS
+
+    demo = verbs.add_parser(
+        "demo",
+        help="train a small transformer with a fault planted, and find it",
+        epilog="faults:\n" + "\n".join(f"  {name:15} {fault.line()}" for name, fault in FAULTS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    demo.add_argument("--fault", choices=FAULTS, metavar="NAME", default="input_stall", help="default: input_stall")
     demo.add_argument("--ranks", type=int, default=2, help="processes, all on this machine (default: 2)")
-    demo.add_argument("--steps", type=int, default=40, help="training steps (default: 40)")
-    demo.add_argument("--slow-rank", type=int, default=1, help="the rank to slow down; -1 for none (default: 1)")
-    demo.add_argument("--slow-input", type=float, default=60, metavar="MS", help="by this much a step (default: 60)")
+    demo.add_argument("--bad-rank", type=int, metavar="RANK", help="the rank that is struck (default: the last)")
+    demo.add_argument("--size", type=float, help="of the fault (default: as below)")
+    demo.add_argument("--steps", type=int, help="training steps (default: enough to show the fault)")
     demo.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
     demo.set_defaults(verb=_demo)
-    return parser
 
 
 def _add_timeline(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -189,9 +202,14 @@ def _analyze(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
 
     from rankscope.analysis.pipeline import analyze
+    from rankscope.report.progress import work
     from rankscope.trace.load import load_traces
 
-    report = analyze(load_traces(arguments.paths), _manifest(arguments.paths), hta=arguments.hta, progress=_say)
+    manifest = _manifest(arguments.paths)
+    with work(_say) as doing:
+        load = load_traces(arguments.paths, progress=doing.bytes("loading traces"))
+        windows = len({(trace.attempt, trace.window) for trace in load.traces})
+        report = analyze(load, manifest, hta=arguments.hta, progress=doing.stages(windows + arguments.hta))
     return _show(report, arguments)
 
 
@@ -248,6 +266,7 @@ def _merge(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{run} is no folder; name a run directory or a folder of traces")
 
     from rankscope.report import link_timeline
+    from rankscope.report.progress import work
     from rankscope.rundir import RunDir
     from rankscope.timeline.merge import merge
     from rankscope.timeline.output import choose_output
@@ -261,7 +280,11 @@ def _merge(arguments: argparse.Namespace) -> int:
         max_mb=MAX_MB if arguments.max_mb is None else arguments.max_mb,
     )
     output, ours = choose_output(RunDir(run), arguments.output)
-    merged = merge(load_traces([run]), output, selection, _manifest([run]), replace=ours, progress=_say)
+    manifest = _manifest([run])
+    with work(_say) as doing:
+        load = load_traces([run], progress=doing.bytes("loading traces"))
+        stages, written = doing.stages(2), doing.bytes("writing the timeline")
+        merged = merge(load, output, selection, manifest, replace=ours, progress=stages, written=written)
     if ours:
         link_timeline(output.parent)
     for note in merged.notes:
@@ -315,17 +338,27 @@ def _config(arguments: argparse.Namespace) -> int:
 def _demo(arguments: argparse.Namespace) -> int:
     import os
 
-    from rankscope.demo import SCRIPT
+    from rankscope.demo import JOBS
+    from rankscope.demo.faults import FAULTS
     from rankscope.demo.loopback import loopback_rendezvous
 
-    if not 1 <= arguments.ranks <= 64:
-        raise ConfigError(f"--ranks {arguments.ranks} is out of 1 to 64; 2 are enough to see a slow one")
+    fault, ranks = FAULTS[arguments.fault], arguments.ranks
+    bad = ranks - 1 if arguments.bad_rank is None else arguments.bad_rank
+    if not 1 <= ranks <= 64:
+        raise ConfigError(f"--ranks {ranks} is out of 1 to 64; 2 are enough to see a slow one")
+    if not 0 <= bad < ranks:
+        raise ConfigError(f"--bad-rank {bad} is none of the {ranks} ranks, 0 to {ranks - 1}")
+    lacking = fault.lacking(ranks)
+    if lacking is not None:
+        raise ConfigError(f"--fault {arguments.fault} needs {lacking}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would set, without its banner
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # Kineto tells each start and stop on stderr, and finds no GPU
+    job = ["--fault", arguments.fault, "--bad-rank", bad, "--steps", arguments.steps or fault.steps]
+    if arguments.size is not None:
+        job += ["--size", arguments.size]
+    settings = [word for setting in (*fault.settings, *arguments.overrides) for word in ("-S", setting)]
     with loopback_rendezvous() as rendezvous:
-        overrides = [word for override in arguments.overrides for word in ("-S", override)]
-        job = ["--steps", arguments.steps, "--slow-rank", arguments.slow_rank, "--slow-input", arguments.slow_input]
-        words = [*rendezvous, "--nproc-per-node", arguments.ranks, *overrides, SCRIPT, *job]
+        words = [*rendezvous, "--nproc-per-node", ranks, *settings, JOBS / fault.script, *job]
         return _run([str(word) for word in words])
 
 

@@ -212,7 +212,7 @@ class HealthSample:
 
     time_ns: int
     device: str
-    """Its UUID, as NVML writes it: ``GPU-...``."""
+    """Its UUID, as NVML writes it: ``GPU-...``; on ROCm its PCI address."""
     sm_mhz: int | None = None
     sm_max_mhz: int | None = None
     memory_mhz: int | None = None
@@ -470,7 +470,8 @@ class ModuleRow:
     """
 
     module: str
-    """The module as FSDP's annotations name it (``layers.3``), or ``bucket 2`` of DDP, counted in order of a step."""
+    """As FSDP2's annotations name it: ``layers.3``, or ``(root)``. ``DDP bucket 2``: the second all-reduce of each
+    backward."""
     group: str
     ranks: list[int]
     """Of the group: its identity."""
@@ -594,6 +595,8 @@ class MemoryRow:
     frees_per_step: list[int] = field(default_factory=list)
     complete: bool = True
     """False when the history was too short to hold the window: the peak may have been higher."""
+    requested_bytes: int | None = None
+    """What the allocation asked for that failed; None in a window."""
     top: list[MemoryFrame] = field(default_factory=list)
     """Most bytes first, at most ten."""
 
@@ -643,6 +646,8 @@ class Verdict:
     confidence: Confidence = "low"
     step_ms: float | None = None
     """The job's step time the cost refers to."""
+    share_of_steps_pct: float | None = None
+    """Recorded steps that lose more than 2 % of their time to the cause; None where no cost is claimed."""
     p_value: float | None = None
     sentence: str = ""
     """Verdict: one sentence for someone who reads nothing else."""

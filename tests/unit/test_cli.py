@@ -58,6 +58,7 @@ def test_the_help_of_run_is_torchruns_and_ours(capsys: pytest.CaptureFixture[str
         (["analyze", "/does/not/exist"], 2, "does not exist"),
         (["report", "/does/not/exist"], 3, "report.json"),
         (["demo", "--ranks", "0"], 2, "--ranks 0"),
+        (["demo", "--ranks", "2", "--bad-rank", "2"], 2, "--bad-rank 2"),
     ],
 )
 def test_a_mistake_is_one_line_on_stderr(

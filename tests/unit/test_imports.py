@@ -81,7 +81,8 @@ def test_diagnose_and_report_read_records_not_traces(floor: str) -> None:
 
 def test_only_compose_imports_hydra_and_only_cli_imports_compose() -> None:
     others = [n for n in ALL if n not in ("rankscope.cli", "rankscope.compose") and ".inject" not in n]
-    seen = loaded(*(name for name in others if name != "rankscope.demo.train"))
+    # the demo's scripts are run, not imported; one needs more than rankscope does
+    seen = loaded(*(name for name in others if name not in ("rankscope.demo.train", "rankscope.demo.trainer")))
     assert under(seen, "hydra", "omegaconf", "rankscope.cli", "rankscope.compose") == []
 
 

@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.analysis.collectives import Matched
 from rankscope.analysis.graph import Builder, Work
+from rankscope.analysis.view import RankView
 from rankscope.analysis.waits import Waits
 
 __all__ = ["END", "HOST", "JOINED", "START", "CallNodes"]
+
+I64 = NDArray[np.int64]
 
 # order among nodes of the same time: an end frees what starts at that time; the last arrival completes the arrivals
 END, HOST, START, JOINED = 0, 1, 2, 3
 
 
 class CallNodes:
-    """The nodes all ranks share: arrivals and ends of matched calls."""
+    """Start and end nodes, one a member of the matched calls."""
 
     def __init__(self, builder: Builder, matched: Matched, waits: Waits) -> None:
-        self.builder = builder
-        self.start = np.full(matched.rows.shape, -1, np.int64)
-        self.end = np.full(matched.rows.shape, -1, np.int64)
-        self.call_of: list[dict[int, int]] = [{} for _ in matched.ranks]
-        for call, members in enumerate(matched.rows):
-            present = np.flatnonzero(members >= 0).tolist()
-            latest = float(np.nanmax(waits.arrival[call]))
-            joined = builder.node(latest, JOINED)
-            for column in present:
-                self.call_of[column][int(members[column])] = call
-                at = builder.node(float(waits.arrival[call, column]), START)
-                end = max(float(waits.end[call, column]), latest + 1.0)
-                done = builder.node(end, END)
-                builder.edge(joined, at, 0.0)
-                builder.edge(done, joined, 0.0, end - latest, int(Work.TRANSFER), column, call)
-                self.start[call, column], self.end[call, column] = at, done
+        self.matched = matched
+        latest = np.maximum.reduceat(waits.arrival, matched.first[:-1]) if len(matched) else np.empty(0)
+        joined = builder.nodes(latest, JOINED)[matched.call]
+        end = np.maximum(waits.end, latest[matched.call] + 1.0)
+        self.start, self.end = builder.nodes(waits.arrival, START), builder.nodes(end, END)
+        builder.edges(joined, self.start, 0.0)
+        transfer = end - latest[matched.call]
+        builder.edges(self.end, joined, 0.0, transfer, Work.TRANSFER, matched.column, matched.call)
+
+    def member_of(self, view: RankView, column: int) -> I64:
+        """Member that each of a rank's calls is, -1 where it was not matched."""
+        found = np.full(len(view.trace.collectives), -1, np.int64)
+        mine = self.matched.of(column)
+        found[self.matched.row[mine]] = mine
+        return found

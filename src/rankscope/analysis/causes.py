@@ -48,6 +48,9 @@ class Profile:
     """Position of the first segment."""
     length: dict[str, F64]
     count: dict[str, F64]
+    named: intervals.Spans
+    """Host time in any attribute: what is computed there (a compiler tries operators out, a loader stacks samples)
+    belongs to that cause, and is no work beside it."""
 
 
 def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
@@ -89,7 +92,7 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
         name: _padded(np.histogram(events.start[mask], bounds)[0] if len(bounds) > 1 else np.zeros(0), shift, size)
         for name, mask in masks.items()
     }
-    return Profile(bounds, shift, length, count)
+    return Profile(bounds, shift, length, count, taken)
 
 
 def _padded(values: NDArray[np.int64] | F64, shift: int, size: int) -> F64:
@@ -147,8 +150,9 @@ def work_difference(late: RankView, peer: RankView, a: Profile, b: Profile, segm
 
 
 def _inside(own: Profile, times: I64, segments: I64) -> NDArray[np.bool_]:
+    """Times in the given segments, outside of what has a name of its own."""
     place = np.searchsorted(own.bounds, times, side="right") - 1
-    return np.isin(np.where(place >= 0, place + own.shift, -1), segments)
+    return np.isin(np.where(place >= 0, place + own.shift, -1), segments) & ~intervals.contains(own.named, times)
 
 
 def _work_time(view: RankView, own: Profile, segments: I64) -> float:
@@ -158,7 +162,8 @@ def _work_time(view: RankView, own: Profile, segments: I64) -> float:
         begin, end = own.bounds[:-1], own.bounds[1:]
         chosen = segments - own.shift
         chosen = chosen[(chosen >= 0) & (chosen < len(begin))]
-        return float(intervals.cover(view.compute, begin[chosen], end[chosen]).sum())
+        alone = intervals.subtract(view.compute, own.named)
+        return float(intervals.cover(alone, begin[chosen], end[chosen]).sum())
     compute = compute[events.launch[compute] >= 0]
     asked = events.start[events.launch[compute]]
     return float(events.duration[compute[_inside(own, asked, segments)]].sum())

@@ -23,7 +23,7 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 SYMMETRIC = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
-"""Kinds that no rank can leave before every rank has arrived."""
+"""Kinds that no rank can leave before every rank has arrived. A small message can be sent before it is awaited."""
 
 MIN_FOR_DRIFT = 12
 """Calls a rank needs before its drift is fitted."""
@@ -56,23 +56,23 @@ class Clocks:
         return moved
 
 
-def matched_times(views: Sequence[RankView], matched: Matched, *, end: bool) -> tuple[I64, NDArray[np.bool_]]:
-    """Own-clock starts or ends of matched calls (M x R) and where there is one."""
-    has = matched.rows >= 0
-    times = np.zeros(matched.rows.shape, np.int64)
+def matched_times(views: Sequence[RankView], matched: Matched, *, end: bool) -> I64:
+    """Own-clock start or end of each member of the matched calls."""
+    times = np.zeros(len(matched.call), np.int64)
     for column, view in enumerate(views):
-        events = view.trace.collectives.event[matched.rows[has[:, column], column]]
+        mine = matched.of(column)
         source = view.trace.events.end if end else view.trace.events.start
-        times[has[:, column], column] = source[events]
-    return times, has
+        times[mine] = source[view.trace.collectives.event[matched.row[mine]]]
+    return times
 
 
 @dataclass(slots=True)
 class _Ends:
-    """Ends of calls, one dense table (calls x members) per set of members; their entries strung together elsewhere."""
+    """Ends of calls, a table (calls x members) for each number of members; their entries strung together elsewhere."""
 
     ranks: int
     columns: list[I64]
+    """Whose ends they are, in tables of the same shape."""
     tables: list[F64]
     order: I64
     """Entries by column, then in order of the tables."""
@@ -80,22 +80,14 @@ class _Ends:
     """Where each column's entries begin in ``order``."""
 
     @classmethod
-    def of(cls, times: F64, has: NDArray[np.bool_]) -> _Ends:
-        """From M x R times; memory is linear in the entries that are there."""
-        used = has.any(axis=1)
-        packed = np.packbits(has[used], axis=1)
-        _, which = np.unique(packed, axis=0, return_inverse=True)
-        rows, which = np.flatnonzero(used), which.reshape(-1)
-        columns, tables = [], []
-        for number in range(int(which.max(initial=-1)) + 1):
-            mine = rows[which == number]
-            members = np.flatnonzero(has[mine[0]])
-            columns.append(members)
-            tables.append(times[np.ix_(mine, members)])
-        owner = np.concatenate([np.tile(c, len(t)) for c, t in zip(columns, tables, strict=True)])
+    def of(cls, times: F64, matched: Matched, usable: NDArray[np.bool_]) -> _Ends:
+        """From the ends of all members."""
+        members = matched.by_size(usable)
+        columns = [matched.column[m].astype(np.int64) for m in members]
+        owner = np.concatenate([c.ravel() for c in columns])
         order = np.argsort(owner, kind="stable")
-        bounds = np.searchsorted(owner[order], np.arange(times.shape[1] + 1))
-        return cls(times.shape[1], columns, tables, order, bounds)
+        bounds = np.searchsorted(owner[order], np.arange(len(matched.ranks) + 1))
+        return cls(len(matched.ranks), columns, [times[m] for m in members], order, bounds)
 
     def residuals(self, slope: F64, offset: F64) -> F64:
         """Distance of each end from the median end of its call, of all entries."""
@@ -109,15 +101,38 @@ class _Ends:
         """Entries of each column."""
         return np.split(flat[self.order], self.bounds[1:-1])
 
+    def medians(self, flat: F64) -> F64:
+        """Median of each column's entries, 0 where it has none. Ranks with equally many are done at once."""
+        out, count = np.zeros(self.ranks), np.diff(self.bounds)
+        for size in np.unique(count[count > 0]).tolist():
+            columns = np.flatnonzero(count == size)
+            out[columns] = np.median(flat[self.order[self.bounds[columns][:, None] + np.arange(size)]], axis=1)
+        return out
+
     def flat(self) -> F64:
         """Times of all entries."""
         return np.concatenate([t.ravel() for t in self.tables])
 
     def sizes(self) -> F64:
         """How many members the call of each entry has."""
-        return np.concatenate(
-            [np.full(t.size, float(max(len(c), 2))) for c, t in zip(self.columns, self.tables, strict=True)]
-        )
+        return np.concatenate([np.full(t.size, float(t.shape[1])) for t in self.tables])
+
+    def by_members(self) -> list[tuple[I64, F64]]:
+        """The calls of each set of members: their columns, and calls x members ends."""
+        found = []
+        for columns, table in zip(self.columns, self.tables, strict=True):
+            which = _groups(columns)
+            order = np.argsort(which, kind="stable")
+            parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
+            found += [(columns[mine[0]], table[mine]) for mine in parts]
+        return found
+
+
+def _groups(rows: I64) -> I64:
+    """Number of the distinct row that each row is."""
+    key = np.ascontiguousarray(rows).view([("", rows.dtype)] * rows.shape[1]).ravel()
+    _, which = np.unique(key, return_inverse=True)
+    return which.reshape(-1)
 
 
 HOST_ERROR_NS = 43_000.0
@@ -147,14 +162,10 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
     origin = min((v.start for v in views), default=0)
     start, same, error = host_offsets([v.rank for v in views], clocks)
     given = Clocks("host_clock" if same.any() else "none", origin, start, np.zeros(count), error, error or 0.0, same)
-    ends, has = matched_times(views, matched, end=True)
-    usable = np.array([k in SYMMETRIC for k in matched.kind], np.bool_)
+    usable = _tying(matched)
     if not usable.any():
-        usable = np.ones(len(matched.kind), np.bool_)
-    ends, has = ends[usable], has[usable] & (has[usable].sum(axis=1) >= 2)[:, None]
-    if not has.any():
         return given
-    table = _Ends.of((ends - origin).astype(np.float64), has)
+    table = _Ends.of((matched_times(views, matched, end=True) - origin).astype(np.float64), matched, usable)
     offset, connected = _first_guess(table, start)
     drift = np.zeros(count)
     offset = _settle(table, drift, offset)
@@ -187,11 +198,25 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
     )
 
 
+def _tying(matched: Matched) -> NDArray[np.bool_]:
+    """Calls whose ends tell of the clocks: symmetric ones, and others where they alone join ranks (pipeline stages)."""
+    usable = np.array([k in SYMMETRIC for k in matched.kind], np.bool_)
+    part = np.arange(len(matched.ranks))
+    _, example = np.unique(matched.channel, return_index=True)
+    members = {int(matched.channel[m]): matched.column[matched.first[m] : matched.first[m + 1]] for m in example}
+    for channel in np.unique(matched.channel[usable]).tolist():
+        joined = np.unique(part[members[channel]])
+        part[np.isin(part, joined)] = joined[0]
+    bridges = [c for c, columns in members.items() if len(np.unique(part[columns])) > 1]
+    return usable | np.isin(matched.channel, bridges)
+
+
 def _first_guess(table: _Ends, start: F64) -> tuple[F64, NDArray[np.bool_]]:
     """Breadth first over ranks that share calls, by the median difference of their ends."""
     count = table.ranks
     blocks: list[list[int]] = [[] for _ in range(count)]
-    for number, members in enumerate(table.columns):
+    sets = table.by_members()
+    for number, (members, _) in enumerate(sets):
         for column in members.tolist():
             blocks[column].append(number)
     offset, seen = start.copy(), np.zeros(count, np.bool_)
@@ -206,7 +231,7 @@ def _first_guess(table: _Ends, start: F64) -> tuple[F64, NDArray[np.bool_]]:
             here = queue.pop(0)
             apart: dict[int, list[F64]] = {}
             for number in blocks[here]:
-                members, ends = table.columns[number], table.tables[number]
+                members, ends = sets[number]
                 own = ends[:, int(np.flatnonzero(members == here)[0])]
                 for place, other in enumerate(members.tolist()):
                     if not part[other]:
@@ -225,7 +250,7 @@ def _settle(table: _Ends, slope: F64, offset: F64) -> F64:
     """Alternate between the calls' common ends and the ranks' offsets, both as medians."""
     offset = offset.copy()
     for _ in range(ROUNDS):
-        step = np.array([np.median(r) if len(r) else 0.0 for r in table.by_column(table.residuals(slope, offset))])
+        step = table.medians(table.residuals(slope, offset))
         offset -= step
         if np.abs(step).max(initial=0.0) < 1.0:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,13 +12,15 @@ from rankscope.analysis.categories import Kind
 from rankscope.analysis.causes import ATTRIBUTES, work_difference
 from rankscope.analysis.graph import Work
 from rankscope.analysis.kernels import median_kernel_us
+from rankscope.analysis.lost import holds, lost_partners
 from rankscope.analysis.modules import exposed_by_module
 from rankscope.analysis.stragglers import sign_flip
 from rankscope.analysis.view import name_mask
+from rankscope.analysis.waits import median_of_others
 from rankscope.analysis.whatif import Replay
 from rankscope.analysis.window import WindowResult
 from rankscope.diagnose.evidence import Anomaly, Evidence, Suspect
-from rankscope.model import RankIdle, RankSummary
+from rankscope.model import ModuleRow, RankIdle, RankSummary
 from rankscope.trace.columns import Category
 
 __all__ = ["collect"]
@@ -30,7 +32,12 @@ UNEVEN_DEVICE = 1.4
 UNEVEN_CPU = 1.2
 
 
-def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle: Sequence[RankIdle]) -> Evidence:
+def collect(
+    windows: Sequence[WindowResult],
+    ranks: Sequence[RankSummary],
+    idle: Sequence[RankIdle],
+    modules: Sequence[ModuleRow] = (),
+) -> Evidence:
     """Evidence of a run: windows are pooled, their steps strung together."""
     usable = [r for r in ranks if r.compute_pct is not None]
     trusted = [w for w in windows if w.refused is None]  # without a replay where nobody makes others wait
@@ -69,13 +76,13 @@ def collect(windows: Sequence[WindowResult], ranks: Sequence[RankSummary], idle:
     if trusted:
         evidence.suspects = _suspects(trusted, ranks)
         if replayed:
-            evidence.network_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.TRANSFER)))
+            evidence.network_gain_ms = _gain(replayed, Replay.ideal_network)
             evidence.host_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.HOST)))
             evidence.overlap_gain_ms = _gain(replayed, Replay.hidden)
             evidence.balance_gain_ms = _gain(replayed, lambda r: r.gains(r.balanced()))
         if not evidence.pipeline:
             evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
-    evidence.modules = exposed_by_module(windows)
+    evidence.modules = exposed_by_module(windows, modules)
     _repeats(windows, evidence)
     return evidence
 
@@ -121,9 +128,11 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
     explained: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     even: dict[int, list[float]] = defaultdict(list)
     beside: dict[int, set[int]] = defaultdict(set)
+    held: dict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
     model: list[float] = []
     for window in windows:
-        for view, late in zip(window.views, window.lateness, strict=False):
+        for column, (view, late) in enumerate(zip(window.views, window.lateness, strict=False)):
+            held[view.rank] += holds(window, column)
             gains[view.rank].append(late.gains)
             excess[view.rank] += late.excess
             even[view.rank].append(late.uniform)
@@ -132,11 +141,15 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
                 explained[view.rank][cause] += ns
         if window.replay is not None:
             model.append(window.replay.error * (window.step_ns or 0.0) + 2.0 * window.clocks.spread_ns)
+    absent = {r.rank for r in ranks if r.compute_pct is None}
+    views = {v.rank: v for w in windows for v in w.views}
     waits = {r.rank: r.caused_wait_ms_per_step or 0.0 for r in ranks}
     found = []
     for rank, parts in gains.items():
         per_step = np.concatenate(parts)
         count = max(len(per_step), 1)
+        longest = held[rank].most_common(1)
+        lost, group = lost_partners(views[rank], longest[0][0], absent) if longest else ([], "")
         spread = float(per_step.std(ddof=1)) / np.sqrt(count) if count > 1 else float(per_step.sum())
         found.append(
             Suspect(
@@ -150,6 +163,9 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
                 uniform=float(np.median(even[rank])),
                 beside=sorted(beside[rank]),
                 caused_wait_ms=waits.get(rank, 0.0),
+                held_ms=longest[0][1] / count / 1e6 if longest else 0.0,
+                lost=lost,
+                lost_group=group,
             )
         )
     return sorted(found, key=lambda s: -s.cost_ms)
@@ -159,29 +175,29 @@ def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]
     """Ranks that spend more on something than the median of their peers, whatever it costs the job."""
     ranks = sorted({v.rank for w in windows for v in w.views})
     steps = max(sum(w.step_count for w in windows), 1)
-    length: dict[str, dict[int, float]] = {name: dict.fromkeys(ranks, 0.0) for name in ATTRIBUTES}
-    syncs = dict.fromkeys(ranks, 0.0)
+    if len(ranks) < 2:
+        return []
+    table = np.zeros((len(ATTRIBUTES) + 1, len(ranks)))  # ms per step of each attribute, last the number of syncs
     for window in windows:
         for view, own in zip(window.views, window.profiles, strict=True):
-            for name in ATTRIBUTES:
-                length[name][view.rank] += float(own.length[name].sum()) / 1e6 / steps
-            syncs[view.rank] += float(own.count["syncs"].sum()) / steps
+            lengths = [float(own.length[name].sum()) / 1e6 for name in ATTRIBUTES]
+            table[:, ranks.index(view.rank)] += np.array([*lengths, own.count["syncs"].sum()]) / steps
+    others = median_of_others(table)
     found = []
     least = max(0.02 * step_ms, 1.0)
-    for rank in ranks:
-        others = [r for r in ranks if r != rank]
-        if not others:
-            continue
-        for name in ATTRIBUTES:
-            theirs = float(np.median([length[name][r] for r in others]))
-            counted = (syncs[rank], float(np.median([syncs[r] for r in others])))
+    whole = 1e6 * max(windows[-1].step_count, 1)
+    busy = [sum(u.compute for u in own) / whole for own in windows[-1].steps]
+    for column, rank in enumerate(ranks):
+        *lengths, syncs = table[:, column].tolist()
+        *theirs, usual = others[:, column].tolist()
+        for name, mine, peers in zip(ATTRIBUTES, lengths, theirs, strict=True):
             if name == "host_sync":
                 # how long a sync takes says how late the device is; that there are many says something of the code
-                if counted[0] >= 5.0 and counted[0] >= 3.0 * counted[1] + 5.0:
-                    found.append(_anomaly(rank, name, length[name][rank], theirs, counted))
-            elif length[name][rank] - theirs >= least and length[name][rank] >= 1.5 * theirs:
-                found.append(_anomaly(rank, name, length[name][rank], theirs, None))
-        found += _work_anomaly(windows[-1], rank, least)
+                if syncs >= 5.0 and syncs >= 3.0 * usual + 5.0:
+                    found.append(_anomaly(rank, name, mine, peers, (syncs, usual)))
+            elif mine - peers >= least and mine >= 1.5 * peers:
+                found.append(_anomaly(rank, name, mine, peers, None))
+        found += _work_anomaly(windows[-1], rank, busy, least)
     return found
 
 
@@ -196,8 +212,8 @@ def _anomaly(rank: int, cause: str, own: float, peers: float, counts: tuple[floa
     )
 
 
-def _work_anomaly(window: WindowResult, rank: int, least: float) -> list[Anomaly]:
-    """Clearly more device work (operators on a CPU) than the median peer, with the reason."""
+def _work_anomaly(window: WindowResult, rank: int, busy: Sequence[float], least: float) -> list[Anomaly]:
+    """Clearly more device work (operators on a CPU; ``busy``, ms per step) than the median peer, with the reason."""
     columns = {v.rank: c for c, v in enumerate(window.views)}
     if rank not in columns or not window.plan.peers[columns[rank]]:
         return []
@@ -205,8 +221,6 @@ def _work_anomaly(window: WindowResult, rank: int, least: float) -> list[Anomaly
     peers = [p for p in window.plan.peers[own] if p != own]
     if not peers:
         return []
-    steps = max(window.step_count, 1)
-    busy = [sum(u.compute for u in window.steps[c]) / 1e6 / steps for c in range(len(window.views))]
     middle = sorted(peers, key=lambda c: busy[c])[len(peers) // 2]
     limit = UNEVEN_DEVICE if window.views[own].device else UNEVEN_CPU
     if busy[own] - busy[middle] < least or busy[own] < limit * busy[middle]:
@@ -223,7 +237,8 @@ def _repeats(windows: Sequence[WindowResult], evidence: Evidence) -> None:
     for window in windows:
         if not window.step_count or not len(window.matched):
             continue
-        view, step = window.views[0], window.waits.step[:, 0]
+        view, mine = window.views[0], window.matched.of(0)
+        step = window.waits.step[mine]
         events = view.trace.events
         roots = (events.category == Category.USER_ANNOTATION) & name_mask(
             view.trace, lambda n: n in {"DistributedDataParallel.forward", "FSDP::root_pre_forward"}
@@ -231,14 +246,16 @@ def _repeats(windows: Sequence[WindowResult], evidence: Evidence) -> None:
         last = window.step_count - 1
         forwards = int((roots & (events.step == last)).sum())
         kinds = np.isin(np.array(window.matched.kind), ("all_reduce", "reduce_scatter"))
-        rows = window.matched.rows[(step == last) & kinds, 0]
+        chosen = mine[(step == last) & kinds[window.matched.call[mine]]]
+        rows = window.matched.row[chosen]
         calls = view.trace.collectives
         sizes = [(calls.kind[r], int(calls.in_elements[r])) for r in rows.tolist()]
         if forwards < 2 or not sizes or len(sizes) % forwards:
             continue
         block = len(sizes) // forwards
         if all(sorted(sizes[i * block : (i + 1) * block]) == sorted(sizes[:block]) for i in range(forwards)):
-            chosen = (step == last) & kinds
-            transfer = float(np.nanmean(window.waits.transfer[chosen], axis=1).sum()) / 1e6
+            every = np.isin(window.matched.call, window.matched.call[chosen])
+            size = window.matched.size[window.matched.call[every]]
+            transfer = float((window.waits.transfer[every] / size).sum()) / 1e6
             evidence.repeats, evidence.repeat_calls = forwards, float(len(sizes) - block)
             evidence.repeat_ms = transfer * (forwards - 1) / forwards

@@ -9,8 +9,8 @@ its rank list; its name differs between ranks and only its description tells apa
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,24 +25,41 @@ __all__ = ["Channel", "Matched", "canonical", "is_point_to_point", "match"]
 MAX_SHIFT = 16
 """How many calls two ranks' windows may be apart when only order identifies a call."""
 
-STEADY_NS = 20_000
-"""Scatter of the ends' distance that is no reason to prefer another shift."""
+STEADY_NS = 120_000
+"""Divided by the number of calls: scatter of the ends' distance that is no reason to prefer another shift. Of few calls
+chance makes any shift look steady; of many a wrong one shows, as it adds what the steps differ to what the ends do."""
+
+CERTAIN_NS = 1_000
+"""No less than this: not even the ends of one call agree better."""
+
+SAMPLE = 500
+"""The last calls of a group, from which the scatter of the ends' distance is taken."""
 
 MIN_AGREEMENT = 0.9
 """Share of calls whose kind, size and type must agree under a shift."""
 
+MOST_COALESCED = 8
+"""Calls of one rank that may share a key; more, and it is no key."""
+
 
 @dataclass(slots=True)
 class Matched:
-    """Calls recognised on every member present, in order of time on the first member."""
+    """Calls recognised on every member present, in order of time; and their *members*, a row for each call and rank.
+
+    In a mesh a rank takes part in few of all calls: memory grows with the members, not with calls times ranks.
+    """
 
     ranks: tuple[int, ...]
-    """Ranks of the window; the columns of ``rows``."""
-    rows: NDArray[np.int32]
-    """M x R: row in each rank's ``Collectives``; -1 where the rank takes no part."""
-    kind: list[str]
-    channel: NDArray[np.int32]
-    channels: list[Channel]
+    """Ranks of the window; a column is an index into them."""
+    kind: list[str] = field(default_factory=list)
+    """One a call, as the next two."""
+    channel: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    call: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """One a member, as the next two; members are in order of call, then column."""
+    column: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    row: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """Row in the rank's ``Collectives``."""
+    channels: list[Channel] = field(default_factory=list)
     total: int = 0
     """Calls all ranks launched inside the window."""
     matched: int = 0
@@ -52,104 +69,170 @@ class Matched:
     """Per rank the rows of launched calls of known groups, matched or not."""
     extra: list[list[int]] = field(default_factory=list)
     """Per rank the rows of matched channels that some other member did not record: windows that differ."""
+    first: I64 = field(init=False)
+    """Members of call ``m``: ``first[m]:first[m + 1]``."""
+    _by_column: I64 = field(init=False)
+    _bounds: I64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first = np.searchsorted(self.call, np.arange(len(self.channel) + 1)).astype(np.int64)
+        self._by_column = np.argsort(self.column, kind="stable")
+        self._bounds = np.searchsorted(self.column[self._by_column], np.arange(len(self.ranks) + 1))
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.channel)
+
+    @property
+    def size(self) -> I64:
+        """How many members each call has."""
+        return np.diff(self.first)
+
+    def of(self, column: int) -> I64:
+        """Members that belong to a rank, in order of calls."""
+        return self._by_column[self._bounds[column] : self._bounds[column + 1]]
+
+    def at(self, calls: I64, column: int) -> I64:
+        """The members by which a rank takes part in calls; it must."""
+        mine = self.of(column)
+        return mine[np.searchsorted(self.call[mine], calls)]
+
+    def by_size(self, calls: NDArray[np.bool_] | None = None) -> list[I64]:
+        """Members of the (chosen) calls as tables, calls x members, one for each number of members."""
+        size, chosen = self.size, np.ones(len(self), np.bool_) if calls is None else calls
+        return [
+            self.first[np.flatnonzero(chosen & (size == n))][:, None] + np.arange(n) for n in np.unique(size[chosen])
+        ]
+
+
+@dataclass(slots=True)
+class _Calls:
+    """What tells one rank's calls apart, as numbers that mean the same on all ranks."""
+
+    kind: I64
+    said: I64
+    """Kind and type."""
+    comms_id: I64
+    """-1 where the trace has none."""
 
 
 def match(views: Sequence[RankView]) -> Matched:
     """Match the calls of one window's ranks. Linear in the number of calls but for the shifts tried."""
     ranks = tuple(v.rank for v in views)
-    result = Matched(ranks, np.empty((0, len(ranks)), np.int32), [], np.empty(0, np.int32), [])
-    result.extra, result.known = [[] for _ in ranks], [[] for _ in ranks]
+    result = Matched(ranks, known=[[] for _ in ranks], extra=[[] for _ in ranks])
     calls: dict[Channel, dict[int, I64]] = defaultdict(dict)
     spelled: dict[str, str] = {}
-    kinds = [[spelled.setdefault(k, canonical(k)) for k in v.trace.collectives.kind] for v in views]
+    kinds = [_spelled(v.trace.collectives.kind, spelled) for v in views]
     for column, view in enumerate(views):
         for channel, rows in channels_of(view, kinds[column], ranks, result.unmatched, result.known[column]).items():
             calls[channel][column] = rows
             result.total += len(rows)
-    blocks: list[tuple[NDArray[np.int32], Channel]] = []
+    codes: dict[object, int] = {}
+    told = [_told(v, k, codes) for v, k in zip(views, kinds, strict=True)]
+    blocks: list[tuple[list[int], I64, Channel]] = []
     for channel, members in calls.items():
-        table, method, reason = _match_channel(views, kinds, channel, members)
-        got = int((table >= 0).sum())
-        result.matched += got
-        for column, listed in members.items():
-            result.extra[column] += np.setdiff1d(listed, table[:, column]).tolist()
-        lost = sum(map(len, members.values())) - got
+        table, method, reason = _match_channel(views, told, channel, members)
+        for place, (column, listed) in enumerate(sorted(members.items())):
+            result.extra[column] += np.setdiff1d(listed, table[:, place]).tolist()
+        lost = sum(map(len, members.values())) - table.size
         if lost:
             result.unmatched[reason] += lost
-        if got:
-            blocks.append((table, channel))
+        if len(table):
+            blocks.append((sorted(members), table, channel))
             if method not in result.methods:
                 result.methods.append(method)
-    if blocks:
-        _assemble(result, views, kinds, blocks)
-    return result
+    return _assembled(result, views, kinds, blocks) if blocks else result
+
+
+def _spelled(kinds: list[str], known: dict[str, str]) -> list[str]:
+    for kind in set(kinds) - known.keys():
+        known[kind] = canonical(kind)
+    return [known[k] for k in kinds]
+
+
+def _told(view: RankView, kinds: list[str], codes: dict[object, int]) -> _Calls:
+    """``codes`` is shared by all ranks."""
+
+    def coded(values: Sequence[object]) -> I64:
+        for value in set(values) - codes.keys():
+            codes[value] = len(codes)
+        return np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
+
+    calls = view.trace.collectives
+    plain = {k: "p2p" if is_point_to_point(k) else k for k in set(kinds)}
+    ids = coded(calls.comms_id)
+    ids[ids == codes.setdefault("", -1)] = -1
+    return _Calls(coded([plain[k] for k in kinds]), coded(list(zip(kinds, calls.dtype, strict=True))), ids)
 
 
 def _match_channel(
-    views: Sequence[RankView], kinds: list[list[str]], channel: Channel, members: dict[int, I64]
-) -> tuple[NDArray[np.int32], str, str]:
-    """Table of matched rows (calls x ranks), the method used, and why the rest did not match."""
+    views: Sequence[RankView], told: Sequence[_Calls], channel: Channel, members: dict[int, I64]
+) -> tuple[I64, str, str]:
+    """Table of matched rows (calls x members by column), the method used, and why the rest did not match."""
     columns = sorted(members)
+    rows = [members[c] for c in columns]
     present = [v.rank for v in views if v.rank in channel.ranks]
-    empty = np.empty((0, len(views)), np.int32)
+    empty = np.empty((0, len(columns)), np.int64)
     if len(columns) < len(present):
         return empty, "none", "some rank of the group recorded none"
     for method in ("comms_id", "seq"):
-        keys = [_keys(views[c], kinds[c], members[c], method) for c in columns]
-        if all(k is not None for k in keys):
-            tables = [dict(zip(k, members[c].tolist(), strict=True)) for k, c in zip(keys, columns, strict=True) if k]
-            shared = [k for k in tables[0] if all(k in t for t in tables)]
-            table = np.full((len(shared), len(views)), -1, np.int32)
-            for column, lookup in zip(columns, tables, strict=True):
-                table[:, column] = [lookup[k] for k in shared]
+        table = _by_key([_keys(views[c], told[c], members[c], method) for c in columns], rows)
+        if table is not None:
             return table, method, "recorded by some ranks only"
-    codes: dict[Hashable, int] = {}
-    signatures = [_signatures(views[c], kinds[c], members[c], channel.point_to_point, codes) for c in columns]
-    reference = int(np.argmin([len(s) for s in signatures]))
+    signatures = [_signatures(views[c], told[c], members[c], channel.point_to_point) for c in columns]
+    reference = int(np.argmin([len(r) for r in rows]))
     ends = [views[c].trace.events.end[views[c].trace.collectives.event[members[c]]] for c in columns]
     shifts = [_shift(signatures[reference], s, (ends[reference], e)) for s, e in zip(signatures, ends, strict=True)]
     if any(s is None for s in shifts):
         return empty, "none", "calls of the group disagree in kind, size or type"
     # position counted from the end; a call survives where every member has it
     taken = [s or 0 for s in shifts]
-    count = min(len(s) - t for s, t in zip(signatures, taken, strict=True))
+    count = min(len(r) - t for r, t in zip(rows, taken, strict=True))
     low = max(0, -min(taken))
-    table = np.full((max(count - low, 0), len(views)), -1, np.int32)
-    for column, shift in zip(columns, taken, strict=True):
-        rows = members[column]
-        chosen = rows[len(rows) - shift - count : len(rows) - shift - low]
-        table[:, column] = chosen
-    return table, "order", "recorded by some ranks only"
+    if count <= low:
+        return empty, "order", "recorded by some ranks only"
+    found = [r[len(r) - shift - count : len(r) - shift - low] for r, shift in zip(rows, taken, strict=True)]
+    return np.stack(found, axis=1), "order", "recorded by some ranks only"
 
 
-def _keys(view: RankView, kinds: list[str], rows: I64, method: str) -> list[Hashable] | None:
-    """A key per call, unique within the rank; None where the trace does not say."""
-    calls = view.trace.collectives
-    seen: Counter[Hashable] = Counter()
-    keys: list[Hashable] = []
-    for row in rows.tolist():
-        said: Hashable = calls.comms_id[row] if method == "comms_id" else int(calls.seq[row])
-        if said in ("", -1):
-            return None
-        base = (said, int(calls.seq[row]), kinds[row] if not is_point_to_point(kinds[row]) else "p2p")
-        keys.append((*base, seen[base]))  # coalesced calls share a number: their order tells them apart
-        seen[base] += 1
-    if seen and max(seen.values()) > 8:
+def _keys(view: RankView, told: _Calls, rows: I64, method: str) -> I64 | None:
+    """What identifies each call of a rank (calls x 3); None where the trace does not say."""
+    seq = view.trace.collectives.seq[rows]
+    said = told.comms_id[rows] if method == "comms_id" else seq
+    return None if (said == -1).any() else np.stack((said, seq, told.kind[rows]), axis=1)
+
+
+def _by_key(keys: list[I64 | None], rows: list[I64]) -> I64 | None:
+    """Rows of the calls that every member has, in the order of the first; None where keys do not tell calls apart."""
+    known = [k for k in keys if k is not None]
+    if len(known) < len(keys):
+        return None
+    owner = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
+    _, code = np.unique(np.concatenate(known), axis=0, return_inverse=True)
+    # coalesced calls share a number: their order tells them apart
+    order = np.lexsort((owner, code.reshape(-1)))
+    same = (np.diff(code.reshape(-1)[order], prepend=-1) == 0) & (np.diff(owner[order], prepend=-1) == 0)
+    nth = np.empty(len(order), np.int64)
+    nth[order] = np.arange(len(order)) - np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))
+    if nth.max(initial=0) >= MOST_COALESCED:
         return None  # not an identity of a call at all
-    return keys
+    code = code.reshape(-1) * MOST_COALESCED + nth
+    shared = np.bincount(code)[code] == len(rows)
+    lists = np.split(np.arange(len(code)), np.cumsum([len(r) for r in rows])[:-1])
+    wanted = code[lists[0]][shared[lists[0]]]
+    found = []
+    for mine, own in zip(lists, rows, strict=True):
+        sorter = np.argsort(code[mine])
+        found.append(own[sorter[np.searchsorted(code[mine], wanted, sorter=sorter)]])
+    return np.stack(found, axis=1)
 
 
-def _signatures(view: RankView, kinds: list[str], rows: I64, point_to_point: bool, codes: dict[Hashable, int]) -> I64:
-    """What must agree, as numbers from ``codes``."""
+def _signatures(view: RankView, told: _Calls, rows: I64, point_to_point: bool) -> I64:
+    """What must agree (3 x calls, of a pair 1 x calls)."""
     calls = view.trace.collectives
-    inputs, outputs = calls.in_elements[rows].tolist(), calls.out_elements[rows].tolist()
+    inputs, outputs = calls.in_elements[rows].astype(np.int64), calls.out_elements[rows].astype(np.int64)
     if point_to_point:
-        return np.maximum(calls.in_elements[rows], calls.out_elements[rows]).astype(np.int64)
-    said = [(kinds[r], a, b, calls.dtype[r]) for r, a, b in zip(rows.tolist(), inputs, outputs, strict=True)]
-    return np.array([codes.setdefault(s, len(codes)) for s in said], np.int64)
+        return np.maximum(inputs, outputs)[None, :]
+    return np.stack((told.said[rows], inputs, outputs))
 
 
 def _shift(reference: I64, other: I64, ends: tuple[I64, I64]) -> int | None:
@@ -159,38 +242,56 @@ def _shift(reference: I64, other: I64, ends: tuple[I64, I64]) -> int | None:
     keep a constant distance whatever the clocks.
     """
     found: list[tuple[float, int]] = []
+    least = min(len(ends[0]), len(ends[1]))
+    allowed = max(STEADY_NS / max(least, 1), CERTAIN_NS)
     for shift in sorted(range(-MAX_SHIFT, MAX_SHIFT + 1), key=abs):
-        a = reference[: len(reference) + shift] if shift < 0 else reference
-        b = other[: len(other) - shift] if shift > 0 else other
-        count = min(len(a), len(b))
-        if count < 1 or count < 0.5 * min(len(reference), len(other)):
+        last_a, last_b = len(ends[0]) + min(shift, 0), len(ends[1]) - max(shift, 0)
+        count = min(last_a, last_b)
+        if count < 1 or count < 0.5 * least:
             continue
-        if int((a[-count:] == b[-count:]).sum()) < MIN_AGREEMENT * count:
+        same = (reference[:, last_a - count : last_a] == other[:, last_b - count : last_b]).all(axis=0)
+        if int(same.sum()) < MIN_AGREEMENT * count:
             continue
-        apart = ends[0][len(a) - count : len(a)] - ends[1][len(b) - count : len(b)]
+        sample = min(count, SAMPLE)
+        apart = ends[0][last_a - sample : last_a] - ends[1][last_b - sample : last_b]
         found.append((float(np.median(np.abs(apart - np.median(apart)))), shift))
+        if found[0][0] <= allowed:
+            break  # no other could be preferred
     if not found:
         return None
     steadiest = min(found)
     # the smallest shift stands unless another fits far better
-    return found[0][1] if found[0][0] <= 2.0 * steadiest[0] + STEADY_NS else steadiest[1]
+    return found[0][1] if found[0][0] <= 2.0 * steadiest[0] + allowed else steadiest[1]
 
 
-def _assemble(
-    result: Matched,
-    views: Sequence[RankView],
-    kinds: list[list[str]],
-    blocks: list[tuple[NDArray[np.int32], Channel]],
-) -> None:
-    result.channels = [channel for _, channel in blocks]
-    rows = np.concatenate([table for table, _ in blocks])
-    channel = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(table) for table, _ in blocks])
-    starts = np.full(rows.shape, np.iinfo(np.int64).max)
-    for column, view in enumerate(views):
-        has = rows[:, column] >= 0
-        events = view.trace.collectives.event[rows[has, column]]
-        starts[has, column] = view.trace.events.start[events]
-    order = np.argsort(starts.min(axis=1), kind="stable")
-    result.rows, result.channel = rows[order], channel[order]
-    first = (result.rows >= 0).argmax(axis=1)
-    result.kind = [kinds[c][result.rows[m, c]] for m, c in enumerate(first)]
+def _assembled(
+    result: Matched, views: Sequence[RankView], kinds: list[list[str]], blocks: list[tuple[list[int], I64, Channel]]
+) -> Matched:
+    """``result`` with the calls of all channels, in order of time."""
+    begun, size, column, row, kind = [], [], [], [], []
+    for columns, table, _ in blocks:
+        starts = [
+            views[c].trace.events.start[views[c].trace.collectives.event[r]]
+            for c, r in zip(columns, table.T, strict=True)
+        ]
+        begun.append(np.min(starts, axis=0))
+        size.append(np.full(len(table), len(columns)))
+        column.append(np.tile(np.array(columns, np.int32), len(table)))
+        row.append(table.astype(np.int32).ravel())
+        kind += [kinds[columns[0]][r] for r in table[:, 0].tolist()]
+    order = np.argsort(np.concatenate(begun), kind="stable")
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    call = np.repeat(place, np.concatenate(size))
+    by_call = np.argsort(call, kind="stable")
+    channel = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(table) for _, table, _ in blocks])
+    return replace(
+        result,
+        kind=[kind[i] for i in order.tolist()],
+        channel=channel[order],
+        call=call[by_call],
+        column=np.concatenate(column)[by_call],
+        row=np.concatenate(row)[by_call],
+        channels=[c for _, _, c in blocks],
+        matched=len(call),
+    )

@@ -17,14 +17,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from rankscope.analysis.longest import Levels, by_node
 
 __all__ = ["Builder", "Graph", "Work"]
 
 F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
+
+
+WIDE = 16
+"""Graphs of so many ranks are replayed by levels."""
 
 
 class Work(IntEnum):
@@ -44,113 +52,123 @@ class Graph:
     """Recorded (aligned) time of each node, ns."""
     fixed: NDArray[np.bool_]
     first: I64
-    source: I64
+    source: I32
     base: F64
     """Weight that no scenario changes, ns."""
     work: F64
     """Part of the weight that is work, ns; a scenario scales it."""
     label: NDArray[np.int8]
     """A :class:`Work` per edge."""
-    owner: NDArray[np.int32]
+    owner: I32
     """Column of the rank whose work the edge carries."""
-    segment: NDArray[np.int32]
+    segment: I32
     """How many matched calls the rank had launched before the edge's work."""
-    device_owner: NDArray[np.int32]
+    device_owner: I32
     """Column, segment and ns of each piece of device work, once (``work`` repeats it on every edge that leaves it)."""
-    device_segment: NDArray[np.int32]
+    device_segment: I32
     device_work: F64
-    ends: NDArray[np.int64]
-    """Node of each matched call's end per rank (M x R), -1 absent."""
+    ends: I32
+    """Node of the end of each matched call on each of its members."""
     residual_ns: float = 0.0
     """How long device work started after the rules say it could, summed over all of it."""
     dropped: int = 0
     """Edges left out because they pointed backwards in time."""
 
+    _levels: Levels | None = None
+
     def replay(self, work: F64 | None = None) -> F64:
         """Times of all nodes with the given work per edge (default: as recorded)."""
-        weights = (self.base + (self.work if work is None else work)).tolist()
-        source, first = self.source.tolist(), self.first.tolist()
-        fixed, recorded = self.fixed.tolist(), self.recorded.tolist()
-        at: list[float] = [0.0] * len(recorded)
-        for node in range(len(recorded)):
-            low, high = first[node], first[node + 1]
-            if fixed[node] or low == high:
-                at[node] = recorded[node]
-                continue
-            best = at[source[low]] + weights[low]
-            for edge in range(low + 1, high):
-                other = at[source[edge]] + weights[edge]
-                if other > best:
-                    best = other
-            at[node] = best
-        return np.array(at)
+        weight = self.base + (self.work if work is None else work)
+        if self.owner.max(initial=0) < WIDE:
+            return by_node(self.first, self.source, weight, self.recorded, self.fixed)
+        if self._levels is None:
+            self._levels = Levels.of(self.first, self.source, self.fixed)
+        return self._levels.run(weight, self.recorded)
 
 
 @dataclass(slots=True)
 class Builder:
-    """Collects nodes and edges in any order, then sorts them by recorded time."""
+    """Collects nodes and edges in any order, as arrays, then sorts them by recorded time."""
 
-    time: list[float] = field(default_factory=list)
-    rise: list[int] = field(default_factory=list)
-    """Order among nodes of the same time."""
-    pinned: list[bool] = field(default_factory=list)
-    edges: list[tuple[int, int, float, float, int, int, int]] = field(default_factory=list)
-    """(target, source, base, work, label, owner, segment)"""
-    device: list[tuple[int, int, float]] = field(default_factory=list)
-    """(owner, segment, ns) of each piece of device work."""
+    count: int = 0
+    """Nodes so far, the provisional number of the next."""
     residual: float = 0.0
+    _nodes: list[tuple[F64, NDArray[np.int8], NDArray[np.bool_]]] = field(default_factory=list)
+    _edges: list[tuple[I32, I32, F64, F64, NDArray[np.int8], I32, I32]] = field(default_factory=list)
+    _device: list[tuple[I32, I32, F64]] = field(default_factory=list)
+    _pinned: list[I64] = field(default_factory=list)
 
-    def node(self, time: float, rise: int, *, fixed: bool = False) -> int:
-        """Add a node; returns its provisional number."""
-        self.time.append(time)
-        self.rise.append(rise)
-        self.pinned.append(fixed)
-        return len(self.time) - 1
+    def nodes(self, time: ArrayLike, rise: int, *, fixed: ArrayLike = False) -> I64:
+        """Add nodes; returns their provisional numbers. ``rise`` orders nodes of the same time."""
+        times = np.atleast_1d(np.asarray(time, np.float64))
+        size = len(times)
+        self._nodes.append((times, np.full(size, rise, np.int8), np.broadcast_to(np.asarray(fixed, np.bool_), size)))
+        self.count += size
+        return np.arange(self.count - size, self.count)
 
-    def edge(
+    def pin(self, nodes: I64) -> None:
+        """Fix nodes at their recorded time."""
+        self._pinned.append(nodes)
+
+    def edges(
         self,
-        target: int,
-        source: int,
-        base: float,
-        work: float = 0.0,
-        label: int = Work.NONE,
-        owner: int = -1,
-        segment: int = -1,
+        target: ArrayLike,
+        source: ArrayLike,
+        base: ArrayLike,
+        work: ArrayLike = 0.0,
+        label: ArrayLike = Work.NONE,
+        owner: ArrayLike = -1,
+        segment: ArrayLike = -1,
     ) -> None:
-        """``target`` happens no earlier than ``source + base + work``."""
-        self.edges.append((target, source, base, work, label, owner, segment))
+        """Each ``target`` happens no earlier than ``source + base + work``. Single values hold for all."""
+        size = np.broadcast(np.atleast_1d(target), source, base).size
+
+        def column(values: ArrayLike, kind: type) -> NDArray[Any]:
+            return np.broadcast_to(np.asarray(values, kind), size)
+
+        self._edges.append(
+            (
+                column(target, np.int32),
+                column(source, np.int32),
+                column(base, np.float64),
+                column(work, np.float64),
+                column(label, np.int8),
+                column(owner, np.int32),
+                column(segment, np.int32),
+            )
+        )
+
+    def device(self, owner: int, segment: I64, ns: F64) -> None:
+        """Add pieces of device work."""
+        self._device.append((np.full(len(ns), owner, np.int32), segment.astype(np.int32), ns))
 
     def finish(self, ends: I64) -> Graph:
         """Sort, drop what points backwards, and number the nodes anew."""
-        count = len(self.time)
-        order = np.lexsort((np.array(self.rise, np.int64), np.array(self.time)))
-        place = np.empty(count, np.int64)
-        place[order] = np.arange(count)
-        # float64 holds node numbers and labels exactly
-        table = np.array(self.edges, np.float64).reshape(-1, 7)
-        target, source = place[table[:, 0].astype(np.int64)], place[table[:, 1].astype(np.int64)]
-        forward = source < target
-        numbers, labels = table[forward, 2:4], table[forward, 4:7]
-        target, source = target[forward], source[forward]
-        by_target = np.argsort(target, kind="stable")
-        target, source = target[by_target], source[by_target]
-        numbers, labels = numbers[by_target], labels[by_target]
-        device = np.array(self.device, np.float64).reshape(-1, 3)
-        renumbered = np.where(ends >= 0, place[ends.clip(0)], -1)
+        time, rise, pinned = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
+        for nodes in self._pinned:
+            pinned[nodes] = True
+        order = np.lexsort((rise, time))
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        target, source, base, work, label, owner, segment = (np.concatenate(c) for c in zip(*self._edges, strict=True))
+        target, source = place[target], place[source]
+        forward = np.flatnonzero(source < target)
+        kept = forward[np.argsort(target[forward], kind="stable")]
+        device = [np.concatenate(c) for c in zip(*self._device, strict=True)]
         return Graph(
-            recorded=np.array(self.time)[order],
-            fixed=np.array(self.pinned, np.bool_)[order],
-            first=np.searchsorted(target, np.arange(count + 1)).astype(np.int64),
-            source=source,
-            base=numbers[:, 0],
-            work=numbers[:, 1],
-            label=labels[:, 0].astype(np.int8),
-            owner=labels[:, 1].astype(np.int32),
-            segment=labels[:, 2].astype(np.int32),
-            device_owner=device[:, 0].astype(np.int32),
-            device_segment=device[:, 1].astype(np.int32),
-            device_work=device[:, 2],
-            ends=renumbered,
+            recorded=time[order],
+            fixed=pinned[order],
+            first=np.searchsorted(target[kept], np.arange(len(order) + 1)),
+            source=source[kept],
+            base=base[kept],
+            work=work[kept],
+            label=label[kept],
+            owner=owner[kept],
+            segment=segment[kept],
+            device_owner=device[0] if device else np.empty(0, np.int32),
+            device_segment=device[1] if device else np.empty(0, np.int32),
+            device_work=device[2] if device else np.empty(0),
+            ends=place[ends],
             residual_ns=self.residual,
-            dropped=int((~forward).sum()),
+            dropped=len(target) - len(kept),
         )

@@ -67,12 +67,13 @@ def settle_ends(view: RankView) -> RankView:
     start, duration = events.start[calls.event], events.duration.copy()
     end = events.end[calls.event]
     for gap_begin, gap_resume in zip(begin.tolist(), resume.tolist(), strict=True):
-        if ((end > gap_begin) & (end <= gap_resume)).any() and gap_resume - end[end <= gap_resume].max() <= EARLY_NS:
-            continue  # a call that ended in this gap explains it
         running = np.flatnonzero((start < gap_resume) & (end > gap_resume))
         if not len(running):
             continue
         row = running[np.argmin(end[running])]
+        ended = end[(end > gap_begin) & (end <= gap_resume)]
+        if len(ended) and gap_resume - ended.max() <= max(EARLY_NS, end[row] - gap_resume):
+            continue  # a call that ended in this gap explains it better
         if end[row] - gap_resume <= max(EARLY_NS, (gap_resume - gap_begin) // 2):
             end[row] = gap_resume
             duration[calls.event[row]] = gap_resume - start[row]

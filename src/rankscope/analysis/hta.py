@@ -40,18 +40,25 @@ _NAMES = {
 
 
 def run_hta(traces: Sequence[RankTrace]) -> tuple[dict[str, Any], list[ReportError]]:
-    """HTA's numbers of one window.
+    """HTA's numbers of all traces, each by itself: they say nothing across ranks or windows.
 
     Returns:
         Analysis name -> rank as text -> numbers in HTA's units (microseconds and per cent; None where HTA has NaN),
-        and what failed. Ranks without kernels are left out: HTA raises on them.
+        and what failed. With several windows the text is ``3, window 1``, with several attempts ``3, window 0.1``
+        (attempt and window). Ranks without kernels are left out: HTA raises on them.
     """
     results: dict[str, Any] = {}
     failed: list[ReportError] = []
     usable = [t for t in traces if t.rank is not None and bool((t.events.category == Category.KERNEL).any())]
+    usable.sort(key=lambda t: (t.attempt, t.window, t.rank or 0))
+    windows = len({(t.attempt, t.window) for t in usable}) > 1
+    attempts = len({t.attempt for t in usable}) > 1
+    keys = [
+        f"{t.rank}" + (f", window {f'{t.attempt}.' if attempts else ''}{t.window}" if windows else "") for t in usable
+    ]
     for name, numbers in BREAKDOWNS.items() if usable else ():
         with _guarded(name, failed):
-            results[name] = {str(t.rank): _plain(numbers(t)) for t in usable}
+            results[name] = {key: _plain(numbers(t)) for key, t in zip(keys, usable, strict=True)}
     return results, failed
 
 

@@ -31,10 +31,10 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits) -> Id
     A call that was not matched counts as transfer, since nothing is known of the others' arrival.
     """
     compute, comm, copy = (intervals.clip(s, view.start, view.end) for s in (view.compute, view.comm, view.copy))
-    mine = np.flatnonzero(matched.rows[:, column] >= 0)
-    events = view.trace.collectives.event[matched.rows[mine, column]]
+    mine = matched.of(column)
+    events = view.trace.collectives.event[matched.row[mine]]
     start = view.trace.events.start[events]
-    until = start + np.round(waits.wait[mine, column]).astype(np.int64)
+    until = start + np.round(waits.wait[mine]).astype(np.int64)
     exposed = intervals.subtract(comm, compute)
     waiting = intervals.measure(intervals.intersect(exposed, intervals.union(start, until)))
     copying = intervals.measure(intervals.subtract(intervals.subtract(copy, compute), comm))

@@ -1,7 +1,7 @@
-"""Exposed communication by what it belongs to: the FSDP module an annotation names, or the place of a DDP bucket.
+"""Communication by what it belongs to: the FSDP module an annotation names, or the place of a DDP bucket.
 
 FSDP2 wraps each launch in ``FSDP::all_gather (layers.3)`` or ``FSDP::post_backward_reduce (layers.3)``. DDP names
-nothing; its buckets are reduced in the same order each step, so the n-th all-reduce of a step is bucket n.
+nothing; its buckets are reduced in the same order in each backward, so the n-th all-reduce after a forward is bucket n.
 """
 
 from __future__ import annotations
@@ -13,61 +13,91 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.callcosts import call_costs
 from rankscope.analysis.segments import launch_times
-from rankscope.analysis.summary import exposed_per_call
 from rankscope.analysis.view import RankView, name_mask
 from rankscope.analysis.window import WindowResult
+from rankscope.model import ModuleRow
 from rankscope.trace.columns import Category
 
-__all__ = ["exposed_by_module"]
+__all__ = ["exposed_by_module", "module_rows"]
 
 I64 = NDArray[np.int64]
 
-_FSDP = re.compile(r"^FSDP::(all_gather|post_backward_reduce|post_backward_all_reduce)(?: \((?P<module>.*)\))?$")
-_WORDS = {"all_gather": "all-gather", "post_backward_reduce": "reduce", "post_backward_all_reduce": "all-reduce"}
+ROOT = "(root)"
+_FSDP = re.compile(r"^FSDP::(?:all_gather|post_backward_reduce|post_backward_all_reduce)(?: \((?P<module>.*)\))?$")
+_BUCKET = "DDP bucket"
 
 
-def exposed_by_module(windows: Sequence[WindowResult]) -> dict[str, float]:
+def module_rows(windows: Sequence[WindowResult]) -> list[ModuleRow]:
+    """Most exposed first; empty where neither FSDP2 nor DDP ran."""
+    return [
+        ModuleRow(
+            module=module,
+            group=name,
+            ranks=list(ranks),
+            collective=kind,
+            calls_per_step=cost.calls,
+            megabytes_per_call=cost.megabytes_per_call,
+            wait_ms_per_step=cost.wait,
+            transfer_ms_per_step=cost.transfer,
+            exposed_ms_per_step=cost.exposed,
+            bus_gb_s=cost.bus_gb_s,
+        )
+        for (module, ranks, name, kind, _), cost in call_costs(windows, [_labels(w) for w in windows]).items()
+    ]
+
+
+def exposed_by_module(windows: Sequence[WindowResult], rows: Sequence[ModuleRow]) -> dict[str, float]:
     """Label -> ms per step that compute does not hide (waiting included), mean over the ranks, largest first."""
+    recorded = {v.rank for w in windows for v in w.views}
     total: dict[str, float] = defaultdict(float)
-    steps = sum(max(w.step_count, 1) for w in windows)
-    for window in windows:
-        if not len(window.matched):
-            continue
-        exposed = exposed_per_call(window)
-        named = np.full(len(exposed), "", dtype=object)
-        for column, view in enumerate(window.views):
-            mine = np.flatnonzero((window.matched.rows[:, column] >= 0) & (named == ""))
-            if len(mine):
-                named[mine] = _labels(view, window.matched.rows[mine, column].astype(np.int64))
-        for label, ns in zip(named.tolist(), exposed.tolist(), strict=True):
-            if label:
-                total[label] += ns / 1e6 / steps
+    for row in rows:
+        what = "" if row.module.startswith(_BUCKET) else f"{row.collective.replace('_', '-')} of "
+        total[what + row.module] += row.exposed_ms_per_step * len(recorded & set(row.ranks)) / len(recorded)
     return dict(sorted(total.items(), key=lambda item: -item[1]))
 
 
-def _labels(view: RankView, rows: I64) -> NDArray[np.object_]:
-    """Label of each call, empty where nothing names it."""
+def _labels(window: WindowResult) -> list[str]:
+    """Of each matched call, empty where nothing names it. The first rank that can tell does."""
+    matched = window.matched
+    out = [""] * len(matched)
+    named = np.zeros(len(matched), np.bool_)
+    for column, view in enumerate(window.views):
+        mine = matched.of(column)
+        mine = mine[~named[matched.call[mine]]]
+        if not len(mine):
+            continue
+        calls = matched.call[mine]
+        for call, label in zip(calls.tolist(), _told_by(view, matched.row[mine].astype(np.int64)), strict=True):
+            out[call] = label
+        named[calls] = [out[c] != "" for c in calls.tolist()]
+    return out
+
+
+def _told_by(view: RankView, rows: I64) -> list[str]:
     trace, events = view.trace, view.trace.events
-    out = np.full(len(rows), "", dtype=object)
     annotation = events.category == Category.USER_ANNOTATION
     marks = np.flatnonzero(annotation & name_mask(trace, lambda n: _FSDP.match(n) is not None))
+    forwards = events.start[annotation & name_mask(trace, lambda n: n == "DistributedDataParallel.forward")]
+    if not len(marks) and not len(forwards):
+        return [""] * len(rows)
+    times = launch_times(view, rows)
     if len(marks):
-        times = launch_times(view, rows)
         at = np.searchsorted(events.start[marks], times, side="right") - 1
         inside = (at >= 0) & (times < events.end[marks[at.clip(0)]])
-        for place in np.flatnonzero(inside).tolist():
-            found = _FSDP.match(trace.strings[events.name[marks[at[place]]]])
-            if found:
-                out[place] = f"{_WORDS[found[1]]} of {found['module'] or 'the root'}"
-        return out
-    if not (annotation & name_mask(trace, lambda n: n == "DistributedDataParallel.forward")).any():
-        return out
-    step = events.step[trace.collectives.event[rows]]
-    reduces = np.array(["reduce" in trace.collectives.kind[r] for r in rows.tolist()])
-    for number in np.unique(step[reduces & (step >= 0)]).tolist():
-        chosen = np.flatnonzero(reduces & (step == number))
-        chosen = chosen[np.argsort(launch_times(view, rows[chosen]), kind="stable")]
-        for bucket, place in enumerate(chosen.tolist()):
-            out[place] = f"DDP bucket {bucket + 1}"
+        names = [trace.strings[n] for n in events.name[marks[at.clip(0)]].tolist()]
+        return [
+            ((found["module"] or ROOT) if within and (found := _FSDP.match(name)) else "")
+            for name, within in zip(names, inside.tolist(), strict=True)
+        ]
+    out = [""] * len(rows)
+    reduces = np.array(["reduce" in trace.collectives.kind[r] for r in rows.tolist()], np.bool_)
+    chosen = np.flatnonzero(reduces)[np.argsort(times[reduces], kind="stable")]
+    after = np.searchsorted(forwards, times[chosen], side="right")
+    begun = np.flatnonzero(np.diff(after, prepend=-1))
+    bucket = np.arange(len(chosen)) - np.repeat(begun, np.diff(np.append(begun, len(chosen)))) + 1
+    for place, number, forward in zip(chosen.tolist(), bucket.tolist(), after.tolist(), strict=True):
+        if forward:  # those before the first belong to a backward that began before the window
+            out[place] = f"{_BUCKET} {number}"
     return out

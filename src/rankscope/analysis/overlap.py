@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from rankscope.analysis import intervals
 from rankscope.analysis.categories import Kind
 from rankscope.analysis.intervals import Spans
@@ -66,12 +68,15 @@ def window_usage(view: RankView) -> Usage:
 def step_usage(view: RankView) -> list[Usage]:
     """One :class:`Usage` per recorded step; ``span`` is the host's step time."""
     steps, events = view.trace.steps, view.trace.events
-    rows = []
+    work = (
+        [np.flatnonzero(view.kind == k) for k in (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)] if view.device else []
+    )
+    rows, end = [], events.end
     for index in range(len(steps)):
         start, length = int(steps.start[index]), int(steps.duration[index])
         if view.device:
-            of_step = events.step == index
-            parts = [view.spans(of_step & (view.kind == k)) for k in (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)]
+            of_step = [mine[events.step[mine] == index] for mine in work]
+            parts = [intervals.union(events.start[mine], end[mine]) for mine in of_step]
         else:
             parts = [intervals.clip(s, start, start + length) for s in (view.compute, view.comm, view.copy)]
         rows.append(usage(parts[0], parts[1], parts[2], length))

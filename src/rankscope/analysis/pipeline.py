@@ -11,8 +11,12 @@ from contextlib import contextmanager
 
 from rankscope.analysis import summary
 from rankscope.analysis.collect import collect
+from rankscope.analysis.health import health_rows
 from rankscope.analysis.hostclocks import host_clocks
 from rankscope.analysis.kernels import kernel_rows
+from rankscope.analysis.memory import memory_rows
+from rankscope.analysis.modules import module_rows
+from rankscope.analysis.queues import launch_queues
 from rankscope.analysis.runinfo import complete_ranks, run_info
 from rankscope.analysis.window import WindowResult, analyse_window
 from rankscope.diagnose.evidence import Evidence
@@ -86,18 +90,28 @@ def analyze(
         report.steps = summary.step_rows(windows)
     with _guard("groups", errors):
         report.groups = summary.group_rows(windows)
+    with _guard("modules", errors):
+        report.modules = module_rows(windows)
+    with _guard("queues", errors):
+        report.queues = launch_queues(windows)
     with _guard("kernels", errors):
         report.kernels = kernel_rows([v for w in windows for v in w.views])
+    with _guard("health", errors):
+        report.health = health_rows(r for w in manifest.windows for r in w.records) if manifest is not None else []
+    with _guard("memory", errors):
+        report.memory, faults = memory_rows(traces, load.snapshots)
+        errors += [ReportError(where="memory", message=fault) for fault in faults]
     if hta and traces:
         with _guard("hta", errors):
             from rankscope.analysis.hta import run_hta
 
             say("computing the breakdowns of HolisticTraceAnalysis")
-            report.hta, failed = run_hta(_first_window(traces))
+            report.hta, failed = run_hta(traces)
             errors += failed
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
     with _guard("diagnosis", errors):
-        evidence = collect(windows, report.ranks, report.idle)
+        evidence = collect(windows, report.ranks, report.idle, report.modules)
+        evidence.health, evidence.memory = report.health, report.memory
         report.what_if = evidence.what_if
     with _guard("findings", errors):
         report.findings = find(evidence)
@@ -120,11 +134,6 @@ def _windows(
                 analyse_window(sorted(members, key=lambda t: t.rank or 0), host_clocks(manifest, attempt, window))
             )
     return results
-
-
-def _first_window(traces: Sequence[RankTrace]) -> list[RankTrace]:
-    first = min((t.attempt, t.window) for t in traces)
-    return [t for t in traces if (t.attempt, t.window) == first]
 
 
 @contextmanager

@@ -15,74 +15,88 @@ from rankscope.analysis.view import RankView
 
 __all__ = ["add_cpu_rank"]
 
+_Edge = tuple[int, int, float, float, int, int]
+"""(target, source, base, work, label, segment)"""
+
 ISSUE_NS = 300_000.0
 """CPU backends: least time from issuing a call to its start on the backend's thread."""
-
-_HOST_WORK = int(Work.HOST)
 
 
 def add_cpu_rank(builder: Builder, window: CallNodes, view: RankView, column: int, clocks: Clocks, plan: Plan) -> None:
     """A rank without a device: the host chain issues the backend's calls and waits for them."""
     events, calls = view.trace.events, view.trace.collectives
-    start, end = (
-        clocks.aligned(column, calls_start := events.start[calls.event]),
-        clocks.aligned(column, events.end[calls.event]),
-    )
-    del calls_start
-    issued = clocks.aligned(column, cpu_issues(view))
-    launches = clocks.aligned(column, plan.times[column]).tolist()
-    points: list[tuple[float, float, int, int]] = []  # (begin, resume, row issued or -1, row waited for or -1)
-    points += [(float(t), float(t), row, -1) for row, t in enumerate(issued)]
-    begins, resumes, targets = cpu_waits(view)
-    for begin, resume, row in zip(
-        clocks.aligned(column, begins).tolist(), clocks.aligned(column, resumes).tolist(), targets.tolist(), strict=True
-    ):
-        points.append((begin, resume, -1, row))
-    points.sort()
-    nodes: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    for row in range(len(calls)):
-        call = window.call_of[column].get(row)
-        nodes[row] = builder.node(float(start[row]), START) if call is None else int(window.start[call, column])
-        ends[row] = nodes[row] if call is None else int(window.end[call, column])
-    previous, free = builder.node(float(clocks.aligned(column, np.array([view.start]))[0]), HOST, fixed=True), 0.0
-    free = builder.time[previous]
-    host: dict[int, int] = {}
-    for begin, resume, issue, waited in points:
-        if begin < free:
-            if issue >= 0:
-                host[issue] = previous
-            continue
-        node = builder.node(begin, HOST)
-        segment = bisect_left(launches, begin) + plan.shift[column]
-        builder.edge(node, previous, 0.0, begin - free, _HOST_WORK, column, segment)
-        previous, free = node, begin
-        if issue >= 0:
-            host[issue] = node
-        else:
-            done = builder.node(resume, HOST)
-            builder.edge(done, node, 0.0)
-            extra = 0.0 if window.call_of[column].get(waited) is not None else float(end[waited] - start[waited])
-            builder.edge(done, ends[waited], extra + resume - float(end[waited]))
-            previous, free = done, resume
+    start = clocks.aligned(column, events.start[calls.event])
+    end = clocks.aligned(column, events.end[calls.event])
+    member = window.member_of(view, column)
+    matched = member >= 0
+    nodes = np.empty(len(calls), np.int64)
+    nodes[matched], nodes[~matched] = window.start[member[matched]], builder.nodes(start[~matched], START)
+    ends, length = nodes.copy(), np.where(matched, 0.0, end - start)
+    ends[matched] = window.end[member[matched]]
+
+    edges: list[_Edge] = []
+    host = _add_host(builder, view, column, clocks, plan, (ends.tolist(), end.tolist(), length.tolist()), edges)
     newest: dict[int, int] = {}
-    for row in range(len(calls)):
-        thread, begin = int(events.tid[calls.event[row]]), float(start[row])
+    for row, (thread, begin) in enumerate(zip(events.tid[calls.event].tolist(), start.tolist(), strict=True)):
         found: list[tuple[float, int, float]] = []
-        if row in host and builder.time[host[row]] <= begin:
-            source, asked = host[row], builder.time[host[row]]
+        if row in host and host[row][1] <= begin:
+            source, asked = host[row]
             distance = min(max(begin - asked, 0.0), ISSUE_NS)
             found.append((asked + distance, source, distance))
         if thread in newest:
             before = newest[thread]
             gap = max(begin - float(end[before]), 0.0)
-            length = 0.0 if window.call_of[column].get(before) is not None else float(end[before] - start[before])
-            found.append((begin - gap + min(gap, ISSUE_NS), ends[before], length + min(gap, ISSUE_NS)))
+            near = min(gap, ISSUE_NS)
+            found.append((begin - gap + near, int(ends[before]), float(length[before]) + near))
         newest[thread] = row
         if not found:
-            builder.pinned[nodes[row]] = True
+            builder.pin(nodes[row : row + 1])
             continue
         rest = begin - max(f[0] for f in found)
         builder.residual += rest
-        for _, source, distance in found:
-            builder.edge(nodes[row], source, distance + rest)
+        edges += [(int(nodes[row]), source, distance + rest, 0.0, int(Work.NONE), -1) for _, source, distance in found]
+    if edges:
+        target, origin, base, work, label, segment = (np.array(c) for c in zip(*edges, strict=True))
+        builder.edges(target, origin, base, work, label, np.where(label == Work.NONE, -1, column), segment)
+
+
+def _add_host(
+    builder: Builder,
+    view: RankView,
+    column: int,
+    clocks: Clocks,
+    plan: Plan,
+    done: tuple[list[int], list[float], list[float]],
+    edges: list[_Edge],
+) -> dict[int, tuple[int, float]]:
+    """The host chain; returns node and time at which each call was issued.
+
+    ``done``: of each call the node of its end, its time, and what it takes if nobody else's arrival says so.
+    """
+    issued = clocks.aligned(column, cpu_issues(view))
+    launches = clocks.aligned(column, plan.times[column]).tolist()
+    points = [(t, t, row, -1) for row, t in enumerate(issued.tolist())]  # (begin, resume, row issued, row waited for)
+    begins, resumes, rows = cpu_waits(view)
+    waits = clocks.aligned(column, begins).tolist(), clocks.aligned(column, resumes).tolist(), rows.tolist()
+    points += [(begin, resume, -1, row) for begin, resume, row in zip(*waits, strict=True)]
+    first = free = float(clocks.aligned(column, np.array([view.start]))[0])
+    times, host = [first], {}
+    base = builder.count
+    ends, end, length = done
+    for begin, resume, issue, waited in sorted(points):
+        if begin >= free:
+            segment = bisect_left(launches, begin) + plan.shift[column]
+            edges.append((base + len(times), base + len(times) - 1, 0.0, begin - free, int(Work.HOST), segment))
+            times.append(begin)
+            free = begin
+        elif issue < 0:
+            continue
+        if issue >= 0:
+            host[issue] = (base + len(times) - 1, times[-1])
+            continue
+        edges.append((base + len(times), base + len(times) - 1, 0.0, 0.0, int(Work.NONE), -1))
+        edges.append((base + len(times), ends[waited], length[waited] + resume - end[waited], 0.0, int(Work.NONE), -1))
+        times.append(resume)
+        free = resume
+    builder.nodes(times, HOST, fixed=np.arange(len(times)) == 0)
+    return host

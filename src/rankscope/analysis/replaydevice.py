@@ -6,10 +6,8 @@ residual or as work, so a wrong one makes a what-if more cautious, not the uncha
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.analysis.callnodes import HOST, START, CallNodes
 from rankscope.analysis.categories import Kind
@@ -20,6 +18,10 @@ from rankscope.analysis.view import RankView, name_mask
 from rankscope.trace.columns import Category
 
 __all__ = ["DeviceRank"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 LAUNCH_NS = 10_000.0
 """Least time from the start of a launch call to the start of its work."""
@@ -32,156 +34,159 @@ BLOCKING_NS = 150_000.0
 NEAR_NS = 15_000.0
 """Without a wait call: work on another stream that ended this shortly before may have been waited for."""
 
-_COMM = int(Kind.COMMUNICATION)
-_NONE, _HOST_WORK, _DEVICE = int(Work.NONE), int(Work.HOST), int(Work.DEVICE)
-
 
 class DeviceRank:
-    """One rank with a device: its host chain, then its streams."""
+    """One rank with a device. *Pieces* are its device events; their columns are in order of start."""
 
     def __init__(
-        self, builder: Builder, window: CallNodes, view: RankView, column: int, clocks: Clocks, plan: Plan
+        self, builder: Builder, calls: CallNodes, view: RankView, column: int, clocks: Clocks, plan: Plan
     ) -> None:
-        self.builder, self.window, self.view, self.column, self.clocks = builder, window, view, column, clocks
+        self.builder, self.view, self.column = builder, view, column
         events = view.trace.events
-        self.start = clocks.aligned(column, events.start)
-        self.end = clocks.aligned(column, events.end)
-        self.gpu = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)))
-        rows = view.trace.collectives.event
-        self.call = {int(rows[row]): call for row, call in window.call_of[column].items()}
-        self.launches = clocks.aligned(column, plan.times[column]).tolist()
-        self.shift = plan.shift[column]
-        launch_at = self.start[np.where(events.launch >= 0, events.launch, 0)]
-        # numbers of single events, as lists: the loops below read them a million times
-        self.begin, self.finish = self.start.tolist(), self.end.tolist()
-        self.launch, self.kind = events.launch.tolist(), view.kind.tolist()
-        self.asked = launch_at.tolist()
-        self.place = (np.searchsorted(clocks.aligned(column, plan.times[column]), launch_at) + self.shift).tolist()
-        """The segment in which each device event was launched."""
-        self.host: dict[int, int] = {}
-        """Launch event -> host node."""
-        self.node: dict[int, int] = {}
-        """Device event -> its start node."""
+        gpu = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)))
+        self.launch, self.stream = events.launch[gpu], events.stream[gpu]
+        self.launched = self.launch >= 0
+        self.host_start, self.host_end = clocks.aligned(column, events.start), clocks.aligned(column, events.end)
+        self.begin, self.end = self.host_start[gpu], self.host_end[gpu]
+        self.asked = self.host_start[np.where(self.launched, self.launch, 0)]
+        self.bounds, self.shift = clocks.aligned(column, plan.times[column]), plan.shift[column]
+        self.opened = float(clocks.aligned(column, np.array([view.start]))[0])
+        member = np.full(len(events), -1, np.int64)
+        member[view.trace.collectives.event] = calls.member_of(view, column)
+        self._nodes(calls, member[gpu], view.kind[gpu] == Kind.COMMUNICATION, events.duration[gpu].astype(np.float64))
 
-    def segment(self, time: float) -> int:
-        """The segment in which ``time`` lies."""
-        return bisect_left(self.launches, time) + self.shift
+    def _nodes(self, calls: CallNodes, member: I64, comm: Mask, duration: F64) -> None:
+        """The start of each piece, and what its end is in terms of nodes: ``source + base + work``."""
+        matched, own = member >= 0, member < 0
+        self.node = np.empty(len(member), np.int64)
+        self.node[matched] = calls.start[member[matched]]
+        self.builder.pin(self.node[matched & ~self.launched])
+        self.node[own] = self.builder.nodes(self.begin[own], START, fixed=~self.launched[own])
+        working = own & ~comm & self.launched
+        place = self.segment(self.asked)
+        self.builder.device(self.column, place[working], duration[working])
+        self.source = self.node.copy()
+        self.source[matched] = calls.end[member[matched]]
+        length = self.end - self.begin
+        self.base, self.work = np.where(own & ~working, length, 0.0), np.where(working, length, 0.0)
+        self.label = np.where(working, Work.DEVICE, Work.NONE)
+        self.owner, self.place = np.where(working, self.column, -1), np.where(working, place, -1)
+
+    def segment(self, times: F64) -> I64:
+        """The segments in which ``times`` lie."""
+        return np.searchsorted(self.bounds, times) + self.shift
+
+    def _after(self, target: I64, piece: I64, distance: F64) -> None:
+        """``target`` happens no earlier than ``distance`` after the end of a piece."""
+        base = self.base[piece] + distance
+        carried = self.work[piece], self.label[piece], self.owner[piece], self.place[piece]
+        self.builder.edges(target, self.source[piece], base, *carried)
 
     def add(self) -> None:
-        """Nodes first, so that a blocking call may point at device work and the other way round."""
-        for event in self.gpu.tolist():
-            fixed = self.launch[event] < 0
-            if event in self.call:
-                self.node[event] = int(self.window.start[self.call[event], self.column])
-                if fixed:
-                    self.builder.pinned[self.node[event]] = True
-                continue
-            self.node[event] = self.builder.node(self.begin[event], START, fixed=fixed)
-            if self.kind[event] != _COMM and not fixed:
-                length = float(self.view.trace.events.duration[event])
-                self.builder.device.append((self.column, self.place[event], length))
-        self._add_host()
-        self._add_starts()
+        """Its edges."""
+        self._add_starts(self._add_host())
 
-    def _done(self, event: int) -> tuple[int, float, float, int, int, int]:
-        """(source, base, work, label, owner, segment) of the end of a device event."""
-        if event in self.call:
-            return int(self.window.end[self.call[event], self.column]), 0.0, 0.0, _NONE, -1, -1
-        duration = self.finish[event] - self.begin[event]
-        if self.kind[event] == _COMM or self.launch[event] < 0:
-            return self.node[event], duration, 0.0, _NONE, -1, -1
-        return self.node[event], 0.0, duration, _DEVICE, self.column, self.place[event]
-
-    def _after(self, target: int, event: int, distance: float) -> None:
-        source, base, work, label, owner, segment = self._done(event)
-        self.builder.edge(target, source, base + distance, work, label, owner, segment)
-
-    def _add_host(self) -> None:
+    def _add_host(self) -> I64:
+        """The host chain; returns the node of each launching event."""
         view, events, builder = self.view, self.view.trace.events, self.builder
         launching = np.zeros(len(events), np.bool_)
         launching[events.launch[events.launch >= 0]] = True
         runtime = np.isin(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & view.chain
         calls = np.flatnonzero((runtime | launching) & (launching | (events.duration > BLOCKING_NS)))
-        by_end = self.gpu[np.argsort(self.end[self.gpu], kind="stable")]
-        ends = self.end[by_end].tolist()
+        begin, finish = self.host_start[calls], self.host_end[calls]
+        by_end = np.argsort(self.end, kind="stable")
+        ends = self.end[by_end]
+        last = np.searchsorted(ends, finish, side="right") - 1
+        ended = ends[last] if len(ends) else np.full(len(calls), -np.inf)
+        blocks = (finish - begin > BLOCKING_NS) & (last >= 0) & (finish - ended <= TAIL_NS) & (ended > begin)
+        blocking, nested = _nested(begin, finish, np.flatnonzero(blocks))
+        kept = np.flatnonzero(nested < 0)
+        blocks = np.isin(kept, blocking)
+        first = min([self.opened, *begin[:1].tolist()])
+        opened = builder.nodes(first, HOST, fixed=True)
+        node, done = builder.nodes(begin[kept], HOST), builder.nodes(finish[kept[blocks]], HOST)
+        goes_on, free = node.copy(), begin[kept]
+        goes_on[blocks], free[blocks] = done, finish[kept[blocks]]
+        previous, free = np.concatenate((opened, goes_on))[:-1], np.concatenate(([first], free))[:-1]
+
+        at = begin[kept]
+        drained = np.searchsorted(ends, at, side="right") - 1
+        waited = np.zeros(len(kept), np.bool_)
         # without operators nothing shows that the host worked while the device had run dry: then it waited for it
-        silent = not bool((view.chain & (events.category == Category.CPU_OP)).any())
-        free = float(self.clocks.aligned(self.column, np.array([view.start]))[0])
-        if len(calls):
-            free = min(free, float(self.start[calls[0]]))
-        previous = builder.node(free, HOST, fixed=True)
-        for call in calls.tolist():
-            begin, finish = self.begin[call], self.finish[call]
-            if begin < free:
-                self.host[call] = previous  # nested in a blocking call: launched with it
-                continue
-            node = builder.node(begin, HOST)
-            drained = bisect_right(ends, begin) - 1 if silent else -1
-            if drained >= 0 and ends[drained] > free and not self._running(begin):
-                builder.edge(node, previous, min(begin - free, LAUNCH_NS))
-                self._after(node, int(by_end[drained]), begin - ends[drained])
-            else:
-                builder.edge(node, previous, 0.0, begin - free, _HOST_WORK, self.column, self.segment(begin))
-            self.host[call], previous, free = node, node, begin
-            if finish - begin <= BLOCKING_NS:
-                continue
-            last = bisect_right(ends, finish) - 1
-            if last < 0 or finish - ends[last] > TAIL_NS or ends[last] <= begin:
-                continue
-            done = builder.node(finish, HOST)
-            builder.edge(done, node, min(finish - begin, LAUNCH_NS))
-            self._after(done, int(by_end[last]), finish - ends[last])
-            previous, free = done, finish
+        if len(ends) and not bool((view.chain & (events.category == Category.CPU_OP)).any()):
+            running = np.searchsorted(np.sort(self.begin), at, side="right") > drained + 1
+            waited = (drained >= 0) & (ends[drained] > free) & ~running
+        works = ~waited
+        builder.edges(
+            node[works], previous[works], 0.0, (at - free)[works], Work.HOST, self.column, self.segment(at[works])
+        )
+        builder.edges(node[waited], previous[waited], np.minimum((at - free)[waited], LAUNCH_NS))
+        self._after(node[waited], by_end[drained[waited]], at[waited] - ends[drained[waited]])
+        stop = kept[blocks]
+        builder.edges(done, node[blocks], np.minimum(finish[stop] - begin[stop], LAUNCH_NS))
+        self._after(done, by_end[last[stop]], finish[stop] - ends[last[stop]])
 
-    def _running(self, time: float) -> bool:
-        return bool(((self.start[self.gpu] <= time) & (self.end[self.gpu] > time)).any())
+        host = np.full(len(events), -1, np.int64)
+        host[calls[kept]] = node
+        inside = np.flatnonzero(nested >= 0)  # launched with the blocking call
+        host[calls[inside]] = done[np.searchsorted(blocking, nested[inside])]
+        return host
 
-    def _add_starts(self) -> None:
-        events, builder = self.view.trace.events, self.builder
+    def _add_starts(self, host: I64) -> None:
+        """What each launched piece waits for: its launch, and the last work of each stream it may depend on."""
         waits = np.flatnonzero(self.view.chain & name_mask(self.view.trace, lambda n: "StreamWaitEvent" in n))
-        wait_times = np.sort(self.start[waits])
-        waits_before = np.searchsorted(wait_times, self.start[np.where(events.launch >= 0, events.launch, 0)]).tolist()
-        streams = events.stream.tolist()
-        launched = self.gpu[events.launch[self.gpu] >= 0]
-        order = launched[np.argsort(self.start[events.launch[launched]], kind="stable")]
-        backlog = self.gpu[events.launch[self.gpu] < 0]
-        ran: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
-        for event in backlog.tolist():
-            _push(ran[streams[event]], self.finish[event], event)
-        seen_waits: dict[int, int] = {}
-        for event in order.tolist():
-            stream, begin, asked = streams[event], self.begin[event], self.asked[event]
-            launch = self.launch[event]
-            found: list[tuple[float, int, float]] = []  # (time it allows, device event or -1, distance)
-            distance = min(begin - asked, LAUNCH_NS)
-            found.append((asked + distance, -1, distance))
-            waited = waits_before[event] > seen_waits.get(stream, 0)
-            for other, (ends, which) in ran.items():
-                place = bisect_right(ends, begin) - 1
-                if place < 0:
-                    continue
-                before, gap = which[place], begin - ends[place]
-                if not (other == stream or waited or gap <= NEAR_NS):
-                    continue
-                found.append((begin - gap + min(gap, GAP_NS), before, min(gap, GAP_NS)))
-            rest = begin - max(f[0] for f in found)
-            builder.residual += rest
-            for _, before, distance in found:
-                if before < 0:
-                    builder.edge(self.node[event], self.host[launch], distance + rest)
-                else:
-                    self._after(self.node[event], before, distance + rest)
-            _push(ran[stream], self.finish[event], event)
-            seen_waits[stream] = waits_before[event]
+        waits_before = np.searchsorted(np.sort(self.host_start[waits]), self.asked)
+        mine = np.flatnonzero(self.launched)
+        mine = mine[np.argsort(self.asked[mine], kind="stable")]
+        turn = np.full(len(self.begin), -1, np.int64)
+        turn[mine] = np.arange(len(mine))
+        streams, waited = self.stream[mine], np.zeros(len(mine), np.bool_)
+        for stream in np.unique(streams).tolist():
+            at = np.flatnonzero(streams == stream)
+            waited[at] = np.diff(waits_before[mine[at]], prepend=0) > 0
+        begin, asked = self.begin[mine], self.asked[mine]
+        distance = np.minimum(begin - asked, LAUNCH_NS)
+        allowed = asked + distance
+        found: list[tuple[I64, I64, F64]] = []
+        for stream in np.unique(self.stream).tolist():
+            before = _last_before(np.flatnonzero(self.stream == stream), self.end, turn, begin)
+            gap = begin - self.end[before]
+            taken = np.flatnonzero((before >= 0) & ((streams == stream) | waited | (gap <= NEAR_NS)))
+            near = np.minimum(gap[taken], GAP_NS)
+            allowed[taken] = np.maximum(allowed[taken], begin[taken] - gap[taken] + near)
+            found.append((taken, before[taken], near))
+        rest = begin - allowed
+        self.builder.residual += float(rest.sum())
+        self.builder.edges(self.node[mine], host[self.launch[mine]], distance + rest)
+        for taken, before, near in found:
+            self._after(self.node[mine[taken]], before, near + rest[taken])
 
 
-def _push(ran: tuple[list[float], list[int]], end: float, event: int) -> None:
-    """Note work of a stream in order of its end: nearly always last."""
-    ends, which = ran
-    if not ends or end >= ends[-1]:
-        ends.append(end)
-        which.append(event)
-        return
-    place = bisect_right(ends, end)
-    ends.insert(place, end)
-    which.insert(place, event)
+def _nested(begin: F64, finish: F64, blocking: I64) -> tuple[I64, I64]:
+    """Blocking calls that are in no other, and for each call the one it is in, -1 for none."""
+    outer: list[int] = []
+    free = -np.inf
+    for call in blocking.tolist():
+        if begin[call] >= free:
+            outer.append(call)
+            free = float(finish[call])
+    kept = np.array(outer, np.int64)
+    if not len(kept):
+        return kept, np.full(len(begin), -1, np.int64)
+    before = np.searchsorted(kept, np.arange(len(begin))) - 1
+    inside = (before >= 0) & (finish[kept[before]] > begin)
+    return kept, np.where(inside, kept[before], -1)
+
+
+def _last_before(pieces: I64, end: F64, turn: I64, begin: F64) -> I64:
+    """For the pieces of all turns (in order of launch): of ``pieces`` that were launched earlier, the one that ended
+    last by the time it begins; -1 for none."""
+    order = pieces[np.lexsort((turn[pieces], end[pieces]))]
+    own = turn[order]
+    place = np.searchsorted(end[order], begin, side="right") - 1
+    # streams run in order of launch: the last that was launched earlier is the answer unless it ended too late
+    least = np.minimum.accumulate(own[::-1])[::-1]
+    place = np.minimum(place, np.searchsorted(least, np.arange(len(begin)), side="left") - 1)
+    while len(wrong := np.flatnonzero((place >= 0) & (own[place] >= np.arange(len(begin))))):
+        place[wrong] -= 1
+    return np.where(place >= 0, order[place], -1)

@@ -13,7 +13,7 @@ the same calls at the same positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +45,15 @@ class Plan:
     peers: list[list[int]]
     """Columns of the ranks to compare with, the rank itself included; empty for a rank without calls."""
 
-    @property
-    def size(self) -> int:
-        """One more than the largest position."""
-        return max((s + len(r) + 1 for s, r in zip(self.shift, self.rows, strict=True)), default=1)
+    size: int = field(init=False)
+    """One more than the largest position."""
+    opens: list[int] = field(init=False)
+    """Position at which the first of its peers begins."""
+
+    def __post_init__(self) -> None:
+        self.size = max((s + len(r) + 1 for s, r in zip(self.shift, self.rows, strict=True)), default=1)
+        teams = {id(team): min(self.shift[c] for c in team) for team in self.peers if team}
+        self.opens = [teams.get(id(team), s) for team, s in zip(self.peers, self.shift, strict=True)]
 
     @property
     def befriended(self) -> int:
@@ -60,7 +65,7 @@ class Plan:
         first, count = self.shift[column], len(self.rows[column])
         found = np.zeros(self.size, np.bool_)
         found[first + 1 : first + count] = True
-        found[first : first + 1] = first == min((self.shift[p] for p in self.peers[column]), default=first)
+        found[first : first + 1] = first == self.opens[column]
         return found
 
 
@@ -77,7 +82,7 @@ def launch_times(view: RankView, rows: I64) -> I64:
 def plan_segments(views: Sequence[RankView], matched: Matched) -> Plan:
     """The numbering that leaves more ranks with peers."""
     stages = _stages(matched)
-    plain = _sorted(views, [matched.rows[matched.rows[:, c] >= 0, c].astype(np.int64) for c in range(len(views))])
+    plain = _sorted(views, [matched.row[matched.of(c)].astype(np.int64) for c in range(len(views))])
     first = _with_peers(views, plain, [0] * len(views), [(s,) for s in stages], whole=True)
     if first.befriended == len(views):
         return first
@@ -148,11 +153,14 @@ def _shifts(matched: Matched, rows: list[I64]) -> tuple[list[int], list[int]]:
     place = [dict(zip(r.tolist(), range(len(r)), strict=True)) for r in rows]
     near: list[dict[int, int]] = [{} for _ in rows]
     for number in range(len(matched.channels)):
-        table = matched.rows[matched.channel == number]
-        members = np.flatnonzero((table >= 0).all(axis=0)).tolist() if len(table) else []
-        for other in members[1:]:
+        table = matched.first[np.flatnonzero(matched.channel == number)][:, None]
+        if not len(table):
+            continue
+        table = table + np.arange(matched.size[matched.call[table[0, 0]]])
+        members = matched.column[table[0]].tolist()
+        for index, other in enumerate(members[1:], 1):
             one = members[0]
-            apart = [place[one][a] - place[other][b] for a, b in table[:, [one, other]].tolist()]
+            apart = [place[one][a] - place[other][b] for a, b in matched.row[table[:, [0, index]]].tolist()]
             middle = int(np.median(apart))
             if np.mean(np.array(apart) == middle) >= CONSTANT:
                 near[one].setdefault(other, middle)

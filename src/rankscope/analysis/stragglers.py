@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.causes import ATTRIBUTES, Profile, work_difference
+from rankscope.analysis.collectives import Matched
 from rankscope.analysis.graph import Work
 from rankscope.analysis.view import RankView
 from rankscope.analysis.waits import Waits
@@ -59,16 +60,15 @@ class Lateness:
     """Columns of other ranks at fault, mended as well where ``gains`` says what this one costs."""
 
 
-def screen(waits: Waits, step_ns: float, steps: int) -> I64:
+def screen(matched: Matched, waits: Waits, step_ns: float, steps: int) -> I64:
     """Columns of the ranks that may cost the job time.
 
     Mending a rank gains no more than the others wait while it is the last to arrive.
     """
-    if not len(waits.last):
+    if not len(matched):
         return np.empty(0, np.int64)
-    others = np.maximum((~np.isnan(waits.wait)).sum(axis=1) - 1, 1)
-    waited = np.nansum(waits.wait, axis=1) / others
-    caused = np.bincount(waits.last, waited, waits.wait.shape[1])
+    waited = np.add.reduceat(waits.wait, matched.first[:-1]) / np.maximum(matched.size - 1, 1)
+    caused = np.bincount(waits.last, waited, len(matched.ranks))
     return np.flatnonzero(caused >= SCREEN * step_ns * max(steps, 1)).astype(np.int64)
 
 

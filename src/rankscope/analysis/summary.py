@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rankscope.analysis import intervals
-from rankscope.analysis.waits import bus_bandwidth, element_bytes
+from rankscope.analysis.callcosts import call_costs
+from rankscope.analysis.waits import lateness
 from rankscope.analysis.window import WindowResult
 from rankscope.model import (
     ClockReport,
@@ -23,7 +22,6 @@ from rankscope.model import (
 __all__ = [
     "clock_report",
     "collectives_report",
-    "exposed_per_call",
     "group_rows",
     "idle_rows",
     "rank_summaries",
@@ -33,7 +31,7 @@ __all__ = [
 
 def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
     """One row per rank with a usable trace. Waits per step are None without steps or matched calls."""
-    rows = []
+    rows, caused = [], {id(w): _caused(w) for w in windows}
     for rank, places in _by_rank(windows).items():
         usage = [w.usage[c] for w, c in places]
         span = sum(u.span for u in usage)
@@ -53,7 +51,7 @@ def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
             },
             overlap_pct=100.0 * sum(u.overlap for u in usage) / comm if comm else None,
             wait_ms_per_step=sum(_waited(w, c) for w, c in places) / 1e6 / count if known else None,
-            caused_wait_ms_per_step=sum(_caused(w, c) for w, c in places) / 1e6 / count if known else None,
+            caused_wait_ms_per_step=sum(caused[id(w)][c] for w, c in places) / 1e6 / count if known else None,
             files=[w.views[c].trace.source for w, c in places],
         )
         if span:
@@ -75,14 +73,15 @@ def _by_rank(windows: Sequence[WindowResult]) -> dict[int, list[tuple[WindowResu
 
 
 def _waited(window: WindowResult, column: int) -> float:
-    return float(np.nansum(window.waits.wait[~window.waits.early, column])) if len(window.matched) else 0.0
+    mine = window.matched.of(column)
+    return float(window.waits.wait[mine][~window.waits.early[window.matched.call[mine]]].sum())
 
 
-def _caused(window: WindowResult, column: int) -> float:
-    """Waiting of all others while this rank was the last: each waited at least from the last but one on."""
-    if not len(window.matched):
-        return 0.0
-    return float(np.nansum(window.waits.wait[(window.waits.last == column) & ~window.waits.early]))
+def _caused(window: WindowResult) -> list[float]:
+    """Waiting of all others while a rank was the last, per rank."""
+    call = window.matched.call
+    wait = np.where(window.waits.early[call], 0.0, window.waits.wait)
+    return [float(ns) for ns in np.bincount(window.waits.last[call], wait, len(window.views)).tolist()]
 
 
 def idle_rows(windows: Sequence[WindowResult]) -> list[RankIdle]:
@@ -108,19 +107,12 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
     """One row per window, step and rank."""
     rows = []
     for window in windows:
-        arrival, step = window.waits.arrival, window.waits.step
+        waits, matched = window.waits, window.matched
+        late, counted = lateness(matched, waits), np.where(waits.early[matched.call], 0.0, waits.wait)
         for column, view in enumerate(window.views):
-            others = [c for c in range(len(window.views)) if c != column]
+            mine = matched.of(column)
             for index, usage in enumerate(window.steps[column]):
-                calls = step[:, column] == index
-                wait = lateness = None
-                if calls.any():
-                    wait = float(np.nansum(window.waits.wait[calls & ~window.waits.early, column])) / 1e6
-                    shared = arrival[calls][:, others]
-                    both = ~np.isnan(shared).all(axis=1) if shared.size else np.zeros(int(calls.sum()), np.bool_)
-                    if both.any():
-                        middle = np.nanmedian(shared[both], axis=1)
-                        lateness = float(np.mean(arrival[calls, column][both] - middle)) / 1e6
+                calls = mine[waits.step[mine] == index]
                 rows.append(
                     StepRow(
                         attempt=window.attempt,
@@ -132,8 +124,8 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
                         comm_ms=usage.comm / 1e6,
                         exposed_comm_ms=usage.exposed_comm / 1e6,
                         idle_ms=usage.idle / 1e6,
-                        wait_ms=wait,
-                        lateness_ms=lateness,
+                        wait_ms=float(counted[calls].sum()) / 1e6 if len(calls) else None,
+                        lateness_ms=float(late[calls].mean()) / 1e6 if len(calls) else None,
                     )
                 )
     return rows
@@ -141,62 +133,21 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
 
 def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
     """Kinds of calls per process group, most exposed first."""
-    total: dict[tuple[str, tuple[int, ...], str, str | None], list[float]] = defaultdict(lambda: [0.0] * 6)
-    speed: dict[tuple[str, tuple[int, ...], str, str | None], list[float]] = defaultdict(list)
-    steps = sum(max(w.step_count, 1) for w in windows)
-    for window in windows:
-        if not len(window.matched):
-            continue
-        exposed = exposed_per_call(window)
-        transfers, waits = np.nanmean(window.waits.transfer, axis=1), np.nanmean(window.waits.wait, axis=1)
-        for call, kind in enumerate(window.matched.kind):
-            columns = np.flatnonzero(window.matched.rows[call] >= 0).tolist()
-            channel = window.matched.channels[int(window.matched.channel[call])]
-            first = window.views[columns[0]].trace.collectives
-            row = int(window.matched.rows[call, columns[0]])
-            dtype = first.dtype[row] or None
-            key = (channel.name, channel.ranks, kind, dtype)
-            size = element_bytes(dtype) if dtype else None
-            entry = total[key]
-            entry[0] += 1
-            transfer = float(transfers[call])
-            entry[1] += 0.0 if window.waits.early[call] else float(waits[call])
-            entry[2] += transfer
-            if size and first.in_elements[row] >= 0:
-                inputs, outputs = float(first.in_elements[row]) * size, float(first.out_elements[row]) * size
-                entry[3] += max(inputs, outputs)
-                rate = bus_bandwidth(kind, len(channel.ranks), inputs, outputs, transfer)
-                if rate is not None:
-                    speed[key].append(rate)
-            entry[4] += float(exposed[call])
-    rows = [
+    return [
         GroupRow(
             group=name,
             ranks=list(ranks),
             collective=kind,
             dtype=dtype,
-            calls_per_step=entry[0] / steps,
-            megabytes_per_call=entry[3] / entry[0] / 1e6 if entry[3] else None,
-            wait_ms_per_step=entry[1] / 1e6 / steps,
-            transfer_ms_per_step=entry[2] / 1e6 / steps,
-            exposed_ms_per_step=entry[4] / 1e6 / steps,
-            bus_gb_s=float(np.median(speed[(name, ranks, kind, dtype)])) if speed[(name, ranks, kind, dtype)] else None,
+            calls_per_step=cost.calls,
+            megabytes_per_call=cost.megabytes_per_call,
+            wait_ms_per_step=cost.wait,
+            transfer_ms_per_step=cost.transfer,
+            exposed_ms_per_step=cost.exposed,
+            bus_gb_s=cost.bus_gb_s,
         )
-        for (name, ranks, kind, dtype), entry in total.items()
+        for (_, ranks, name, kind, dtype), cost in call_costs(windows).items()
     ]
-    return sorted(rows, key=lambda r: -(r.exposed_ms_per_step or 0.0))
-
-
-def exposed_per_call(window: WindowResult) -> NDArray[np.float64]:
-    """Part of each call that compute does not hide, mean over its ranks, ns."""
-    rows = window.matched.rows
-    total = np.zeros(len(rows))
-    for column, view in enumerate(window.views):
-        mine = rows[:, column] >= 0
-        event = view.trace.collectives.event[rows[mine, column]]
-        spans = intervals.subtract(view.comm, view.compute)
-        total[mine] += intervals.cover(spans, view.trace.events.start[event], view.trace.events.end[event])
-    return np.asarray(total / np.maximum((rows >= 0).sum(axis=1), 1))
 
 
 def clock_report(windows: Sequence[WindowResult]) -> ClockReport:

@@ -53,8 +53,11 @@ class RankView:
 
 def name_mask(trace: RankTrace, test: Any) -> Mask:
     """Events whose name passes ``test(name) -> bool``; each distinct name is tested once."""
-    used, inverse = np.unique(trace.events.name, return_inverse=True)
-    return np.asarray(np.array([bool(test(trace.strings[i])) for i in used], np.bool_)[inverse])
+    names = trace.events.name
+    used = np.flatnonzero(np.bincount(names, minlength=len(trace.strings)))
+    passes = np.zeros(len(trace.strings), np.bool_)
+    passes[used] = [bool(test(trace.strings[i])) for i in used.tolist()]
+    return passes[names]
 
 
 def make_view(trace: RankTrace, rank: int) -> RankView:

@@ -17,58 +17,70 @@ from rankscope.analysis.clocks import Clocks, matched_times
 from rankscope.analysis.collectives import Matched
 from rankscope.analysis.view import RankView
 
-__all__ = ["Waits", "bus_bandwidth", "element_bytes", "measure_waits"]
+__all__ = ["Waits", "bus_bytes", "element_bytes", "lateness", "measure_waits", "median_of_others"]
 
 F64 = NDArray[np.float64]
 
 
 @dataclass(slots=True)
 class Waits:
-    """M x R arrays, NaN where the rank takes no part."""
+    """One entry a member of the matched calls, unless said otherwise."""
 
     arrival: F64
     end: F64
     wait: F64
     transfer: F64
-    last: NDArray[np.int32]
-    """Column of the rank that arrived last."""
-    second: F64
-    """Arrival of the last but one: the last rank made the others wait from here on."""
     step: NDArray[np.int32]
-    """M x R: index of the launching step on each rank, -1 unknown."""
+    """Index of the launching step on its rank, -1 unknown."""
+    last: NDArray[np.int32]
+    """Per call, column of the rank that arrived last."""
     early: NDArray[np.bool_]
-    """M: some member was not recorded yet when the first one arrived. Such a wait says nothing of the job (recording
-    starts at another time on each rank) and is left out of sums of waits; the end still tells the clock."""
+    """Per call: some member was not recorded yet when the first one arrived. Such a wait says nothing of the job
+    (recording starts at another time on each rank) and is left out of sums of waits; the end still tells the clock."""
 
 
 def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -> Waits:
     """Waits and transfers of one window."""
-    starts, has = matched_times(views, matched, end=False)
-    ends, _ = matched_times(views, matched, end=True)
-    arrival, end = np.full(starts.shape, np.nan), np.full(starts.shape, np.nan)
-    step = np.full(starts.shape, -1, np.int32)
+    starts, ends = (matched_times(views, matched, end=end) for end in (False, True))
+    arrival, end, step = np.empty(len(starts)), np.empty(len(starts)), np.empty(len(starts), np.int32)
+    begun = np.empty(len(starts))
     for column, view in enumerate(views):
-        mine = has[:, column]
-        arrival[mine, column] = clocks.aligned(column, starts[mine, column])
-        end[mine, column] = clocks.aligned(column, ends[mine, column])
-        step[mine, column] = view.trace.events.step[view.trace.collectives.event[matched.rows[mine, column]]]
+        mine = matched.of(column)
+        arrival[mine], end[mine] = clocks.aligned(column, starts[mine]), clocks.aligned(column, ends[mine])
+        step[mine] = view.trace.events.step[view.trace.collectives.event[matched.row[mine]]]
+        begun[mine] = _recorded_from(view, clocks, column)
     if not len(matched):
-        nothing = np.empty((0, len(views)))
-        return Waits(
-            nothing, nothing, nothing, nothing, np.empty(0, np.int32), np.empty(0), step, np.empty(0, np.bool_)
-        )
-    low = np.where(has, arrival, -np.inf)
-    latest = low.max(axis=1)
-    last = low.argmax(axis=1).astype(np.int32)
-    rest = low.copy()
-    rest[np.arange(len(last)), last] = -np.inf
+        return Waits(arrival, end, arrival, arrival, step, np.empty(0, np.int32), np.empty(0, np.bool_))
+    first, call = matched.first[:-1], matched.call
+    latest = np.maximum.reduceat(arrival, first)
+    _, place = np.unique(call[arrival == latest[call]], return_index=True)
+    last = matched.column[np.flatnonzero(arrival == latest[call])[place]]
+    early = np.maximum.reduceat(begun, first) > np.minimum.reduceat(arrival, first)
     # a clock error may put the last arrival after an end: nobody waited longer than his own call
-    latest = np.minimum(latest, np.nanmin(np.where(has, end, np.inf), axis=1))
-    wait = np.where(has, np.maximum(latest[:, None] - arrival, 0.0), np.nan)
-    transfer = np.where(has, np.maximum(end - latest[:, None], 0.0), np.nan)
-    begun = np.array([_recorded_from(v, clocks, c) for c, v in enumerate(views)])
-    early = np.where(has, begun, -np.inf).max(axis=1) > np.where(has, arrival, np.inf).min(axis=1)
-    return Waits(arrival, end, wait, transfer, last, rest.max(axis=1), step, early)
+    latest = np.minimum(latest, np.minimum.reduceat(end, first))[call]
+    wait, transfer = np.maximum(latest - arrival, 0.0), np.maximum(end - latest, 0.0)
+    return Waits(arrival, end, wait, transfer, step, last.astype(np.int32), early)
+
+
+def lateness(matched: Matched, waits: Waits) -> F64:
+    """By how much each member arrived after the median of the call's others, ns."""
+    out = np.empty(len(waits.arrival))
+    for members in matched.by_size():
+        out[members] = waits.arrival[members] - median_of_others(waits.arrival[members])
+    return out
+
+
+def median_of_others(table: F64) -> F64:
+    """For each entry the median of the others of its row; rows have at least two."""
+    size = table.shape[1]
+    order = np.argsort(table, axis=1, kind="stable")
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.broadcast_to(np.arange(size), order.shape), axis=1)
+    ordered = np.take_along_axis(table, order, axis=1)
+    # the middle of the size - 1 others: their places without one's own
+    low, high = (size - 2) // 2, (size - 1) // 2
+    middle = [np.take_along_axis(ordered, n + (place <= n), axis=1) for n in (low, high)]
+    return np.asarray((middle[0] + middle[1]) / 2.0)
 
 
 def _recorded_from(view: RankView, clocks: Clocks, column: int) -> float:
@@ -93,17 +105,18 @@ def element_bytes(dtype: str) -> int | None:
     return int(digits[1]) // 8 if digits else None
 
 
-def bus_bandwidth(kind: str, size: int, in_bytes: float, out_bytes: float, transfer_ns: float) -> float | None:
-    """Bus bandwidth in 10^9 bytes per second as NCCL tests define it; None where the kind has no such definition."""
+def bus_bytes(kind: str, size: int, inputs: F64, outputs: F64) -> F64 | None:
+    """Bytes that calls of a group of ``size`` ranks move over the bus, as NCCL tests define it; divided by the transfer
+    they are the bus bandwidth. None where the kind has no such definition."""
     factors = {
-        "all_reduce": (2.0 * (size - 1) / size, in_bytes),
-        "all_gather": ((size - 1) / size, out_bytes),
-        "reduce_scatter": ((size - 1) / size, in_bytes),
-        "all_to_all": ((size - 1) / size, in_bytes),
-        "broadcast": (1.0, in_bytes),
-        "reduce": (1.0, in_bytes),
+        "all_reduce": (2.0 * (size - 1) / size, inputs),
+        "all_gather": ((size - 1) / size, outputs),
+        "reduce_scatter": ((size - 1) / size, inputs),
+        "all_to_all": ((size - 1) / size, inputs),
+        "broadcast": (1.0, inputs),
+        "reduce": (1.0, inputs),
     }
-    if kind not in factors or transfer_ns <= 0 or size < 2:
+    if kind not in factors or size < 2:
         return None
     factor, moved = factors[kind]
-    return factor * moved / transfer_ns
+    return np.asarray(factor * moved)

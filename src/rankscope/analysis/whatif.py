@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.collectives import Matched
 from rankscope.analysis.graph import Graph, Work
 from rankscope.analysis.segments import Plan
 from rankscope.analysis.waits import Waits
@@ -53,6 +54,8 @@ class Replay:
     """Per recorded step the transfer time of the rank with most of it."""
     error: float
     """Of the unchanged replay: largest relative error of a step's length."""
+    _network: F64 | None = None
+    """Step ends without transfers: two questions need them."""
 
     @property
     def steps(self) -> int:
@@ -105,29 +108,38 @@ class Replay:
     def scaled(self, column: int, factor: F64, start: F64 | None = None) -> F64:
         """Work per edge (``start``, else as recorded) with one rank's work times ``factor[label, segment]``."""
         graph = self.graph
-        mine = (graph.owner == column) & np.isin(graph.label, (Work.HOST, Work.DEVICE))
+        mine = np.flatnonzero(graph.owner == column)
+        mine = mine[np.isin(graph.label[mine], (Work.HOST, Work.DEVICE))]
         work: F64 = (graph.work if start is None else start).copy()
         work[mine] *= factor[graph.label[mine], graph.segment[mine]]
         return work
 
     def balanced(self) -> F64:
         """Work per edge with each segment of device work shared out evenly among the ranks that do it."""
-        work: F64 = self.graph.work
-        for column, team in enumerate(self.peers):
-            if len(team) > 1:
-                factor = np.ones((4, self.segments.host.shape[1]))
-                mean = self.segments.device[team].mean(axis=0)
-                factor[Work.DEVICE] = _ratio(mean, self.segments.device[column])
-                work = self.scaled(column, factor, work)
+        graph, device = self.graph, self.segments.device
+        factor = np.ones(device.shape)
+        for team in {tuple(p): p for p in self.peers if len(p) > 1}.values():
+            factor[team] = _ratio(np.broadcast_to(device[team].mean(axis=0), device[team].shape), device[team])
+        mine = np.flatnonzero(graph.label == Work.DEVICE)
+        work: F64 = graph.work.copy()
+        work[mine] *= factor[graph.owner[mine], graph.segment[mine]]
         return work
+
+    def ideal_network(self) -> F64:
+        """How much shorter each step becomes, ns, with transfers that take no time."""
+        return np.diff(self.unchanged - self._without_transfers(), prepend=0.0)
+
+    def _without_transfers(self) -> F64:
+        if self._network is None:
+            self._network = self.marks(self.without(Work.TRANSFER))
+        return self._network
 
     def hidden(self) -> F64:
         """How much shorter each step becomes, ns, with transfers wholly behind other work.
 
         A step then takes as long as without transfers, but no less than the transfers of its busiest rank.
         """
-        ends = self.marks(self.without(Work.TRANSFER))
-        length = np.diff(ends, prepend=self.begin)
+        length = np.diff(self._without_transfers(), prepend=self.begin)
         return np.diff(self.unchanged, prepend=self.begin) - np.maximum(length, self.transfers)
 
     def without(self, label: Work) -> F64:
@@ -141,19 +153,19 @@ def _ratio(target: F64, own: F64) -> F64:
     return np.divide(target, own, out=np.ones_like(own), where=own > 0)
 
 
-def prepare(graph: Graph, waits: Waits, begin: float, plan: Plan) -> Replay | None:
+def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, plan: Plan) -> Replay | None:
     """Everything a what-if needs; None when no step ends with a matched call.
 
     Args:
         graph: of the window.
+        matched: its calls.
         waits: the steps of its calls.
         begin: start of the first step on the aligned axis, ns.
         plan: its segments.
     """
-    numbers = sorted(set(waits.step[waits.step >= 0].tolist()))
-    steps = [s for s in numbers if ((waits.step == s) & (graph.ends >= 0)).any()]
-    step_calls = [graph.ends[(waits.step == s) & (graph.ends >= 0)] for s in steps]
-    transfers = [np.nansum(np.where(waits.step == s, waits.transfer, 0.0), axis=0).max() for s in steps]
+    steps = np.unique(waits.step[waits.step >= 0]).tolist()
+    step_calls = [graph.ends[waits.step == s] for s in steps]
+    transfers = [_busiest(matched, waits, s) for s in steps]
     if not step_calls:
         return None
     recorded = np.array([graph.recorded[nodes].max() for nodes in step_calls])
@@ -165,10 +177,16 @@ def prepare(graph: Graph, waits: Waits, begin: float, plan: Plan) -> Replay | No
     return Replay(graph, segments, plan.peers, step_calls, begin, unchanged, recorded, np.array(transfers), error)
 
 
+def _busiest(matched: Matched, waits: Waits, step: int) -> float:
+    """Transfer time in a step of the rank with most of it, ns."""
+    mine = waits.step == step
+    return float(np.bincount(matched.column[mine], waits.transfer[mine], len(matched.ranks)).max())
+
+
 def step_ends(waits: Waits) -> F64:
     """When the last call of each recorded step ended, ns on the aligned axis."""
-    steps = sorted(set(waits.step[waits.step >= 0].tolist()))
-    return np.array([np.nanmax(waits.end[waits.step == s]) for s in steps])
+    steps = np.unique(waits.step[waits.step >= 0]).tolist()
+    return np.array([waits.end[waits.step == s].max() for s in steps])
 
 
 def segment_work(graph: Graph, plan: Plan) -> Segments:

@@ -128,13 +128,13 @@ def _replay(result: WindowResult) -> None:
     lonely = [c for c in range(len(views)) if len(peers[c]) < 2]
     result.staged = bool(point_to_point.any())
     result.pipeline = bool(point_to_point.all()) or (result.staged and len(lonely) == len(views))
-    suspects = screen(waits, result.step_ns or 0.0, len(ends))
+    suspects = screen(matched, waits, result.step_ns or 0.0, len(ends))
     if sum(len(v.trace.events) for v in views) > SCREENED_EVENTS and not len(suspects):
         result.lateness = [Lateness(np.zeros(len(ends))) for _ in views]
         return
     graph = build_graph(views, matched, clocks, waits, result.plan)
     begin = min(float(clocks.aligned(c, np.array([v.start]))[0]) for c, v in enumerate(views))
-    replay = prepare(graph, waits, begin, result.plan)
+    replay = prepare(graph, matched, waits, begin, result.plan)
     result.replay = replay
     if replay is None:
         result.refused = "no step contains a matched collective"
@@ -182,7 +182,9 @@ def _comparable(result: WindowResult) -> NDArray[np.bool_]:
         first = view.trace.events.start[view.chain]
         if len(first) and int(first[0]) - view.start > MISSED * (result.step_ns or 0.0):
             alone[column, plan.shift[column]] = False
-    return np.array([alone[plan.peers[c]].all(axis=0) if plan.peers[c] else alone[c] for c in range(len(views))])
+    teams = {id(team): team for team in plan.peers if team}
+    together = {key: alone[team].all(axis=0) for key, team in teams.items()}
+    return np.array([together.get(id(plan.peers[c]), alone[c]) for c in range(len(views))])
 
 
 def _host_step(views: Sequence[RankView]) -> float | None:

@@ -1,10 +1,10 @@
-"""A small job with a planted fault, for a first look."""
+"""Small jobs with a planted fault: for a first look, and to hold the diagnosis to the truth."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["SCRIPT"]
+__all__ = ["JOBS"]
 
-SCRIPT = Path(__file__).with_name("train.py")
-"""The script that is trained."""
+JOBS = Path(__file__).parent
+"""The folder of the scripts that are trained."""

@@ -1,13 +1,12 @@
-"""Train a small GPT with DDP on the CPU. One rank's input pipeline can be made slow, to have something to find.
+"""Train a small GPT with DDP on the CPU, with a fault planted, to have something to find.
 
-Plain PyTorch: nothing here knows of rankscope. Run it with any launcher:
+Plain PyTorch: it knows the table of faults, and nothing of how they are found. Run it with any launcher:
 
-    torchrun --nproc-per-node 2 train.py --slow-rank 1 --slow-input 60
+    torchrun --nproc-per-node 2 train.py --fault input_stall --bad-rank 1 --size 60
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 
@@ -18,14 +17,17 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
+from rankscope.demo.plant import Plant, parser, planted
+
 VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS = 512, 64, 128, 4, 4
+LONGEST = 2 * CONTEXT
 
 
 class Text(Dataset[Tensor]):
     """Random tokens, the same on every rank."""
 
     def __init__(self, samples: int) -> None:
-        self.tokens = torch.randint(VOCABULARY, (samples, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
+        self.tokens = torch.randint(VOCABULARY, (samples, LONGEST + 1), generator=torch.Generator().manual_seed(0))
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -55,9 +57,9 @@ class Block(nn.Module):
 class TinyGPT(nn.Module):
     """Tokens to logits."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: int = VOCABULARY) -> None:
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.tokens, self.positions = nn.Embedding(words, WIDTH), nn.Embedding(LONGEST, WIDTH)
         self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
         self.head = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
 
@@ -68,52 +70,55 @@ class TinyGPT(nn.Module):
         return logits
 
 
-def slow_collate(delay_s: float, samples: list[Tensor]) -> Tensor:
-    """Stack samples, as slowly as a storage system on a bad day."""
-    time.sleep(delay_s)
-    return torch.stack(samples)
+def train(steps: int, batch: int, plant: Plant) -> None:
+    """The usual loop, with the places where a fault may strike."""
 
+    def collate(samples: list[Tensor]) -> Tensor:
+        plant.strike("input")
+        return torch.stack(samples)[:, : sequence_length(plant) + 1]
 
-def train(steps: int, batch: int, delay_s: float) -> None:
-    """The usual loop."""
+    def in_backward(_module: nn.Module, _inputs: object, output: Tensor) -> None:
+        output.register_hook(lambda _: plant.strike("backward"))  # type: ignore[no-untyped-call]
+
     torch.manual_seed(0)
-    model = DistributedDataParallel(TinyGPT())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    network = TinyGPT(int(plant.get("comm_exposed", VOCABULARY)))
+    if plant.fault.place == "backward":
+        network.blocks[LAYERS // 2].register_forward_hook(in_backward)
+    if plant.name == "recompile":
+        network.compile(backend="eager", dynamic=False)
+    model = DistributedDataParallel(network)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     text = Text(steps * batch * dist.get_world_size())
-    loader = DataLoader(
-        text,
-        batch_size=batch,
-        sampler=DistributedSampler(text),
-        collate_fn=lambda samples: slow_collate(delay_s, samples),
-    )
+    loader = DataLoader(text, batch_size=batch, sampler=DistributedSampler(text), collate_fn=collate)
     started = time.perf_counter()
     for step, tokens in enumerate(loader, start=1):
-        logits = model(tokens[:, :-1])
-        loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        for part in tokens.chunk(int(plant.get("redundant_sync", 1))):
+            logits = model(part[:, :-1])
+            plant.strike("forward")
+            loss = functional.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten())
+            loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        plant.step = step
+        plant.strike("between")
         if step % 10 == 0 and dist.get_rank() == 0:
             speed = (time.perf_counter() - started) / 10 * 1e3
             started = time.perf_counter()
             sys.stdout.write(f"step {step:3d}  loss {loss.item():.3f}  {speed:.0f} ms/step\n")
 
 
+def sequence_length(plant: Plant) -> int:
+    """Tokens of this rank's next sequences."""
+    if plant.name == "recompile" and plant.struck():
+        return CONTEXT - plant.step % (CONTEXT // 2)
+    return int(CONTEXT * plant.get("uneven_work", 1))
+
+
 def main() -> None:
     """Parse, join the process group, train."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--batch", type=int, default=8, help="samples per rank and step")
-    parser.add_argument("--slow-rank", type=int, default=-1, help="the rank with a slow input pipeline; -1 for none")
-    parser.add_argument("--slow-input", type=float, default=60.0, metavar="MS", help="what it loses in each step")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)  # ranks share the CPU; more threads would fight each other
-    dist.init_process_group("gloo")
-    try:
-        slow = dist.get_rank() == arguments.slow_rank
-        train(arguments.steps, arguments.batch, arguments.slow_input / 1e3 if slow else 0.0)
-    finally:
-        dist.destroy_process_group()
+    arguments = parser(__doc__).parse_args()
+    with planted(arguments) as plant:
+        train(arguments.steps, arguments.batch, plant)
 
 
 if __name__ == "__main__":

@@ -50,18 +50,47 @@ def accuse(evidence: Evidence) -> list[Accusation]:
         accusation = _judge(suspect, evidence.step_ms, max(others, default=0.0), evidence.clock_spread_us)
         if accusation is not None:
             found.append(accusation)
+    found += _in_turns(evidence, {a.suspect.rank for a in found})
+    return sorted(found, key=lambda a: -a.suspect.cost_ms)
+
+
+def _in_turns(evidence: Evidence, named: set[int]) -> list[Accusation]:
+    """Ranks that take turns: late for one clear reason in different steps, each of them in too few to be told alone.
+
+    Together they are judged as one rank would be; each must still cost what any accused rank does.
+    """
+    step_ms = evidence.step_ms or 0.0
+    teams: dict[str, list[tuple[Suspect, float]]] = {}
+    for suspect in evidence.suspects:
+        cause, explained = _cause(suspect)
+        if cause not in NOISY and explained >= CLEAR and suspect.cost_ms >= LEAST_SHARE * step_ms:
+            teams.setdefault(cause, []).append((suspect, explained))
+    found = []
+    for cause, team in teams.items():
+        if len({len(s.gains_ms) for s, _ in team}) > 1:
+            continue  # of different windows
+        gains = [sum(step) for step in zip(*(s.gains_ms for s, _ in team), strict=True)]
+        hit = sum(g > 0.02 * step_ms for g in gains)
+        often = hit >= 0.75 * len(gains) and max(gains) < 0.8 * sum(gains)
+        if len(team) > 1 and often and sum(gains) >= 2.0 * EPISODE_SHARE * step_ms * len(gains):
+            found += [Accusation(s, cause, min(e, 1.0), False, "medium") for s, e in team if s.rank not in named]
     return found
+
+
+def _cause(suspect: Suspect) -> tuple[str, float]:
+    """What explains most of the excess, if it explains enough, and the share it explains."""
+    if not suspect.explained or suspect.excess_ms <= 0:
+        return "unexplained", 0.0
+    best = max(suspect.explained, key=lambda c: suspect.explained[c])
+    explained = suspect.explained[best] / suspect.excess_ms
+    return best if explained >= NAMED else "unexplained", explained
 
 
 def _judge(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) -> Accusation | None:
     share = suspect.cost_ms / step_ms
     if share < LEAST_SHARE or suspect.cost_ms < 3.0 * clock_us / 1000.0:
         return None
-    cause, explained = "unexplained", 0.0
-    if suspect.explained and suspect.excess_ms > 0:
-        best = max(suspect.explained, key=lambda c: suspect.explained[c])
-        explained = suspect.explained[best] / suspect.excess_ms
-        cause = best if explained >= NAMED else "unexplained"
+    cause, explained = _cause(suspect)
     gains = suspect.gains_ms
     hit = [g for g in gains if g > 0.02 * step_ms]
     usual = len(hit) >= 0.5 * len(gains) and max(gains) < 0.8 * sum(gains)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rankscope.model import HealthRow, MemoryRow
+
 __all__ = ["Anomaly", "Evidence", "Suspect"]
 
 
@@ -30,6 +32,12 @@ class Suspect:
     mended; empty where it is the cost of this rank alone."""
     caused_wait_ms: float = 0.0
     """Waiting of others for this rank, per step. Not a cost."""
+    held_ms: float = 0.0
+    """How long the group that waits most for this rank does so, per step: mean over its other ranks."""
+    lost: list[int] = field(default_factory=list)
+    """Ranks without a trace that share another group with it."""
+    lost_group: str = ""
+    """That group, by name and ranks."""
 
 
 @dataclass(kw_only=True)
@@ -102,6 +110,8 @@ class Evidence:
     repeat_ms: float = 0.0
     """Time of the redundant calls per step, transfer only."""
     groups: list[str] = field(default_factory=list)
+    health: list[HealthRow] = field(default_factory=list)
+    memory: list[MemoryRow] = field(default_factory=list)
 
     @property
     def whole_step_ms(self) -> float:

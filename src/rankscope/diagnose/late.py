@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rankscope.diagnose.accuse import Accusation, accuse
 from rankscope.diagnose.evidence import Anomaly, Evidence
+from rankscope.diagnose.health import reasons
+from rankscope.diagnose.lost import late_beside_lost
 from rankscope.diagnose.texts import ADVICE, NOUN, amount, hours, parts
 from rankscope.model import Finding
 
@@ -47,6 +49,7 @@ def _straggler(accusation: Accusation, evidence: Evidence) -> Finding:
         lines.append(
             f"Other ranks' collectives wait {amount(suspect.caused_wait_ms)} per step for it (waiting is not cost)."
         )
+    lines += reasons(evidence, suspect.rank, accusation.cause)
     return Finding(
         id=f"{accusation.cause}-rank-{suspect.rank}",
         kind=accusation.cause,
@@ -66,6 +69,7 @@ def anomalies(evidence: Evidence) -> list[Finding]:
     """
     accused = accuse(evidence)
     told = {(a.suspect.rank, a.cause) for a in accused}
+    told |= {(f.ranks[0], f.kind) for f in late_beside_lost(evidence)}
     found = []
     for anomaly in evidence.anomalies:
         if (anomaly.rank, anomaly.cause) in told or (accused and not _material(anomaly, accused, evidence)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rankscope.diagnose.evidence import Evidence
+from rankscope.diagnose.health import cpu_throttled, ecc_errors, pcie_degraded
 from rankscope.diagnose.jobwide import (
     comm_exposed,
     host_limits,
@@ -13,6 +14,9 @@ from rankscope.diagnose.jobwide import (
     redundant_sync,
 )
 from rankscope.diagnose.late import anomalies, stragglers
+from rankscope.diagnose.lost import late_beside_lost
+from rankscope.diagnose.memory import out_of_memory
+from rankscope.diagnose.throttling import gpu_throttled
 from rankscope.model import Finding
 
 __all__ = ["RULES", "Rule", "find"]
@@ -21,12 +25,18 @@ Rule = Callable[[Evidence], list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     stragglers,
+    late_beside_lost,
     anomalies,
     redundant_sync,
     comm_exposed,
     input_bound,
     host_limits,
     pipeline_wait,
+    out_of_memory,
+    gpu_throttled,
+    ecc_errors,
+    pcie_degraded,
+    cpu_throttled,
 )
 
 

@@ -53,6 +53,7 @@ ADVICE = {
     "slow_compute": [
         "Check this device for throttling, ECC errors or another process on it (nvidia-smi -q -d CLOCK,PERFORMANCE).",
         "Move the rank to another device: a slowness that stays behind is the device's.",
+        "On a CPU, record shapes (-S capture=shapes): without them a rank with more data looks the same.",
     ],
     "uneven_work": [
         "Even out the batches: bucket by length, pack sequences, or use a sampler that balances tokens per rank.",
@@ -95,6 +96,28 @@ ADVICE = {
     ],
     "host_bound": [
         "The devices wait for Python: torch.compile, CUDA graphs, larger batches, or fewer and larger operators.",
+    ],
+    "out_of_memory": [
+        "Hold less at a time: activation checkpointing, smaller micro-batches, sharding (fully_shard).",
+        "Look for tensors kept over steps: losses that are summed up without .item(), lists of outputs.",
+    ],
+    "fragmentation": [
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, so that what is free can be joined.",
+        "Keep shapes alike: each new size of a batch leaves pieces behind.",
+    ],
+    "gpu_throttled": [
+        "Heat: look at the fans, the air flow and the rack (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER).",
+        "Power: look at the power limit (nvidia-smi -pl) and the supply of that node; or move the rank to another GPU.",
+    ],
+    "ecc_errors": [
+        "Have the GPU reset and checked (nvidia-smi -q -d ECC,ROW_REMAPPER): such errors end jobs, more may follow.",
+    ],
+    "pcie_degraded": [
+        "Reseat or check the GPU and its riser; nvidia-smi -q shows the link beside what it could be.",
+    ],
+    "cpu_throttled": [
+        "Raise the CPU limit of the container or pod, or leave it out.",
+        "Or use fewer threads: DataLoader workers and OMP_NUM_THREADS of all ranks together should fit the quota.",
     ],
     "pipeline_wait": [
         "Use more micro-batches per step or an interleaved schedule, and balance the stages' time.",

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from rankscope.diagnose.accuse import Accusation, accuse
 from rankscope.diagnose.evidence import Evidence
+from rankscope.diagnose.health import reasons
+from rankscope.diagnose.lost import verdict_beside_lost
 from rankscope.diagnose.texts import ADVICE, NOUN, PHRASE, SCENARIO, amount, hours, parts
 from rankscope.model import Finding, Verdict
 
@@ -32,7 +34,7 @@ def judge(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     accused = accuse(evidence)
     if accused:
         return _straggler(evidence, accused)
-    return _no_culprit(evidence, findings)
+    return verdict_beside_lost(evidence) or _no_culprit(evidence, findings)
 
 
 def _thin(evidence: Evidence) -> Verdict | None:
@@ -113,6 +115,7 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
             f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; leading: "
             f"{parts(suspect.explained)}."
         )
+    why += reasons(evidence, suspect.rank, first.cause)
     gaining = sum(g > 0.02 * step for g in suspect.gains_ms)
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
     if evidence.device and step:
@@ -122,6 +125,7 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
     return Verdict(
         kind="straggler",
         ranks=ranks,
+        share_of_steps_pct=100.0 * gaining / len(suspect.gains_ms) if suspect.gains_ms else None,
         cause=first.cause,
         cost_ms_per_step=cost,
         cost_error_ms=suspect.error_ms,

@@ -23,7 +23,7 @@ _METRICS = {
 
 
 def heatmap(report: ClusterReport) -> dict[str, Any] | None:
-    """Return ``{ranks, columns, merged, metrics: [{key, label, hover, values}], compute}``, or None without steps.
+    """Return ``{ranks, columns, merged, metrics: [{key, label, hover, values}], compute, named}``; None without steps.
 
     ``values`` are hundredths of a millisecond, row by row (ranks) and column by column, null where there is none.
     Where steps share a column, the value farthest from zero stands.
@@ -48,7 +48,15 @@ def heatmap(report: ClusterReport) -> dict[str, Any] | None:
         return None
     # Whole steps only: the largest values of merged steps need not come from the same step and would not add up.
     compute = _grid(cells, "compute_ms", size) if merged == 1 else None
-    return {"ranks": ranks, "columns": columns, "merged": merged, "metrics": metrics, "compute": compute}
+    named = sorted(set(report.verdict.ranks))
+    return {
+        "ranks": ranks,
+        "columns": columns,
+        "merged": merged,
+        "metrics": metrics,
+        "compute": compute,
+        "named": named,
+    }
 
 
 def _label(keys: list[tuple[int, int, int]]) -> dict[str, Any]:

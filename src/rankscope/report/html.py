@@ -6,21 +6,23 @@ import base64
 import functools
 import hashlib
 import json
-import re
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from rankscope.model import ClusterReport, Finding, ReportError
-from rankscope.report import breakdown, heat, tables, words
-from rankscope.report.metrics import METRICS, hover
+from rankscope.model import ClusterReport, ReportError
+from rankscope.report import heat, words
+from rankscope.report.cards import LEVELS
+from rankscope.report.metrics import hover
+from rankscope.report.sections import SECTIONS
 from rankscope.report.tidy import tidy
 
 __all__ = ["render"]
 
 _TEMPLATES = "templates"
+_SCRIPTS = ("report.js", "steps.js")
 _SIGNS = {
     "straggler": "▲",
     "balanced": "✓",
@@ -29,32 +31,12 @@ _SIGNS = {
     "pipeline": "≡",
     "insufficient_data": "?",
 }
-_LEVELS = {"low": 1, "medium": 2, "high": 3}
-_MAX_LINKS = 8
-"""More ranks than this are written as ranges, not as links."""
-
-
-class _Bar(NamedTuple):
-    rank: int
-    label: str
-    named: bool
-    segments: list[breakdown.Segment]
-    spoken: str
-    empty: str
-
-
-class _Card(NamedTuple):
-    anchor: str
-    finding: Finding
-    cost: str
-    gain: str
-    level: int
 
 
 def render(report: ClusterReport, *, timeline: str | None = None) -> str:
     """Return the page. ``timeline`` is the name of the merged timeline beside it, where there is one."""
     report = tidy(report)
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _asset("report.css"), "".join(map(_asset, _SCRIPTS))
     page = _environment().get_template("report.html.j2").render(
         **_context(report),
         style=Markup(style),  # noqa: S704 - ours, from the package
@@ -67,10 +49,7 @@ def render(report: ClusterReport, *, timeline: str | None = None) -> str:
 
 
 def _context(report: ClusterReport) -> dict[str, Any]:
-    accelerator = words.has_accelerator(report)
     verdict = report.verdict
-    bars = _bars(report)
-    used = {segment.key for bar in bars for segment in bar.segments}
     return {
         "report": report,
         "run": report.run,
@@ -79,58 +58,26 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "kind": words.KIND_LABELS.get(verdict.kind, "Verdict"),
         "kind_class": verdict.kind if verdict.kind in words.KIND_LABELS else "insufficient_data",
         "sign": _SIGNS.get(verdict.kind, "?"),
-        "level": _LEVELS.get(verdict.confidence, 1),
+        "level": LEVELS.get(verdict.confidence, 1),
         "sentence": words.keep_units(words.sentence(verdict)),
         "share": words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms),
         "serious": bool(report.errors) or any(rank.status != "ok" for rank in report.ranks),
         "warnings": words.warnings(report),
-        "cards": _cards(report),
-        "bars": bars,
-        "legend": [(key, label, hover(metric)) for key, (label, metric) in breakdown.LEGEND.items() if key in used],
-        "heat": bool(report.steps),
-        "tables": {
-            "ranks": tables.ranks(report),
-            "groups": tables.groups(report),
-            "kernels": tables.kernels(report),
-            "offsets": tables.clock_offsets(report),
-            "sources": tables.sources(report),
-        },
-        "hta": tables.hta(report),
-        "metrics": METRICS,
-        "hover": hover,
-        "device": "device" if accelerator else "main thread",
-        "kernel": "Kernel" if accelerator else "Operator",
-        "many": len(bars) > words.FEW_RANKS,
-        "max_links": _MAX_LINKS,
+        "sections": _sections(report),
     }
 
 
-def _bars(report: ClusterReport) -> list[_Bar]:
-    idle = {row.rank: row for row in report.idle}
-    named = set(report.verdict.ranks)
-    bars = []
-    for rank in words.in_order(report):
-        parts = breakdown.segments(rank, idle.get(rank.rank))
-        spoken = ", ".join(f"{part.label} {words.pct(part.pct)}" for part in parts)
-        empty = f"{rank.status}: {words.one_line(rank.reason, 160)}" if rank.reason else rank.status
-        label = words.ms(rank.step_ms.get("median"))
-        bars.append(_Bar(rank.rank, label, rank.rank in named, parts, spoken, "" if parts else empty))
-    return bars
-
-
-def _cards(report: ClusterReport) -> list[_Card]:
-    cards: list[_Card] = []
-    taken: set[str] = set()
-    for finding in report.findings:
-        stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", finding.id).strip("-")[:60] or "x"
-        anchor = f"finding-{stem}"
-        while anchor in taken:
-            anchor += "-again"
-        taken.add(anchor)
-        cost = words.ms(finding.cost_ms_per_step) if finding.cost_ms_per_step is not None else ""
-        gain = words.gain(finding, report.verdict.step_ms)
-        cards.append(_Card(anchor, finding, cost, gain, _LEVELS.get(finding.confidence, 1)))
-    return cards
+def _sections(report: ClusterReport) -> list[dict[str, Any]]:
+    """Anchor, name, heading and markup of each section that has something to show."""
+    found = []
+    for section in SECTIONS:
+        values = section.build(report)
+        if values is None:
+            continue
+        values = {"nav": section.nav, "title": section.title, "report": report, "run": report.run} | values
+        body = Markup(_environment().get_template(section.template).render(values))  # noqa: S704 - escaped there
+        found.append({"anchor": section.anchor, "nav": values["nav"], "title": values["title"], "body": body})
+    return found
 
 
 @functools.cache
@@ -143,6 +90,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.globals["hover"] = hover
     environment.filters |= {
         "line": words.one_line,
         "prose": _prose,

@@ -29,7 +29,7 @@ def escape(text: object, limit: int = 400) -> str:
 def render(report: ClusterReport) -> str:
     """Return the report as Markdown, at most :data:`MAX_CHARACTERS`."""
     report = tidy(report)
-    blocks = [_verdict(report), _ranks(report), *_findings(report), _trust(report)]
+    blocks = [_verdict(report), _ranks(report), *_findings(report), _details(report), _trust(report)]
     text = ""
     for block in (block for block in blocks if block):
         if len(text) + len(block) > MAX_CHARACTERS - 200:
@@ -45,7 +45,9 @@ def _verdict(report: ClusterReport) -> str:
     if verdict.cost_ms_per_step is not None:
         share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
         of = "" if share is None else f", {share:.0f} % of a step of {words.ms(verdict.step_ms)}"
-        facts.append(f"{words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)} per step{of}")
+        steps = words.steps_share(verdict)
+        cost = f"{words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)} per step{of}"
+        facts.append(f"{cost}, {steps}" if steps else cost)
     facts.append(f"{escape(verdict.confidence)} confidence")
     lines = [f"**Verdict:** {escape(words.sentence(verdict), 600)}", "", f"*{'; '.join(facts)}*"]
     for title, items in (("Why", verdict.why), ("Next", verdict.next)):
@@ -96,6 +98,15 @@ def _finding(finding: Finding, step: float | None) -> str:
     lines += [f"- {escape(line)}" for line in finding.evidence[:_MAX_LINES]]
     lines += [f"- To do: {escape(line)}" for line in finding.advice[:_MAX_LINES]]
     return "\n".join([*lines, f"- {words.gain(finding, step)}"])
+
+
+def _details(report: ClusterReport) -> str:
+    lines = (
+        ("Modules", words.modules_line(report, 6)),
+        ("Launch queue", words.queue_line(report)),
+        ("Device memory", words.memory_line(report)),
+    )
+    return "\n".join(f"- {label}: {escape(line)}" for label, line in lines if line)
 
 
 def _trust(report: ClusterReport) -> str:

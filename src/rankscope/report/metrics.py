@@ -25,13 +25,16 @@ class Metric(NamedTuple):
     """How the number of the same or a similar name in HTA differs."""
 
 
-_V, _R, _I, _S, _G, _K, _T, _C = (
+_V, _R, _I, _S, _G, _K, _Q, _M, _H, _T, _C = (
     "Verdict and findings",
     "Ranks",
     "Where the rest of the time goes",
     "Steps",
     "Process groups",
     "Kernels and operators",
+    "Launch queue",
+    "Device memory",
+    "Health",
     "Clocks and matching",
     "Recording",
 )
@@ -47,6 +50,21 @@ METRICS: dict[str, Metric] = {
     ),
     "cost_error_ms": Metric(_V, "Cost error", "ms per step", "The uncertainty of the cost, plus or minus."),
     "cost_share": Metric(_V, "Share of the step", "%", "The cost divided by the job's step time."),
+    "share_of_steps_pct": Metric(
+        _V,
+        "Steps that lose time",
+        "% of recorded steps",
+        "Steps that would shrink by more than 2 % without the cause.",
+        "Few steps and a high cost are an episode, not a habit.",
+    ),
+    "what_if": Metric(
+        _V,
+        "Gain",
+        "ms per step",
+        "What each step would shrink by if the recorded steps were replayed under this assumption.",
+        "Assumptions are replayed one by one; their gains do not add up. Host time while profiled is in it.",
+    ),
+    "what_if_pct": Metric(_V, "Of the step", "%", "The gain divided by the job's step time."),
     "job_step_ms": Metric(_V, "Step time", "ms", "The job's step time that the cost refers to, while recorded."),
     "confidence": Metric(
         _V,
@@ -174,12 +192,18 @@ METRICS: dict[str, Metric] = {
     "step.exposed_comm_ms": Metric(
         _S, "Exposed communication", "ms", "Communication of this rank and step that no compute of the rank hides."
     ),
-    "step.idle_ms": Metric(_S, "Idle", "ms", "Time of this step with no compute, no communication and no copy."),
+    "step.idle_ms": Metric(
+        _S,
+        "Idle",
+        "ms",
+        "Time of this step with no compute, no communication and no copy.",
+        "On a device, from the last work of the step before to the last of this one: a queue is not idleness.",
+    ),
     "step.wait_ms": Metric(
         _S, "Waiting", "ms", "Time this rank's collectives of this step wait for the last rank, hidden or not."
     ),
     "calls_per_step": Metric(_G, "Calls", "per step", "Collectives of this kind in this group and step."),
-    "megabytes_per_call": Metric(_G, "Size", "10⁶ bytes per call", "Bytes of the call's message, averaged."),
+    "megabytes_per_call": Metric(_G, "Size", "MB per call", "Bytes of the call's message, averaged. 1 MB is 10⁶ bytes."),
     "group.wait_ms_per_step": Metric(
         _G, "Wait", "ms per step", "From a rank's own arrival to the last arrival, averaged over the group's ranks."
     ),
@@ -187,16 +211,36 @@ METRICS: dict[str, Metric] = {
         _G, "Transfer", "ms per step", "From the last arrival to the collective's end."
     ),
     "group.exposed_ms_per_step": Metric(
-        _G, "Exposed", "ms per step", "The part of wait and transfer that no compute of the same rank hides."
+        _G,
+        "Exposed",
+        "ms per step",
+        "The part of wait and transfer that no compute of the same rank hides.",
+        "Collectives at once share their time: all together they are the rank's exposed communication.",
     ),
     "bus_gb_s": Metric(
         _G,
         "Bus bandwidth",
-        "10⁹ bytes per second",
-        "Bytes over the transfer time alone, times the collective's bus factor as in NCCL's tests.",
+        "GB/s",
+        "Bytes over the transfer time alone, times the collective's bus factor as in NCCL's tests. 1 GB is 10⁹ bytes.",
         "Factor 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all. Waiting is out, "
         "so it can be set against the link's speed.",
         "HTA's memory bandwidth is that of copies, not of collectives.",
+    ),
+    "link_gb_s": Metric(
+        _G,
+        "Link",
+        "GB/s",
+        "What the link between the group's devices could give in one direction, by their data sheet; not measured.",
+        "Known only where all ranks of the group are on one host with the same, known device; else unknown. Boards "
+        "without NVSwitch give two devices only a part of it, and an all-reduce inside NVSwitch (NVLink SHARP) can "
+        "exceed it.",
+    ),
+    "link_share_pct": Metric(
+        _G,
+        "Of the link",
+        "%",
+        "Bus bandwidth over what the link could give.",
+        "Small calls are bound by latency and stay far below.",
     ),
     "kernel.ms_per_step": Metric(
         _K,
@@ -213,6 +257,121 @@ METRICS: dict[str, Metric] = {
         "Max / median",
         "ratio",
         "Time on the rank with most of it, over the rank in the middle. 1.00 is even.",
+    ),
+    "starved_pct": Metric(
+        _Q,
+        "Starved",
+        "% of window",
+        "Time in which nothing launched is outstanding and nothing runs: the device waits for its host.",
+        "Waiting inside a collective is not in it, since the collective runs.",
+    ),
+    "median_outstanding": Metric(
+        _Q,
+        "Outstanding",
+        "launches, median",
+        "What was launched and has not begun, on all streams together, weighted by time.",
+        "Copies and communication count. Near zero: the device starts what the host launches at once and is fed hand "
+        "to mouth; hundreds: the host runs ahead.",
+        "HTA's queue length is per stream and not weighted by time.",
+    ),
+    "max_outstanding": Metric(_Q, "Most", "launches", "The most that was outstanding at any time."),
+    "median_delay_us": Metric(
+        _Q, "Launch delay", "µs, median", "From the start of a launch to the start of its work on the device."
+    ),
+    "peak_allocated_bytes": Metric(
+        _M,
+        "Peak allocated",
+        "GiB (2³⁰ bytes)",
+        "The most memory that tensors held at one time in the window.",
+        "Bytes asked for, without rounding.",
+    ),
+    "peak_reserved_bytes": Metric(
+        _M,
+        "Peak reserved",
+        "GiB (2³⁰ bytes)",
+        "The most memory that PyTorch's allocator held from the device, used or not.",
+        "Memory outside PyTorch (CUDA context, NCCL's buffers) is not in it.",
+    ),
+    "fragmentation_bytes": Metric(
+        _M, "Reserved, unused", "GiB (2³⁰ bytes)", "Reserved and not allocated at the end of the window."
+    ),
+    "segment_allocs": Metric(
+        _M,
+        "Device allocations",
+        "count",
+        "Times the allocator took memory from the device (cudaMalloc, or cuMemMap with expandable segments).",
+        "In a steady job there are none: each one stops the device or the host.",
+    ),
+    "segment_frees": Metric(_M, "Device frees", "count", "Times the allocator gave memory back to the device."),
+    "requested_bytes": Metric(
+        _M, "Asked for", "GiB (2³⁰ bytes)", "The allocation that failed, at an out-of-memory error."
+    ),
+    "frame_bytes": Metric(
+        _M, "Alive at the peak", "GiB (2³⁰ bytes)", "Memory that this line allocated and that was alive at the peak."
+    ),
+    "frame_count": Metric(_M, "Allocations", "count", "How many allocations that is."),
+    "sm_mhz": Metric(
+        _H,
+        "SM clock",
+        "MHz, median",
+        "Clock of the device's cores in the recorded windows, sampled once a second on its node.",
+        "Of a window in which no sample fell, the samples up to 5 s before and after it.",
+    ),
+    "sm_max_mhz": Metric(_H, "SM clock, most", "MHz", "What the device's cores could run at."),
+    "memory_mhz": Metric(_H, "Memory clock", "MHz, median", "Clock of the device's memory."),
+    "utilisation_pct": Metric(
+        _H,
+        "Busy",
+        "% of time, median",
+        "Share of the driver's last sampling interval in which a kernel ran, as the driver tells it.",
+        "A kernel that waits in a collective counts. It says nothing of how much of the device was busy.",
+    ),
+    "power_w": Metric(_H, "Power", "W, median", "What the device draws."),
+    "power_limit_w": Metric(_H, "Power limit", "W", "What it may draw."),
+    "temperature_c": Metric(_H, "Temperature", "°C, highest", "Of the device (on AMD devices, of its hottest spot)."),
+    "ecc_uncorrected": Metric(
+        _H, "ECC uncorrected", "count", "Memory errors that lost data, since the driver was loaded."
+    ),
+    "ecc_corrected": Metric(
+        _H, "ECC corrected", "count", "Memory errors that were mended, since the driver was loaded."
+    ),
+    "pcie_generation": Metric(
+        _H, "PCIe generation", "best seen", "Speed of the device's link.", "A link at rest is slow by design."
+    ),
+    "pcie_width": Metric(_H, "PCIe width", "lanes, best seen", "Lanes of the device's link in use."),
+    "pcie_replays": Metric(_H, "PCIe replays", "count", "Transfers repeated on the link within the recorded windows."),
+    "throttle": Metric(
+        _H,
+        "Clock held down by",
+        "% of samples",
+        "Why the clock was below what it could be, as the driver tells it, and in how many of the samples.",
+        "Being idle and clocks set by an administrator are reasons, too.",
+    ),
+    "cpus": Metric(_H, "CPUs", "count", "CPUs that the job may use there: affinity, or the cgroup's quota where less."),
+    "load_1m": Metric(
+        _H, "Load", "tasks, highest", "Tasks that ran, waited to run or waited for a disk, averaged over a minute."
+    ),
+    "cpu_throttled_pct": Metric(
+        _H,
+        "CPU quota spent",
+        "% of periods",
+        "Scheduling periods in which the job's cgroup had used its CPU quota up and was held until the next.",
+        "From the sample before each window to the one after; each is at most a second away, or up to 5 s.",
+    ),
+    "cpu_throttled_ms": Metric(
+        _H, "Held for that", "ms", "For how long, summed over the cgroup's CPUs and the recorded windows."
+    ),
+    "memory_available_bytes": Metric(
+        _H, "Memory available", "GiB (2³⁰ bytes), lowest", "Memory that programs could still get without swapping."
+    ),
+    "pressure_cpu_pct": Metric(
+        _H, "CPU pressure", "% of 10 s, highest", "Time in which at least one task waited for a CPU (PSI, some avg10)."
+    ),
+    "pressure_memory_pct": Metric(
+        _H, "Memory pressure", "% of 10 s, highest", "Time in which at least one task waited for memory."
+    ),
+    "pressure_io_pct": Metric(
+        _H, "I/O pressure", "% of 10 s, highest", "Time in which at least one task waited for input or output."
     ),
     "error_us": Metric(
         _T,
@@ -264,7 +423,8 @@ def as_markdown() -> str:
         "",
         "- **Waiting is not cost.** A collective that waits behind compute costs nothing. The cost of a cause is what",
         "  the job's step would shrink by without it.",
-        "- **Compute, exposed communication, copies and idle sum to 100 %** of a rank's recorded window. The bars of",
+        "- **Compute, exposed communication, copies and idle sum to 100 %** of a rank's recorded window, which begins",
+        "  with its first step, or on a device where work queued before that has ended. The bars of",
         "  the report split exposed communication into waiting and transfer, and idle into input and host, in the",
         "  proportion of the times in *Where the rest of the time goes*.",
         "",

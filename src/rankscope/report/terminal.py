@@ -107,9 +107,9 @@ def _verdict(report: ClusterReport, width: int) -> list[Text]:
         cost = words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)
         share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
         of = "" if share is None else f" ({share:.0f} % of {words.ms(verdict.step_ms)})"
-        facts.append(f"costs {cost} per step{of}")
+        facts.append(" ".join(filter(None, (f"costs {cost} per step{of}", words.steps_share(verdict)))))
     facts.append(f"{words.one_line(verdict.confidence, 20)} confidence")
-    found += _labelled("", "; ".join(fact for fact in facts if fact), "dim", width, 1)
+    found += _labelled("", "; ".join(fact for fact in facts if fact), "dim", width, 2)
     for label, items, fallback in (
         ("Why", verdict.why, "No evidence was stated."),
         ("Next", verdict.next, "Nothing to do first."),
@@ -127,6 +127,13 @@ def _foot(report: ClusterReport, width: int) -> list[Text]:
         cost = "" if finding.cost_ms_per_step is None else f" ({words.ms(finding.cost_ms_per_step)} per step)"
         title = words.prose(finding.title or words.cause(finding.kind), 200) + cost
         found += _labelled("Findings" if index == 0 else "", title, "", width)
+    for label, line in (
+        ("Modules", words.modules_line(report)),
+        ("Queue", words.queue_line(report)),
+        ("Memory", words.memory_line(report)),
+    ):
+        if line:
+            found += _labelled(label, line, "", width)
     trust = words.clock_line(report)
     overhead = words.overhead_line(report)
     found += _labelled("Trust", trust + (f"; {overhead}" if overhead else ""), "dim", width)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rankscope.diagnose.texts import NOUN
-from rankscope.model import ClusterReport, Finding, RankSummary, Verdict
+from rankscope.diagnose.texts import NOUN, SCENARIO
+from rankscope.model import ClusterReport, Finding, ModuleRow, RankSummary, Verdict
 
 __all__ = [
     "DASH",
@@ -21,6 +21,8 @@ __all__ = [
     "in_order",
     "interesting",
     "keep_units",
+    "memory_line",
+    "modules_line",
     "ms",
     "named_ranks",
     "one_line",
@@ -28,10 +30,13 @@ __all__ = [
     "pct",
     "plus_minus",
     "prose",
+    "queue_line",
     "ranks",
+    "scenario",
     "sentence",
     "share_of_step",
     "short_name",
+    "steps_share",
     "warnings",
 ]
 
@@ -112,6 +117,11 @@ def cause(identifier: str) -> str:
     return words or one_line(identifier.replace("_", " "), 60)
 
 
+def scenario(identifier: str) -> str:
+    """What a replay assumed, in words."""
+    return SCENARIO.get(identifier) or one_line(identifier.replace("_", " "), 60)
+
+
 def short_name(name: str, limit: int = 88) -> str:
     """A kernel's name as a person would say it: without return type, common namespaces and parameters."""
     text = one_line(name, 4000).removeprefix("void ")
@@ -175,6 +185,14 @@ def sentence(verdict: Verdict) -> str:
 def share_of_step(cost: float | None, step: float | None) -> float | None:
     """The cost in percent of the step, where both are known."""
     return None if cost is None or not step else 100 * cost / step
+
+
+def steps_share(verdict: Verdict) -> str:
+    """In how many of the steps it costs time: ``in every step``, or nothing where that is not known."""
+    share = verdict.share_of_steps_pct
+    if share is None:
+        return ""
+    return "in every step" if share == 100 else f"in {_percent(share)} of the steps"
 
 
 def gain(finding: Finding, step: float | None) -> str:
@@ -248,6 +266,38 @@ def overhead_line(report: ClusterReport) -> str | None:
     if report.run.longest_stall_ms is not None:
         parts.append(f"longest stall {ms(report.run.longest_stall_ms)}")
     return ", ".join(parts) or None
+
+
+def queue_line(report: ClusterReport) -> str | None:
+    """How far the devices wait for their hosts."""
+    rows = sorted(report.queues, key=lambda row: row.starved_pct or 0.0)
+    if not rows:
+        return None
+    low, high = rows[0], rows[-1]
+    share = pct(high.starved_pct, 0) + f" (rank {high.rank})"
+    if len(rows) > 1:
+        share = f"{pct(low.starved_pct, 0)} (rank {low.rank}) to {share}"
+    return f"devices without queued work {share} of the window"
+
+
+def modules_line(report: ClusterReport, most: int = 3) -> str | None:
+    """Which FSDP modules or DDP buckets are exposed most."""
+    rows = sorted(report.modules, key=lambda row: -(row.exposed_ms_per_step or 0.0))[:most]
+    named = [f"{_call(row)} {ms(row.exposed_ms_per_step)}" for row in rows if (row.exposed_ms_per_step or 0.0) > 0]
+    return f"most exposed per step: {', '.join(named)}" if named else None
+
+
+def _call(row: ModuleRow) -> str:
+    return f"{one_line(row.collective, 40).replace('_', '-')} of {one_line(row.module, 40)}"
+
+
+def memory_line(report: ClusterReport) -> str | None:
+    """The highest peak of device memory."""
+    row = max(report.memory, key=lambda row: row.peak_allocated_bytes, default=None)
+    if row is None:
+        return None
+    allocated, reserved = row.peak_allocated_bytes / 2**30, row.peak_reserved_bytes / 2**30
+    return f"peak {allocated:.1f} GiB allocated, {reserved:.1f} GiB reserved (rank {row.rank})"
 
 
 def warnings(report: ClusterReport) -> list[str]:

@@ -18,8 +18,9 @@ def call_arrows(parts: Sequence[Part]) -> Iterator[tuple[str, int]]:
         ends: dict[int, list[tuple[int, int, int]]] = {}
         for part in members:
             trace = part.window.views[part.column].trace
-            for call in part.calls.tolist():
-                event = int(trace.collectives.event[part.window.matched.rows[call, part.column]])
+            matched = part.window.matched
+            events = trace.collectives.event[matched.row[matched.at(part.calls, part.column)]]
+            for call, event in zip(part.calls.tolist(), events.tolist(), strict=True):
                 if event in part.places:
                     ends.setdefault(call, []).append(part.places[event])
         for _, places in sorted(ends.items()):

@@ -55,11 +55,12 @@ def steps(window: WindowResult, column: int, selection: Selection) -> list[Slice
 
 def wanted_calls(window: WindowResult, column: int, selection: Selection) -> I64:
     """Matched calls in which the rank takes part, launched in a step that is wanted."""
-    calls = np.flatnonzero(window.matched.rows[:, column] >= 0)
+    mine = window.matched.of(column)
+    calls = window.matched.call[mine].astype(np.int64)
     if selection.steps is None:
         return calls
     numbers = window.views[column].trace.steps.number
-    step = window.waits.step[calls, column]
+    step = window.waits.step[mine]
     inside = np.array([s >= 0 and selection.has_step(int(numbers[s])) for s in step.tolist()], np.bool_)
     return calls[inside]
 
@@ -70,10 +71,11 @@ def waits_and_transfers(window: WindowResult, column: int, calls: I64) -> tuple[
     So are waits in which recording began on some rank, as the report leaves them out of its sums.
     """
     view, matched, waits = window.views[column], window.matched, window.waits
-    events = view.trace.collectives.event[matched.rows[calls, column]]
+    mine = matched.at(calls, column)
+    events = view.trace.collectives.event[matched.row[mine]]
     arrival = on_axis(window.clocks, column, view.trace.events.start[events])
-    wait = np.round(waits.wait[calls, column]).astype(np.int64)
-    transfer = np.round(waits.transfer[calls, column]).astype(np.int64)
+    wait = np.round(waits.wait[mine]).astype(np.int64)
+    transfer = np.round(waits.transfer[mine]).astype(np.int64)
     waiting, moving = [], []
     for call, begin, waited, moved in zip(
         calls.tolist(), arrival.tolist(), wait.tolist(), transfer.tolist(), strict=True
@@ -150,9 +152,9 @@ def _places(window: WindowResult, column: int, cause: str, begin: int, end: int)
         yield begin, end
 
 
-def wait_args(window: WindowResult, column: int, call: int) -> str:
-    """:func:`call_args` with what this rank waited and transferred."""
-    wait = round(float(window.waits.wait[call, column]))
-    transfer = round(float(window.waits.transfer[call, column]))
+def wait_args(window: WindowResult, member: int) -> str:
+    """:func:`call_args` with what one of its ranks waited and transferred."""
+    call = int(window.matched.call[member])
+    wait, transfer = round(float(window.waits.wait[member])), round(float(window.waits.transfer[member]))
     began = ',"recording began in it":true' if window.waits.early[call] else ""
     return f'{call_args(window, call)},"wait us":{us(wait)},"transfer us":{us(transfer)}{began}'

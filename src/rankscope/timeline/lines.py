@@ -41,6 +41,8 @@ class Merged:
     arrows: int = 0
     json_bytes: int = 0
     """Unpacked size."""
+    most_bytes: int = 0
+    """What that can be at most, known before the events are written."""
     file_bytes: int = 0
     left_out: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -66,6 +68,7 @@ def lines(
         )
     chosen = choose([p.classes for p in parts], [p.length for p in parts], [p.cost for p in parts], room)
     merged.left_out += chosen.left_out
+    merged.most_bytes = fixed + count * _TRACK_BYTES + chosen.bytes
     yield '{"displayTimeUnit":"ms","traceEvents":[\n'
     yield ",\n".join([*names, *own])
     for part, keep in zip(parts, chosen.keep, strict=True):

@@ -21,6 +21,10 @@ from rankscope.trace.load import LoadResult
 __all__ = ["Merged", "merge"]
 
 Progress = Callable[[str], None]
+Written = Callable[[int, int], None]
+"""Called now and then with the bytes written and the most there can be, unpacked."""
+_TELL = 1 << 20
+"""Bytes between two calls."""
 
 
 def merge(
@@ -31,6 +35,7 @@ def merge(
     *,
     replace: bool = False,
     progress: Progress | None = None,
+    written: Written | None = None,
 ) -> Merged:
     """Write the merged timeline, atomically.
 
@@ -41,6 +46,7 @@ def merge(
         manifest: of the run, where there is one.
         replace: whether an older file may be replaced.
         progress: called with a line of text as work goes on.
+        written: called as the file grows.
 
     Raises:
         AnalysisError: no trace is usable.
@@ -57,7 +63,7 @@ def merge(
     merged = Merged(output, notes=list(scene.notes))
     say("writing the timeline")
     try:
-        _write(output, lines(scene, wanted, selection, merged), merged)
+        _write(output, lines(scene, wanted, selection, merged), merged, written or (lambda _done, _most: None))
     except OSError as error:
         raise RunDirError(f"cannot write {output}: {error.strerror or error}; give another --output") from error
     return merged
@@ -83,8 +89,9 @@ def _wanted(scene: Scene, selection: Selection) -> list[tuple[WindowResult, int]
     return wanted
 
 
-def _write(output: Path, text: Iterable[str], merged: Merged) -> None:
+def _write(output: Path, text: Iterable[str], merged: Merged, written: Written) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
+    told = 0
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as raw, _packed(raw, output) as stream:
@@ -92,6 +99,10 @@ def _write(output: Path, text: Iterable[str], merged: Merged) -> None:
                 data = line.encode("ascii")
                 merged.json_bytes += len(data)
                 stream.write(data)
+                if merged.json_bytes - told >= _TELL:
+                    told = merged.json_bytes
+                    written(told, max(told, merged.most_bytes))
+        written(merged.json_bytes, merged.json_bytes)
         merged.file_bytes = temporary.stat().st_size
         temporary.replace(output)
     finally:

@@ -72,12 +72,9 @@ def make_part(window: WindowResult, column: int, selection: Selection) -> Part:
     cost = SLICE_BYTES + 2 + length[events.name[rows]] + labels[events.category[rows]]
     cost += np.where(shape >= 0, (length[shape] if len(length) else 0) + 10, 0)
     calls = derived.wanted_calls(window, column, selection)
-    args = {
-        int(event): derived.wait_args(window, column, call)
-        for call, event in zip(
-            calls.tolist(), trace.collectives.event[window.matched.rows[calls, column]].tolist(), strict=True
-        )
-    }
+    members = window.matched.at(calls, column)
+    of_members = trace.collectives.event[window.matched.row[members]].tolist()
+    args = {event: derived.wait_args(window, m) for m, event in zip(members.tolist(), of_members, strict=True)}
     for index in np.flatnonzero(np.isin(rows, list(args))).tolist():
         cost[index] += len(args[int(rows[index])]) + ARROW_BYTES + 2
     classes = importance(events.category, trace.collectives.event.astype(np.int64))[rows]

@@ -22,12 +22,14 @@ from rankscope.trace.windows import assign_windows
 __all__ = ["LoadResult", "load_traces"]
 
 Progress = Callable[[int, int, str], None]
-"""Called with files done, files in all, and the file just done."""
+"""Called with bytes done, bytes in all (of the files as they lie there) and the file just done, at first with none."""
 _PACKED_WEIGHT = 12
 """A gzip byte is about so many bytes of JSON."""
 _WORTH_A_PROCESS = 200 << 20
 """Bytes of JSON below which processes cost more than they save: starting one takes as long as decoding 50 MB."""
 _NO_RANK = "neither the content nor the file name says which rank this is"
+_SNAPSHOTS = "rank_*.memory*.pickle"
+"""Of a window and, with another middle, of an out-of-memory error."""
 
 
 @dataclass(slots=True)
@@ -40,6 +42,8 @@ class LoadResult:
     """Every file offered: used, ignored, unusable or unassigned."""
     unassigned: list[RankTrace] = field(default_factory=list)
     """Readable traces of which neither name nor content says the rank."""
+    snapshots: list[Path] = field(default_factory=list)
+    """Device memory of ranks, beside their traces."""
 
 
 def load_traces(
@@ -53,14 +57,19 @@ def load_traces(
         paths: files, folders or run directories.
         workers: processes to decode in, this one included; None chooses by size and CPU count.
         cache: read and write the Parquet columns beside each trace.
-        progress: called after each file.
+        progress: called before the first and after each file.
     """
     candidates, sources = find_traces(paths)
+    sizes = [_size(candidate.path) for candidate in candidates]
+    whole, done = sum(sizes), 0
+    if progress is not None:
+        progress(0, whole, "")
     results: dict[int, RankTrace | str] = {}
     for index, result in _read_all(candidates, workers, cache):
         results[index] = result
+        done += sizes[index]
         if progress is not None:
-            progress(len(results), len(candidates), str(candidates[index].path))
+            progress(done, whole, str(candidates[index].path))
     unassigned: list[RankTrace] = []
     read: list[tuple[Candidate, RankTrace]] = []
     for index, candidate in enumerate(candidates):
@@ -81,7 +90,8 @@ def load_traces(
         else:
             sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
     traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))
-    return LoadResult(traces, sources, unassigned)
+    snapshots = sorted({found for path in paths if path.is_dir() for found in path.rglob(_SNAPSHOTS)})
+    return LoadResult(traces, sources, unassigned, snapshots)
 
 
 def _source(trace: RankTrace, status: Literal["used", "unusable", "unassigned"], reason: str | None) -> SourceFile:
@@ -141,11 +151,15 @@ def _read_one(candidate: Candidate, cache: bool) -> RankTrace | str:
     return trace
 
 
-def _weight(path: Path) -> int:
+def _size(path: Path) -> int:
     try:
-        size = path.stat().st_size
+        return path.stat().st_size
     except OSError:
         return 0
+
+
+def _weight(path: Path) -> int:
+    size = _size(path)
     return size * _PACKED_WEIGHT if path.suffix == ".gz" else size
 
 

@@ -19,7 +19,7 @@ def test_offset_and_drift_are_recovered_and_change_no_verdict(recorded, skew, na
     true, other = recorded(name), recorded(name)
     skew(other.traces[1], offset, ppm)
     before, after = analyse_window(true.traces), analyse_window(other.traces)
-    calls = true.traces[1].collectives.event[before.matched.rows[:, 1]]
+    calls = true.traces[1].collectives.event[before.matched.row[before.matched.of(1)]]
     expected = before.clocks.aligned(1, true.traces[1].events.start[calls]) + before.clocks.origin
     found = after.clocks.aligned(1, other.traces[1].events.start[calls]) + after.clocks.origin
     assert np.abs(found - expected).max() < WITHIN_NS

@@ -8,7 +8,7 @@ import pytest
 from rankscope.analysis.clocks import align, matched_times
 from rankscope.analysis.collectives import canonical, match
 from rankscope.analysis.view import make_view
-from rankscope.analysis.waits import bus_bandwidth, element_bytes, measure_waits
+from rankscope.analysis.waits import bus_bytes, element_bytes, lateness, measure_waits
 from rankscope.analysis.window import analyse_window
 from rankscope.trace.load import load_traces
 
@@ -42,17 +42,17 @@ def test_groups_are_their_ranks_not_their_names(case) -> None:
     traces, expected = case("16")
     matched, _, waits = _waits(traces)
     assert {c.ranks for c in matched.channels} == {(0, 1), (2, 3), (0, 2), (1, 3)}
-    waited = np.nansum(waits.wait, axis=0) / 1000
+    waited = np.bincount(matched.column, waits.wait) / 1000
     assert {str(r): waited[r] for r in range(4)} == expected["wait_us_by_waiter"]
-    caused = {str(r): np.nansum(waits.wait[waits.last == r]) / 1000 for r in range(4)}
+    caused = {str(r): waits.wait[waits.last[matched.call] == r].sum() / 1000 for r in range(4)}
     assert {r: us for r, us in caused.items() if us} == expected["wait_us_caused_by"]
 
 
 @pytest.mark.data
 def test_the_late_rank_waits_least(case) -> None:
     traces, expected = case("23")
-    _, _, waits = _waits(traces)
-    assert {str(r): np.nansum(waits.wait[:, r]) / 3000 for r in range(4)} == expected["wait_us_per_step"]
+    matched, _, waits = _waits(traces)
+    assert {str(r): waits.wait[matched.of(r)].sum() / 3000 for r in range(4)} == expected["wait_us_per_step"]
     assert waits.last.tolist() == [expected["straggler"]] * 3
     assert np.unique(waits.transfer / 1000).tolist() == [expected["transfer_us"]]
 
@@ -64,7 +64,7 @@ def test_last_arrivals_of_eight_ranks(tmp_path) -> None:
     result = analyse_window(load_traces([tmp_path], workers=1, cache=False).traces)
     assert result.waits.last.tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
     assert result.matched.matched == result.matched.total == 64
-    starts, _ = matched_times(result.views, result.matched, end=False)
+    starts = matched_times(result.views, result.matched, end=False).reshape(8, 8)
     spread = (starts.max(axis=1) - starts.min(axis=1)) / 1000
     assert spread.tolist() == [7624, 1101, 168, 125, 223, 534, 584, 885]
     first = result.usage[0]
@@ -85,7 +85,7 @@ def test_by_order_a_window_may_start_one_call_later(make_trace) -> None:
     full = make_trace(0, _rows([100, 200, 300, 400, 500]), ranks=(0, 1), sizes=sizes)
     late = make_trace(1, _rows([200, 300, 400, 500]), ranks=(0, 1), sizes=sizes[1:])
     matched, _, _ = _waits([full, late])
-    assert matched.rows.tolist() == [[1, 0], [2, 1], [3, 2], [4, 3]]
+    assert matched.row.reshape(-1, 2).tolist() == [[1, 0], [2, 1], [3, 2], [4, 3]]
     assert matched.unmatched == {"recorded by some ranks only": 1}
     assert matched.methods == ["order"]
 
@@ -95,7 +95,7 @@ def test_by_order_a_window_may_end_one_call_earlier(make_trace) -> None:
     full = make_trace(0, _rows([100, 200, 300, 400, 500]), ranks=(0, 1), sizes=sizes)
     short = make_trace(1, _rows([100, 200, 300, 400]), ranks=(0, 1), sizes=sizes[:4])
     matched, _, _ = _waits([full, short])
-    assert matched.rows.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    assert matched.row.reshape(-1, 2).tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
 
 
 def test_calls_that_disagree_are_not_matched(make_trace) -> None:
@@ -112,7 +112,7 @@ def test_sequence_numbers_win_over_order(make_trace) -> None:
     two = make_trace(1, _rows([200, 300]), ranks=(0, 1), seq=True)
     two.collectives.seq = np.array([1, 2])
     matched, _, _ = _waits([one, two])
-    assert matched.rows.tolist() == [[1, 0], [2, 1]]
+    assert matched.row.reshape(-1, 2).tolist() == [[1, 0], [2, 1]]
     assert matched.methods == ["seq"]
 
 
@@ -125,11 +125,22 @@ def test_a_group_of_which_one_rank_was_recorded(make_trace) -> None:
 
 def test_bus_bandwidth_as_nccl_tests_define_it() -> None:
     # 1 GB in 10 ms is 100 GB/s of algorithm bandwidth; all-reduce on 4 ranks: times 2 * 3 / 4
-    assert bus_bandwidth("all_reduce", 4, 1e9, 1e9, 1e7) == pytest.approx(150.0)
-    assert bus_bandwidth("all_gather", 4, 0.25e9, 1e9, 1e7) == pytest.approx(75.0)
-    assert bus_bandwidth("reduce_scatter", 4, 1e9, 0.25e9, 1e7) == pytest.approx(75.0)
-    assert bus_bandwidth("send", 2, 1e9, 1e9, 1e7) is None
-    assert bus_bandwidth("all_reduce", 4, 1e9, 1e9, 0.0) is None
+    big, small, ns = np.array([1e9]), np.array([0.25e9]), 1e7
+    assert bus_bytes("all_reduce", 4, big, big) / ns == pytest.approx(150.0)
+    assert bus_bytes("all_gather", 4, small, big) / ns == pytest.approx(75.0)
+    assert bus_bytes("reduce_scatter", 4, big, small) / ns == pytest.approx(75.0)
+    assert bus_bytes("send", 2, big, big) is None
+
+
+def test_lateness_is_after_the_median_of_the_others(make_trace) -> None:
+    """Arrivals 100, 130, 170 and 300 us: after the medians of 170, 170, 130 and 130 of the other three."""
+    times = {0: 130, 1: 300, 2: 100, 3: 170}
+    traces = [make_trace(r, [("ncclDevKernel_AllReduce", t, 400 - t)], ranks=(0, 1, 2, 3)) for r, t in times.items()]
+    matched, _, waits = _waits(traces)
+    assert (lateness(matched, waits) / 1000).tolist() == [-40.0, 170.0, -70.0, 40.0]
+    pair = [make_trace(r, [("ncclDevKernel_AllReduce", times[r], 400 - times[r])], ranks=(0, 1)) for r in (0, 1)]
+    matched, _, waits = _waits(pair)
+    assert (lateness(matched, waits) / 1000).tolist() == [-170.0, 170.0]
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("BFloat16", 2), ("Float", 4), ("Long", 8), ("Byte", 1), ("odd", None)])
@@ -145,6 +156,6 @@ def test_where_steps_look_alike_the_ends_tell_the_shift(make_trace, skew) -> Non
     short = make_trace(1, _rows(times[:6]), ranks=(0, 1), sizes=sizes[:6])
     skew(short, 37_000_000, 0.0)
     matched, clocks, _ = _waits([full, short])
-    assert matched.rows.tolist() == [[i, i] for i in range(6)]
+    assert matched.row.reshape(-1, 2).tolist() == [[i, i] for i in range(6)]
     assert matched.extra == [[6, 7, 8, 9], []]
     assert clocks.offset.tolist() == [0.0, -37_000_000.0]

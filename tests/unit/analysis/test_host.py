@@ -13,14 +13,20 @@ from rankscope.trace.load import load_traces
 US = 1000  # ns
 
 
-def view_of(tmp_path, call_end_us: float):
-    """A step of 1000 us: an operator to 100 us, a call from 90 us on, nothing until 600 us, then an operator."""
+def view_of(tmp_path, call_end_us: float, *, resume_us: float = 600, next_call_end_us: float | None = None):
+    """An operator to 100 us, a call from 90 us on, nothing until ``resume_us``, then an operator of 300 us.
+
+    A next call, if any, begins at 95 us.
+    """
     events = [
-        {"name": "ProfilerStep#1", "cat": "user_annotation", "tid": 1, "ts": 0, "dur": 1000},
+        {"name": "ProfilerStep#1", "cat": "user_annotation", "tid": 1, "ts": 0, "dur": resume_us + 400},
         {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 10, "dur": 90},
         {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 2, "ts": 90, "dur": call_end_us - 90},
-        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 600, "dur": 300},
+        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": resume_us, "dur": 300},
     ]
+    if next_call_end_us is not None:
+        after = {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 3, "ts": 95, "dur": next_call_end_us - 95}
+        events.append(after)
     trace = {
         "distributedInfo": {"rank": 0, "world_size": 1, "backend": "gloo"},
         "traceEvents": [{"ph": "X", "pid": 7, **event} for event in events],
@@ -47,3 +53,12 @@ def test_a_call_that_runs_on_was_not_waited_for(tmp_path):
     (row,) = view.trace.collectives.event
     assert view.trace.events.end[row] == 1500 * US
     assert 600 * US not in cpu_waits(view)[1].tolist()
+
+
+def test_a_call_that_ended_nearer_explains_the_wait(tmp_path):
+    # GIVEN a loaded machine: one call ends 700 us before the thread goes on, the next one 1000 us after
+    view = view_of(tmp_path, 2300, resume_us=3000, next_call_end_us=4000)
+    # THEN the first was waited for, and the second keeps its end: peers may not even have arrived in it
+    assert sorted(view.trace.events.end[view.trace.collectives.event].tolist()) == [2300 * US, 4000 * US]
+    _, resume, call = cpu_waits(view)
+    assert (resume[0], call[0]) == (3000 * US, 0)

@@ -64,6 +64,19 @@ def test_two_faults_at_once_are_both_named() -> None:
     assert [f.ranks for f in find(case)] == [[1], [3]]
 
 
+def test_ranks_that_take_turns_are_all_named() -> None:
+    # each costs 13 % in two steps of eight, too rare to be told alone; together they cost every step
+    def turns(cause: str, size: float = 52.0) -> list[Suspect]:
+        return [suspect(r, [size if s % 4 == r else 0.0 for s in range(8)], cause, p_value=0.25) for r in range(4)]
+
+    assert sorted(a.suspect.rank for a in accuse(evidence(*turns("host_pause"), steps=8))) == [0, 1, 2, 3]
+    assert judge(evidence(*turns("host_pause"), steps=8), []).cause == "host_pause"
+    # what a busy machine does by itself, and what costs less than any accusation
+    assert accuse(evidence(*turns("slow_compute"), steps=8)) == []
+    assert accuse(evidence(*turns("host_pause", 16.0), steps=8)) == []
+    assert accuse(evidence(*turns("host_pause")[:2], steps=8)) == []  # they leave half of the steps alone
+
+
 def test_two_faults_are_told_in_words() -> None:
     case = evidence(suspect(1, [30.0] * 6), suspect(3, [25.0] * 6, "host_sync"))
     assert judge(case, []).sentence.endswith("Others cost time too: rank 3: waiting for the device, 25 ms.")

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rankscope.analysis.callcosts import exposed_per_call
 from rankscope.analysis.graph import Work
-from rankscope.analysis.modules import exposed_by_module
-from rankscope.analysis.summary import exposed_per_call
+from rankscope.analysis.modules import exposed_by_module, module_rows
+from rankscope.analysis.summary import group_rows
 from rankscope.analysis.window import analyse_window
 
 from .test_worlds import NOISE, SMALL, period_ms
@@ -60,14 +61,24 @@ def test_without_host_overhead_a_launch_bound_step_is_its_kernels() -> None:
 def test_exposure_is_told_by_module(recorded) -> None:
     """Four layers, each gathered and reduced; all exposed communication belongs to one of the eight."""
     window = analyse_window(recorded("gloo_fsdp2_none").traces)
-    found = exposed_by_module([window])
-    assert set(found) == {f"{what} of {layer}" for what in ("all-gather", "reduce") for layer in range(4)}
+    rows = module_rows([window])
+    found = exposed_by_module([window], rows)
+    # gloo has no reduce-scatter of its own
+    assert set(found) == {f"{what} of {layer}" for what in ("all-gather", "all-reduce") for layer in range(4)}
+    assert {(r.module, r.collective): r.calls_per_step for r in rows} == {
+        (str(layer), what): calls for layer in range(4) for what, calls in (("all_gather", 2.0), ("all_reduce", 1.0))
+    }
     assert sum(found.values()) == pytest.approx(exposed_per_call(window).sum() / 1e6 / window.step_count)
 
 
 @pytest.mark.data
 def test_exposure_is_told_by_bucket(recorded) -> None:
     window = analyse_window(recorded("ddp_healthy").traces)
-    found = exposed_by_module([window])
-    last = window.waits.step[:, 0] == window.step_count - 1
-    assert set(found) == {f"DDP bucket {n + 1}" for n in range(int(last.sum()))}
+    rows = module_rows([window])
+    last = window.waits.step[window.matched.of(0)] == window.step_count - 1
+    assert {r.module for r in rows} == {f"DDP bucket {n + 1}" for n in range(int(last.sum()))}
+    assert all(r.calls_per_step == 1.0 and r.bus_gb_s for r in rows)
+    # every call is one of a bucket
+    [group] = group_rows([window])
+    for name in ("wait_ms_per_step", "transfer_ms_per_step", "exposed_ms_per_step", "calls_per_step"):
+        assert sum(getattr(r, name) for r in rows) == pytest.approx(getattr(group, name))

@@ -92,12 +92,14 @@ def by_hand(layers: int = 4, *, tp: bool = True, work_us: int = 400) -> list[Ite
     return [*items, Item("sync")]
 
 
-def pipeline(stages: int, micro: int = 4, *, work_us: int = 500) -> list[Item]:
-    """Every micro-batch forward through the stages and back; DP gradients at the end."""
+def pipeline(stages: int, micro: int = 4, *, work_us: int = 500, tp: bool = False) -> list[Item]:
+    """Every micro-batch forward through the stages and back, with a TP call in each; DP gradients at the end."""
     items = []
     for _ in range(micro):
         for stage in range(stages):
             items.append(Item("work", device=work_us * US, stage=stage))
+            if tp:
+                items.append(Item("call", device=60 * US, axis="tp", elements=4096, stage=stage, blocking=True))
             if stage + 1 < stages:
                 items.append(Item("p2p", device=30 * US, stage=stage, elements=2048, blocking=True))
     return [*items, Item("call", device=150 * US, elements=65536, blocking=True), Item("sync")]

@@ -11,6 +11,10 @@ from rankscope.model import (
     Finding,
     GroupRow,
     KernelRow,
+    LaunchQueue,
+    MemoryFrame,
+    MemoryRow,
+    ModuleRow,
     RankIdle,
     RankSummary,
     ReportError,
@@ -97,6 +101,7 @@ def gpu_straggler() -> ClusterReport:
             cost_error_ms=1.9,
             confidence="high",
             step_ms=112.5,
+            share_of_steps_pct=100.0,
             p_value=0.0004,
             sentence="Rank 1 holds the job back: its data loader takes 60 ms of every 112 ms step.",
             why=[
@@ -178,6 +183,44 @@ def gpu_straggler() -> ClusterReport:
                 exposed_ms_per_step=None,
                 bus_gb_s=None,
             ),
+        ],
+        modules=[
+            ModuleRow(
+                module=f"bucket {number}",
+                group="default_pg",
+                ranks=[0, 1],
+                collective="all_reduce",
+                calls_per_step=1.0,
+                megabytes_per_call=26.2,
+                wait_ms_per_step=1.3,
+                transfer_ms_per_step=0.15,
+                exposed_ms_per_step=exposed,
+                bus_gb_s=181.4,
+            )
+            for number, exposed in ((2, 25.9), (1, 1.2))
+        ],
+        queues=[
+            LaunchQueue(
+                rank=rank, median_outstanding=level, max_outstanding=912, median_delay_us=delay, starved_pct=starved
+            )
+            for rank, level, delay, starved in ((0, 431.0, 8123.4, 2.1), (1, 0.0, 9.2, 56.3))
+        ],
+        what_if={"ideal_network": 0.4, "hidden_transfers": 0.4, "even_compute": 0.1, "no_host_overhead": 4.2},
+        memory=[
+            MemoryRow(
+                attempt=0,
+                window=0,
+                rank=0,
+                file="rank_00000.memory.pickle",
+                peak_allocated_bytes=3 * 2**30,
+                peak_reserved_bytes=5 * 2**30,
+                end_allocated_bytes=2**30,
+                end_reserved_bytes=5 * 2**30,
+                segment_allocs=12,
+                segment_frees=0,
+                complete=False,
+                top=[MemoryFrame(frame="train.py:41 forward", bytes=2**30, count=24)],
+            )
         ],
         kernels=[
             KernelRow(

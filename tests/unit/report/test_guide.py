@@ -39,7 +39,8 @@ def test_fields_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     said = set(
         re.findall(
-            r"`((?:run|ranks|idle|groups|kernels|verdict|clock|collectives|windows|lives)[\[.][\w\[\].]*)`", text
+            r"`((?:run|ranks|idle|groups|modules|queues|memory|kernels|verdict|clock|collectives|windows|lives)[\[.][\w\[\].]*)`",
+            text,
         )
     )
     said |= set(re.findall(r"`(\w+_(?:ms|pct|step|us|gb_s))`", text))
@@ -50,6 +51,14 @@ def test_fields_exist(page: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert (page.parent / target).is_file(), target
+
+
+def test_every_page_shows_a_report_and_every_picture_is_shown() -> None:
+    pictures = {page: set(re.findall(r"pictures/([\w-]+)\.png", page.read_text())) for page in PAGES}
+    assert all(pictures.values())
+    assert set().union(*pictures.values()) == {path.stem for path in (GUIDE / "pictures").glob("*.png")}
+    made = re.findall(r'^    "([\w-]+)": Picture\(', (GUIDE.parent / "pictures.py").read_text(), re.M)
+    assert set(made) == set().union(*pictures.values())
 
 
 def test_every_cause_is_explained() -> None:

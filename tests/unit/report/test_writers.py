@@ -180,6 +180,24 @@ def test_page_begins_with_the_verdict(any_report: ClusterReport) -> None:
     assert places == sorted(places)
 
 
+def test_the_cost_is_told_in_all_three_units_everywhere(gpu_straggler: ClusterReport) -> None:
+    gpu_straggler.verdict.share_of_steps_pct = 83.4
+    for name in ("terminal", "markdown"):
+        head = " ".join(WRITERS[name](gpu_straggler).partition("Why")[0].split())
+        assert "60.3 ± 1.9 ms per step" in head
+        assert "54 % of" in head
+        assert "in 83 % of the steps" in head
+    head = " ".join(page(gpu_straggler).seen().partition("Why")[0].split())
+    assert "Share of the step 54 %" in head
+    assert "Steps that lose time 83 %" in head
+
+
+def test_what_has_no_cost_claims_no_share_of_steps(cpu_balanced: ClusterReport) -> None:
+    for name in ("terminal", "markdown"):
+        assert "of the steps" not in WRITERS[name](cpu_balanced)
+    assert "Steps that lose time" not in page(cpu_balanced).seen().partition("Why")[0]
+
+
 def test_findings_say_what_you_would_gain(gpu_straggler: ClusterReport) -> None:
     seen = page(gpu_straggler).seen()
     assert "A step of 112.5 ms would take about 52.2 ms, 54 % less." in seen

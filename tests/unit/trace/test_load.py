@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -27,15 +28,19 @@ def test_processes_and_this_process_agree(data: Path, tmp_path: Path) -> None:
     assert [s.status for s in one.sources] == ["unusable", "used", "used", "used", "used"]
 
 
-def test_progress_counts_files(data: Path) -> None:
+def test_progress_counts_bytes(data: Path) -> None:
     seen: list[tuple[int, int, str]] = []
+    folder = data / "cases" / "23_straggler_late_rank" / "traces"
     load_traces(
-        [data / "cases" / "23_straggler_late_rank" / "traces"],
+        [folder],
         cache=False,
         progress=lambda done, total, path: seen.append((done, total, Path(path).name)),
     )
-    assert [s[:2] for s in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert sorted(s[2] for s in seen) == [f"rank{r}.json" for r in range(4)]
+    size = {f"rank{r}.json": (folder / f"rank{r}.json").stat().st_size for r in range(4)}
+    assert {s[1] for s in seen} == {sum(size.values())}
+    assert seen[0][2] == ""
+    assert sorted(s[2] for s in seen[1:]) == sorted(size)
+    assert [now[0] - before[0] for before, now in itertools.pairwise(seen)] == [size[s[2]] for s in seen[1:]]
 
 
 def test_small_inputs_start_no_process(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

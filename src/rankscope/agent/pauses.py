@@ -1,0 +1,50 @@
+"""How long Python's garbage collector holds this process up."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from time import perf_counter_ns
+from typing import NamedTuple
+
+__all__ = ["GcPauses", "Pauses"]
+
+
+class Pauses(NamedTuple):
+    """Collections and their time, by generation 0, 1, 2."""
+
+    collections: tuple[int, ...]
+    ns: tuple[int, ...]
+
+
+class GcPauses:
+    """Sums the pauses of all collections, from :meth:`start` to :meth:`stop`."""
+
+    def __init__(self) -> None:
+        self._begun = 0
+        self._sums = [0] * 6
+
+    def start(self) -> None:
+        """Listen to the collector."""
+        if self._called not in gc.callbacks:
+            gc.callbacks.append(self._called)
+
+    def take(self) -> Pauses:
+        """The sums since the last call, which begin anew."""
+        sums, self._sums = self._sums, [0] * 6
+        return Pauses(tuple(sums[:3]), tuple(sums[3:]))
+
+    def stop(self) -> None:
+        """Leave the collector alone; what was summed can still be taken."""
+        with contextlib.suppress(ValueError):
+            gc.callbacks.remove(self._called)
+
+    def _called(self, phase: str, info: dict[str, int]) -> None:
+        # Within a collection: keep to integers, make no object that the collector would track.
+        if phase == "start":
+            self._begun = perf_counter_ns()
+        elif self._begun:
+            generation = info["generation"]
+            self._sums[generation] += 1
+            self._sums[3 + generation] += perf_counter_ns() - self._begun
+            self._begun = 0

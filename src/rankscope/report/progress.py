@@ -1,0 +1,86 @@
+"""Bars with rates and remaining time for long work, on a terminal; elsewhere one line of text for each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+__all__ = ["Work", "on_terminal", "work"]
+
+Say = Callable[[str], None]
+
+
+class _Amount(ProgressColumn):
+    """``12 of 80 MB, 35 MB/s`` or ``2 of 3``."""
+
+    def render(self, task: Task) -> Text:
+        done, total = task.completed, task.total or 0.0
+        if task.fields["unit"] != "bytes":
+            return Text(f"{done:.0f} of {total:.0f}")
+        speed = task.finished_speed or task.speed
+        rate = f", {speed / 1e6:,.0f} MB/s" if speed else ""
+        return Text(f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB{rate}")
+
+
+class Work:
+    """Hooks for the parts of one verb. One bar is seen at a time: that of the hook called last."""
+
+    def __init__(self, say: Say, bars: Progress | None) -> None:
+        self._say, self._bars = say, bars
+        self._seen: TaskID | None = None
+
+    def bytes(self, title: str) -> Callable[..., None]:
+        """Hook that is told bytes done and bytes in all."""
+        bars = self._bars
+        if bars is None:
+            return lambda *_: None
+        task = bars.add_task(title, total=None, visible=False, start=False, unit="bytes")
+
+        def tell(done: float, total: float, *_: object) -> None:
+            self._look_at(bars, task)
+            bars.update(task, completed=done, total=total, refresh=True)
+
+        return tell
+
+    def stages(self, total: int) -> Say:
+        """Hook that is told what is done next, ``total`` times in all."""
+        bars = self._bars
+        if bars is None:
+            return self._say
+        task, told = bars.add_task("", total=total, visible=False, start=False, unit="stages"), iter(range(total + 1))
+
+        def tell(text: str) -> None:
+            self._look_at(bars, task)
+            bars.update(task, description=text, completed=next(told, total), refresh=True)
+
+        return tell
+
+    def _look_at(self, bars: Progress, task: TaskID) -> None:
+        if self._seen == task:
+            return
+        if self._seen is not None:
+            bars.update(self._seen, visible=False)
+        bars.start_task(task)
+        bars.update(task, visible=True)
+        self._seen = task
+
+
+def on_terminal(console: Console) -> bool:
+    """Whether bars can be drawn. NO_COLOR takes the colour away, not the bars."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+@contextmanager
+def work(say: Say, console: Console | None = None) -> Iterator[Work]:
+    """Draw on stderr while the block runs, and leave nothing there."""
+    console = console or Console(stderr=True)
+    if not on_terminal(console):
+        yield Work(say, None)
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(24), _Amount(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        yield Work(say, bars)

@@ -1,0 +1,234 @@
+"use strict";
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const data = JSON.parse(byId("data").textContent).heat;
+  if (!data) {
+    if (byId("steps")) byId("steps").hidden = true;
+    return;
+  }
+  heatmap(data, data.compute ? stepBars(data) : () => {});
+
+  // ---- one bar a step, or one a rank in a chosen step
+  function stepBars({ ranks, columns, metrics, compute, named }) {
+    const box = byId("perstep-bars"), select = byId("perstep-of"), m = columns.length;
+    const of = (key) => metrics.find((item) => item.key === key)?.values ?? null;
+    const whole = of("duration_ms"), exposed = of("exposed_comm_ms"), idle = of("idle_ms");
+    if (!whole || !exposed || !idle) return () => {};
+    const ms = (v) => (v / 100).toFixed(v >= 100000 ? 0 : v >= 1000 ? 1 : 2) + " ms";
+    const parts = (i) => {
+      const known = [["compute", "Compute", compute[i] ?? 0], ["comm", "Exposed communication", exposed[i] ?? 0]];
+      const rest = Math.max(0, whole[i] - known[0][2] - known[1][2] - (idle[i] ?? 0));
+      return [...known, ["copy", "Copies and rest", rest], ["idle", "Idle", idle[i] ?? 0]].filter((part) => part[2] > 0);
+    };
+    const svg = (name, attributes) => {
+      const node = document.createElementNS(document.querySelector("svg").namespaceURI, name);
+      for (const key in attributes) node.setAttribute(key, attributes[key]);
+      return node;
+    };
+    const bar = (label, i, scale, height, mark) => {
+      const row = document.createElement("div"), who = document.createElement("span"), length = document.createElement("span");
+      row.className = "bar";
+      who.className = mark ? "who named" : "who";
+      who.textContent = (mark ? "▲ " : "") + label;
+      length.className = "len";
+      if (whole[i] === null) {
+        length.textContent = "–";
+        row.append(who, document.createElement("span"), length);
+        return row;
+      }
+      const shown = parts(i);
+      const spoken = shown.map(([, name, v]) => `${name} ${ms(v)}`).join(", ");
+      const image = svg("svg", { role: "img", "aria-label": `${label}: ${ms(whole[i])}: ${spoken}`, width: "100%", height });
+      let start = 0;
+      for (const [key, name, v] of shown) {
+        const group = svg("g", {}), title = svg("title", {}), place = { x: start + "%", width: (v / scale) * 100 + "%", height: "100%" };
+        title.textContent = `${name}: ${ms(v)}`;
+        group.append(title, svg("rect", { class: "seg-" + key, ...place }));
+        if (key === "copy") group.append(svg("rect", { class: "pat-" + key, ...place }));
+        image.append(group);
+        start += (v / scale) * 100;
+      }
+      length.textContent = ms(whole[i]);
+      row.append(who, image, length);
+      return row;
+    };
+    const draw = () => {
+      const [kind, index] = select.value.split(" ").map((v, i) => (i ? Number(v) : v));
+      const cells = kind === "rank" ? columns.map((_, j) => index * m + j) : ranks.map((_, i) => i * m + index);
+      const known = cells.filter((i) => whole[i] !== null);
+      // One length for all ranks and steps, so that two choices can be compared by eye.
+      const scale = Math.max(1, ...known.map((i) => Math.max(whole[i], parts(i).reduce((sum, part) => sum + part[2], 0))), largest);
+      const many = cells.length > 24;
+      box.classList.toggle("many", many);
+      box.replaceChildren(...cells.map((i, at) => (kind === "rank"
+        ? bar("step " + columns[at].step, i, scale, many ? 14 : 20, false)
+        : bar("rank " + ranks[at], i, scale, many ? 14 : 20, named.includes(ranks[at])))));
+    };
+    const sorted = whole.filter((v) => v !== null).sort((a, b) => a - b);
+    const largest = sorted[Math.min(sorted.length - 1, Math.floor(0.998 * sorted.length))] ?? 1;
+    const group = (label, options) => {
+      const found = Object.assign(document.createElement("optgroup"), { label });
+      found.append(...options.map(([value, text]) => Object.assign(document.createElement("option"), { value, textContent: text })));
+      select.append(found);
+    };
+    group("All steps of", ranks.map((rank, i) => ["rank " + i, `rank ${rank}, all steps`]));
+    group("All ranks in", columns.map((column, j) => ["step " + j, `step ${column.step}, all ranks` + (column.window === columns[0].window ? "" : ` (${column.window})`)]));
+    select.value = "rank " + Math.max(0, ranks.indexOf(named[0]));
+    select.addEventListener("change", draw);
+    byId("perstep").hidden = false;
+    draw();
+    return (index) => { select.value = "rank " + index; draw(); };
+  }
+
+  // ---- heatmap
+  function heatmap({ ranks, columns, merged, metrics, compute }, chosen) {
+    const canvas = byId("heat-canvas"), read = byId("heat-read"), fieldset = document.querySelector(".segmented");
+    const context = canvas.getContext("2d");
+    const n = ranks.length, m = columns.length;
+    let metric = metrics[0], cursor = null, geometry = null, colours = null, domain = [0, 1];
+    const durations = metrics.find((item) => item.key === "duration_ms")?.values.filter((v) => v !== null) ?? [];
+    const tenth = Math.max(1, (durations.sort((a, b) => a - b)[durations.length >> 1] ?? 0) / 10);
+    const format = (v) => (v === null ? "–" : (v / 100).toFixed(Math.abs(v) >= 100000 ? 0 : Math.abs(v) >= 1000 ? 1 : 2));
+
+    metrics.forEach((item, index) => {
+      const label = document.createElement("label"), input = document.createElement("input");
+      label.title = item.hover;
+      Object.assign(input, { type: "radio", name: "metric", checked: index === 0 });
+      label.append(input, item.label);
+      input.addEventListener("change", () => { metric = item; choose(); });
+      fieldset.append(label);
+    });
+
+    const hex = (name) => {
+      const text = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+      return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+    };
+    const mix = (a, b, t) => a.map((x, i) => Math.round(x + (b[i] - x) * t));
+    const palette = () => {
+      const stops = (signed() ? ["--div0", "--div1", "--div2"] : ["--seq0", "--seq1", "--seq2"]).map(hex);
+      return Array.from({ length: 256 }, (_, i) => {
+        const t = i / 127.5;
+        return t <= 1 ? mix(stops[0], stops[1], t) : mix(stops[1], stops[2], t - 1);
+      });
+    };
+    const signed = () => metric.key === "lateness_ms";
+    const css = (rgb) => `rgb(${rgb[0]} ${rgb[1]} ${rgb[2]})`;
+    const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+    function choose() {
+      const known = metric.values.filter((v) => v !== null).sort((a, b) => a - b);
+      const at = (q) => known[Math.min(known.length - 1, Math.floor(q * known.length))] ?? 0;
+      // Full colour takes at least a tenth of a step: noise must not look like trouble.
+      if (signed()) {
+        const edge = Math.max(Math.abs(at(0.002)), Math.abs(at(0.998)), tenth);
+        domain = [-edge, edge];
+      } else {
+        const low = metric.key === "duration_ms" ? at(0) : 0;
+        domain = [low, Math.max(at(0.998), low + tenth)];
+      }
+      let worst = -1;
+      metric.values.forEach((v, i) => { if (v !== null && (worst < 0 || v > metric.values[worst])) worst = i; });
+      const parts = [metric.hover];
+      if (worst >= 0) parts.push(`Largest: ${where(worst)}, ${format(metric.values[worst])} ms.`);
+      if (merged > 1) parts.push(`${merged} steps share a column; the value farthest from zero is shown.`);
+      byId("heat-note").textContent = parts.join(" ");
+      byId("heat-low").textContent = format(domain[0]) + " ms" + (signed() ? " (early)" : "");
+      byId("heat-high").textContent = format(domain[1]) + " ms" + (signed() ? " (late)" : "");
+      if (cursor !== null) tell();
+      draw();
+    }
+    const where = (i) => `rank ${ranks[Math.floor(i / m)]}, step ${columns[i % m].step}`;
+    const tell = () => {
+      const { window } = columns[cursor % m];
+      read.textContent = `${where(cursor)} (${window}): ${metric.label.toLowerCase()} ${format(metric.values[cursor])} ms`;
+      const of = (key) => metrics.find((item) => item.key === key)?.values[cursor] ?? null;
+      const parts = [compute?.[cursor] ?? null, of("exposed_comm_ms"), of("idle_ms")], whole = of("duration_ms");
+      if (whole === null || parts.includes(null)) return;
+      const rest = Math.max(0, whole - parts[0] - parts[1] - parts[2]);
+      const names = ["compute", "exposed communication", "idle", "copies and rest"];
+      const split = [...parts, rest].map((value, i) => `${names[i]} ${format(value)}`).join(", ");
+      read.append(Object.assign(document.createElement("small"), { textContent: `Step of ${format(whole)} ms: ${split}` }));
+    };
+
+    function draw() {
+      const dpr = devicePixelRatio || 1, width = canvas.clientWidth || 600;
+      const row = n <= 8 ? 30 : n <= 24 ? 18 : n <= 80 ? 9 : n <= 200 ? 4 : n <= 400 ? 2 : 1;
+      const left = 24 + 7 * String(ranks[n - 1]).length, bottom = 26, height = row * n + bottom + 4;
+      canvas.style.height = height + "px";
+      canvas.width = Math.round(width * dpr);
+      canvas.height = Math.round(height * dpr);
+      context.setTransform(dpr, 0, 0, dpr, 0, 0);
+      const cell = Math.min((width - left) / m, 150), gap = cell > 6 && row > 4 ? 1 : 0;
+      geometry = { left, row, cell };
+      colours = palette();
+      const none = variable("--none"), dim = variable("--dim"), font = variable("--sans");
+      const text = cell >= 40 && row >= 18;
+      for (let i = 0; i < n; i++) for (let j = 0; j < m; j++) {
+        const v = metric.values[i * m + j];
+        const t = v === null ? 0 : Math.max(0, Math.min(255, Math.round(((v - domain[0]) / (domain[1] - domain[0])) * 255)));
+        context.fillStyle = v === null ? none : css(colours[t]);
+        const x = left + j * cell, y = i * row;
+        context.fillRect(x, y, cell - gap + (gap ? 0 : 0.5), row - gap);
+        if (!text) continue;
+        const c = colours[t], light = v === null || c[0] * 0.3 + c[1] * 0.59 + c[2] * 0.11 > 128;
+        context.fillStyle = v === null ? dim : light ? "#15171b" : "#ffffff";
+        context.font = `12px ${font}`;
+        context.textAlign = "center";
+        context.textBaseline = "middle";
+        context.fillText(format(v), x + (cell - gap) / 2, y + row / 2);
+      }
+      context.fillStyle = dim;
+      context.font = `12px ${font}`;
+      context.textBaseline = "middle";
+      context.textAlign = "right";
+      const every = Math.max(1, Math.ceil(14 / row));
+      for (let i = 0; i < n; i += every) context.fillText(ranks[i], left - 8, i * row + row / 2);
+      context.textAlign = "center";
+      const longest = Math.max(...columns.map((c) => c.step.length)) * 7 + 10;
+      const skip = Math.max(1, Math.ceil(longest / cell));
+      for (let j = 0; j < m; j += skip) context.fillText(columns[j].step, left + (j + 0.5) * cell, n * row + 12);
+      context.textAlign = "left";
+      context.fillStyle = variable("--ink");
+      for (let j = 1; j < m; j++) // a line where another window begins
+        if (columns[j].window !== columns[j - 1].window) context.fillRect(left + j * cell - 1, 0, 1.5, n * row);
+      if (cursor !== null) {
+        context.strokeStyle = variable("--ink");
+        context.lineWidth = 2;
+        context.strokeRect(left + (cursor % m) * cell, Math.floor(cursor / m) * row, cell, Math.max(row, 3));
+      }
+      const scale = byId("heat-scale").getContext("2d");
+      colours.forEach((c, i) => { scale.fillStyle = css(c); scale.fillRect((i / 256) * 120, 0, 1, 10); });
+    }
+
+    const cellAt = (event) => {
+      const box = canvas.getBoundingClientRect(), { left, row, cell } = geometry;
+      const j = Math.floor((event.clientX - box.left - left) / cell), i = Math.floor((event.clientY - box.top) / row);
+      return i >= 0 && i < n && j >= 0 && j < m ? i * m + j : null;
+    };
+    let waiting = false;
+    const move = (index) => {
+      if (index === null || index === cursor) return;
+      cursor = index;
+      tell();
+      if (!waiting) { waiting = true; requestAnimationFrame(() => { waiting = false; draw(); }); }
+    };
+    canvas.addEventListener("pointermove", (event) => move(cellAt(event)));
+    canvas.addEventListener("click", (event) => {
+      move(cellAt(event));
+      if (cursor !== null) chosen(Math.floor(cursor / m));
+    });
+    canvas.addEventListener("dblclick", () => { if (cursor !== null) location.hash = `rank-${ranks[Math.floor(cursor / m)]}`; });
+    canvas.addEventListener("keydown", (event) => {
+      const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+      if (event.key === "Enter" && cursor !== null) location.hash = `rank-${ranks[Math.floor(cursor / m)]}`;
+      if (!steps) return;
+      event.preventDefault();
+      if (cursor === null) return move(0);
+      const i = Math.floor(cursor / m) + steps[0], j = (cursor % m) + steps[1];
+      if (i >= 0 && i < n && j >= 0 && j < m) move(i * m + j);
+    });
+    addEventListener("resize", draw);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+    choose();
+  }
+})();

@@ -1,0 +1,59 @@
+"""The demo's faults, launched for real: who and why, as the table of faults has it, or nobody."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from rankscope.demo.faults import FAULTS
+from rankscope.diagnose.accuse import NOISY
+
+ON_TWO = [(name, 2, bad, None) for bad, name in enumerate(FAULTS)]
+"""The bad rank alternates, so that no fault is found by always naming the same one."""
+ON_FOUR = [("input_stall", 4, 2, 150), ("between_steps", 4, 0, 150), ("recompile", 4, 1, None), ("turns", 4, 3, None)]
+"""Those that a machine with fewer cores than ranks does not hide: what computes more there slows its peers as well.
+Steps are longer there, and so are the pauses."""
+
+
+@pytest.fixture
+def told(start, finish, tmp_path):
+    """The report on a fault, launched as a user does, with the window early in a short job."""
+
+    def told(name, ranks, bad, size, run):
+        words = ["--fault", name, "--ranks", ranks, "--bad-rank", bad]
+        words += [] if size is None else ["--size", size]
+        settings = [f"run.dir={run}", "analysis.hta=false"]
+        if not any(s.startswith("schedule.") for s in FAULTS[name].settings):
+            words += ["--steps", 16]
+            settings.append("schedule.skip_first=3")
+        for setting in settings:
+            words += ["-S", setting]
+        done = finish(start([sys.executable, "-m", "rankscope.cli", "demo", *words]), run)
+        assert done.code == 0, done.stderr
+        return done.report
+
+    return told
+
+
+@pytest.mark.parametrize(("name", "ranks", "bad", "size"), [(n, r, b % r, s) for n, r, b, s in ON_TWO + ON_FOUR])
+def test_the_truth_is_told(name, ranks, bad, size, told, tmp_path):
+    fault = FAULTS[name]
+    lacking = fault.lacking(ranks)
+    if lacking is not None:
+        pytest.skip(f"needs {lacking}")
+
+    report = told(name, ranks, bad, size, tmp_path / "RUN")
+    if report.verdict.cause in NOISY - {fault.cause}:
+        # what another process on the machine brings about as well; it would have to do so twice
+        report = told(name, ranks, bad, size, tmp_path / "AGAIN")
+
+    assert report.errors == []
+    verdict, culprits = report.verdict, fault.culprits(ranks, bad)
+    findings = [(f.kind, f.ranks) for f in report.findings]
+    assert sorted(verdict.ranks) == culprits, (verdict.sentence, findings)
+    if culprits:
+        assert verdict.cause == fault.cause, (verdict.sentence, findings)
+    else:
+        assert verdict.kind == "balanced", verdict.sentence
+        assert fault.cause is None or fault.cause in [kind for kind, _ in findings], findings

@@ -1,0 +1,87 @@
+"""Rows of health from records; every expected number is worked out here by hand."""
+
+from __future__ import annotations
+
+from rankscope.analysis.health import health_rows
+from rankscope.analysis.pipeline import analyze
+from rankscope.model import HealthRow, HealthSample, HostSample, RankRecord, RunManifest, WindowRanks
+from rankscope.trace.load import LoadResult
+
+
+def record(rank: int, window: int = 0, **more) -> RankRecord:
+    base = {"local_rank": 0, "world_size": 2, "host": "node-0", "pid": 1, "attempt": 0, "device": "H100"}
+    return RankRecord(rank=rank, window=window, **{**base, **more})
+
+
+def gpu(**values) -> HealthSample:
+    return HealthSample(time_ns=0, device="GPU-1", **values)
+
+
+def test_nothing_sampled_gives_no_row() -> None:
+    assert health_rows([record(0), record(1)]) == []
+
+
+def test_a_device_over_two_windows() -> None:
+    hot = ["power cap", "thermal slowdown (software)"]
+    windows = [
+        [
+            gpu(sm_mhz=1100, sm_max_mhz=1980, temperature_c=80, pcie_generation=5, pcie_replays=10, throttle=hot),
+            gpu(sm_mhz=1200, sm_max_mhz=1980, temperature_c=85, pcie_generation=1, pcie_replays=12, throttle=hot[:1]),
+        ],
+        [
+            gpu(sm_mhz=1900, sm_max_mhz=1980, temperature_c=70, ecc_uncorrected=0, pcie_replays=50, power_w=400.5),
+            gpu(sm_mhz=1000, temperature_c=75, ecc_uncorrected=2, pcie_replays=51, throttle=hot[:1]),
+        ],
+    ]
+    (row,) = health_rows([record(1, w, health=samples) for w, samples in enumerate(windows)])
+    assert row == HealthRow(
+        rank=1, host="node-0", device="H100", samples=4,
+        sm_mhz=1150.0, sm_max_mhz=1980.0, power_w=400.5, temperature_c=85.0,
+        throttle={"power cap": 75.0, "thermal slowdown (software)": 25.0},
+        ecc_uncorrected=2, pcie_generation=5, pcie_replays=2 + 1,
+    )  # fmt: skip
+
+
+def test_a_host_over_two_windows() -> None:
+    def sample(periods, throttled, ms, load, memory) -> HostSample:
+        return HostSample(
+            time_ns=0, cpus=4.0, quota_periods=periods, throttled_periods=throttled, throttled_ms=ms,
+            load_1m=load, memory_available_bytes=memory, pressure_cpu_pct=load,
+        )  # fmt: skip
+
+    first = [
+        sample(1000, 500, 9e6, 1.0, 900),
+        sample(1010, 503, 9e6 + 40, 3.0, 700),
+        sample(1030, 505, 9e6 + 90, 2, 800),
+    ]
+    second = [sample(2000, 600, 9e6 + 500, 1.0, 900), sample(2020, 603, 9e6 + 530, 1.0, 900)]
+    (row,) = health_rows([record(0, 0, host_load=first), record(0, 1, host_load=second)])
+    # 5 of 30 periods, then 3 of 20; 90 ms, then 30 ms
+    assert (row.cpu_throttled_pct, row.cpu_throttled_ms) == (100.0 * 8 / 50, 120.0)
+    assert (row.load_1m, row.cpus, row.memory_available_bytes, row.pressure_cpu_pct) == (3.0, 4.0, 700, 3.0)
+    assert (row.samples, row.sm_mhz, row.pressure_io_pct) == (0, None, None)
+
+
+def test_one_sample_shows_no_growth() -> None:
+    lone = HostSample(time_ns=0, quota_periods=100, throttled_periods=50, throttled_ms=1000.0)
+    (row,) = health_rows([record(0, host_load=[lone])])
+    assert (row.cpu_throttled_ms, row.cpu_throttled_pct) == (None, None)
+
+
+def test_without_a_quota_there_is_no_share() -> None:
+    idle = [HostSample(time_ns=t, quota_periods=0, throttled_periods=0, throttled_ms=0.0) for t in (0, 1)]
+    (row,) = health_rows([record(0, host_load=idle)])
+    assert (row.cpu_throttled_ms, row.cpu_throttled_pct) == (0.0, None)
+
+
+def test_a_run_s_health_reaches_the_report_without_any_trace() -> None:
+    hot = ["thermal slowdown (hardware)"]
+    records = [record(0, health=[gpu(sm_mhz=1755)]), record(1, health=[gpu(sm_mhz=1155, throttle=hot)])]
+    manifest = RunManifest(
+        run_id="r", argv=[], config={}, versions={}, hosts=["node-0"], world_size=2, attempts=1, exit_code=1,
+        windows=[WindowRanks(attempt=0, window=0, world_size=2, records=records)], lives=[],
+    )  # fmt: skip
+    report = analyze(LoadResult(traces=[], sources=[]), manifest)
+    assert [(r.rank, r.sm_mhz) for r in report.health] == [(0, 1755.0), (1, 1155.0)]
+    assert [(f.kind, f.ranks) for f in report.findings] == [("gpu_throttled", [1])]
+    assert report.errors == []

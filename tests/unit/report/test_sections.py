@@ -1,0 +1,115 @@
+"""Sections appear with their data and not without; each number of a record is where its head says."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankscope.model import ClusterReport
+from rankscope.report import WRITERS, calls, html, memory, sections, tables
+from rankscope.report.cells import Table
+
+
+def shown(report: ClusterReport) -> list[str]:
+    text = html.render(report)
+    return [section.anchor for section in sections.SECTIONS if f'<section id="{section.anchor}">' in text]
+
+
+def cells(table: Table) -> list[dict[str, str]]:
+    return [{c.label: cell.text for c, cell in zip(table.columns, row.cells, strict=True)} for row in table.rows]
+
+
+def test_sections_come_with_their_data(gpu_straggler: ClusterReport) -> None:
+    everything = [section.anchor for section in sections.SECTIONS]
+    assert shown(gpu_straggler) == everything
+    text = html.render(gpu_straggler)
+    for section in sections.SECTIONS:
+        assert f'<a href="#{section.anchor}">{section.nav}</a>' in text
+    for name, anchor in (
+        ("findings", "findings"),
+        ("steps", "steps"),
+        ("groups", "groups"),
+        ("modules", "modules"),
+        ("queues", "queues"),
+        ("what_if", "gains"),
+        ("memory", "memory"),
+        ("kernels", "kernels"),
+    ):
+        setattr(gpu_straggler, name, type(getattr(gpu_straggler, name))())
+        everything.remove(anchor)
+        assert shown(gpu_straggler) == everything, f"without {name}"
+        assert f'href="#{anchor}"' not in html.render(gpu_straggler)
+    assert everything == ["time", "ranks", "trust"]
+
+
+def test_modules(gpu_straggler: ClusterReport) -> None:
+    assert cells(calls.modules(gpu_straggler))[0] == {
+        "Module or bucket": "bucket 2",
+        "Group": "default_pg",
+        "Ranks": "0, 1",
+        "Collective": "all_reduce",
+        "Calls": "1.0",
+        "Size": "26.20",
+        "Wait": "1.30",
+        "Transfer": "0.150",
+        "Exposed": "25.90",
+        "Bus bandwidth": "181.4",
+        "Link": "450",
+        "Of the link": "40",
+    }
+
+
+def test_queues(gpu_straggler: ClusterReport) -> None:
+    assert cells(tables.queues(gpu_straggler))[1] == {
+        "Rank": "1",
+        "Starved": "56.3",
+        "Outstanding": "0.0",
+        "Most": "912",
+        "Launch delay": "9.2",
+    }
+
+
+def test_gains(gpu_straggler: ClusterReport) -> None:
+    found = cells(tables.gains(gpu_straggler))
+    assert found[0] == {"With": "no host overhead", "Gain": "4.20", "Of the step": "4"}, "4.2 of 112.5 ms, most first"
+    assert [row["Gain"] for row in found] == ["4.20", "0.40", "0.40", "0.10"]
+
+
+def test_idle(gpu_straggler: ClusterReport) -> None:
+    assert cells(tables.idle(gpu_straggler))[1] == {
+        "Rank": "1",
+        "Waiting for peers": "0.30",
+        "Transfer": "3.30",
+        "Idle: input": "60.80",
+        "Idle: host": "4.10",
+        "Copies": "1.35",
+    }
+
+
+def test_memory(gpu_straggler: ClusterReport) -> None:
+    table = memory.memory(gpu_straggler)
+    assert cells(table) == [
+        {
+            "Rank": "0",
+            "When": "attempt 0, window 0",
+            "Peak allocated": "3.00",
+            "Peak reserved": "5.00",
+            "Reserved, unused": "4.00",
+            "Device allocations": "12",
+            "Device frees": "0",
+            "Snapshot": "rank_00000.memory.pickle",
+        }
+    ]
+    assert table.note == "1 of these histories began after their window did; the peak may have been higher."
+    assert cells(memory.frames(gpu_straggler))[0]["Line"] == "train.py:41 forward"
+    row = gpu_straggler.memory[0]
+    row.window, row.requested_bytes = None, 2**31
+    assert cells(memory.memory(gpu_straggler))[0]["When"] == "attempt 0, out of memory"
+    assert cells(memory.memory(gpu_straggler))[0]["Asked for"] == "2.00"
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown"])
+def test_modules_queue_and_memory_in_a_line_each(gpu_straggler: ClusterReport, name: str) -> None:
+    text = WRITERS[name](gpu_straggler).replace("\\", "")
+    assert "most exposed per step: all-reduce of bucket 2 25.9 ms, all-reduce of bucket 1 1.20 ms" in text
+    assert "devices without queued work 2 % (rank 0) to 56 % (rank 1) of the window" in text
+    assert "peak 3.0 GiB allocated, 5.0 GiB reserved (rank 0)" in text
