@@ -30,7 +30,7 @@ OURS = [
     *("-S", "budget.windows=100000", "-S", "budget.step_pct=100", "-S", "budget.megabytes=100000"),
 ]
 ENDS = ("plain", "plain", "raise", "kill", "restart", "terminate", "exit")
-"""How jobs end: normally, by an exception or SIGKILL on one rank, that and one restart, SIGTERM from outside, os._exit."""
+"""Normally; by an exception or SIGKILL on one rank; that and a restart; SIGTERM from outside; os._exit."""
 
 
 def job(args: argparse.Namespace) -> None:
@@ -193,10 +193,10 @@ def main() -> None:
     with ThreadPoolExecutor(args.jobs) as pool:
         done = list(pool.map(lambda number: run_one(number, args), range(args.jobs)))
     for one in done:
+        losses = {None: "-", True: "same", False: "DIFFER"}[one.same_loss]
         print(
-            f"{one.parallel:6}{one.end:10} exit {one.code!s:4} {'HUNG ' if one.hung else ''}{one.seconds:5.0f} s  {one.windows:3} windows"
-            f"  {dict(one.statuses)}  losses {'-' if one.same_loss is None else 'same' if one.same_loss else 'DIFFER'}"
-            f" ({one.steps} steps)  {dict(one.reasons)}"
+            f"{one.parallel:6}{one.end:10}{'HUNG' if one.hung else f'exit {one.code}':8}{one.seconds:4.0f} s  "
+            f"{one.windows:3} windows {dict(one.statuses)}  losses {losses} ({one.steps} steps)  {dict(one.reasons)}"
         )
         if one.code != (one.end not in ("plain", "restart")) or one.same_loss is False:
             print(one.stderr[-6000:])

@@ -93,6 +93,10 @@ class RunDir:
         """A rank's CUDA memory snapshot of a window, for PyTorch's memory viewer."""
         return self.window(attempt, window) / f"rank_{rank:05d}.memory.pickle"
 
+    def out_of_memory(self, attempt: int, rank: int) -> Path:
+        """A rank's CUDA memory snapshot of the moment the allocator gave up."""
+        return self.path / f"attempt_{attempt}" / f"rank_{rank:05d}.oom.memory.pickle"
+
     def window(self, attempt: int, window: int) -> Path:
         """Folder of one window."""
         return self.path / f"attempt_{attempt}" / f"window_{window:03d}"
@@ -143,6 +147,19 @@ class Spool:
     def request(self, number: int) -> Path:
         """The ``number``-th CaptureRequest as passed on by the helper."""
         return self.path / f"request_{number}.json"
+
+    @property
+    def answered(self) -> Path:
+        """Number of requests that rank 0 has announced windows for."""
+        return self.path / "answered"
+
+    def out_of_memory(self, attempt: int, rank: int) -> Path:
+        """CUDA memory when the allocator gave up."""
+        return self.path / f"memory_oom_{attempt}_{rank}.pickle"
+
+    def out_of_memories(self) -> list[Path]:
+        """All such files."""
+        return sorted(self.path.glob("memory_oom_*_*.pickle"))
 
     @property
     def gathered(self) -> Path:

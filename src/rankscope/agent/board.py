@@ -73,6 +73,17 @@ class Board:
         except FileNotFoundError:
             return None
 
+    def answered(self) -> int:
+        """How many requests have been answered, by earlier attempts too."""
+        try:
+            return int(self._spool.answered.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def answer(self, count: int) -> None:
+        """Rank 0 has announced a window for the ``count``-th request."""
+        replace_text(self._spool.answered, str(count))
+
     def gathered_megabytes(self) -> float:
         """What the helper has placed in the run directory so far."""
         try:

@@ -32,7 +32,8 @@ class Planner:
         self._schedule = schedule
         self._budget = budget
         self._lead = lead
-        self._backend, self._reason = ("inline", no_kineto) if no_kineto is not None else (backend, None)
+        self._backend = backend if no_kineto is None else "inline"
+        self._reason = no_kineto
         self._planned = 0
         self._unplanned_steps = 0
         self._asked_at_s: float | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from rankscope.agent.capture import Capture
 from rankscope.agent.ending import Ending, Settler
+from rankscope.agent.memory import MemoryHistory
 from rankscope.model import AgentSpec, ClockSample, RankRecord, RankStatus, StepTimes, Window, to_json
 from rankscope.rundir import Spool, replace_text
 
@@ -37,15 +39,25 @@ class Recording:
         spool: where everything is left.
         spec: of the run.
         ending: told while the process must not end unasked.
+        history: of CUDA memory, where that is wanted.
     """
 
-    def __init__(self, window: Window, record: RankRecord, spool: Spool, spec: AgentSpec, ending: Ending) -> None:
+    def __init__(
+        self,
+        window: Window,
+        record: RankRecord,
+        spool: Spool,
+        spec: AgentSpec,
+        ending: Ending,
+        history: MemoryHistory | None,
+    ) -> None:
         self.window = window
         self.record = record
         self.capture: Capture | None = None
         self._spool = spool
         self._spec = spec
         self._ending = ending
+        self._history = history
         self._settler: Settler | None = None
 
     @property
@@ -83,7 +95,9 @@ class Recording:
             return
         record.first_step = completed
         record.agreed = None if confirmed is None else confirmed and completed == self.window.first
-        record.device = device_name(capture.device)
+        record.device, record.device_uuid = device_name(capture.device), _device_uuid(capture.device)
+        if self._history is not None and not self._history.start():
+            record.notes.append(f"no memory snapshot: {self._history.reason}")
         record.backend = str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else None
         record.cuda_used = capture.device is not None
         known = ("rank", "world_size", "attempt", "window", "host", "device", "origin", "capture")
@@ -113,8 +127,18 @@ class Recording:
         except Exception as error:  # the record tells it
             record.status = "missing"
             record.reason = f"{reason + '; ' if reason else ''}no trace: {error}"
+        self._keep_history()
         record.steps.close_ms = (time.perf_counter_ns() - begun) / 1e6
         self._finish()
+
+    def _keep_history(self) -> None:
+        history, record = self._history, self.record
+        if history is None:
+            return
+        path = self._spool.snapshot(record.attempt, self.window.number, record.rank)
+        if history.dump(path, rank=record.rank, attempt=record.attempt, window=self.window.number):
+            record.snapshot = path.name
+        history.stop()
 
     def give_up(self, reason: str) -> None:
         """This window holds nothing; the record says why."""
@@ -142,6 +166,16 @@ def device_name(device: str | None) -> str:
     if device is None:
         return f"cpu ({platform.machine()})"
     return str(getattr(torch, device).get_device_name())
+
+
+def _device_uuid(device: str | None) -> str | None:
+    """What tells this device from the others of its host; how health samples find it."""
+    if device != "cuda":
+        return None
+    properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+    if torch.version.hip is not None:
+        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+    return str(properties.uuid)
 
 
 def clock_sample() -> ClockSample:

@@ -26,7 +26,9 @@ from rankscope.agent.guard import guarded
 from rankscope.agent.inline import InlineCapture
 from rankscope.agent.kineto import KinetoCapture, KinetoLink, version_is_known
 from rankscope.agent.leave import skip_destructors
+from rankscope.agent.memory import MemoryHistory, watch_out_of_memory
 from rankscope.agent.nsight import CudaProfilerCapture
+from rankscope.agent.pauses import GcPauses
 from rankscope.agent.planner import Planner
 from rankscope.agent.pulse import Pulse, time_loaders
 from rankscope.agent.recording import Recording, device_name, new_record
@@ -78,9 +80,11 @@ class Session:
         self._planner = Planner(spec.schedule, spec.budget, spec.agreement_lead, spec.capture.backend, no_kineto)
         self._foreign = ForeignProfilers(self._is_ours, self._stand_aside)
         self._ending = Ending(guarded(self._end), spec.exit_grace_s)
+        self._pauses = GcPauses()
+        self._history = MemoryHistory()
         self._thread: int | None = None
         self._pulse: Pulse | None = None
-        self._number, self._planned, self._requests = 0, 0, 0
+        self._number, self._planned, self._requests = 0, 0, self._board.answered()
         self._next: Window | None = None
         self._busy_until = 0
         self._confirmed: bool | None = None
@@ -104,6 +108,11 @@ class Session:
         session._write_life()
         install_detectors(session.counter)
         session._foreign.install()
+        session._history.install()
+        if spec.capture.memory_snapshot:
+            life = session.life
+            path = session.spool.out_of_memory(life.attempt, life.rank)
+            watch_out_of_memory(path, rank=life.rank, attempt=life.attempt)
         os.register_at_fork(after_in_child=_disarm)
 
     # ------------------------------------------------------------ at every step
@@ -145,17 +154,20 @@ class Session:
             pulse.input_ns += spent_ns
 
         time_loaders(add)
+        self._pauses.start()
         if self._several_nodes and self.life.local_rank == 0 and job_has_store(self._environ):
             Courier(self.spec.run_id, self.life.attempt, self._board, self._environ).start()
 
     def _time_step(self, pulse: Pulse) -> None:
         recording = self._recording
-        elapsed_ns = pulse.step(recording is not None, 0)
+        paused_ns = sum(self._pauses.take().ns)
+        elapsed_ns = pulse.step(recording is not None, paused_ns)
         if elapsed_ns == 0:
             return
         if recording is not None:
             if recording.started:
                 recording.record.steps.inside_ms.append(elapsed_ns / 1e6)
+                recording.record.gc_ms = (recording.record.gc_ms or 0.0) + paused_ns / 1e6
             return
         slow = self.spec.budget.slow_step
         if slow and self._typical_ns and elapsed_ns > slow * self._typical_ns:
@@ -186,9 +198,13 @@ class Session:
             slow_step=self._board.stands("slow_step"),
             megabytes=self._board.gathered_megabytes() if self._number else 0.0,
         )
-        if window is not None:
-            self._board.announce(window)
-            self._board.take("slow_step")
+        if window is None:
+            return
+        self._board.announce(window)
+        self._board.take("slow_step")
+        if window.origin not in ("plan", "slow_step"):
+            self._requests += 1
+            self._board.answer(self._requests)
 
     def _all_ready(self) -> bool:
         if self._link is None:
@@ -204,8 +220,6 @@ class Session:
             self._next, self._confirmed = announced, True
             if announced.origin == "plan":
                 self._planned += 1
-            elif announced.origin != "slow_step":
-                self._requests += 1
             return
         plan = self.spec.schedule.window(self._planned)
         if plan is not None and self._alone and not self.spec.schedule.every and completed >= plan.warm:
@@ -219,9 +233,11 @@ class Session:
         self._number += 1
         self._busy_until = window.last
         plan = self.spec.schedule.window(self._planned - 1) if window.origin == "plan" else None
-        recording = Recording(window, new_record(self.life, window, plan), self.spool, self.spec, self._ending)
-        recording.record.step_source, recording.record.steps_counted = self.counter.source, completed
         spec = detailed(self.spec.capture, window.detail)
+        history = self._history if spec.memory_snapshot else None
+        record = new_record(self.life, window, plan)
+        recording = Recording(window, record, self.spool, self.spec, self._ending, history)
+        record.step_source, record.steps_counted = self.counter.source, completed
         if not self._chosen():
             recording.record.status = "skipped"
             recording.record.reason = f"not among the ranks that record (capture.ranks={self.spec.capture.ranks})"

@@ -73,6 +73,8 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
         spec = to_agent_spec(config, run_id=claim.run_id, spool=spool.path)
         if spec.capture.backend == "kineto":
             spec.kineto_socket, spec.no_kineto = _socket_folder(spool)
+        elif config.capture.backend == "auto":
+            spec.no_kineto = "capture.backend=auto records with torch.profiler; kineto has to be asked for"
         write_new(spool.spec, to_json(spec))
         helper = NodeHelper.start(run_dir, spool, claim, list(argv), plain)
     except BaseException:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from rankscope.errors import RankscopeError
 from rankscope.model import RankRecord, to_json
-from rankscope.node.gather import gather_ready, read_lives
+from rankscope.node.gather import gather_out_of_memory, gather_ready, read_lives
+from rankscope.node.health import HealthWatch
 from rankscope.node.kineto import KinetoAnswers
 from rankscope.node.manifest import NodeResult
 from rankscope.node.pulse import PulseDrain
@@ -33,12 +34,12 @@ def serve(spool: Spool, run_dir: RunDir, node: str) -> None:
     records: list[RankRecord] = []
     notes: list[str] = []
     pulses, requests = PulseDrain(spool), RequestRelay(spool, run_dir)
-    answers = _answers(spool, notes)
+    answers, health = _answers(spool, notes), HealthWatch.begin()
     for turn in itertools.count():
         ready, _, _ = select.select([sys.stdin], [], [], _POLL_S)
         finished = bool(ready) and not os.read(sys.stdin.fileno(), 4096)
         try:
-            new = gather_ready(spool, run_dir, last=finished)
+            new = gather_ready(spool, run_dir, last=finished, complete=health.attach)
             records += new
             if new:
                 replace_text(spool.gathered, f"{_megabytes(run_dir, records):.3f}")
@@ -47,12 +48,15 @@ def serve(spool: Spool, run_dir: RunDir, node: str) -> None:
                 pulses.drain()
             if finished:
                 pulses.finish(run_dir)
+                gather_out_of_memory(spool, run_dir)
         except (OSError, RankscopeError) as error:
             if finished:
                 notes.append(f"{node}: traces stay in {spool.path}: {error}")
         if finished:
             break
     del answers
+    health.close()
+    notes += health.notes
     result = NodeResult(node=node, host=socket.gethostname(), lives=read_lives(spool), records=records, notes=notes)
     write_new(run_dir.node_result(node), to_json(result))
 

@@ -14,7 +14,7 @@ from rankscope.errors import RunDirError
 from rankscope.model import RankRecord, from_json, to_json
 from rankscope.rundir import RunDir, Spool, place, temporary_beside, write_new
 
-__all__ = ["gather_ready", "read_lives"]
+__all__ = ["gather_out_of_memory", "gather_ready", "read_lives"]
 
 _BLOCK = 1 << 20
 _KERNEL_MARKS = (b'"cat": "kernel"', b'"cat":"kernel"')
@@ -22,13 +22,16 @@ _LEVEL = 1
 """zlib level 1: 11 times smaller at 195 MB/s; level 9, what torch.profiler itself would use, reaches 24 MB/s."""
 
 
-def gather_ready(spool: Spool, run_dir: RunDir, *, last: bool = True) -> list[RankRecord]:
+def gather_ready(
+    spool: Spool, run_dir: RunDir, *, last: bool = True, complete: Callable[[RankRecord], None] = lambda _: None
+) -> list[RankRecord]:
     """Take every window record that ranks have announced, with its trace, and place both in the run directory.
 
     Args:
         spool: of this node.
         run_dir: of the run.
         last: the job has ended; a trace that libkineto has not finished by now never will be.
+        complete: adds to each record what this process knows.
 
     Returns:
         The records as placed, with size, digest and status filled in.
@@ -36,7 +39,22 @@ def gather_ready(spool: Spool, run_dir: RunDir, *, last: bool = True) -> list[Ra
     Raises:
         OSError: the run directory cannot be written; nothing is lost, the spool still holds it.
     """
-    return [record for path in spool.records() if (record := _take(path, spool, run_dir, last)) is not None]
+    return [record for path in spool.records() if (record := _take(path, spool, run_dir, last, complete)) is not None]
+
+
+def gather_out_of_memory(spool: Spool, run_dir: RunDir) -> None:
+    """Place the snapshots that ranks took when the allocator gave up.
+
+    Raises:
+        OSError: the run directory cannot be written.
+    """
+    for path in spool.out_of_memories():
+        attempt, rank = path.stem.split("_")[2:]
+        target = run_dir.out_of_memory(int(attempt), int(rank))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_beside(target) as temporary, contextlib.suppress(RunDirError):
+            shutil.copyfile(path, temporary)
+            place(temporary, target)
 
 
 def read_lives(spool: Spool) -> list[RankRecord]:
@@ -44,7 +62,9 @@ def read_lives(spool: Spool) -> list[RankRecord]:
     return [r for path in spool.lives() if (r := _read(path)) is not None]
 
 
-def _take(path: Path, spool: Spool, run_dir: RunDir, last: bool) -> RankRecord | None:
+def _take(
+    path: Path, spool: Spool, run_dir: RunDir, last: bool, complete: Callable[[RankRecord], None]
+) -> RankRecord | None:
     record = _read(path)
     if record is None or record.window is None:
         return None
@@ -65,6 +85,7 @@ def _take(path: Path, spool: Spool, run_dir: RunDir, last: bool) -> RankRecord |
             record.status, record.reason, record.trace = "corrupt", str(error), None
     if record.snapshot is not None:
         _place_snapshot(spool.path / record.snapshot, run_dir.snapshot(*place_in), record)
+    complete(record)
     with contextlib.suppress(RunDirError):  # a record that is there already is the better witness
         write_new(run_dir.record(*place_in), to_json(record))
     if trace is not None:

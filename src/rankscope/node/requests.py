@@ -1,11 +1,50 @@
-"""Requests for windows, from the run directory to the spool of this node, where the ranks look."""
+"""Requests for windows of a running job: left in the run directory, passed on to the spools where the ranks look."""
 
 from __future__ import annotations
 
-from rankscope.model import CaptureRequest, from_json, to_json
-from rankscope.rundir import RunDir, Spool, replace_text
+import contextlib
 
-__all__ = ["RequestRelay"]
+from rankscope.errors import RunDirError
+from rankscope.model import CaptureRequest, RankRecord, from_json, to_json
+from rankscope.rundir import RunDir, Spool, replace_text, write_new
+
+__all__ = ["RequestRelay", "answers", "ask"]
+
+
+def ask(run_dir: RunDir, *, steps: int, warmup: int, detail: str) -> CaptureRequest:
+    """Leave a request in the directory of a running job.
+
+    Raises:
+        RunDirError: there is no run, or it has ended.
+    """
+    if run_dir.manifest.exists():
+        raise RunDirError(f"{run_dir.path} holds a run that has ended; only a running job can be asked for a window")
+    if not any(run_dir.nodes.glob("*.claim.json")):
+        raise RunDirError(
+            f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is"
+        )
+    run_dir.request_folder.mkdir(exist_ok=True)
+    number = len(run_dir.requests())
+    while True:
+        path = run_dir.request(number)
+        request = CaptureRequest(name=path.stem, steps=steps, warmup=warmup, detail=detail)
+        try:
+            write_new(path, to_json(request))
+        except RunDirError:  # somebody else asks, too
+            number += 1
+        else:
+            return request
+
+
+def answers(run_dir: RunDir, request: CaptureRequest) -> list[RankRecord]:
+    """What the ranks have recorded for a request so far."""
+    records = []
+    for path in run_dir.path.glob("attempt_*/window_*/rank_*.json"):
+        with contextlib.suppress(ValueError, FileNotFoundError):
+            record = from_json(RankRecord, path.read_bytes())
+            if record.origin == request.name:
+                records.append(record)
+    return records
 
 
 class RequestRelay:
