@@ -10,21 +10,22 @@ from rankscope.report.cells import Cell, Column, Row, Table, assemble, metric, n
 
 __all__ = ["devices", "hosts"]
 
+_CLOCK: tuple[tuple[str, int], ...] = (("sm_mhz", 0), ("sm_max_mhz", 0))
 _DEVICE: tuple[tuple[str, int], ...] = (
-    ("sm_mhz", 0),
-    ("sm_max_mhz", 0),
-    ("memory_mhz", 0),
-    ("utilisation_pct", 0),
+    ("temperature_c", 0),
     ("power_w", 0),
     ("power_limit_w", 0),
-    ("temperature_c", 0),
-    ("ecc_uncorrected", 0),
-    ("ecc_corrected", 0),
+    ("utilisation_pct", 0),
+    ("memory_mhz", 0),
     ("pcie_generation", 0),
     ("pcie_width", 0),
     ("pcie_replays", 0),
+    ("ecc_corrected", 0),
+    ("ecc_uncorrected", 0),
 )
 """Field and decimals, in the order of the columns."""
+_ERRORS = frozenset({"pcie_replays", "ecc_corrected", "ecc_uncorrected"})
+"""No column where all is well."""
 _HOST: tuple[tuple[str, int], ...] = (
     ("cpus", 1),
     ("load_1m", 1),
@@ -42,10 +43,11 @@ def devices(report: ClusterReport) -> Table:
     rows = sorted((r for r in report.health if r.samples), key=lambda r: r.rank)
     heads = [Column("Rank", numeric=True)]
     columns = [[number(r.rank) for r in rows]]
-    _measured(_DEVICE, rows, heads, columns)
+    _measured(_CLOCK, rows, heads, columns)
     if any(r.throttle for r in rows):
         heads.append(metric("throttle")._replace(numeric=False))
-        columns.append([text(_reasons(r), 70) for r in rows])
+        columns.append([text(_reasons(r), 60) for r in rows])
+    _measured(_DEVICE, rows, heads, columns)
     named = set(report.verdict.ranks)
     marks = ["named" if r.rank in named else "" for r in rows]
     return Table("health", heads, [Row(cells, "", mark) for cells, mark in zip(assemble(columns), marks, strict=True)])
@@ -71,7 +73,7 @@ def _measured(
 ) -> None:
     for key, decimals in fields:
         values = [getattr(r, key) for r in rows]
-        if any(value is not None for value in values):
+        if any(values) if key in _ERRORS else any(value is not None for value in values):
             scale = 2**-30 if key.endswith("_bytes") else 1.0
             heads.append(metric(key))
             columns.append(numbers([None if v is None else v * scale for v in values], decimals))
@@ -87,4 +89,4 @@ def _worst(rows: Sequence[HealthRow]) -> HealthRow:
 
 
 def _reasons(row: HealthRow) -> str | None:
-    return ", ".join(f"{reason} {share:.0f} %" for reason, share in row.throttle.items()) or None
+    return ", ".join(f"{reason} {words.pct(share, 0)}" for reason, share in row.throttle.items()) or None

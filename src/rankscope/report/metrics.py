@@ -203,7 +203,9 @@ METRICS: dict[str, Metric] = {
         _S, "Waiting", "ms", "Time this rank's collectives of this step wait for the last rank, hidden or not."
     ),
     "calls_per_step": Metric(_G, "Calls", "per step", "Collectives of this kind in this group and step."),
-    "megabytes_per_call": Metric(_G, "Size", "MB per call", "Bytes of the call's message, averaged. 1 MB is 10⁶ bytes."),
+    "megabytes_per_call": Metric(
+        _G, "Size", "MB per call", "Bytes of the call's message, averaged. 1 MB is 10⁶ bytes."
+    ),
     "group.wait_ms_per_step": Metric(
         _G, "Wait", "ms per step", "From a rank's own arrival to the last arrival, averaged over the group's ranks."
     ),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rankscope.model import ClusterReport
-from rankscope.report import appendix, bars, breakdown, calls, cards, memory, tables, words
+from rankscope.report import appendix, bars, breakdown, calls, cards, health, memory, tables, words
 from rankscope.report.cells import Table
 from rankscope.report.metrics import METRICS, Metric, hover
 
@@ -90,6 +90,12 @@ def _memory(report: ClusterReport) -> Variables | None:
     return _tables(lead, ("Device memory", memory.memory(report)), ("Held at the peak", memory.frames(report)))
 
 
+def _health(report: ClusterReport) -> Variables | None:
+    lead = "Sampled once a second on each node, beside the job. What is clearly wrong is among the findings."
+    found = _tables(lead, ("Devices", health.devices(report)), ("Hosts", health.hosts(report)))
+    return found if found["tables"] else None
+
+
 def _kernels(report: ClusterReport) -> Variables | None:
     if not report.kernels:
         return None
@@ -108,7 +114,8 @@ def _trust(report: ClusterReport) -> Variables:
 
 def _definitions(report: ClusterReport) -> dict[str, Metric]:
     """Of what can be on this page: a job on CPUs has no link, no launch queue and no device memory."""
-    without = {name for name, rows in (("Launch queue", report.queues), ("Device memory", report.memory)) if not rows}
+    optional = {"Launch queue": report.queues, "Device memory": report.memory, "Health": report.health}
+    without = {name for name, rows in optional.items() if not rows}
     accelerator = words.has_accelerator(report)
     return {
         key: metric
@@ -131,6 +138,7 @@ SECTIONS = (
     Section("modules", "Modules", "Modules and buckets", _modules),
     Section("queues", "Host", "Host and launch queue", _queues),
     Section("memory", "Memory", "Device memory", _memory),
+    Section("health", "Health", "Health of devices and hosts", _health),
     Section("kernels", "Kernels", "Kernels", _kernels),
     Section("trust", "Trust", "How far to trust this", _trust, "trust.html.j2"),
 )

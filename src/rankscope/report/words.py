@@ -68,6 +68,11 @@ _FINDING_NAMES = {
     "comm_exposed": "exposed communication",
     "redundant_sync": "gradients reduced again",
     "pipeline_wait": "waits of a pipeline",
+    "out_of_memory": "out of device memory",
+    "gpu_throttled": "a throttled GPU",
+    "ecc_errors": "uncorrected memory errors",
+    "pcie_degraded": "a degraded PCIe link",
+    "cpu_throttled": "a CPU quota that runs out",
 }
 
 _COLLECTIVE_BACKENDS = ("nccl", "rccl", "xccl", "oneccl")

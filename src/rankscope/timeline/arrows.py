@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rankscope.timeline.parts import Part
 from rankscope.timeline.text import arrow
 
-__all__ = ["call_arrows", "launches"]
+__all__ = ["call_arrows", "count_launches", "launches"]
 
 
 def call_arrows(parts: Sequence[Part]) -> Iterator[tuple[str, int]]:
@@ -31,6 +34,15 @@ def call_arrows(parts: Sequence[Part]) -> Iterator[tuple[str, int]]:
             for index, place in enumerate(places):
                 phase = "s" if index == 0 else "f" if index == len(places) - 1 else "t"
                 yield arrow(phase, number, *place, "collective"), int(index == 0)
+
+
+def count_launches(part: Part, rows: NDArray[np.int64]) -> int:
+    """How many arrows :func:`launches` can find at most once these rows are written."""
+    launch = part.window.views[part.column].trace.events.launch
+    shown = np.zeros(len(launch), np.bool_)
+    shown[rows] = True
+    source = launch[rows]
+    return int(shown[source[source >= 0]].sum())
 
 
 def launches(part: Part) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from rankscope.analysis.window import WindowResult
 from rankscope.diagnose.texts import NOUN
 from rankscope.errors import ConfigError
 from rankscope.timeline import derived
-from rankscope.timeline.arrows import call_arrows, launches
+from rankscope.timeline.arrows import call_arrows, count_launches, launches
 from rankscope.timeline.budget import choose
 from rankscope.timeline.names import quoted
 from rankscope.timeline.parts import event_lines, make_part, track_count
@@ -69,10 +69,15 @@ def lines(
     chosen = choose([p.classes for p in parts], [p.length for p in parts], [p.cost for p in parts], room)
     merged.left_out += chosen.left_out
     merged.most_bytes = fixed + count * _TRACK_BYTES + chosen.bytes
+    shown = [part.rows[keep] for part, keep in zip(parts, chosen.keep, strict=True)]
+    total = sum(count_launches(part, rows) for part, rows in zip(parts, shown, strict=True))
+    linked = chosen.bytes + 2 * ARROW_BYTES * total <= room
+    if total and not linked:
+        merged.left_out.append(f"all {total:,} arrows from launches to kernels")
     yield '{"displayTimeUnit":"ms","traceEvents":[\n'
     yield ",\n".join([*names, *own])
-    for part, keep in zip(parts, chosen.keep, strict=True):
-        for line in event_lines(scene.base_ns, part, part.rows[keep], tracks):
+    for part, rows in zip(parts, shown, strict=True):
+        for line in event_lines(scene.base_ns, part, rows, tracks, launches=linked):
             merged.slices += 1
             yield f",\n{line}"
     number = 0
@@ -80,17 +85,12 @@ def lines(
         number += new
         merged.arrows += new
         yield f",\n{line}"
-    pairs = [launches(part) for part in parts]
-    total = sum(map(len, pairs))
-    if chosen.bytes + 2 * ARROW_BYTES * total <= room:
-        for part, found in zip(parts, pairs, strict=True):
-            for source, target in found:
-                number += 1
-                for phase, place in (("s", part.places[source]), ("f", part.places[target])):
-                    yield f",\n{arrow(phase, number, *place, 'launch')}"
-        merged.arrows += total
-    elif total:
-        merged.left_out.append(f"all {total:,} arrows from launches to kernels")
+    for part in parts if linked else ():
+        for source, target in launches(part):
+            number += 1
+            merged.arrows += 1
+            for phase, place in (("s", part.places[source]), ("f", part.places[target])):
+                yield f",\n{arrow(phase, number, *place, 'launch')}"
     for line in tracks.take_lines():
         yield f",\n{line}"
     about = {

@@ -18,7 +18,7 @@ from rankscope.timeline.scene import Scene, set_scene
 from rankscope.timeline.selection import Selection
 from rankscope.trace.load import LoadResult
 
-__all__ = ["Merged", "merge"]
+__all__ = ["Merged", "merge", "write"]
 
 Progress = Callable[[str], None]
 Written = Callable[[int, int], None]
@@ -63,7 +63,7 @@ def merge(
     merged = Merged(output, notes=list(scene.notes))
     say("writing the timeline")
     try:
-        _write(output, lines(scene, wanted, selection, merged), merged, written or (lambda _done, _most: None))
+        write(output, lines(scene, wanted, selection, merged), merged, written)
     except OSError as error:
         raise RunDirError(f"cannot write {output}: {error.strerror or error}; give another --output") from error
     return merged
@@ -89,7 +89,13 @@ def _wanted(scene: Scene, selection: Selection) -> list[tuple[WindowResult, int]
     return wanted
 
 
-def _write(output: Path, text: Iterable[str], merged: Merged, written: Written) -> None:
+def write(output: Path, text: Iterable[str], merged: Merged, written: Written | None = None) -> None:
+    """Write lines to a file that is complete or not there, and count them in ``merged``.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    tell = written or (lambda _done, _most: None)
     output.parent.mkdir(parents=True, exist_ok=True)
     told = 0
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
@@ -101,8 +107,8 @@ def _write(output: Path, text: Iterable[str], merged: Merged, written: Written) 
                 stream.write(data)
                 if merged.json_bytes - told >= _TELL:
                     told = merged.json_bytes
-                    written(told, max(told, merged.most_bytes))
-        written(merged.json_bytes, merged.json_bytes)
+                    tell(told, max(told, merged.most_bytes))
+        tell(merged.json_bytes, merged.json_bytes)
         merged.file_bytes = temporary.stat().st_size
         temporary.replace(output)
     finally:

@@ -96,13 +96,13 @@ def _track_keys(part: Part, rows: I64) -> I64:
     return np.stack((kind, events.pid[rows], events.tid[rows]))
 
 
-def event_lines(base_ns: int, part: Part, rows: I64, tracks: Tracks) -> Iterator[str]:
-    """Slices of the chosen events, track by track."""
+def event_lines(base_ns: int, part: Part, rows: I64, tracks: Tracks, *, launches: bool) -> Iterator[str]:
+    """Slices of the chosen events, track by track. ``launches``: remember where arrows from launches may end."""
     view = part.window.views[part.column]
     events, steps, pid = view.trace.events, view.trace.steps.number.tolist(), tracks.process(part.rank)
     start = on_axis(part.window.clocks, part.column, events.start[rows]) - base_ns
     end = on_axis(part.window.clocks, part.column, events.end[rows]) - base_ns
-    ends_arrows = _ends_arrows(part)
+    ends_arrows = _ends_arrows(part, launches=launches)
     for mine, name, order in _split(part, rows):
         lane = lanes(start[mine], end[mine])
         tid = [tracks.thread(part.rank, name, number, name, order) for number in range(int(lane.max()) + 1)]
@@ -122,11 +122,13 @@ def event_lines(base_ns: int, part: Part, rows: I64, tracks: Tracks) -> Iterator
             yield slice_line(pid, tid[number], begin, until, _LABELS[Category(category)], part.names[code], args)
 
 
-def _ends_arrows(part: Part) -> list[bool]:
-    """Collectives, work on the device, and the calls that launched it."""
+def _ends_arrows(part: Part, *, launches: bool) -> list[bool]:
+    """Collectives, and if wanted work on the device and the calls that launched it."""
     launch = part.window.views[part.column].trace.events.launch
-    mask = launch >= 0
-    mask[launch[mask]] = True
+    mask = np.zeros(len(launch), np.bool_)
+    if launches:
+        mask = launch >= 0
+        mask[launch[mask]] = True
     mask[list(part.args)] = True
     ends: list[bool] = mask.tolist()
     return ends

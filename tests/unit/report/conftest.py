@@ -10,6 +10,7 @@ from rankscope.model import (
     CollectivesReport,
     Finding,
     GroupRow,
+    HealthRow,
     KernelRow,
     LaunchQueue,
     MemoryFrame,
@@ -206,6 +207,25 @@ def gpu_straggler() -> ClusterReport:
             for rank, level, delay, starved in ((0, 431.0, 8123.4, 2.1), (1, 0.0, 9.2, 56.3))
         ],
         what_if={"ideal_network": 0.4, "hidden_transfers": 0.4, "even_compute": 0.1, "no_host_overhead": 4.2},
+        health=[
+            HealthRow(
+                rank=rank,
+                host="node-0",
+                device="NVIDIA H100 80GB HBM3",
+                samples=4,
+                sm_mhz=1755.0,
+                sm_max_mhz=1980.0,
+                power_w=612.5,
+                power_limit_w=700.0,
+                temperature_c=64.0 + rank,
+                utilisation_pct=97.0,
+                throttle={"power limit": 50.0} if rank else {},
+                ecc_corrected=0,
+                cpus=32.0,
+                load_1m=11.5,
+            )
+            for rank in range(2)
+        ],
         memory=[
             MemoryRow(
                 attempt=0,

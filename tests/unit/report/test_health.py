@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankscope.model import ClusterReport, HealthRow
-from rankscope.report import health, words
+from rankscope.report import WRITERS, health, words
 from rankscope.report.cells import Table
 
 HOT = {"thermal slowdown (hardware)": 75.0, "power cap": 25.0}
@@ -36,15 +36,23 @@ def test_devices_by_rank(report: ClusterReport) -> None:
     table = health.devices(report)
     assert shown(table) == [
         {
-            "Rank": "0", "SM clock": "1,755", "Power": "650", "Temperature": "64", "PCIe width": words.DASH,
-            "Clock held down by": words.DASH,
+            "Rank": "0", "SM clock": "1,755", "Clock held down by": words.DASH, "Temperature": "64", "Power": "650",
+            "PCIe width": words.DASH,
         },
         {
-            "Rank": "1", "SM clock": "1,155", "Power": "352", "Temperature": "87", "PCIe width": "8",
-            "Clock held down by": "thermal slowdown (hardware) 75 %, power cap 25 %",
+            "Rank": "1", "SM clock": "1,155", "Clock held down by": "thermal slowdown (hardware) 75 %, power cap 25 %",
+            "Temperature": "87", "Power": "352", "PCIe width": "8",
         },
     ]  # fmt: skip
     assert [row.mark for row in table.rows] == ["", "named"]
+
+
+def test_errors_are_shown_where_there_are_any(report: ClusterReport) -> None:
+    for row in report.health:
+        row.ecc_uncorrected = row.pcie_replays = 0
+    assert not {"ECC uncorrected", "PCIe replays"} & set(shown(health.devices(report))[0])
+    report.health[0].ecc_uncorrected = 2
+    assert [row["ECC uncorrected"] for row in shown(health.devices(report))] == ["0", "2"]
 
 
 def test_of_a_host_the_worst_is_shown_once(report: ClusterReport) -> None:
@@ -64,3 +72,13 @@ def test_without_samples_there_is_no_table(report: ClusterReport) -> None:
     assert health.hosts(report).rows == []
     report.health = []
     assert (health.devices(report).rows, health.hosts(report).rows) == ([], [])
+
+
+def test_the_section_is_in_the_page(report: ClusterReport) -> None:
+    page = WRITERS["html"](report)
+    assert 'id="table-health"' in page
+    assert 'id="table-hosts"' in page
+    assert "thermal slowdown (hardware) 75 %" in page
+    report.health = []
+    assert 'id="health"' in page
+    assert 'id="health"' not in WRITERS["html"](report)

@@ -32,6 +32,7 @@ def test_sections_come_with_their_data(gpu_straggler: ClusterReport) -> None:
         ("queues", "queues"),
         ("what_if", "gains"),
         ("memory", "memory"),
+        ("health", "health"),
         ("kernels", "kernels"),
     ):
         setattr(gpu_straggler, name, type(getattr(gpu_straggler, name))())

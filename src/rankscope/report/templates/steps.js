@@ -81,7 +81,7 @@
   }
 
   // ---- heatmap
-  function heatmap({ ranks, columns, merged, metrics, compute }, chosen) {
+  function heatmap({ ranks, columns, merged, metrics, compute, named }, chosen) {
     const canvas = byId("heat-canvas"), read = byId("heat-read"), fieldset = document.querySelector(".segmented");
     const context = canvas.getContext("2d");
     const n = ranks.length, m = columns.length;
@@ -153,7 +153,7 @@
     function draw() {
       const dpr = devicePixelRatio || 1, width = canvas.clientWidth || 600;
       const row = n <= 8 ? 30 : n <= 24 ? 18 : n <= 80 ? 9 : n <= 200 ? 4 : n <= 400 ? 2 : 1;
-      const left = 24 + 7 * String(ranks[n - 1]).length, bottom = 26, height = row * n + bottom + 4;
+      const left = (named.length ? 40 : 24) + 7 * String(ranks[n - 1]).length, bottom = 26, height = row * n + bottom + 4;
       canvas.style.height = height + "px";
       canvas.width = Math.round(width * dpr);
       canvas.height = Math.round(height * dpr);
@@ -182,7 +182,14 @@
       context.textBaseline = "middle";
       context.textAlign = "right";
       const every = Math.max(1, Math.ceil(14 / row));
-      for (let i = 0; i < n; i += every) context.fillText(ranks[i], left - 8, i * row + row / 2);
+      const marked = named.slice(0, 8).map((rank) => ranks.indexOf(rank)).filter((i) => i >= 0);
+      for (let i = 0; i < n; i += every) // the verdict's ranks are always named, and their neighbours make room
+        if (!marked.some((other) => Math.abs(other - i) * row < 14)) context.fillText(ranks[i], left - 8, Math.max(7, i * row + row / 2));
+      context.fillStyle = variable("--accent");
+      context.font = `bold 12px ${font}`;
+      for (const i of marked) context.fillText("▲ " + ranks[i], left - 8, Math.max(7, i * row + row / 2));
+      context.fillStyle = dim;
+      context.font = `12px ${font}`;
       context.textAlign = "center";
       const longest = Math.max(...columns.map((c) => c.step.length)) * 7 + 10;
       const skip = Math.max(1, Math.ceil(longest / cell));
