@@ -5,9 +5,10 @@ of a trace (libkineto/src/ConfigLoader.cpp); the node helper answers there. A co
 warm up, record and stop, and iterations are counted by ``torch.autograd._kineto_step``. We alone call it, three times a
 window, so that a configuration can wait in libkineto for as long as it takes and opens exactly where the ranks agreed.
 
-What libkineto does not survive, and how it is spared (all reproduced with torch 2.13):
-a process that ends while recording crashes, so recording is ended first; a forked child that ends normally hangs on
-threads it does not have, so it leaves without running C++ destructors (:mod:`rankscope.agent.leave`).
+What libkineto does not survive, and how it is spared (all reproduced, with torch 2.11 or 2.13): a process that ends
+while it warms up, records or writes crashes, so what has begun is brought to its end first; a process that ends while
+a request arrives aborts, and a forked child that ends normally hangs on threads it does not have, so both leave without
+running C++ destructors (:mod:`rankscope.agent.leave`).
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ import math
 
 from rankscope.model import BudgetSpec, CaptureRequest, ScheduleSpec, Window
 
-__all__ = ["Planner"]
+__all__ = ["HEARD_WITHIN_S", "Planner"]
 
-_HEARD_WITHIN_S = 0.25
-"""In this time an announcement has reached every rank (measured: 20 ms on a node, 60 ms between two)."""
+HEARD_WITHIN_S = {"node": 0.25, "nodes": 1.0}
+"""In this time an announcement has reached every rank: by the board of one node, or carried to others (polls: 0.2 s)."""
 _READY_WITHIN_S = 30.0
 """libkineto asks every 5 s; when it takes longer than this something is wrong, and torch.profiler records."""
 
@@ -22,16 +22,24 @@ class Planner:
         schedule: the planned windows.
         budget: limits for all others.
         lead: fewest steps between an announcement and the first warm-up step.
+        heard_within_s: how long an announcement travels.
         backend: ``inline``, ``kineto`` or ``cuda_profiler``.
         no_kineto: why ``kineto`` is not possible here, or None.
     """
 
     def __init__(
-        self, schedule: ScheduleSpec, budget: BudgetSpec, lead: int, backend: str, no_kineto: str | None
+        self,
+        schedule: ScheduleSpec,
+        budget: BudgetSpec,
+        lead: int,
+        heard_within_s: float,
+        backend: str,
+        no_kineto: str | None,
     ) -> None:
         self._schedule = schedule
         self._budget = budget
         self._lead = lead
+        self._heard_within_s = heard_within_s
         self._backend = backend if no_kineto is None else "inline"
         self._reason = no_kineto
         self._planned = 0
@@ -62,7 +70,7 @@ class Planner:
             slow_step: some rank saw one.
             megabytes: gathered so far.
         """
-        lead = max(self._lead, math.ceil(_HEARD_WITHIN_S / step_s) if step_s > 0 else self._lead)
+        lead = max(self._lead, math.ceil(self._heard_within_s / step_s) if step_s > 0 else self._lead)
         planned = self._schedule.window(self._planned)
         unplanned = None
         if request is not None:
@@ -82,6 +90,8 @@ class Planner:
         return self._at_plan(dataclasses.replace(planned, number=number), completed, lead, ready, megabytes)
 
     def _at_plan(self, window: Window, completed: int, lead: int, ready: bool, megabytes: float) -> Window | None:
+        if completed < window.warm - lead:
+            return None  # until it is near, a request may come first
         if self._schedule.every and not self._affords(window, completed, megabytes):
             if completed >= window.warm:
                 self._planned += 1  # this one is left out; the next may be affordable

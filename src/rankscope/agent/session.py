@@ -6,6 +6,7 @@ and a look at the board.
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import statistics
@@ -29,7 +30,7 @@ from rankscope.agent.leave import skip_destructors
 from rankscope.agent.memory import MemoryHistory, watch_out_of_memory
 from rankscope.agent.nsight import CudaProfilerCapture
 from rankscope.agent.pauses import GcPauses
-from rankscope.agent.planner import Planner
+from rankscope.agent.planner import HEARD_WITHIN_S, Planner
 from rankscope.agent.pulse import Pulse, time_loaders
 from rankscope.agent.recording import Recording, device_name, new_record
 from rankscope.agent.steps import StepCounter, install_detectors
@@ -77,7 +78,14 @@ class Session:
         self._local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
         self._board = Board(self.spool, self.life.attempt)
         self._link, no_kineto = _link(spec, armed)
-        self._planner = Planner(spec.schedule, spec.budget, spec.agreement_lead, spec.capture.backend, no_kineto)
+        self._planner = Planner(
+            spec.schedule,
+            spec.budget,
+            spec.agreement_lead,
+            HEARD_WITHIN_S["nodes" if self._several_nodes else "node"],
+            spec.capture.backend,
+            no_kineto,
+        )
         self._foreign = ForeignProfilers(self._is_ours, self._stand_aside)
         self._ending = Ending(guarded(self._end), spec.exit_grace_s)
         self._pauses = GcPauses()
@@ -104,6 +112,7 @@ class Session:
         global _session  # noqa: PLW0603 - the process has one training loop and one profiler
         if armed:
             os.register_at_fork(after_in_child=skip_destructors)
+            atexit.register(skip_destructors)  # registered before our own end, and so called after it
         _session = session = cls(spec, dict(os.environ), armed)
         session._write_life()
         install_detectors(session.counter)
@@ -314,8 +323,8 @@ class Session:
         elif recording is not None:
             self._recording = None
             recording.cancel(reason or "the job ended during the warm-up of this window")
-        if self._link is not None and not self._link.settle(self.spec.exit_grace_s):
-            skip_destructors()
+        if self._link is not None:
+            self._link.settle(self.spec.exit_grace_s)
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
         self.life.steps.after_ms = list(self._unprofiled)
         self._write_life()

@@ -15,10 +15,16 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--until", type=Path, required=True)
 parser.add_argument("--step-ms", type=float, default=10.0)
 parser.add_argument("--slow-rank", type=int, default=-1)
-parser.add_argument("--fork", action="store_true", help="fork a child that ends normally, and wait for it")
+parser.add_argument("--fork", action="store_true", help="fork a child that ends normally, before anything else")
 parser.add_argument("--profile-while", metavar="PATTERN", help="use torch.profiler when such a file is in the spool")
 parser.add_argument("--end-while", metavar="PATTERN", help="end, with code 5, when such a file is in the spool")
 args = parser.parse_args()
+
+if args.fork:
+    child = os.fork()
+    if child == 0:
+        sys.exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -33,12 +39,6 @@ profiled = False
 def there(pattern):
     return pattern is not None and any(spool.glob(pattern))
 
-
-if args.fork:
-    child = os.fork()
-    if child == 0:
-        sys.exit(3)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 
 for _ in range(1_000_000):
     loss = model(torch.randn(8, 64)).pow(2).mean()

@@ -14,7 +14,7 @@ ASKED = CaptureRequest(name="request_0000", steps=5, warmup=2)
 
 def planner(schedule=PLAN, backend="inline", no_kineto=None, **budget) -> Planner:
     limits = {"windows": 20, "megabytes": 100.0, "step_pct": 5.0, "slow_step": 3.0} | budget
-    return Planner(schedule, BudgetSpec(**limits), 3, backend, no_kineto)
+    return Planner(schedule, BudgetSpec(**limits), 3, 0.25, backend, no_kineto)
 
 
 def ask(planner, completed, number=0, *, step_s=0.1, now_s=0.0, ready=False, request=None, slow=False, megabytes=0.0):
@@ -23,11 +23,12 @@ def ask(planner, completed, number=0, *, step_s=0.1, now_s=0.0, ready=False, req
     )
 
 
-def test_a_planned_window_is_announced_at_once_and_only_once():
+def test_a_planned_window_is_announced_when_it_is_near_and_only_once():
     leader = planner()
-    window = ask(leader, 1)
+    assert ask(leader, 7) is None
+    window = ask(leader, 8)  # three steps before the warm-up
     assert (window.warm, window.first, window.last, window.backend) == (11, 13, 18, "inline")
-    assert ask(leader, 2, number=1) is None
+    assert ask(leader, 9, number=1) is None
 
 
 def test_kineto_waits_until_every_rank_is_ready_and_then_leaves_time_to_hear():
@@ -45,7 +46,7 @@ def test_kineto_in_time_keeps_to_the_plan():
 
 
 def test_without_kineto_torch_profiler_records_and_says_why():
-    window = ask(planner(backend="kineto", no_kineto="no socket"), 1)
+    window = ask(planner(backend="kineto", no_kineto="no socket"), 8)
     assert (window.backend, window.backend_reason) == ("inline", "no socket")
 
 
@@ -59,7 +60,8 @@ def test_a_request_is_announced_a_quarter_of_a_second_ahead(step_s, warm):
 
 def test_a_request_waits_for_a_planned_window_that_is_near():
     leader = planner()
-    window = ask(leader, 5, request=ASKED)  # would record 10 to 14, the plan warms up at 11
+    assert ask(leader, 5, request=ASKED) is None  # would record 10 to 14, the plan warms up at 11
+    window = ask(leader, 8, request=ASKED)
     assert (window.origin, window.first) == ("plan", 13)
     assert ask(leader, 19, number=1, request=ASKED).origin == "request_0000"
 
@@ -89,7 +91,7 @@ def test_windows_every_so_often_end_with_the_budget():
     # 3 steps of the first 8 would be more than 5 %, so the first is left out
     assert ask(leader, 1) is None
     assert ask(leader, 6) is None
-    assert ask(leader, 20).first == 107
-    assert ask(leader, 120, number=1).first == 207
-    assert ask(leader, 210, number=2) is None
+    assert ask(leader, 103).first == 107
+    assert ask(leader, 203, number=1).first == 207
+    assert ask(leader, 303, number=2) is None
     assert ask(planner(often), 106, megabytes=101.0) is None
