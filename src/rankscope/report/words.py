@@ -279,9 +279,8 @@ def queue_line(report: ClusterReport) -> str | None:
     if not rows:
         return None
     low, high = rows[0], rows[-1]
-    share = pct(high.starved_pct, 0) + f" (rank {high.rank})"
-    if len(rows) > 1:
-        share = f"{pct(low.starved_pct, 0)} (rank {low.rank}) to {share}"
+    least, most = pct(low.starved_pct, 0), pct(high.starved_pct, 0)
+    share = most if least == most else f"{least} (rank {low.rank}) to {most} (rank {high.rank})"
     return f"devices without queued work {share} of the window"
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pickle
 import pickletools
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from rankscope.agent import memory
-from rankscope.agent.device import device_identity
 from rankscope.agent.memory import MemoryHistory, watch_out_of_memory
 
 
@@ -196,18 +194,3 @@ def test_the_observer_never_raises_into_the_allocator(cuda, tmp_path, capsys) ->
     (observe,) = cuda.observers
     observe(0, 1, 1, 1)
     assert "training goes on" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("hip", "known", "name"),
-    [
-        (None, {"uuid": "8f1b7a52-1d2c"}, "GPU-8f1b7a52-1d2c"),
-        (None, {}, None),
-        ("6.4", {"uuid": "x", "pci_domain_id": 0, "pci_bus_id": 12, "pci_device_id": 0}, "0000:0c:00.0"),
-        ("6.4", {"uuid": "x"}, None),
-    ],
-)
-def test_a_device_has_the_name_its_driver_gives_it(monkeypatch, hip, known, name) -> None:
-    monkeypatch.setattr(torch.version, "hip", hip)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(**known))
-    assert device_identity(0) == name

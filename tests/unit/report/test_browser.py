@@ -106,6 +106,13 @@ def test_copies_as_markdown(gpu_straggler: ClusterReport, show: Callable[[Cluste
     assert lines[0].startswith("| Group | Ranks | Collective | Type | Calls (per step) |")
     assert lines[1] == "| " + " | ".join(["---"] * 4 + ["---:"] * 8) + " |"
     assert lines[3].startswith("| dp\\_shard \\| tricky | 0, 1 | \\_allgather\\_base |")
+    browser.run("document.querySelector('[data-copy-verdict]').click()")
+    verdict = browser.run("return window.copied")
+    assert verdict.startswith(
+        "**Verdict:** Rank 1 holds the job back: its data loader takes 60 ms of every 112 ms step.\n"
+    )
+    assert "*Cost: 60.3 ms / step ± 1.9; Share of the step: 54 %; Steps that lose time: 100 %;" in verdict
+    assert "**Next**\n\n- Give rank 1's DataLoader more workers (num\\_workers is 0)" in verdict
     browser.run("document.querySelector('[data-copy-card]').click()")
     card = browser.run("return window.copied")
     assert card.startswith("### Rank 1 waits for its data loader (60.3 ms / step)\n")

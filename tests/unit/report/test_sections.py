@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankscope.model import ClusterReport
-from rankscope.report import WRITERS, calls, html, memory, sections, tables
+from rankscope.report import WRITERS, calls, html, memory, sections, tables, words
 from rankscope.report.cells import Table
 
 
@@ -106,6 +106,12 @@ def test_memory(gpu_straggler: ClusterReport) -> None:
     row.window, row.requested_bytes = None, 2**31
     assert cells(memory.memory(gpu_straggler))[0]["When"] == "attempt 0, out of memory"
     assert cells(memory.memory(gpu_straggler))[0]["Asked for"] == "2.00"
+
+
+def test_queues_that_are_alike_are_told_once(gpu_straggler: ClusterReport) -> None:
+    for row in gpu_straggler.queues:
+        row.starved_pct = 0.2 * row.rank
+    assert words.queue_line(gpu_straggler) == "devices without queued work 0 % of the window"
 
 
 @pytest.mark.parametrize("name", ["terminal", "markdown"])

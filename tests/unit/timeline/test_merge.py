@@ -334,3 +334,32 @@ def test_the_same_traces_give_the_same_bytes(two_ranks: LoadResult, tmp_path: Pa
     assert first == second
     plain = merge(two_ranks, tmp_path / "plain.json").path
     assert plain.read_bytes() == gzip.decompress(first)
+
+
+def test_progress_in_bytes(recorded: Any, tmp_path: Path) -> None:
+    load = recorded("ddp_dataloader_stall")
+    told: list[tuple[int, int]] = []
+    merged = merge(load, tmp_path / "t.json.gz", written=lambda *now: told.append(now))
+    done = [now for now, _ in told]
+    assert len(done) > 3
+    assert done == sorted(done)
+    assert all(now <= most for now, most in told)
+    assert done[-1] == merged.json_bytes == told[-1][1]
+    # what is promised holds for the events; the arrows come on top, and are a small part
+    assert merged.json_bytes <= 1.5 * merged.most_bytes
+
+
+def test_launch_arrows_are_all_there_or_none(recorded: Any, tmp_path: Path, strict: Any) -> None:
+    load = recorded("ddp_dataloader_stall")
+    whole = merge(load, tmp_path / "whole.json.gz")
+    assert whole.left_out == []
+    launches = sum(int((t.events.launch >= 0).sum()) for t in load.traces)
+    calls = sum(len(t.collectives) for t in load.traces) // 2
+    assert launches < whole.arrows <= launches + calls
+    bound = whole.most_bytes / 1e6 + 0.1  # room for all events, and for a tenth of the arrows
+    small = merge(load, tmp_path / "small.json.gz", Selection(max_mb=bound))
+    assert small.json_bytes <= bound * 1e6
+    assert small.left_out == [f"all {launches:,} arrows from launches to kernels"]
+    assert small.arrows <= calls
+    for ends in strict(small.path).arrows:
+        assert {end.category for end in ends} == {"kernel"}, "collectives only"

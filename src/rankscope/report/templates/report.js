@@ -72,6 +72,16 @@
     const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => [...row.cells].map(plain));
     copy([heads, rule, ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n") + "\n");
   }));
+  all("[data-copy-verdict]").forEach((button) => button.addEventListener("click", () => {
+    const hero = byId("verdict"), lines = ["**Verdict:** " + plain(hero.querySelector("h1")).replace(/^Verdict: /, ""), ""];
+    const figures = all(".figures > div", hero).map((div) => `${plain(div.querySelector("dt"))}: ${plain(div.querySelector("dd"))}`);
+    if (figures.length) lines.push(`*${figures.join("; ")}*`, "");
+    for (const h2 of all("h2", hero)) {
+      const items = all("li", h2.parentNode);
+      if (items.length) lines.push(`**${plain(h2)}**`, "", ...items.map((li) => `- ${plain(li)}`), "");
+    }
+    copy(lines.join("\n"));
+  }));
   all("[data-copy-card]").forEach((button) => button.addEventListener("click", () => {
     const card = byId(button.dataset.copyCard), lines = [];
     const cost = card.querySelector(".cost");
