@@ -10,7 +10,7 @@ from rankscope.model import BudgetSpec, CaptureRequest, ScheduleSpec, Window
 __all__ = ["HEARD_WITHIN_S", "Planner"]
 
 HEARD_WITHIN_S = {"node": 0.25, "nodes": 1.0}
-"""In this time an announcement has reached every rank: by the board of one node, or carried to others (polls: 0.2 s)."""
+"""An announcement has reached every rank by then: on the board of one node, or carried to others (polls: 0.2 s)."""
 _READY_WITHIN_S = 30.0
 """libkineto asks every 5 s; when it takes longer than this something is wrong, and torch.profiler records."""
 
