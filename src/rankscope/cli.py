@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.errors import ConfigError, RankscopeError, RunDirError
+from rankscope.model import DETAILS
+from rankscope.rundir import RunDir
 
 if TYPE_CHECKING:
     from rankscope.model import ClusterReport, RunManifest
@@ -24,6 +27,7 @@ examples:
   rankscope demo --fault turns --ranks 4              another fault, on more ranks; --help lists them
   rankscope run --nproc-per-node 8 train.py --lr 1    in place of torchrun --nproc-per-node 8 train.py --lr 1
   rankscope run -S schedule=short train.py            record steps 3 to 5
+  rankscope capture rankscope_runs/run_0001           a window of the running job, now
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
   rankscope config -S schedule.active=3               what would be recorded
@@ -79,6 +83,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_output(report)
     report.set_defaults(verb=_report)
+
+    capture = verbs.add_parser("capture", help="record a window of a job that is running under `rankscope run`")
+    capture.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
+    capture.add_argument("--steps", type=int, default=5, help="steps to record (default: 5)")
+    capture.add_argument("--warmup", type=int, default=2, help="steps to throw away before them (default: 2)")
+    capture.add_argument("--detail", choices=DETAILS, default="", help="what else to record")
+    capture.add_argument("--timeout", type=float, default=120, metavar="S", help="wait so long (default: 120)")
+    capture.set_defaults(verb=_capture)
 
     _add_timeline(verbs)
 
@@ -216,7 +228,6 @@ def _analyze(arguments: argparse.Namespace) -> int:
 def _manifest(paths: Sequence[Path]) -> RunManifest | None:
     """Ours tells more than the traces: steps, hosts, who is missing. Several folders have no common one."""
     from rankscope.model import RunManifest, from_json
-    from rankscope.rundir import RunDir
 
     manifest = RunDir(paths[0]).manifest
     if len(paths) != 1 or not manifest.is_file():
@@ -260,6 +271,38 @@ def _show(report: ClusterReport, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _capture(arguments: argparse.Namespace) -> int:
+    from rankscope.node.requests import answers, ask
+
+    for name, least in (("steps", 1), ("warmup", 1)):
+        if getattr(arguments, name) < least:
+            raise ConfigError(f"--{name} {getattr(arguments, name)} is below its limit of {least}")
+    run_dir = RunDir(arguments.path)
+    request = ask(run_dir, steps=arguments.steps, warmup=arguments.warmup, detail=arguments.detail)
+    _say(f"{request.name}: asked for {request.steps} steps of every rank")
+    deadline = time.monotonic() + arguments.timeout
+    while True:
+        records = answers(run_dir, request)
+        if records and len(records) == records[0].world_size:
+            break
+        if time.monotonic() > deadline:
+            said = (
+                f"{len(records)} of {records[0].world_size} ranks have answered" if records else "no rank has answered"
+            )
+            raise RunDirError(
+                f"{said} within {arguments.timeout:.0f} s; is the job training? The request stands: "
+                f"what comes later is kept in {run_dir.path}"
+            )
+        time.sleep(0.2)
+    first = records[0]
+    folder = run_dir.window(first.attempt, first.window or 0)
+    whole = sum(record.trace is not None for record in records)
+    steps = f"steps {first.first_step} to {first.last_step}" if first.first_step is not None else "no steps"
+    print(f"{folder}: {steps}, {whole} of {len(records)} ranks")
+    _say(f"`rankscope analyze {folder}` compares the ranks now; the report at the end of the job holds all windows")
+    return 0 if whole else RunDirError.exit_code
+
+
 def _merge(arguments: argparse.Namespace) -> int:
     run: Path = arguments.path
     if not run.is_dir():
@@ -267,7 +310,6 @@ def _merge(arguments: argparse.Namespace) -> int:
 
     from rankscope.report import link_timeline
     from rankscope.report.progress import work
-    from rankscope.rundir import RunDir
     from rankscope.timeline.merge import merge
     from rankscope.timeline.output import choose_output
     from rankscope.timeline.selection import MAX_MB, Selection, parse_categories, parse_ranks, parse_steps

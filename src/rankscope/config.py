@@ -12,12 +12,14 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from rankscope.errors import ConfigError
-from rankscope.model import AgentSpec, CaptureSpec, ScheduleSpec
+from rankscope.model import AgentSpec, BudgetSpec, CaptureSpec, ScheduleSpec
 
 __all__ = [
     "ACTIVITIES",
+    "BACKENDS",
     "STEP_SOURCES",
     "AnalysisConfig",
+    "BudgetConfig",
     "CaptureConfig",
     "GatherConfig",
     "RunConfig",
@@ -30,6 +32,7 @@ __all__ = [
 
 ACTIVITIES = ("auto", "cpu", "cuda", "xpu")
 """ROCm devices are ``cuda`` to torch.profiler."""
+BACKENDS = ("auto", "inline", "kineto", "cuda_profiler")
 STEP_SOURCES = ("auto", "user", "optimizer", "profiler", "forward", "input")
 
 
@@ -60,6 +63,8 @@ class ScheduleConfig:
     """Steps recorded in each cycle."""
     repeat: int = 1
     """Number of cycles."""
+    every: int = 0
+    """Continuous profiling: a cycle every so many steps, to the end of the job and within the budget. 0: ``repeat``."""
 
     def __post_init__(self) -> None:
         """Check the limits."""
@@ -68,6 +73,9 @@ class ScheduleConfig:
         _at_least("schedule.warmup", self.warmup, 1, "a window without a warm-up step loses kernels, use 1 or more")
         _at_least("schedule.active", self.active, 1, "use 1 or more; 3 to 10 steps are enough for a verdict")
         _at_least("schedule.repeat", self.repeat, 1, "use 1 for a single window")
+        if self.every:
+            cycle = self.wait + self.warmup + self.active
+            _at_least("schedule.every", self.every, cycle, "wait, warmup and active steps must fit; 0 is off")
         unseen = "the agent sees a step when it ends, so the first warm-up step is step 1 at the earliest: use wait=1"
         _at_least("schedule.skip_first + schedule.wait", self.skip_first + self.wait, 1, unseen)
 
@@ -79,6 +87,7 @@ class ScheduleConfig:
             warmup=self.warmup,
             active=self.active,
             repeat=self.repeat,
+            every=self.every,
         )
 
     def windows(self) -> list[tuple[int, int]]:
@@ -103,13 +112,48 @@ class CaptureConfig:
     """Estimated FLOPs of matrix products and convolutions; implies shapes."""
     with_modules: bool = False
     """Module hierarchy of operators (TorchScript only)."""
+    backend: str = "auto"
+    """Who records. ``inline``: torch.profiler, which holds the training thread while a window closes. ``kineto``:
+    libkineto's own threads, for windows without stacks; training hardly notices. ``cuda_profiler``: nobody of ours, the
+    window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: inline, until kineto has proven itself further
+    (docs/capture.md)."""
+    memory_snapshot: bool = False
+    """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
+    ranks: str = "all"
+    """Which ranks record: ``all``, ``first-of-node``, or numbers with commas. All stay in step."""
 
     def __post_init__(self) -> None:
-        """Check the activities."""
+        """Check activities, backend and ranks."""
+        _one_of("capture.backend", self.backend, BACKENDS)
+        numbers = self.ranks.replace(" ", "").split(",")
+        if self.ranks not in ("all", "first-of-node") and not all(number.isdecimal() for number in numbers):
+            raise ConfigError(f"capture.ranks={self.ranks} is not known; use all, first-of-node, or numbers like 0,7")
         if not self.activities:
             raise ConfigError("capture.activities is empty, nothing would be recorded; use [auto]")
         for activity in self.activities:
             _one_of("capture.activities", activity, ACTIVITIES)
+
+
+@dataclass(kw_only=True, slots=True)
+class BudgetConfig:
+    """How much may be recorded beyond the planned windows: on request, every so often, and after slow steps."""
+
+    windows: int = 20
+    """Most windows of a run."""
+    megabytes: float = 2000.0
+    """Compressed traces of a node after which no further window opens."""
+    step_pct: float = 5.0
+    """Most steps, in percent of those counted, that periodic windows and windows after slow steps may record."""
+    slow_step: float = 0.0
+    """A step slower than so many running medians opens a window; 0 never does, 3 is a good start."""
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        _at_least("budget.windows", self.windows, 1, "use 1 or more; no window, no trace")
+        _at_least("budget.megabytes", self.megabytes, 1, "give it a megabyte or more")
+        _at_least("budget.step_pct", self.step_pct, 0, "use 0 to open only planned and requested windows")
+        if self.slow_step:
+            _at_least("budget.slow_step", self.slow_step, 1.5, "steps vary; 0 is off, 3 is a good start")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -173,6 +217,8 @@ class ToolConfig:
     """Which steps."""
     capture: CaptureConfig = field(default_factory=CaptureConfig)
     """What is recorded of them."""
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    """How much of it."""
     run: RunConfig = field(default_factory=RunConfig)
     """Where it is kept."""
     steps: StepsConfig = field(default_factory=StepsConfig)
@@ -198,9 +244,18 @@ def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
             profile_memory=capture.profile_memory,
             with_flops=capture.with_flops,
             with_modules=capture.with_modules,
+            backend="inline" if capture.backend == "auto" else capture.backend,
+            memory_snapshot=capture.memory_snapshot,
+            ranks=capture.ranks.replace(" ", ""),
         ),
         agreement_lead=config.steps.agreement_lead,
         exit_grace_s=config.gather.exit_grace_s,
+        budget=BudgetSpec(
+            windows=config.budget.windows,
+            megabytes=config.budget.megabytes,
+            step_pct=config.budget.step_pct,
+            slow_step=config.budget.slow_step,
+        ),
     )
 
 

@@ -11,14 +11,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import struct
 import types
 import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 __all__ = [
+    "DETAILS",
+    "PULSE_CAPACITY",
+    "PULSE_ENTRY",
+    "PULSE_HEADER",
     "SCHEMA_VERSION",
     "AgentSpec",
+    "BudgetSpec",
+    "CaptureRequest",
     "CaptureSpec",
     "ClockReport",
     "ClockSample",
@@ -54,7 +61,8 @@ __all__ = [
 
 SCHEMA_VERSION = "1.0"
 
-RankStatus = Literal["ok", "partial", "missing", "corrupt"]
+RankStatus = Literal["ok", "partial", "missing", "corrupt", "skipped"]
+"""``skipped``: not among the ranks that were to record (``capture.ranks``)."""
 Confidence = Literal["high", "medium", "low"]
 VerdictKind = Literal["straggler", "balanced", "host_bound", "comm_bound", "pipeline", "insufficient_data"]
 
@@ -67,7 +75,7 @@ class ScheduleSpec:
     """Which steps are recorded. Counted in optimizer steps from 0, the same on every rank.
 
     One cycle is ``wait`` idle, ``warmup`` discarded and ``active`` recorded steps; cycles follow
-    ``skip_first`` steps and come ``repeat`` times.
+    ``skip_first`` steps and come ``repeat`` times. With ``every`` the cycles begin that many steps apart and never end.
     """
 
     skip_first: int
@@ -75,12 +83,13 @@ class ScheduleSpec:
     warmup: int
     active: int
     repeat: int
+    every: int = 0
 
     def window(self, number: int) -> Window | None:
         """Window ``number`` from 0, None after the last."""
-        if number >= self.repeat:
+        if number >= self.repeat and not self.every:
             return None
-        cycle = self.wait + self.warmup + self.active
+        cycle = self.every or self.wait + self.warmup + self.active
         first = self.skip_first + number * cycle + self.wait + self.warmup
         return Window(number=number, warm=first - self.warmup, first=first, last=first + self.active - 1)
 
@@ -93,11 +102,33 @@ class Window:
     warm: int
     first: int
     last: int
+    origin: str = "plan"
+    """``plan``, ``slow_step``, or the name of the request it answers."""
+    backend: str = "inline"
+    """What records it; see :class:`CaptureSpec`."""
+    backend_reason: str | None = None
+    """Why not the configured one."""
+    detail: str = ""
+    """A capture detail (:data:`DETAILS`) that a request asked for; empty for what was configured."""
 
     def moved(self, first: int) -> Window:
         """The same window with another first step."""
         shift = first - self.first
-        return Window(number=self.number, warm=self.warm + shift, first=first, last=self.last + shift)
+        return dataclasses.replace(self, warm=self.warm + shift, first=first, last=self.last + shift)
+
+
+@dataclass(kw_only=True)
+class CaptureRequest:
+    """What ``rankscope capture`` asks of a running job."""
+
+    name: str
+    steps: int
+    warmup: int
+    detail: str = ""
+
+
+DETAILS = ("shapes", "stacks", "memory")
+"""What a request may ask to be recorded besides the configured: input shapes; those and Python stacks; allocations."""
 
 
 @dataclass(kw_only=True)
@@ -110,6 +141,26 @@ class CaptureSpec:
     profile_memory: bool
     with_flops: bool
     with_modules: bool
+    backend: str = "inline"
+    """``inline`` (torch.profiler), ``kineto`` (libkineto's own threads) or ``cuda_profiler`` (for nsys)."""
+    memory_snapshot: bool = False
+    """CUDA memory history of each window, for PyTorch's memory viewer."""
+    ranks: str = "all"
+    """``all``, ``first-of-node``, or ranks separated by commas."""
+
+
+@dataclass(kw_only=True)
+class BudgetSpec:
+    """Limits of what windows beyond the planned ones may cost."""
+
+    windows: int
+    """At most so many windows in a run."""
+    megabytes: float
+    """No further window once a node has gathered so much (compressed)."""
+    step_pct: float
+    """At most so many percent of the steps so far may be recorded by windows nobody planned."""
+    slow_step: float
+    """A step slower than so many running medians asks for a window; 0 never does."""
 
 
 @dataclass(kw_only=True)
@@ -124,12 +175,24 @@ class AgentSpec:
     schedule: ScheduleSpec
     capture: CaptureSpec
     agreement_lead: int
-    """How many steps before a window opens its start is announced in the job's store."""
+    """How many steps before a window opens its start is announced at the latest."""
     exit_grace_s: float
     """Longest time the agent may hold up the end of a process whose window is still open."""
+    budget: BudgetSpec
+    kineto_socket: str | None = None
+    """Folder of the socket on which the node helper answers libkineto; None where that is not possible."""
+    no_kineto: str | None = None
+    """Why it is not."""
 
 
 # ---------------------------------------------------------------- agent -> node
+
+PULSE_HEADER = struct.Struct("<Q")
+"""Steps noted so far."""
+PULSE_ENTRY = struct.Struct("<IIII")
+"""Of one step, in microseconds: duration, data loader, garbage collection; then 1 inside a window, else 0."""
+PULSE_CAPACITY = 1 << 16
+"""Entries of a rank's ring; entry ``n`` lies at ``n % PULSE_CAPACITY``."""
 
 
 @dataclass(kw_only=True)
@@ -229,12 +292,22 @@ class RankRecord:
     planned_first_step: int | None = None
     planned_last_step: int | None = None
     agreed: bool | None = None
-    """True when the start was read from the job's store; None when no store could be reached."""
+    """True when the window was opened as rank 0 had announced; None when no announcement came."""
+    origin: str = "plan"
+    """What the window was opened for; see :class:`Window`."""
+    capture: str | None = None
+    """The backend that recorded: ``inline``, ``kineto`` or ``cuda_profiler``."""
+    capture_reason: str | None = None
+    """Why that one."""
+    gc_ms: float | None = None
+    """Time Python's garbage collector held the training thread during the recorded steps."""
     clock: list[ClockSample] = field(default_factory=list)
     steps: StepTimes = field(default_factory=StepTimes)
     notes: list[str] = field(default_factory=list)
     trace: str | None = None
     """File name of the trace beside this record."""
+    snapshot: str | None = None
+    """File name of the CUDA memory snapshot beside this record."""
     trace_bytes: int | None = None
     sha256: str | None = None
     cuda_used: bool = False

@@ -27,6 +27,7 @@ __all__ = [
     "claim",
     "next_run_dir",
     "place",
+    "replace_text",
     "sha256_of",
     "write_new",
 ]
@@ -71,6 +72,31 @@ class RunDir:
         """Written when a node has gathered all it will gather."""
         return self.nodes / f"{node}.result.json"
 
+    @property
+    def request_folder(self) -> Path:
+        """What ``rankscope capture`` asks of the running job."""
+        return self.path / "requests"
+
+    def request(self, number: int) -> Path:
+        """One CaptureRequest, numbered in the order of asking."""
+        return self.request_folder / f"request_{number:04d}.json"
+
+    def requests(self) -> list[Path]:
+        """All requests, oldest first."""
+        return sorted(self.request_folder.glob("request_*.json"))
+
+    def pulse(self, attempt: int, rank: int) -> Path:
+        """A rank's step times over the whole run: :data:`rankscope.model.PULSE_ENTRY`, one after the other, gzipped."""
+        return self.path / f"attempt_{attempt}" / "pulse" / f"rank_{rank:05d}.bin.gz"
+
+    def snapshot(self, attempt: int, window: int, rank: int) -> Path:
+        """A rank's CUDA memory snapshot of a window, for PyTorch's memory viewer."""
+        return self.window(attempt, window) / f"rank_{rank:05d}.memory.pickle"
+
+    def out_of_memory(self, attempt: int, rank: int) -> Path:
+        """A rank's CUDA memory snapshot of the moment the allocator gave up."""
+        return self.path / f"attempt_{attempt}" / f"rank_{rank:05d}.oom.memory.pickle"
+
     def window(self, attempt: int, window: int) -> Path:
         """Folder of one window."""
         return self.path / f"attempt_{attempt}" / f"window_{window:03d}"
@@ -105,6 +131,49 @@ class Spool:
     def lives(self) -> list[Path]:
         """All such records."""
         return sorted(self.path.glob("life_*_*.json"))
+
+    def pulse(self, attempt: int, rank: int) -> Path:
+        """A rank's ring of step times; see :data:`rankscope.model.PULSE_ENTRY`."""
+        return self.path / f"pulse_{attempt}_{rank}"
+
+    def pulses(self) -> list[Path]:
+        """All such rings."""
+        return sorted(self.path.glob("pulse_*_*"))
+
+    def notice(self, attempt: int, name: str) -> Path:
+        """What ranks of this node tell each other; see :mod:`rankscope.agent.board`."""
+        return self.path / f"notice_{attempt}_{name}"
+
+    def request(self, number: int) -> Path:
+        """The ``number``-th CaptureRequest as passed on by the helper."""
+        return self.path / f"request_{number}.json"
+
+    @property
+    def answered(self) -> Path:
+        """Number of requests that rank 0 has announced windows for."""
+        return self.path / "answered"
+
+    def out_of_memory(self, attempt: int, rank: int) -> Path:
+        """CUDA memory when the allocator gave up."""
+        return self.path / f"memory_oom_{attempt}_{rank}.pickle"
+
+    def out_of_memories(self) -> list[Path]:
+        """All such files."""
+        return sorted(self.path.glob("memory_oom_*_*.pickle"))
+
+    @property
+    def gathered(self) -> Path:
+        """Megabytes that the helper has placed so far."""
+        return self.path / "gathered"
+
+    def snapshot(self, attempt: int, window: int, rank: int) -> Path:
+        """A window's CUDA memory snapshot."""
+        return self.path / f"memory_{attempt}_{window}_{rank}.pickle"
+
+    @property
+    def socket(self) -> Path:
+        """Where the helper answers libkineto; the name is libkineto's."""
+        return self.path / "dynolog"
 
     def owner(self, attempt: int, rank: int) -> Path:
         """Claimed by the one process that profiles a rank, when it has counted its first step."""
@@ -142,6 +211,13 @@ def place(source: Path, target: Path) -> None:
         source.replace(target)
     else:
         source.unlink()
+
+
+def replace_text(target: Path, text: str) -> None:
+    """Write a file of a spool, which has one writer; readers see all of it or what was there before."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(target)
 
 
 def write_new(target: Path, text: str) -> None:

@@ -1,28 +1,70 @@
-"""Backend ``inline``: torch.profiler, started and stopped in the training thread.
-
-Stopping it in another thread records nothing and crashes the export, so the cost of stop and export falls on
-the training thread; everything after that (compression, checks, the shared disk) is the node helper's.
-"""
+"""What every way to record a window has in common, and which one a window gets."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import warnings
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch.autograd import profiler as autograd_profiler
-from torch.profiler import ProfilerActivity
-from torch.profiler.profiler import _KinetoProfile
 
 from rankscope.model import CaptureSpec
 
-__all__ = ["InlineCapture", "device_in_use"]
+__all__ = ["Capture", "StepMarks", "detailed", "device_in_use", "needs_inline"]
 
-_TEARDOWN = "TEARDOWN_CUPTI"
+
+class Capture(Protocol):
+    """One window: ``prepare``, ``start``, ``mark`` at every step, then ``stop``; or ``cancel`` before it records."""
+
+    name: str
+    """The backend, for the record."""
+    device: str | None
+    """``cuda``, ``xpu``, or None on a CPU."""
+    recording: bool
+
+    def prepare(self) -> None:
+        """Begin the warm-up: what is seen is discarded."""
+
+    def start(self, step: int, metadata: dict[str, Any]) -> None:
+        """Begin to record, with step ``step`` as the first."""
+
+    def mark(self, step: int) -> None:
+        """Step ``step`` begins."""
+
+    def stop(self, target: Path) -> str | None:
+        """End recording, after the step that was marked last.
+
+        Returns:
+            The name of the trace in the folder of ``target``, complete now or soon; None when another tool holds it.
+
+        Raises:
+            OSError: nothing was or will be written.
+        """
+
+    def cancel(self) -> None:
+        """Leave the warm-up."""
+
+    def owns(self, profile: object) -> bool:
+        """Is this ``torch.autograd.profiler.profile`` ours?"""
+
+
+class StepMarks:
+    """``ProfilerStep#N`` ranges, as torch.profiler names the steps of its schedule."""
+
+    def __init__(self) -> None:
+        self._range: Any = None
+
+    def begin(self, step: int) -> None:
+        """End the range that is open and open that of ``step``."""
+        self.end()
+        self._range = torch.profiler.record_function(f"ProfilerStep#{step}")
+        self._range.__enter__()
+
+    def end(self) -> None:
+        """Close the open range, if one is."""
+        if self._range is not None:
+            self._range.__exit__(None, None, None)
+            self._range = None
 
 
 def device_in_use() -> str | None:
@@ -34,128 +76,22 @@ def device_in_use() -> str | None:
     return None
 
 
-class _Profile(_KinetoProfile):
-    """``prepare_trace`` without its import of torch._inductor, which costs a training step 2 to 9 s.
-
-    Upstream imports it to learn whether inductor uses CUDA graphs; when nobody has imported it, it does not.
-    """
-
-    def prepare_trace(self) -> None:
-        if "torch._inductor.config" in sys.modules:
-            with warnings.catch_warnings():
-                # Some versions warn at each window that acc_events is off, which is what we want.
-                warnings.simplefilter("ignore")
-                super().prepare_trace()
-            return
-        self.profiler = autograd_profiler.profile(
-            use_cpu=ProfilerActivity.CPU in self.activities,
-            use_device=self.use_device,
-            record_shapes=self.record_shapes,
-            with_flops=self.with_flops,
-            profile_memory=self.profile_memory,
-            with_stack=self.with_stack,
-            with_modules=self.with_modules,
-            use_kineto=True,
-            experimental_config=self.experimental_config,
-        )
-        self.profiler._prepare_trace()  # type: ignore[no-untyped-call]  # noqa: SLF001 - as upstream does
+def detailed(spec: CaptureSpec, detail: str) -> CaptureSpec:
+    """The configuration with what a request asked for added to it."""
+    added = {
+        "shapes": {"record_shapes": True},
+        "stacks": {"record_shapes": True, "with_stack": True},
+        "memory": {"profile_memory": True, "memory_snapshot": True},
+    }
+    return dataclasses.replace(spec, **added.get(detail, {}))  # type: ignore[arg-type]
 
 
-class InlineCapture:
-    """One window: ``prepare``, ``start``, ``mark`` at every step, then ``stop`` and ``export``, or ``cancel``."""
-
-    def __init__(self, spec: CaptureSpec) -> None:
-        self.device = device_in_use()
-        self._profile = _Profile(
-            activities=self._activities(spec),
-            record_shapes=spec.record_shapes,
-            profile_memory=spec.profile_memory,
-            with_stack=spec.with_stack,
-            with_flops=spec.with_flops,
-            with_modules=spec.with_modules,
-            experimental_config=_light_config(spec),
-        )
-        self._step: Any = None
-        self._detach_after = False
-        self.recording = False
-
-    def _activities(self, spec: CaptureSpec) -> list[ProfilerActivity]:
-        wanted = {"cpu", self.device} if "auto" in spec.activities else {name.lower() for name in spec.activities}
-        names = {"cpu": ProfilerActivity.CPU, "cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
-        if self.device is None:
-            wanted &= {"cpu"}  # asking for a device that this process does not use would initialise it
-        return [names[name] for name in ("cpu", "cuda", "xpu") if name in wanted] or [ProfilerActivity.CPU]
-
-    def owns(self, profile: object) -> bool:
-        """Is this ``torch.autograd.profiler.profile`` ours?"""
-        return profile is self._profile.profiler
-
-    def prepare(self) -> None:
-        """Begin the warm-up: the profiler sets itself up, and what it sees is discarded."""
-        self._detach_after = self.device is not None and _may_detach()
-        if self._detach_after:
-            os.environ[_TEARDOWN] = "1"
-        self._profile.prepare_trace()
-
-    def start(self, step: int, metadata: dict[str, Any]) -> None:
-        """Begin to record, with step ``step`` as the first."""
-        self._profile.start_trace()
-        self.recording = True
-        self._profile.add_metadata_json("rankscope", json.dumps(metadata))
-        self.mark(step)
-
-    def mark(self, step: int | None) -> None:
-        """End the current ``ProfilerStep#N`` and, unless ``step`` is None, begin the next."""
-        if self._step is not None:
-            self._step.__exit__(None, None, None)
-            self._step = None
-        if step is not None:
-            self._step = torch.profiler.record_function(f"ProfilerStep#{step}")
-            self._step.__enter__()
-
-    def stop(self) -> None:
-        """End recording. Waits for the device."""
-        self.mark(None)
-        self.recording = False
-        try:
-            self._profile.stop_trace()
-        finally:
-            if self._detach_after:
-                os.environ.pop(_TEARDOWN, None)
-
-    def export(self, path: Path) -> None:
-        """Write Kineto's JSON to a local file, once; the native export can write a result only once.
-
-        Raises:
-            OSError: nothing was written (upstream gives no error for, say, a full disk).
-        """
-        self._profile.export_chrome_trace(str(path))
-        if not path.exists() or path.stat().st_size == 0:
-            raise OSError(f"torch.profiler wrote nothing to {path}")
-
-    def cancel(self) -> None:
-        """Leave the warm-up. A prepared profiler can only be stopped once started, and its result is dropped."""
-        if not self.recording:
-            self._profile.start_trace()
-        self.stop()
-
-
-def _may_detach() -> bool:
-    """Ask Kineto to detach CUPTI after the window?
-
-    Attached, it goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of
-    the job, and 22 ms when detached (benchmarks/README.md). Before CUDA 12.6 attaching again can crash a process with
-    CUDA graphs (see start_trace of torch.profiler), and a user who has set the variable has decided.
-    """
-    version = torch.version.cuda
-    if _TEARDOWN in os.environ or version is None:
-        return False
-    return tuple(int(part) for part in version.split(".")[:2]) >= (12, 6)
-
-
-def _light_config(spec: CaptureSpec) -> Any:
-    """``trace_only`` (torch 2.13) spares stop the building of Python event objects that nobody asks for."""
-    try:
-        return torch._C._profiler._ExperimentalConfig(trace_only=not spec.with_stack)  # noqa: SLF001 - no public name
-    except TypeError:
-        return None
+def needs_inline(spec: CaptureSpec) -> str | None:
+    """Why only torch.profiler can record this, or None."""
+    if spec.with_stack or spec.with_modules:
+        return "Python stacks and modules are seen from inside only"
+    if "auto" not in spec.activities:
+        return "chosen activities are torch.profiler's"
+    if torch.version.hip is not None or (hasattr(torch, "xpu") and torch.xpu.is_available()):
+        return "libkineto's own capture is not proven on this device"
+    return None

@@ -1,29 +1,41 @@
 """One rank's profiling life: which step it is, what is due at its end, what has been left behind.
 
-Everything happens at step boundaries in the training thread. Between windows a boundary costs a comparison.
+Everything happens at step boundaries in the training thread. Between windows a boundary costs the note of a step time
+and a look at the board.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
-import platform
 import socket
+import statistics
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
-from rankscope.agent.agreement import Agreement
-from rankscope.agent.capture import InlineCapture, device_in_use
-from rankscope.agent.ending import Ending, Settler
+from rankscope.agent.board import Board
+from rankscope.agent.capture import Capture, detailed, device_in_use, needs_inline
+from rankscope.agent.courier import Courier, job_has_store
+from rankscope.agent.ending import Ending
 from rankscope.agent.foreign import ForeignProfilers
 from rankscope.agent.guard import guarded
+from rankscope.agent.inline import InlineCapture
+from rankscope.agent.kineto import KinetoCapture, KinetoLink, version_is_known
+from rankscope.agent.leave import skip_destructors
+from rankscope.agent.memory import MemoryHistory, watch_out_of_memory
+from rankscope.agent.nsight import CudaProfilerCapture
+from rankscope.agent.pauses import GcPauses
+from rankscope.agent.planner import HEARD_WITHIN_S, Planner
+from rankscope.agent.pulse import Pulse, time_loaders
+from rankscope.agent.recording import Recording, device_name, new_record
 from rankscope.agent.steps import StepCounter, install_detectors
-from rankscope.model import AgentSpec, ClockSample, RankRecord, RankStatus, StepTimes, Window, to_json
-from rankscope.rundir import Spool
+from rankscope.model import AgentSpec, CaptureSpec, RankRecord, Window, to_json
+from rankscope.rundir import Spool, replace_text
 
 __all__ = ["Session", "user_step"]
 
@@ -31,6 +43,10 @@ _session: Session | None = None
 
 _REMEMBERED_STEPS = 32
 """Host times of this many unprofiled steps are kept on each side of a window."""
+_TYPICAL_STEPS = 8
+"""A running median of fewer steps is no measure for a slow one."""
+_FOREIGN_WAIT_S = 5.0
+"""How long the user's own profiler waits for libkineto to write what it has recorded."""
 
 
 def user_step() -> None:
@@ -42,7 +58,7 @@ def user_step() -> None:
 class Session:
     """The state of the agent. One per process, made by :meth:`begin`."""
 
-    def __init__(self, spec: AgentSpec, environ: dict[str, str]) -> None:
+    def __init__(self, spec: AgentSpec, environ: dict[str, str], armed: bool) -> None:
         self.spec = spec
         self.spool = Spool(Path(spec.spool))
         self.life = RankRecord(
@@ -57,25 +73,55 @@ class Session:
             reason="no word of its end: killed, os._exit, or still running",
         )
         self.counter = StepCounter(self.step_completed, spec.step_source)
-        self._thread: int | None = None
-        self._window = spec.schedule.window(0)
-        self._capture: InlineCapture | None = None
-        self._record: RankRecord | None = None
-        self._settler: Settler | None = None
-        self._agreement = Agreement(spec.run_id, self.life.attempt, self.life.rank == 0, environ)
+        self._environ = environ
+        self._several_nodes = environ.get("GROUP_WORLD_SIZE", "1") != "1"
+        self._local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
+        self._board = Board(self.spool, self.life.attempt)
+        self._link, no_kineto = _link(spec, armed)
+        self._planner = Planner(
+            spec.schedule,
+            spec.budget,
+            spec.agreement_lead,
+            HEARD_WITHIN_S["nodes" if self._several_nodes else "node"],
+            spec.capture.backend,
+            no_kineto,
+        )
         self._foreign = ForeignProfilers(self._is_ours, self._stand_aside)
         self._ending = Ending(guarded(self._end), spec.exit_grace_s)
-        self._last_tick: int | None = None
+        self._pauses = GcPauses()
+        self._history = MemoryHistory()
+        self._thread: int | None = None
+        self._pulse: Pulse | None = None
+        self._number, self._planned, self._requests = 0, 0, self._board.answered()
+        self._next: Window | None = None
+        self._busy_until = 0
+        self._confirmed: bool | None = None
+        self._alone = self._link is None
+        self._recording: Recording | None = None
         self._unprofiled: deque[float] = deque(maxlen=_REMEMBERED_STEPS)
+        self._typical_ns = 0.0
 
     @classmethod
-    def begin(cls, spec: AgentSpec) -> None:
-        """Arm this process: detectors, the watch over other profilers, the end of the process."""
+    def begin(cls, spec: AgentSpec, *, armed: bool) -> None:
+        """Arm this process: detectors, the watch over other profilers, the end of the process.
+
+        Args:
+            spec: what to do.
+            armed: libkineto of this process asks for work.
+        """
         global _session  # noqa: PLW0603 - the process has one training loop and one profiler
-        _session = session = cls(spec, dict(os.environ))
+        if armed:
+            os.register_at_fork(after_in_child=skip_destructors)
+            atexit.register(skip_destructors)  # registered before our own end, and so called after it
+        _session = session = cls(spec, dict(os.environ), armed)
         session._write_life()
         install_detectors(session.counter)
         session._foreign.install()
+        session._history.install()
+        if spec.capture.memory_snapshot:
+            life = session.life
+            path = session.spool.out_of_memory(life.attempt, life.rank)
+            watch_out_of_memory(path, rank=life.rank, attempt=life.attempt)
         os.register_at_fork(after_in_child=_disarm)
 
     # ------------------------------------------------------------ at every step
@@ -86,22 +132,22 @@ class Session:
             return
         if self._thread is None:
             self._first_step()
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._thread or self._pulse is None:
             return
-        self._time_step()
-        window = self._window
-        if window is None:
-            return
-        if self._capture is None:
-            self._before_window(window, completed)
-        elif not self._capture.recording:
-            if completed >= window.first:
-                self._start(self._capture, window, completed)
-        elif completed > window.last:
-            self._close("ok", None, completed)
-            self._next_window(window)
-        else:
-            self._capture.mark(completed)
+        self._time_step(self._pulse)
+        if self._link is not None and self._link.tend():
+            self._board.ready(self._link.number, self.life.local_rank)
+        recording = self._recording
+        if recording is None:
+            self._before_window(completed)
+        elif not recording.started:
+            if completed >= recording.window.first:
+                recording.start(completed, self._confirmed)
+                self._drop_if_over()
+        elif completed > recording.window.last:
+            self._close(None, completed)
+        elif recording.capture is not None:
+            recording.capture.mark(completed)
 
     def _first_step(self) -> None:
         """Of several processes of one rank (a shell wrapper that starts more than one), the first to step is it."""
@@ -111,167 +157,174 @@ class Session:
             _disarm()
             return
         self._thread = threading.get_ident()
+        self._pulse = pulse = Pulse(self.spool.pulse(self.life.attempt, self.life.rank))
 
-    def _time_step(self) -> None:
-        now = time.perf_counter_ns()
-        if self._last_tick is not None:
-            elapsed_ms = (now - self._last_tick) / 1e6
-            if self._record is not None and self._capture is not None and self._capture.recording:
-                self._record.steps.inside_ms.append(elapsed_ms)
-            elif self._capture is None:
-                self._unprofiled.append(elapsed_ms)
-        self._last_tick = now
+        def add(spent_ns: int) -> None:
+            pulse.input_ns += spent_ns
 
-    def _before_window(self, window: Window, completed: int) -> None:
-        if completed == max(1, window.warm - self.spec.agreement_lead):
-            self._agreement.ask(window.number, window.first)
-        agreed = self._agreement.answer(window.number)
-        if agreed is not None and agreed != window.first and agreed > completed:
-            self._window = window = window.moved(agreed)
-        if completed >= window.warm:
-            self._open(window, completed)
+        time_loaders(add)
+        self._pauses.start()
+        if self._several_nodes and self.life.local_rank == 0 and job_has_store(self._environ):
+            Courier(self.spec.run_id, self.life.attempt, self._board, self._environ).start()
+
+    def _time_step(self, pulse: Pulse) -> None:
+        recording = self._recording
+        paused_ns = sum(self._pauses.take().ns)
+        elapsed_ns = pulse.step(recording is not None, paused_ns)
+        if elapsed_ns == 0:
+            return
+        if recording is not None:
+            if recording.started:
+                recording.record.steps.inside_ms.append(elapsed_ns / 1e6)
+                recording.record.gc_ms = (recording.record.gc_ms or 0.0) + paused_ns / 1e6
+            return
+        slow = self.spec.budget.slow_step
+        if slow and self._typical_ns and elapsed_ns > slow * self._typical_ns:
+            self._board.post("slow_step")
+        self._unprofiled.append(elapsed_ns / 1e6)
+        if len(self._unprofiled) >= _TYPICAL_STEPS and self.counter.completed % _TYPICAL_STEPS == 0:
+            self._typical_ns = statistics.median(self._unprofiled) * 1e6
+
+    def _before_window(self, completed: int) -> None:
+        if completed <= self._busy_until:
+            return
+        if self._next is None:
+            if self.life.rank == 0:
+                self._lead(completed)
+            self._look(completed)
+        if self._next is not None and completed >= self._next.warm:
+            self._open(self._next, completed)
+
+    def _lead(self, completed: int) -> None:
+        """Rank 0 decides and tells."""
+        window = self._planner.next(
+            self._number,
+            completed,
+            self._typical_ns / 1e9 or (self._unprofiled[-1] / 1e3 if self._unprofiled else 0.0),
+            time.monotonic(),
+            ready=self._all_ready(),
+            request=self._board.request(self._requests),
+            slow_step=self._board.stands("slow_step"),
+            megabytes=self._board.gathered_megabytes() if self._number else 0.0,
+        )
+        if window is None:
+            return
+        self._board.announce(window)
+        self._board.take("slow_step")
+        if window.origin not in ("plan", "slow_step"):
+            self._requests += 1
+            self._board.answer(self._requests)
+
+    def _all_ready(self) -> bool:
+        if self._link is None:
+            return False
+        if self._several_nodes:
+            return self._board.stands(f"all_ready_{self._link.number}")
+        return self._board.count_ready(self._link.number, self._local_world) == self._local_world
+
+    def _look(self, completed: int) -> None:
+        """Follow what was announced; where no word came, a plan that needs none."""
+        self._confirmed = None
+        if (announced := self._board.announced(self._number)) is not None:
+            self._next, self._confirmed = announced, True
+            if announced.origin == "plan":
+                self._planned += 1
+            return
+        plan = self.spec.schedule.window(self._planned)
+        if plan is not None and self._alone and not self.spec.schedule.every and completed >= plan.warm:
+            self._next = Window(**{**vars(plan), "number": self._number})
+            self._planned += 1
 
     # ------------------------------------------------------------ a window
 
     def _open(self, window: Window, completed: int) -> None:
-        begun = time.perf_counter_ns()
-        plan = self.spec.schedule.window(window.number)
-        self._record = RankRecord(**{**vars(self.life), "status": "ok", "reason": None, "notes": []})
-        self._record.window = window.number
-        self._record.steps = StepTimes(before_ms=list(self._unprofiled))
-        if plan is not None:
-            self._record.planned_first_step, self._record.planned_last_step = plan.first, plan.last
-        self._record.clock = [_clock_sample()]
-        if self._foreign.active:
-            self._leave_empty("the script's own torch.profiler was active; two at once would crash the job")
-            return
-        try:
-            self._capture = InlineCapture(self.spec.capture)
-            self._settler = Settler(self._capture.device)
-            self._ending.guard()
-            self._capture.prepare()
-        except Exception as error:  # a profiler that cannot start must not end the job
-            self._leave_empty(f"torch.profiler did not start: {error!r}")
-            return
-        self._record.steps.open_ms = (time.perf_counter_ns() - begun) / 1e6
-        if completed >= window.first:
-            self._start(self._capture, window, completed)
-        self._write_life()
-        self._last_tick = time.perf_counter_ns()
+        self._next = None
+        self._number += 1
+        self._busy_until = window.last
+        plan = self.spec.schedule.window(self._planned - 1) if window.origin == "plan" else None
+        spec = detailed(self.spec.capture, window.detail)
+        history = self._history if spec.memory_snapshot else None
+        record = new_record(self.life, window, plan)
+        recording = Recording(window, record, self.spool, self.spec, self._ending, history)
+        record.step_source, record.steps_counted = self.counter.source, completed
+        if not self._chosen():
+            recording.record.status = "skipped"
+            recording.record.reason = f"not among the ranks that record (capture.ranks={self.spec.capture.ranks})"
+            replace_text(self.spool.record(self.life.attempt, window.number, self.life.rank), to_json(recording.record))
+        elif completed > window.first:
+            recording.give_up(f"heard of this window at step {completed}, when it had begun at step {window.first}")
+        elif self._foreign.active:
+            recording.give_up("the script's own torch.profiler was active; two at once would crash the job")
+        elif recording.open(self._makers(window, spec), list(self._unprofiled)):
+            self._recording = recording
+            if completed >= window.first:
+                recording.start(completed, self._confirmed)
+                self._drop_if_over()
+            self._write_life()
 
-    def _start(self, capture: InlineCapture, window: Window, completed: int) -> None:
-        record = self._known_record()
-        record.first_step = completed
-        record.agreed = None if (agreed := self._agreement.answer(window.number)) is None else agreed == completed
-        record.device = _device_name(capture.device)
-        record.backend = str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else None
-        record.cuda_used = capture.device is not None
-        try:
-            capture.start(
-                completed,
-                {
-                    "run_id": self.spec.run_id,
-                    "rank": record.rank,
-                    "world_size": record.world_size,
-                    "attempt": record.attempt,
-                    "window": record.window,
-                    "host": record.host,
-                    "device": record.device,
-                    "torch": record.torch_version,
-                },
-            )
-        except Exception as error:  # as in _open
-            self._leave_empty(f"torch.profiler did not record: {error!r}")
+    def _makers(self, window: Window, spec: CaptureSpec) -> list[Callable[[], Capture]]:
+        """How this window can be recorded, best first."""
+        if window.backend == "cuda_profiler":
+            return [CudaProfilerCapture]
+        makers: list[Callable[[], Capture]] = [lambda: InlineCapture(spec)]
+        link = self._link
+        if window.backend == "kineto" and link is not None:
+            makers.insert(0, lambda: KinetoCapture(link))
+        return makers
 
-    def _close(self, status: RankStatus, reason: str | None, completed: int) -> None:
-        """Stop, export to this node's own disk, and announce the result by its record."""
-        capture, record = self._capture, self._known_record()
-        self._capture = None
-        if capture is None:
-            return
-        begun = time.perf_counter_ns()
-        record.status, record.reason = status, reason
-        record.last_step = completed - 1
-        record.steps_counted, record.step_source = completed, self.counter.source
-        record.clock.append(_clock_sample())
-        target = self.spool.trace(record.attempt, self._number(record), record.rank)
-        try:
-            if reason is not None and self._settler is not None and not self._settler.settles(self.spec.exit_grace_s):
-                raise TimeoutError("the device did not finish its work; a peer it waits for is gone")
-            capture.stop()
-            capture.export(target)
-            record.trace = target.name
-        except Exception as error:  # the record tells it
-            record.status = "missing"
-            record.reason = f"{reason + '; ' if reason else ''}no trace: {error}"
-        record.steps.close_ms = (time.perf_counter_ns() - begun) / 1e6
-        self._finish_window()
-        self._last_tick = None
-        self._unprofiled.clear()
+    def _drop_if_over(self) -> None:
+        if self._recording is not None and self._recording.capture is None:
+            self._recording = None
 
-    def _leave_empty(self, reason: str) -> None:
-        """Give this window up before it has recorded anything; the record says why."""
-        record = self._known_record()
-        record.status, record.reason = "missing", reason
-        record.step_source, record.steps_counted = self.counter.source, self.counter.completed
-        self._capture = None
-        self._finish_window()
-        if self._window is not None:
-            self._next_window(self._window)
+    def _close(self, reason: str | None, completed: int) -> None:
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            self._busy_until = completed - 1
+            recording.close("ok" if reason is None else "partial", reason, completed, self.counter.source)
+            self._unprofiled.clear()
 
-    def _finish_window(self) -> None:
-        record, self._record = self._known_record(), None
-        self._ending.release()
-        if self._settler is not None:
-            self._settler.dismiss()
-            self._settler = None
-        self._write(self.spool.record(record.attempt, self._number(record), record.rank), record)
-
-    def _next_window(self, window: Window) -> None:
-        self._window = self.spec.schedule.window(window.number + 1)
-
-    def _known_record(self) -> RankRecord:
-        if self._record is None:
-            raise RuntimeError("no window is open")
-        return self._record
-
-    @staticmethod
-    def _number(record: RankRecord) -> int:
-        return record.window if record.window is not None else -1
+    def _chosen(self) -> bool:
+        ranks = self.spec.capture.ranks
+        if ranks == "all":
+            return True
+        if ranks == "first-of-node":
+            return self.life.local_rank == 0
+        return str(self.life.rank) in ranks.split(",")
 
     # ------------------------------------------------------------ other profilers, the end
 
     def _is_ours(self, profile: object) -> bool:
-        return self._capture is not None and self._capture.owns(profile)
+        recording = self._recording
+        return recording is not None and recording.capture is not None and recording.capture.owns(profile)
 
     def _stand_aside(self) -> None:
         """The user's profiler is about to be prepared: ours must be gone by then."""
-        capture, window = self._capture, self._window
-        if capture is None or window is None or threading.get_ident() != self._thread:
+        recording = self._recording
+        if threading.get_ident() != self._thread:
             return
         reason = "the script's own torch.profiler started inside this window, which made way for it"
-        if capture.recording:
-            self._close("partial", reason, self.counter.completed)
-            self._next_window(window)
-        else:
-            capture.cancel()
-            self._leave_empty(reason)
+        if recording is not None and recording.started:
+            self._close(reason, self.counter.completed)
+        elif recording is not None:
+            self._recording = None
+            recording.cancel(reason)
+        if self._link is not None:
+            self._link.settle(_FOREIGN_WAIT_S)
 
     def _end(self, reason: str | None) -> None:
         """The process ends. Called once, by :class:`Ending`."""
         if _session is not self:
             return
         completed = self.counter.completed
-        capture, window = self._capture, self._window
-        if capture is not None and window is not None:
-            if capture.recording:
-                unfinished = f"the job ended in step {completed}; the window was to end with step {window.last}"
-                self._close("partial", reason or unfinished, completed)
-            else:
-                record = self._known_record()
-                record.status, record.reason = "missing", reason or "the job ended during the warm-up of this window"
-                self._capture = None
-                self._finish_window()
+        recording = self._recording
+        if recording is not None and recording.started:
+            unfinished = f"the job ended in step {completed}; the window was to end with step {recording.window.last}"
+            self._close(reason or unfinished, completed)
+        elif recording is not None:
+            self._recording = None
+            recording.cancel(reason or "the job ended during the warm-up of this window")
+        if self._link is not None:
+            self._link.settle(self.spec.exit_grace_s)
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
         self.life.steps.after_ms = list(self._unprofiled)
         self._write_life()
@@ -280,27 +333,24 @@ class Session:
         if self._thread is None and self.spool.owner(self.life.attempt, self.life.rank).exists():
             return  # another process of this rank trains
         self.life.steps_counted, self.life.step_source = self.counter.completed, self.counter.source
-        self.life.device = _device_name(device_in_use())
-        self.life.open_window = self._record.window if self._record is not None else None
-        self._write(self.spool.life(self.life.attempt, self.life.rank), self.life)
+        self.life.device = device_name(device_in_use())
+        self.life.open_window = self._recording.window.number if self._recording is not None else None
+        replace_text(self.spool.life(self.life.attempt, self.life.rank), to_json(self.life))
 
-    def _write(self, path: Path, record: RankRecord) -> None:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(to_json(record), encoding="utf-8")
-        temporary.replace(path)  # the spool is ours alone, and a life is written twice
+
+def _link(spec: AgentSpec, armed: bool) -> tuple[KinetoLink | None, str | None]:
+    """The link to libkineto, or why there is none."""
+    if spec.capture.backend != "kineto":
+        return None, None
+    reason = spec.no_kineto or needs_inline(spec.capture)
+    if reason is None and not armed:
+        reason = "libkineto of this process takes its orders elsewhere (KINETO_USE_DAEMON was set)"
+    if reason is None and not version_is_known():
+        reason = f"libkineto's own capture is used from torch 2.11 on, this is {torch.__version__}"
+    return (None, reason) if reason is not None else (KinetoLink(Path(spec.spool), spec.capture), None)
 
 
 def _disarm() -> None:
     """This process is not the training process (any more): forked children, and second comers of a rank."""
     global _session  # noqa: PLW0603 - see Session.begin
     _session = None
-
-
-def _device_name(device: str | None) -> str:
-    if device is None:
-        return f"cpu ({platform.machine()})"
-    return str(getattr(torch, device).get_device_name())
-
-
-def _clock_sample() -> ClockSample:
-    return ClockSample(realtime_ns=time.time_ns(), monotonic_ns=time.monotonic_ns())

@@ -71,9 +71,28 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
     spool = Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
     try:
         spec = to_agent_spec(config, run_id=claim.run_id, spool=spool.path)
+        if spec.capture.backend == "kineto":
+            spec.kineto_socket, spec.no_kineto = _socket_folder(spool)
+        elif config.capture.backend == "auto":
+            spec.no_kineto = "capture.backend=auto records with torch.profiler; kineto has to be asked for"
         write_new(spool.spec, to_json(spec))
         helper = NodeHelper.start(run_dir, spool, claim, list(argv), plain)
     except BaseException:
         shutil.rmtree(spool.path, ignore_errors=True)
         raise
     return Session(run_dir=run_dir, spool=spool, helper=helper)
+
+
+# A socket's path has 107 bytes (sun_path); libkineto's own is the folder, a slash, `dynoconfigclient` and a UUID.
+_LONGEST_FOLDER = 107 - 1 - 16 - 36
+
+
+def _socket_folder(spool: Spool) -> tuple[str | None, str | None]:
+    """Where libkineto can be answered, or why it cannot."""
+    folder = str(spool.socket.parent)
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
+        return (
+            None,
+            f"{folder} is too long for the path of a socket; set TMPDIR to a shorter one",
+        )
+    return folder, None

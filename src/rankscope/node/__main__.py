@@ -7,6 +7,7 @@ of its own, so that Ctrl-C ends the job and not the rescue of its traces. A laun
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import socket
@@ -15,28 +16,62 @@ from pathlib import Path
 
 from rankscope.errors import RankscopeError
 from rankscope.model import RankRecord, to_json
-from rankscope.node.gather import gather_ready, read_lives
+from rankscope.node.gather import gather_out_of_memory, gather_ready, read_lives
+from rankscope.node.health import HealthWatch
+from rankscope.node.kineto import KinetoAnswers
 from rankscope.node.manifest import NodeResult
-from rankscope.rundir import RunDir, Spool, write_new
+from rankscope.node.pulse import PulseDrain
+from rankscope.node.requests import RequestRelay
+from rankscope.rundir import RunDir, Spool, replace_text, write_new
 
 _POLL_S = 0.2
+_SELDOM = 5
+"""Every so many polls: what nobody waits for."""
 
 
 def serve(spool: Spool, run_dir: RunDir, node: str) -> None:
     """Gather until standard input ends; then leave this node's result in the run directory."""
     records: list[RankRecord] = []
     notes: list[str] = []
-    finished = False
-    while not finished:
+    pulses, requests = PulseDrain(spool), RequestRelay(spool, run_dir)
+    answers, health = _answers(spool, notes), HealthWatch.begin()
+    for turn in itertools.count():
         ready, _, _ = select.select([sys.stdin], [], [], _POLL_S)
         finished = bool(ready) and not os.read(sys.stdin.fileno(), 4096)
         try:
-            records += gather_ready(spool, run_dir)
+            new = gather_ready(spool, run_dir, last=finished, complete=health.attach)
+            records += new
+            if new:
+                replace_text(spool.gathered, f"{_megabytes(run_dir, records):.3f}")
+            if turn % _SELDOM == 0:
+                requests.relay()
+                pulses.drain()
+            if finished:
+                pulses.finish(run_dir)
+                gather_out_of_memory(spool, run_dir)
         except (OSError, RankscopeError) as error:
             if finished:
                 notes.append(f"{node}: traces stay in {spool.path}: {error}")
+        if finished:
+            break
+    del answers
+    health.close()
+    notes += health.notes
     result = NodeResult(node=node, host=socket.gethostname(), lives=read_lives(spool), records=records, notes=notes)
     write_new(run_dir.node_result(node), to_json(result))
+
+
+def _answers(spool: Spool, notes: list[str]) -> KinetoAnswers | None:
+    try:
+        return KinetoAnswers(spool.path, spool.socket)
+    except OSError as error:
+        notes.append(f"libkineto could not be answered, windows are recorded by torch.profiler: {error}")
+        return None
+
+
+def _megabytes(run_dir: RunDir, records: list[RankRecord]) -> float:
+    placed = [run_dir.trace(r.attempt, r.window or 0, r.rank) for r in records if r.trace is not None]
+    return sum(path.stat().st_size for path in placed) / 1e6
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +14,7 @@ from rankscope.errors import RunDirError
 from rankscope.model import RankRecord, from_json, to_json
 from rankscope.rundir import RunDir, Spool, place, temporary_beside, write_new
 
-__all__ = ["gather_ready", "read_lives"]
+__all__ = ["gather_out_of_memory", "gather_ready", "read_lives"]
 
 _BLOCK = 1 << 20
 _KERNEL_MARKS = (b'"cat": "kernel"', b'"cat":"kernel"')
@@ -21,8 +22,16 @@ _LEVEL = 1
 """zlib level 1: 11 times smaller at 195 MB/s; level 9, what torch.profiler itself would use, reaches 24 MB/s."""
 
 
-def gather_ready(spool: Spool, run_dir: RunDir) -> list[RankRecord]:
+def gather_ready(
+    spool: Spool, run_dir: RunDir, *, last: bool = True, complete: Callable[[RankRecord], None] = lambda _: None
+) -> list[RankRecord]:
     """Take every window record that ranks have announced, with its trace, and place both in the run directory.
+
+    Args:
+        spool: of this node.
+        run_dir: of the run.
+        last: the job has ended; a trace that libkineto has not finished by now never will be.
+        complete: adds to each record what this process knows.
 
     Returns:
         The records as placed, with size, digest and status filled in.
@@ -30,7 +39,22 @@ def gather_ready(spool: Spool, run_dir: RunDir) -> list[RankRecord]:
     Raises:
         OSError: the run directory cannot be written; nothing is lost, the spool still holds it.
     """
-    return [record for path in spool.records() if (record := _take(path, spool, run_dir)) is not None]
+    return [record for path in spool.records() if (record := _take(path, spool, run_dir, last, complete)) is not None]
+
+
+def gather_out_of_memory(spool: Spool, run_dir: RunDir) -> None:
+    """Place the snapshots that ranks took when the allocator gave up.
+
+    Raises:
+        OSError: the run directory cannot be written.
+    """
+    for path in spool.out_of_memories():
+        attempt, rank = path.stem.split("_")[2:]
+        target = run_dir.out_of_memory(int(attempt), int(rank))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_beside(target) as temporary, contextlib.suppress(RunDirError):
+            shutil.copyfile(path, temporary)
+            place(temporary, target)
 
 
 def read_lives(spool: Spool) -> list[RankRecord]:
@@ -38,27 +62,50 @@ def read_lives(spool: Spool) -> list[RankRecord]:
     return [r for path in spool.lives() if (r := _read(path)) is not None]
 
 
-def _take(path: Path, spool: Spool, run_dir: RunDir) -> RankRecord | None:
+def _take(
+    path: Path, spool: Spool, run_dir: RunDir, last: bool, complete: Callable[[RankRecord], None]
+) -> RankRecord | None:
     record = _read(path)
     if record is None or record.window is None:
         return None
+    trace = spool.path / record.trace if record.trace is not None else None
+    if trace is not None and not last and not trace.exists():
+        return None  # libkineto still writes it
     place_in = (record.attempt, record.window, record.rank)
     run_dir.window(record.attempt, record.window).mkdir(parents=True, exist_ok=True)
-    trace = spool.trace(*place_in)
-    if record.trace is not None:
+    if trace is not None:
         target = run_dir.trace(*place_in)
         try:
             _compress(trace, target, record)
             record.trace = target.name
         except FileNotFoundError:
-            record.status, record.reason, record.trace = "missing", "the trace was gone before it was gathered", None
+            record.status, record.trace = "missing", None
+            record.reason = "the process ended before libkineto had written the trace"
         except RunDirError as error:
             record.status, record.reason, record.trace = "corrupt", str(error), None
+    if record.snapshot is not None:
+        _place_snapshot(spool.path / record.snapshot, run_dir.snapshot(*place_in), record)
+    complete(record)
     with contextlib.suppress(RunDirError):  # a record that is there already is the better witness
         write_new(run_dir.record(*place_in), to_json(record))
-    trace.unlink(missing_ok=True)
+    if trace is not None:
+        trace.unlink(missing_ok=True)
     path.unlink()
     return record
+
+
+def _place_snapshot(source: Path, target: Path, record: RankRecord) -> None:
+    """Copied as it is: PyTorch's memory viewer opens plain pickles only."""
+    try:
+        with temporary_beside(target) as temporary:
+            shutil.copyfile(source, temporary)
+            place(temporary, target)
+    except (OSError, RunDirError) as error:
+        record.notes.append(f"no memory snapshot: {error}")
+        record.snapshot = None
+        return
+    record.snapshot = target.name
+    source.unlink()
 
 
 def _read(path: Path) -> RankRecord | None:

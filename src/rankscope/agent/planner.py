@@ -1,0 +1,143 @@
+"""Which window opens next, and where: decided by rank 0, told to all. Pure: no torch, no clock, no file."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from rankscope.model import BudgetSpec, CaptureRequest, ScheduleSpec, Window
+
+__all__ = ["HEARD_WITHIN_S", "Planner"]
+
+HEARD_WITHIN_S = {"node": 0.25, "nodes": 1.0}
+"""An announcement has reached every rank by then: on the board of one node, or carried to others (polls: 0.2 s)."""
+_READY_WITHIN_S = 30.0
+"""libkineto asks every 5 s; when it takes longer than this something is wrong, and torch.profiler records."""
+
+
+class Planner:
+    """Rank 0's side of the agreement.
+
+    Args:
+        schedule: the planned windows.
+        budget: limits for all others.
+        lead: fewest steps between an announcement and the first warm-up step.
+        heard_within_s: how long an announcement travels.
+        backend: ``inline``, ``kineto`` or ``cuda_profiler``.
+        no_kineto: why ``kineto`` is not possible here, or None.
+    """
+
+    def __init__(
+        self,
+        schedule: ScheduleSpec,
+        budget: BudgetSpec,
+        lead: int,
+        heard_within_s: float,
+        backend: str,
+        no_kineto: str | None,
+    ) -> None:
+        self._schedule = schedule
+        self._budget = budget
+        self._lead = lead
+        self._heard_within_s = heard_within_s
+        self._backend = backend if no_kineto is None else "inline"
+        self._reason = no_kineto
+        self._planned = 0
+        self._unplanned_steps = 0
+        self._asked_at_s: float | None = None
+
+    def next(
+        self,
+        number: int,
+        completed: int,
+        step_s: float,
+        now_s: float,
+        *,
+        ready: bool,
+        request: CaptureRequest | None,
+        slow_step: bool,
+        megabytes: float,
+    ) -> Window | None:
+        """The window to announce now as window ``number``, or None.
+
+        Args:
+            number: of the next window.
+            completed: steps completed.
+            step_s: a typical step, seconds.
+            now_s: any clock that only goes forward.
+            ready: libkineto holds a request on every rank.
+            request: from outside, not yet answered.
+            slow_step: some rank saw one.
+            megabytes: gathered so far.
+        """
+        lead = max(self._lead, math.ceil(self._heard_within_s / step_s) if step_s > 0 else self._lead)
+        planned = self._schedule.window(self._planned)
+        unplanned = None
+        if request is not None:
+            begins = completed + lead + request.warmup
+            unplanned = Window(
+                number=number, warm=begins - request.warmup, first=begins, last=begins + request.steps - 1,
+                origin=request.name, detail=request.detail,
+            )  # fmt: skip
+        elif slow_step:
+            begins = completed + lead + 1
+            last = begins + self._schedule.active - 1
+            unplanned = Window(number=number, warm=begins - 1, first=begins, last=last, origin="slow_step")
+        if unplanned is not None and (planned is None or unplanned.last + self._lead < planned.warm):
+            return self._unplanned(unplanned, request, completed, now_s, ready, megabytes)
+        if planned is None:
+            return None
+        return self._at_plan(dataclasses.replace(planned, number=number), completed, lead, ready, megabytes)
+
+    def _at_plan(self, window: Window, completed: int, lead: int, ready: bool, megabytes: float) -> Window | None:
+        if completed < window.warm - lead:
+            return None  # until it is near, a request may come first
+        if self._schedule.every and not self._affords(window, completed, megabytes):
+            if completed >= window.warm:
+                self._planned += 1  # this one is left out; the next may be affordable
+            return None
+        if self._backend == "kineto":
+            if not ready:
+                return None
+            if completed + 1 > window.warm:
+                window = window.moved(completed + lead + window.first - window.warm)
+        self._planned += 1
+        self._spend(window, planned=not self._schedule.every)
+        return dataclasses.replace(window, backend=self._backend, backend_reason=self._reason)
+
+    def _unplanned(
+        self,
+        window: Window,
+        request: CaptureRequest | None,
+        completed: int,
+        now_s: float,
+        ready: bool,
+        megabytes: float,
+    ) -> Window | None:
+        if request is None and not self._affords(window, completed, megabytes):
+            return None
+        background = self._backend == "kineto" and not window.detail
+        if background and not ready:
+            self._asked_at_s = now_s if self._asked_at_s is None else self._asked_at_s
+            if now_s - self._asked_at_s < _READY_WITHIN_S:
+                return None
+        self._asked_at_s = None
+        self._spend(window, planned=request is not None)
+        if self._backend == "cuda_profiler":
+            return dataclasses.replace(window, backend="cuda_profiler")
+        reason = "the request wants what only torch.profiler records" if window.detail else self._reason
+        return dataclasses.replace(
+            window, backend="kineto" if background and ready else "inline", backend_reason=reason
+        )
+
+    def _affords(self, window: Window, completed: int, megabytes: float) -> bool:
+        steps = self._unplanned_steps + window.last - window.warm + 1
+        return (
+            window.number < self._budget.windows
+            and megabytes < self._budget.megabytes
+            and steps <= max(completed, window.last) * self._budget.step_pct / 100
+        )
+
+    def _spend(self, window: Window, *, planned: bool) -> None:
+        if not planned:
+            self._unplanned_steps += window.last - window.warm + 1

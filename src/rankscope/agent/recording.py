@@ -1,0 +1,183 @@
+"""One window of one rank: its capture, its record, and every way it can end."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rankscope.agent.capture import Capture
+from rankscope.agent.ending import Ending, Settler
+from rankscope.agent.memory import MemoryHistory
+from rankscope.model import AgentSpec, ClockSample, RankRecord, RankStatus, StepTimes, Window, to_json
+from rankscope.rundir import Spool, replace_text
+
+__all__ = ["Recording", "device_name", "new_record"]
+
+
+def new_record(life: RankRecord, window: Window, planned: Window | None) -> RankRecord:
+    """What is known of a window before it opens."""
+    record = RankRecord(**{**vars(life), "status": "ok", "reason": None, "notes": [], "clock": [clock_sample()]})
+    record.steps = StepTimes()
+    record.window, record.origin = window.number, window.origin
+    record.capture, record.capture_reason = window.backend, window.backend_reason
+    if planned is not None:
+        record.planned_first_step, record.planned_last_step = planned.first, planned.last
+    return record
+
+
+class Recording:
+    """From the first warm-up step to the record that announces the trace.
+
+    Args:
+        window: the steps.
+        record: as far as it is known.
+        spool: where everything is left.
+        spec: of the run.
+        ending: told while the process must not end unasked.
+        history: of CUDA memory, where that is wanted.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        record: RankRecord,
+        spool: Spool,
+        spec: AgentSpec,
+        ending: Ending,
+        history: MemoryHistory | None,
+    ) -> None:
+        self.window = window
+        self.record = record
+        self.capture: Capture | None = None
+        self._spool = spool
+        self._spec = spec
+        self._ending = ending
+        self._history = history
+        self._settler: Settler | None = None
+
+    @property
+    def started(self) -> bool:
+        """Steps are being recorded, not only warmed up for."""
+        return self.capture is not None and self.capture.recording
+
+    def open(self, makers: Sequence[Callable[[], Capture]], before_ms: list[float]) -> bool:
+        """Begin the warm-up with the first capture that can; when none can, the record says why."""
+        begun = time.perf_counter_ns()
+        self.record.steps.before_ms = before_ms
+        failed = []
+        for make in makers:
+            try:
+                capture = make()
+                self._settler = Settler(capture.device)
+                self._ending.guard()
+                capture.prepare()
+            except Exception as error:  # a profiler that cannot start must not end the job
+                failed.append(str(error) or repr(error))
+                continue
+            self.capture = capture
+            self.record.capture = capture.name
+            if failed:
+                self.record.capture_reason = failed[0]
+            self.record.steps.open_ms = (time.perf_counter_ns() - begun) / 1e6
+            return True
+        self.give_up(f"the profiler did not start: {'; '.join(failed)}")
+        return False
+
+    def start(self, completed: int, confirmed: bool | None) -> None:
+        """Step ``completed`` is the first to be recorded."""
+        record, capture = self.record, self.capture
+        if capture is None:
+            return
+        record.first_step = completed
+        record.agreed = None if confirmed is None else confirmed and completed == self.window.first
+        record.device, record.device_uuid = device_name(capture.device), _device_uuid(capture.device)
+        if self._history is not None and not self._history.start():
+            record.notes.append(f"no memory snapshot: {self._history.reason}")
+        record.backend = str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else None
+        record.cuda_used = capture.device is not None
+        known = ("rank", "world_size", "attempt", "window", "host", "device", "origin", "capture")
+        told = {"run_id": self._spec.run_id, "torch": record.torch_version}
+        begun = time.perf_counter_ns()
+        try:
+            capture.start(completed, told | {name: getattr(record, name) for name in known})
+        except Exception as error:  # as in open
+            self.give_up(f"the profiler did not record: {error!r}")
+        record.steps.open_ms = (record.steps.open_ms or 0.0) + (time.perf_counter_ns() - begun) / 1e6
+
+    def close(self, status: RankStatus, reason: str | None, completed: int, source: str | None) -> None:
+        """Stop, and announce the result by its record."""
+        capture, record = self.capture, self.record
+        self.capture = None
+        if capture is None:
+            return
+        begun = time.perf_counter_ns()
+        record.status, record.reason = status, reason
+        record.last_step = completed - 1
+        record.steps_counted, record.step_source = completed, source
+        record.clock.append(clock_sample())
+        try:
+            if reason is not None and self._settler is not None and not self._settler.settles(self._spec.exit_grace_s):
+                raise TimeoutError("the device did not finish its work; a peer it waits for is gone")
+            record.trace = capture.stop(self._spool.trace(record.attempt, self.window.number, record.rank))
+        except Exception as error:  # the record tells it
+            record.status = "missing"
+            record.reason = f"{reason + '; ' if reason else ''}no trace: {error}"
+        self._keep_history()
+        record.steps.close_ms = (time.perf_counter_ns() - begun) / 1e6
+        self._finish()
+
+    def _keep_history(self) -> None:
+        history, record = self._history, self.record
+        if history is None:
+            return
+        path = self._spool.snapshot(record.attempt, self.window.number, record.rank)
+        if history.dump(path, rank=record.rank, attempt=record.attempt, window=self.window.number):
+            record.snapshot = path.name
+        history.stop()
+
+    def give_up(self, reason: str) -> None:
+        """This window holds nothing; the record says why."""
+        self.record.status, self.record.reason = "missing", reason
+        self.capture = None
+        self._finish()
+
+    def cancel(self, reason: str) -> None:
+        """Leave the warm-up."""
+        if self.capture is not None:
+            self.capture.cancel()
+        self.give_up(reason)
+
+    def _finish(self) -> None:
+        self._ending.release()
+        if self._settler is not None:
+            self._settler.dismiss()
+            self._settler = None
+        record = self.record
+        replace_text(self._spool.record(record.attempt, self.window.number, record.rank), to_json(record))
+
+
+def device_name(device: str | None) -> str:
+    """In words, for the report."""
+    if device is None:
+        return f"cpu ({platform.machine()})"
+    return str(getattr(torch, device).get_device_name())
+
+
+def _device_uuid(device: str | None) -> str | None:
+    """What tells this device from the others of its host; how health samples find it."""
+    if device != "cuda":
+        return None
+    properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+    if torch.version.hip is not None:
+        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+    return str(properties.uuid)
+
+
+def clock_sample() -> ClockSample:
+    """Both clocks of this host, now."""
+    return ClockSample(realtime_ns=time.time_ns(), monotonic_ns=time.monotonic_ns())

@@ -1,0 +1,60 @@
+"""Trains until a file appears. One rank can be slow, fork a child, profile itself, or end in the middle of a window."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--until", type=Path, required=True)
+parser.add_argument("--step-ms", type=float, default=10.0)
+parser.add_argument("--slow-rank", type=int, default=-1)
+parser.add_argument("--fork", action="store_true", help="fork a child that ends normally, before anything else")
+parser.add_argument("--profile-while", metavar="PATTERN", help="use torch.profiler when such a file is in the spool")
+parser.add_argument("--end-while", metavar="PATTERN", help="end, with code 5, when such a file is in the spool")
+args = parser.parse_args()
+
+if args.fork:
+    child = os.fork()
+    if child == 0:
+        sys.exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+spool = Path(os.environ.get("KINETO_ONDEMAND_TRACE_DIR", "/nowhere"))
+model = DistributedDataParallel(nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+deadline = time.monotonic() + 100
+profiled = False
+
+
+def there(pattern):
+    return pattern is not None and any(spool.glob(pattern))
+
+
+for _ in range(1_000_000):
+    loss = model(torch.randn(8, 64)).pow(2).mean()
+    loss.backward()
+    time.sleep(args.step_ms / 1e3 * (5 if rank == args.slow_rank else 1))
+    if not profiled and there(args.profile_while):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+            model(torch.randn(8, 64))
+        profiled = True
+        print(f"rank {rank}: own profiler saw {len(own.events())} events", flush=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    over = torch.tensor([float(args.until.exists() or time.monotonic() > deadline), float(there(args.end_while))])
+    dist.all_reduce(over, op=dist.ReduceOp.MAX)
+    if over[1]:
+        sys.exit(5)
+    if over[0]:
+        break
+dist.destroy_process_group()

@@ -1,0 +1,68 @@
+"""Windows by libkineto's own threads, and what must not happen to a job that has them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from support.launching import JOBS, RANKSCOPE
+
+KINETO = ["-S", "capture.backend=kineto"]
+
+
+@pytest.fixture
+def steady(start, finish, tmp_path):
+    """A job that trains until both ranks' records of window 0 are there."""
+
+    def steady(*job_args, flags=()):
+        run = tmp_path / "RUN"
+        until = run / "attempt_0" / "window_000" / "rank_00001.json"
+        ours = ["-S", f"run.dir={run}", "-S", "schedule.skip_first=3", "-S", "analysis.enabled=false", *KINETO, *flags]
+        job = [JOBS / "steady.py", "--until", until, *job_args]
+        return finish(start([*RANKSCOPE, "--nproc-per-node", 2, *ours, *job]))
+
+    return steady
+
+
+def test_libkineto_records_the_same_steps_on_all_ranks(steady):
+    done = steady("--fork")
+    assert done.code == 0
+    first, second = done.records()
+    assert (first.first_step, first.last_step) == (second.first_step, second.last_step)
+    assert first.last_step - first.first_step == 5
+    for record in (first, second):
+        assert (record.status, record.capture, record.agreed) == ("ok", "kineto", True)
+        trace = json.loads(gzip.decompress(done.run.trace(0, 0, record.rank).read_bytes()))
+        marks = sorted({e["name"] for e in trace["traceEvents"] if e.get("name", "").startswith("ProfilerStep#")})
+        assert marks == sorted(f"ProfilerStep#{step}" for step in range(record.first_step, record.last_step + 1))
+        assert trace["rankscope"]["rank"] == record.rank
+        assert (trace["distributedInfo"]["rank"], trace["distributedInfo"]["world_size"]) == (record.rank, 2)
+    pulse = done.run.pulse(0, 1)
+    assert len(gzip.decompress(pulse.read_bytes())) == 16 * done.manifest.lives[1].steps_counted
+
+
+@pytest.mark.parametrize("phase", ["ask_*", "kineto_0_*.tmp"], ids=["before", "inside"])
+def test_the_scripts_own_profiler_and_libkineto_do_not_meet(steady, phase):
+    done = steady("--profile-while", phase)
+    assert done.code == 0
+    assert done.stdout.count("own profiler saw") == 2
+    for record in done.records():
+        assert record.status == "ok" or "own torch.profiler" in record.reason
+
+
+def test_a_job_that_ends_inside_a_window_ends_as_it_would_have(steady):
+    done = steady("--end-while", "kineto_0_*.tmp")
+    assert done.code == 1
+    assert "exitcode  : 5" in done.stderr  # of the script, in torchrun's words
+    for record in done.records():
+        assert record.status in ("missing", "partial")
+        assert "the job ended" in record.reason
+
+
+def test_another_daemon_is_left_alone(run):
+    done = run("train.py", flags=KINETO, extra_env={"KINETO_USE_DAEMON": "1", "KINETO_DAEMON_INIT_DELAY_S": "60"})
+    assert done.code == 0
+    assert [(r.status, r.capture) for r in done.records()] == [("ok", "inline")] * 2
+    assert "KINETO_USE_DAEMON" in done.records()[0].capture_reason

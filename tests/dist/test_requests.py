@@ -1,0 +1,94 @@
+"""Windows that nobody planned: on request, every so often, after a slow step; and only on some ranks."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from rankscope.model import RankRecord, from_json
+from rankscope.rundir import RunDir
+from support.launching import JOBS, RANKSCOPE, free_port
+
+CAPTURE = [sys.executable, "-m", "rankscope.cli", "capture"]
+NEVER = ["-S", "schedule.skip_first=1000000", "-S", "analysis.enabled=false"]
+
+
+def wait_for(path, process):
+    """Until a file is there; the job must go on meanwhile."""
+    while not list(path.parent.glob(path.name)):
+        assert process.poll() is None
+        time.sleep(0.02)
+
+
+def same_steps(run: RunDir, window: int) -> tuple[int, int]:
+    records = [from_json(RankRecord, path.read_bytes()) for path in sorted(run.window(0, window).glob("rank_*.json"))]
+    (steps,) = {(r.first_step, r.last_step) for r in records}
+    assert all(r.trace is not None and r.agreed for r in records)
+    return steps
+
+
+def test_a_running_job_is_asked_for_windows(start, finish, tmp_path):
+    # GIVEN four ranks, one of them slow, and no planned window
+    run, stop = RunDir(tmp_path / "RUN"), tmp_path / "stop"
+    job = [JOBS / "steady.py", "--until", stop, "--slow-rank", 2]
+    running = start([*RANKSCOPE, "--nproc-per-node", 4, "-S", f"run.dir={run.path}", *NEVER, *job])
+    wait_for(run.nodes / "*.claim.json", running)
+    # WHEN it is asked three times
+    for number, flags in enumerate((["--steps", 3], ["--detail", "stacks"], ["--steps", 2, "--warmup", 1])):
+        asked = start([*CAPTURE, run.path, *flags])
+        out, err = asked.communicate(timeout=100)
+        # THEN each is answered by all ranks with the same steps
+        assert asked.returncode == 0, err
+        assert f"window_{number:03d}" in out
+        assert "4 of 4 ranks" in out
+        first, last = same_steps(run, number)
+        assert last - first + 1 == (3, 5, 2)[number]
+    stop.touch()
+    done = finish(running)
+    assert done.code == 0
+    assert [r.origin for r in done.records(window=1)] == ["request_0001"] * 4
+    # AND a job that has ended cannot be asked
+    late = start([*CAPTURE, run.path])
+    assert late.wait(timeout=100) == 3
+
+
+def test_two_nodes_answer_one_request(start, finish, tmp_path):
+    run, stop = RunDir(tmp_path / "RUN"), tmp_path / "stop"
+    words = [
+        *("--nnodes", 2, "--nproc-per-node", 1, "--rdzv-id", "job7", "--rdzv-backend", "c10d"),
+        *("--rdzv-endpoint", f"localhost:{free_port()}", "-S", f"run.dir={run.path}", *NEVER),
+        *(JOBS / "steady.py", "--until", stop),
+    ]
+    nodes = [start([*RANKSCOPE, *words]) for _ in range(2)]
+    for node in nodes:
+        wait_for(run.nodes / "*.claim.json", node)
+    asked = start([*CAPTURE, run.path, "--steps", 2])
+    out, err = asked.communicate(timeout=120)
+    assert (asked.returncode, "2 of 2 ranks" in out) == (0, True), err
+    first, last = same_steps(run, 0)
+    assert last - first == 1
+    stop.touch()
+    assert [finish(node).code for node in nodes] == [0, 0]
+
+
+def test_only_chosen_ranks_record_and_nobody_is_missing(run):
+    done = run("train.py", flags=["-S", "capture.ranks=1"])
+    skipped, recorded = done.records()
+    assert (skipped.status, skipped.trace) == ("skipped", None)
+    assert (recorded.status, recorded.first_step) == ("ok", 6)
+    assert "missing" not in done.stderr
+
+
+@pytest.mark.parametrize("ranks", ["2", "first-of-node"])
+def test_the_last_step_of_windows_every_so_often_is_within_the_budget(run, ranks):
+    # warm-up 1 and 2 recorded steps every 20: 3 of at least 100 steps are within 5 %, the fourth window is beyond two
+    flags = ["-S", "schedule.every=20", "-S", "budget.windows=2", "-S", "analysis.enabled=false"]
+    done = run(
+        "train.py", "--steps", 400, flags=[*flags, "-S", f"capture.ranks={ranks}"],
+        steps="skip_first=3 warmup=1 active=2",
+    )  # fmt: skip
+    assert len(done.manifest.windows) == 2
+    for window in done.manifest.windows:
+        assert len({(r.first_step) for r in window.records if r.trace}) <= 1

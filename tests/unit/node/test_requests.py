@@ -1,0 +1,47 @@
+"""Asking a running job for a window."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankscope.errors import RunDirError
+from rankscope.model import CaptureRequest, RankRecord, from_json, to_json
+from rankscope.node.requests import RequestRelay, answers, ask
+from rankscope.rundir import RunDir, Spool, claim
+
+
+def running(tmp_path) -> RunDir:
+    run = RunDir(tmp_path / "run")
+    claim(run, "job", None)
+    return run
+
+
+def test_requests_reach_the_ranks_in_the_order_of_asking(tmp_path):
+    run, spool = running(tmp_path), Spool(tmp_path / "spool")
+    spool.path.mkdir()
+    relay = RequestRelay(spool, run)
+    ask(run, steps=5, warmup=2, detail="")
+    relay.relay()
+    ask(run, steps=3, warmup=1, detail="stacks")
+    relay.relay()
+    passed = [from_json(CaptureRequest, spool.request(number).read_bytes()) for number in (0, 1)]
+    assert [(r.name, r.steps, r.detail) for r in passed] == [("request_0000", 5, ""), ("request_0001", 3, "stacks")]
+
+
+def test_only_records_of_the_request_answer_it(tmp_path):
+    run = running(tmp_path)
+    request = ask(run, steps=5, warmup=2, detail="")
+    run.window(0, 0).mkdir(parents=True)
+    for rank, origin in enumerate(("plan", request.name)):
+        record = RankRecord(rank=rank, local_rank=0, world_size=2, host="h", pid=1, attempt=0, window=0, origin=origin)
+        run.record(0, 0, rank).write_text(to_json(record))
+    assert [record.rank for record in answers(run, request)] == [1]
+
+
+def test_a_run_that_has_ended_and_a_folder_that_is_none_are_refused(tmp_path):
+    run = running(tmp_path)
+    run.manifest.write_text("{}")
+    with pytest.raises(RunDirError, match="has ended"):
+        ask(run, steps=5, warmup=2, detail="")
+    with pytest.raises(RunDirError, match="no run directory"):
+        ask(RunDir(tmp_path), steps=5, warmup=2, detail="")
