@@ -35,6 +35,15 @@ def test_the_right_rank_or_none(recorded, name) -> None:
         assert report.verdict.cost_ms_per_step == pytest.approx(label["planted_ms"], rel=0.15)
 
 
+def test_two_ranks_with_a_fault_each_are_both_named(recorded) -> None:
+    # a loader of 60 ms on rank 0, extra matrix products on rank 1
+    report = analyze(recorded("encoder_two_faults"), hta=False)
+    assert report.verdict.kind == "straggler"
+    assert sorted(report.verdict.ranks) == [0, 1]
+    told = {(f.kind, *f.ranks) for f in report.findings}
+    assert told >= {("input_stall", 0), ("extra_compute", 1)}
+
+
 @pytest.mark.parametrize("name", ["ddp_slow_gpu", "gloo_ddp_input"])
 def test_the_contract(recorded, name) -> None:
     report = analyze(recorded(name), hta=False)
