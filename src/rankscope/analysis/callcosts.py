@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis import intervals
+from rankscope.analysis.categories import Kind
 from rankscope.analysis.channels import Channel
 from rankscope.analysis.waits import bus_bytes, element_bytes
 from rankscope.analysis.window import WindowResult
@@ -89,13 +90,21 @@ def call_costs(windows: Sequence[WindowResult], labels: Sequence[list[str]] | No
 
 
 def exposed_per_call(window: WindowResult) -> F64:
-    """Part of each call that compute does not hide, mean over its ranks, ns."""
+    """Part of each call that compute does not hide, mean over its ranks, ns. Calls at once share their time evenly."""
     matched, total = window.matched, np.zeros(len(window.matched))
     for column, view in enumerate(window.views):
         mine = matched.of(column)
         events, event = view.trace.events, view.trace.collectives.event[matched.row[mine]]
-        spans = intervals.subtract(view.comm, view.compute)
-        total[matched.call[mine]] += intervals.cover(spans, events.start[event], events.end[event])
+        running = np.flatnonzero(view.kind == Kind.COMMUNICATION)
+        edges = np.concatenate((events.start[running], events.end[running]))
+        change = np.repeat(np.array([1, -1]), len(running))
+        order = np.argsort(edges, kind="stable")
+        edges, at_once = edges[order], np.maximum(np.cumsum(change[order]), 1)
+        spans = intervals.clip(intervals.subtract(view.comm, view.compute), view.free, view.end)
+        shares = intervals.cover(spans, edges[:-1], edges[1:]) / at_once[:-1]
+        until = np.concatenate(([0.0], np.cumsum(shares)))
+        begin, end = np.searchsorted(edges, events.start[event]), np.searchsorted(edges, events.end[event])
+        total[matched.call[mine]] += until[end] - until[begin]
     return np.asarray(total / matched.size)
 
 

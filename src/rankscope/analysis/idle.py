@@ -30,7 +30,7 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits) -> Id
 
     A call that was not matched counts as transfer, since nothing is known of the others' arrival.
     """
-    compute, comm, copy = (intervals.clip(s, view.start, view.end) for s in (view.compute, view.comm, view.copy))
+    compute, comm, copy = (intervals.clip(s, view.free, view.end) for s in (view.compute, view.comm, view.copy))
     mine = matched.of(column)
     events = view.trace.collectives.event[matched.row[mine]]
     start = view.trace.events.start[events]
@@ -41,7 +41,7 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits) -> Id
     busy = intervals.union(
         np.concatenate((compute[0], comm[0], copy[0])), np.concatenate((compute[1], comm[1], copy[1]))
     )
-    nothing = intervals.complement(busy, view.start, view.end)
+    nothing = intervals.complement(busy, view.free, view.end)
     inputs = intervals.measure(intervals.intersect(nothing, view.fetch))
     return IdleTime(
         waiting=waiting,

@@ -60,23 +60,28 @@ def usage(compute: Spans, comm: Spans, copy: Spans, span: int | None = None) -> 
 
 
 def window_usage(view: RankView) -> Usage:
-    """The whole recorded window, work queued before it but run inside it included."""
-    compute, comm, copy = (intervals.clip(s, view.start, view.end) for s in (view.compute, view.comm, view.copy))
-    return usage(compute, comm, copy, view.end - view.start)
+    """The recorded window but for work queued before it."""
+    compute, comm, copy = (intervals.clip(s, view.free, view.end) for s in (view.compute, view.comm, view.copy))
+    return usage(compute, comm, copy, view.end - view.free)
 
 
 def step_usage(view: RankView) -> list[Usage]:
-    """One :class:`Usage` per recorded step; ``span`` is the host's step time."""
+    """One :class:`Usage` per recorded step.
+
+    ``span`` is the host's step; on a device the time from the last work of the step before to the last of this one, so
+    that the steps fill the window on both.
+    """
     steps, events = view.trace.steps, view.trace.events
-    work = (
-        [np.flatnonzero(view.kind == k) for k in (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)] if view.device else []
-    )
-    rows, end = [], events.end
+    work = [np.flatnonzero(view.kind == k) for k in (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)]
+    rows, end, done = [], events.end, view.free
     for index in range(len(steps)):
         start, length = int(steps.start[index]), int(steps.duration[index])
         if view.device:
             of_step = [mine[events.step[mine] == index] for mine in work]
             parts = [intervals.union(events.start[mine], end[mine]) for mine in of_step]
+            until = max([done, *(int(p[1][-1]) for p in parts if len(p[1]))])
+            until = view.end if index == len(steps) - 1 else until
+            length, done = until - done, until
         else:
             parts = [intervals.clip(s, start, start + length) for s in (view.compute, view.comm, view.copy)]
         rows.append(usage(parts[0], parts[1], parts[2], length))

@@ -119,7 +119,7 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
                         window=window.window,
                         step=int(view.trace.steps.number[index]),
                         rank=view.rank,
-                        duration_ms=usage.span / 1e6 if view.device else float(view.trace.steps.duration[index]) / 1e6,
+                        duration_ms=float(view.trace.steps.duration[index]) / 1e6,
                         compute_ms=usage.compute / 1e6,
                         comm_ms=usage.comm / 1e6,
                         exposed_comm_ms=usage.exposed_comm / 1e6,

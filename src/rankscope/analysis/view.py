@@ -34,6 +34,9 @@ class RankView:
     start: int
     """The recorded window, nanoseconds of the rank's own clock: from the first step to the end of its last work."""
     end: int
+    free: int
+    """Start of the time that is accounted for: ``start``, or the end of what was queued on the device before. So the
+    window holds as many steps of device work as of host work."""
     compute: Spans
     comm: Spans
     copy: Spans
@@ -78,7 +81,8 @@ def make_view(trace: RankTrace, rank: int) -> RankView:
         kind[(kind == Kind.COMPUTE) & ~chain] = Kind.OTHER
         work &= kind != Kind.OTHER
     start, end = _window(trace, work)
-    view = RankView(trace, rank, device, kind, chain, start, end, *([intervals.EMPTY] * 4))
+    free = max(start, _backlog_end(trace, work)) if device else start
+    view = RankView(trace, rank, device, kind, chain, start, end, free, *([intervals.EMPTY] * 4))
     compute = view.spans(kind == Kind.COMPUTE)
     if not device:
         compute = intervals.subtract(compute, view.spans((kind == Kind.WAIT) & chain))
@@ -130,3 +134,16 @@ def _window(trace: RankTrace, work: Mask) -> tuple[int, int]:
     if not work.any():
         return 0, 0
     return int(events.start[work].min()), int(events.end[work].max())
+
+
+def _backlog_end(trace: RankTrace, work: Mask) -> int:
+    """When the last work ended that its stream ran before the first that a recorded step launched; 0 for none."""
+    events, ends = trace.events, [0]
+    rows = np.flatnonzero(work)
+    inside = events.step[rows] >= 0
+    for stream in np.unique(events.stream[rows[inside]]).tolist():
+        mine = events.stream[rows] == stream
+        first = int(np.flatnonzero(mine & inside)[0])
+        before = rows[:first][mine[:first]]
+        ends.append(int(events.end[before].max()) if len(before) else 0)
+    return max(ends)
