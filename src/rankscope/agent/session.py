@@ -248,9 +248,9 @@ class Session:
         recording = Recording(window, record, self.spool, self.spec, self._ending, history)
         record.step_source, record.steps_counted = self.counter.source, completed
         if not self._chosen():
-            recording.record.status = "skipped"
-            recording.record.reason = f"not among the ranks that record (capture.ranks={self.spec.capture.ranks})"
-            replace_text(self.spool.record(self.life.attempt, window.number, self.life.rank), to_json(recording.record))
+            record.status = "skipped"
+            record.reason = f"not among the ranks that record (capture.ranks={self.spec.capture.ranks})"
+            replace_text(self.spool.record(record.attempt, window.number, record.rank), to_json(record))
         elif completed > window.first:
             recording.give_up(f"heard of this window at step {completed}, when it had begun at step {window.first}")
         elif self._foreign.active:

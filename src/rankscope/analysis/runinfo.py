@@ -11,7 +11,7 @@ from rankscope.trace.columns import RankTrace
 
 __all__ = ["complete_ranks", "run_info"]
 
-_WORST = {"ok": 0, "partial": 1, "corrupt": 2, "missing": 3}
+_WORST = {"ok": 0, "skipped": 0, "partial": 1, "corrupt": 2, "missing": 3}
 
 
 def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunInfo:

@@ -61,7 +61,7 @@ def build_manifest(
     said = list(notes)
     for result in results:
         said += result.notes
-    said += [] if windows else _why_nothing(lives, schedule)
+    said += [] if windows else _why_nothing(lives, schedule, config.get("capture", {}).get("backend"))
     return RunManifest(
         run_id=run_id,
         argv=argv,
@@ -118,7 +118,18 @@ def _some(ranks: list[int], most: int = 8) -> str:
     return shown if len(ranks) <= most else f"{shown} and {len(ranks) - most} more"
 
 
-def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
+_NOT_READY = (
+    "libkineto had not asked for work on every rank when the job ended; it asks every 5 s. Record short jobs with "
+    "-S capture.backend=inline"
+)
+
+_NOT_AFFORDED = (
+    "windows every so many steps may record budget.step_pct percent of the steps, and the job was too short for one; "
+    "raise it, or plan windows with schedule.repeat instead of schedule.every"
+)
+
+
+def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec, backend: str | None) -> list[str]:
     """No window was opened by anyone: say why, and what to do."""
     if not lives:
         return [_NOT_ARMED]
@@ -126,6 +137,10 @@ def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
     if most.steps_counted == 0:
         return [_NO_STEP]
     window = schedule.window(0)
+    if window is not None and most.steps_counted > window.warm and backend == "kineto":
+        return [_NOT_READY]
+    if window is not None and most.steps_counted > window.last and schedule.every:
+        return [_NOT_AFFORDED]
     counted = f"{most.steps_counted} steps (counted by {most.step_source})"
     remedy = "shorten the schedule with -S schedule=short or -S schedule.skip_first=1"
     begins = f"the first window records from step {window.first}" if window else "no window is scheduled"

@@ -50,3 +50,12 @@ def test_a_short_job_is_told_the_step_the_window_records_from():
 def test_a_job_without_steps_or_ranks_is_told_why():
     assert "rankscope.step()" in manifest([record(0)], []).notes[0]
     assert "import torch" in manifest([], []).notes[0]
+
+
+def test_a_kineto_run_without_windows_says_what_it_waited_for():
+    life = RankRecord(rank=0, local_rank=0, world_size=1, host="h", pid=1, attempt=0, steps_counted=40)
+    result = NodeResult(node="n", host="h", lives=[life], records=[])
+    schedule = ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=1)
+    known = {"run_id": "r", "argv": [], "schedule": schedule, "versions": {}, "exit_code": 0}
+    (note,) = build_manifest([result], config={"capture": {"backend": "kineto"}}, **known).notes
+    assert "libkineto had not asked" in note
