@@ -48,7 +48,7 @@ def ranks(report: ClusterReport) -> Table:
 
 
 def _status(status: str, reason: str | None) -> Cell:
-    sign = {"ok": "✓", "partial": "◐", "missing": "✕", "corrupt": "✕", "skipped": "–"}.get(status, "?")
+    sign = {"ok": "✓", "partial": "◐", "missing": "✕", "corrupt": "✕", "skipped": "·"}.get(status, "?")
     why = words.one_line(reason, 300) if reason else ""
     return Cell(f"{sign} {status}", status, why)
 
