@@ -61,7 +61,7 @@ def screening(traces: list[RankTrace], steps: int, late: int) -> None:
     clocks = timed("clocks aligned", lambda: align(views, matched))
     waits = timed("waits measured", lambda: measure_waits(views, matched, clocks))
     timed("segments planned", lambda: plan_segments(views, matched))
-    suspects = timed("ranks screened", lambda: screen(waits, 1e8, steps))
+    suspects = timed("ranks screened", lambda: screen(matched, waits, 1e8, steps))
     print(f"{'together':28} {time.perf_counter() - begin:6.2f} s, {peak_mb() - before:.0f} MB more at the peak")
     if matched.matched != matched.total or late not in suspects:
         raise SystemExit(f"wrong: {matched.matched} of {matched.total} calls matched, suspects {suspects.tolist()}")

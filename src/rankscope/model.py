@@ -429,7 +429,11 @@ class RankIdle:
 
 @dataclass(kw_only=True)
 class StepRow:
-    """One step of one rank. ``lateness_ms`` is the rank's mean arrival after the median of the others."""
+    """One step of one rank. ``lateness_ms`` is the rank's mean arrival after the median of the others.
+
+    ``duration_ms`` is the host's step. Device times are of the work it launched, ``idle_ms`` from the last work of the
+    step before to the last of this one.
+    """
 
     attempt: int
     window: int
@@ -526,6 +530,8 @@ class HealthRow:
     rank: int
     host: str | None = None
     device: str | None = None
+    gc_ms_per_step: float | None = None
+    """What Python's garbage collector took of the recorded steps."""
     samples: int = 0
     """Of the accelerator."""
     sm_mhz: float | None = None
