@@ -17,10 +17,10 @@ T = TypeVar("T", HealthSample, HostSample)
 
 
 def health_rows(records: Iterable[RankRecord]) -> list[HealthRow]:
-    """One row for each rank of which anything was sampled."""
+    """One row for each rank of which anything was noted."""
     by_rank: dict[int, list[RankRecord]] = {}
     for record in records:
-        if record.health or record.host_load:
+        if record.health or record.host_load or record.gc_ms is not None:
             by_rank.setdefault(record.rank, []).append(record)
     return [_row(rank, by_rank[rank]) for rank in sorted(by_rank)]
 
@@ -34,6 +34,7 @@ def _row(rank: int, records: list[RankRecord]) -> HealthRow:
         rank=rank,
         host=records[-1].host,
         device=records[-1].device,
+        gc_ms_per_step=_pauses(records),
         samples=len(device),
         sm_mhz=_of(_median, device, "sm_mhz"),
         sm_max_mhz=_of(max, device, "sm_max_mhz"),
@@ -59,6 +60,16 @@ def _row(rank: int, records: list[RankRecord]) -> HealthRow:
         pressure_memory_pct=_of(max, host, "pressure_memory_pct"),
         pressure_io_pct=_of(max, host, "pressure_io_pct"),
     )
+
+
+def _pauses(records: Sequence[RankRecord]) -> float | None:
+    steps = [
+        (r.gc_ms, r.last_step - r.first_step + 1)
+        for r in records
+        if r.gc_ms is not None and r.first_step is not None and r.last_step is not None
+    ]
+    total = sum(count for _, count in steps)
+    return sum(ms for ms, _ in steps) / total if total > 0 else None
 
 
 def _median(values: Iterable[float]) -> float:

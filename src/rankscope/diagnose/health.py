@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 
 from rankscope.diagnose.evidence import Evidence
@@ -13,6 +14,8 @@ __all__ = ["cpu_throttled", "ecc_errors", "pcie_degraded", "reasons"]
 
 THROTTLED_PERIODS = 5.0
 """Per cent of the scheduling periods in which the CPU quota ran out; single ones happen to every pool of threads."""
+PAUSES_MS = 1.0
+"""Per step. Collections of young objects take microseconds."""
 
 Rule = Callable[[Evidence], list[Finding]]
 
@@ -92,4 +95,13 @@ def reasons(evidence: Evidence, rank: int, cause: str) -> list[str]:
     """
     found = [finding for rule in _EXPLAINS.get(cause, ()) for finding in rule(evidence)]
     mine = [f for f in found if rank in f.ranks and len(f.ranks) < len(evidence.health)]
-    return [f"Likely reason: {f.title}. {f.evidence[0]}" for f in mine]
+    collector = _collector(evidence, rank) if cause in {"host_pause", "unexplained"} else []
+    return [f"Likely reason: {f.title}. {f.evidence[0]}" for f in mine] + collector
+
+
+def _collector(evidence: Evidence, rank: int) -> list[str]:
+    own = next((r.gc_ms_per_step for r in evidence.health if r.rank == rank), None)
+    others = [r.gc_ms_per_step for r in evidence.health if r.rank != rank and r.gc_ms_per_step is not None]
+    if own is None or not others or own - (usual := statistics.median(others)) < PAUSES_MS:
+        return []
+    return [f"Likely reason: garbage collection takes {amount(own)} per step there, {amount(usual)} on its peers."]

@@ -1,4 +1,4 @@
-"""Tables of health: devices by rank, hosts by name. A column that nobody reported is left out."""
+"""Tables of health: devices and processes by rank, hosts by name. A column that nobody reported is left out."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _DEVICE: tuple[tuple[str, int], ...] = (
     ("pcie_replays", 0),
     ("ecc_corrected", 0),
     ("ecc_uncorrected", 0),
+    ("gc_ms_per_step", 2),
 )
 """Field and decimals, in the order of the columns."""
 _ERRORS = frozenset({"pcie_replays", "ecc_corrected", "ecc_uncorrected"})
@@ -39,8 +40,8 @@ _HOST: tuple[tuple[str, int], ...] = (
 
 
 def devices(report: ClusterReport) -> Table:
-    """One row a rank whose accelerator was sampled."""
-    rows = sorted((r for r in report.health if r.samples), key=lambda r: r.rank)
+    """One row a rank of which more is known than its host."""
+    rows = sorted((r for r in report.health if r.samples or r.gc_ms_per_step is not None), key=lambda r: r.rank)
     heads = [Column("Rank", numeric=True)]
     columns = [[number(r.rank) for r in rows]]
     _measured(_CLOCK, rows, heads, columns)

@@ -349,6 +349,12 @@ METRICS: dict[str, Metric] = {
         "Why the clock was below what it could be, as the driver tells it, and in how many of the samples.",
         "Being idle and clocks set by an administrator are reasons, too.",
     ),
+    "gc_ms_per_step": Metric(
+        _H,
+        "Garbage collection",
+        "ms per step",
+        "How long Python's garbage collector held the rank's process in the recorded steps.",
+    ),
     "cpus": Metric(_H, "CPUs", "count", "CPUs that the job may use there: affinity, or the cgroup's quota where less."),
     "load_1m": Metric(
         _H, "Load", "tasks, highest", "Tasks that ran, waited to run or waited for a disk, averaged over a minute."

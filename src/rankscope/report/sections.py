@@ -92,7 +92,7 @@ def _memory(report: ClusterReport) -> Variables | None:
 
 def _health(report: ClusterReport) -> Variables | None:
     lead = "Sampled once a second on each node, beside the job. What is clearly wrong is among the findings."
-    found = _tables(lead, ("Devices", health.devices(report)), ("Hosts", health.hosts(report)))
+    found = _tables(lead, ("Ranks", health.devices(report)), ("Hosts", health.hosts(report)))
     return found if found["tables"] else None
 
 

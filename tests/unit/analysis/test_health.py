@@ -62,6 +62,17 @@ def test_a_host_over_two_windows() -> None:
     assert (row.samples, row.sm_mhz, row.pressure_io_pct) == (0, None, None)
 
 
+def test_pauses_of_the_collector_are_per_step() -> None:
+    windows = [
+        record(0, 0, gc_ms=30.0, first_step=10, last_step=15),
+        record(0, 1, gc_ms=2.0, first_step=30, last_step=31),
+    ]
+    (row,) = health_rows([*windows, record(0, 2, status="missing")])
+    assert (row.gc_ms_per_step, row.samples) == (32.0 / 8, 0)
+    (row,) = health_rows([record(0, gc_ms=5.0)])  # nothing was recorded
+    assert row.gc_ms_per_step is None
+
+
 def test_one_sample_shows_no_growth() -> None:
     lone = HostSample(time_ns=0, quota_periods=100, throttled_periods=50, throttled_ms=1000.0)
     (row,) = health_rows([record(0, host_load=[lone])])

@@ -142,12 +142,19 @@ def _late(cause: str, *rows: HealthRow) -> Evidence:
         ("slow_compute", {"pcie_width": 8, "pcie_width_max": 16}, None),  # slow kernels are no matter of the link
         ("h2d_copy", {"pcie_width": 8, "pcie_width_max": 16}, "Likely reason: Rank 1's GPU has a degraded PCIe link."),
         ("launch_bound", {"cpu_throttled_pct": 30.0}, "Likely reason: The CPU quota of the job's cgroup runs out."),
+        (
+            "host_pause",
+            {"gc_ms_per_step": 12.0},
+            "Likely reason: garbage collection takes 12 ms per step there, 0.1 ms",
+        ),
+        ("host_pause", {"gc_ms_per_step": 1.0}, None),
+        ("slow_compute", {"gc_ms_per_step": 12.0}, None),
         ("uneven_work", {"sm": 1155.0}, None),
         ("slow_compute", {}, None),
     ],
 )
 def test_a_late_rank_s_state_is_its_likely_reason(cause, own, said) -> None:
-    case = _late(cause, gpu(0), gpu(1, **own), gpu(2))
+    case = _late(cause, gpu(0, gc_ms_per_step=0.1), gpu(1, **own), gpu(2, gc_ms_per_step=0.1))
     findings = find(case)
     verdict = judge(case, findings)
     assert (verdict.ranks, verdict.cause) == ([1], cause)

@@ -64,6 +64,11 @@ def test_of_a_host_the_worst_is_shown_once(report: ClusterReport) -> None:
     ]  # fmt: skip
 
 
+def test_pauses_of_the_collector_are_shown_without_a_device(report: ClusterReport) -> None:
+    report.health = [HealthRow(rank=0, host="node-0", gc_ms_per_step=0.25), HealthRow(rank=1, host="node-0")]
+    assert shown(health.devices(report)) == [{"Rank": "0", "Garbage collection": "0.25"}]
+
+
 def test_without_samples_there_is_no_table(report: ClusterReport) -> None:
     report.health = [HealthRow(rank=0, host="node-0", load_1m=1.0)]
     assert health.devices(report).rows == []
