@@ -375,6 +375,8 @@ class RunInfo:
     exit_code: int | None = None
     recording_overhead_pct: float | None = None
     """Median step inside the window against the median before it; None when not measured."""
+    residue_pct: float | None = None
+    """Median step after the last window against the median before it: what recording left behind."""
     longest_stall_ms: float | None = None
     """Longest time opening or closing a window held up a training thread."""
     notes: list[str] = field(default_factory=list)

@@ -404,6 +404,12 @@ METRICS: dict[str, Metric] = {
         "%",
         "The median step while recorded against the median step before the window.",
     ),
+    "residue_pct": Metric(
+        _C,
+        "Residue",
+        "%",
+        "The median step after the last window against the median step before it.",
+    ),
     "longest_stall_ms": Metric(
         _C,
         "Longest stall",

@@ -268,6 +268,8 @@ def overhead_line(report: ClusterReport) -> str | None:
     parts = []
     if report.run.recording_overhead_pct is not None:
         parts.append(f"steps {report.run.recording_overhead_pct:+.0f} % while recorded")
+    if report.run.residue_pct is not None:
+        parts.append(f"{report.run.residue_pct:+.0f} % after")
     if report.run.longest_stall_ms is not None:
         parts.append(f"longest stall {ms(report.run.longest_stall_ms)}")
     return ", ".join(parts) or None

@@ -53,6 +53,18 @@ def test_the_manifest_knows_who_is_missing_and_what_recording_cost(recorded) -> 
     assert report.run.notes[:2] == ["a note", "one late"]
 
 
+@pytest.mark.data
+def test_what_recording_leaves_behind(recorded) -> None:
+    # ten steps of 100 ms before, then two that settle and ten of 110 ms: 10 % more
+    before = StepTimes(before_ms=[100.0] * 10, inside_ms=[150.0])
+    manifest = _manifest([_record(0, steps=before, trace="rank_00000.trace.json.gz")])
+    manifest.lives = [_record(0, steps=StepTimes(after_ms=[900.0, 300.0] + [110.0] * 10))]
+    assert analyze(recorded("ddp_healthy"), manifest, hta=False).run.residue_pct == pytest.approx(10)
+    # seven steps are too few to tell
+    manifest.lives[0].steps.after_ms = [900.0, 300.0] + [110.0] * 7
+    assert analyze(recorded("ddp_healthy"), manifest, hta=False).run.residue_pct is None
+
+
 def test_a_run_without_any_trace_still_has_a_report() -> None:
     report = analyze(LoadResult(traces=[], sources=[]), _manifest([_record(r, status="missing") for r in range(3)]))
     assert report.verdict.kind == "insufficient_data"
