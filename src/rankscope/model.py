@@ -41,6 +41,10 @@ __all__ = [
     "MemoryFrame",
     "MemoryRow",
     "ModuleRow",
+    "PulseBucket",
+    "PulseReport",
+    "PulseRow",
+    "PulseWindow",
     "RankIdle",
     "RankRecord",
     "RankSummary",
@@ -615,6 +619,66 @@ class MemoryRow:
 
 
 @dataclass(kw_only=True)
+class PulseBucket:
+    """Neighbouring steps of the whole run, recorded or not. None where no step was timed."""
+
+    first: int
+    last: int
+    step_ms: float | None = None
+    """Median over the ranks of their mean step."""
+    slowest_ms: float | None = None
+    """The longest single step, and whose it was."""
+    slowest_rank: int | None = None
+    input_ms: float | None = None
+    """Mean time in the data loader of the rank that waited most for it, and which rank that was."""
+    input_rank: int | None = None
+
+
+@dataclass(kw_only=True)
+class PulseRow:
+    """One rank over the steps of the whole run in which no rank recorded."""
+
+    rank: int
+    steps: int = 0
+    median_ms: float | None = None
+    p99_ms: float | None = None
+    longest_ms: float | None = None
+    longest_step: int | None = None
+    input_pct: float | None = None
+    gc_ms_per_step: float | None = None
+    drift_pct: float | None = None
+    """Median of the last quarter of the steps against that of the first."""
+
+
+@dataclass(kw_only=True)
+class PulseWindow:
+    """Steps in which a rank recorded, warm-up included; both ends are inside."""
+
+    first: int
+    last: int
+
+
+@dataclass(kw_only=True)
+class PulseReport:
+    """Step times of the whole last attempt."""
+
+    attempt: int
+    steps: int
+    unprofiled_steps: int = 0
+    """Timed steps in which no rank recorded, of the rank that has most."""
+    median_ms: float | None = None
+    """Of the unprofiled steps: median over the ranks of their medians; likewise the next."""
+    around_ms: float | None = None
+    """Of those just before and after the windows; None where they are most of the run."""
+    typical: bool | None = None
+    """Whether both medians agree."""
+    windows: list[PulseWindow] = field(default_factory=list)
+    buckets: list[PulseBucket] = field(default_factory=list)
+    rows: list[PulseRow] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
 class ClockReport:
     """How the ranks' clocks were put on one axis: ``aligned = own + offset``."""
 
@@ -724,6 +788,7 @@ class ClusterReport:
     sources: list[SourceFile] = field(default_factory=list)
     health: list[HealthRow] = field(default_factory=list)
     memory: list[MemoryRow] = field(default_factory=list)
+    pulse: PulseReport | None = None
     schema_version: str = SCHEMA_VERSION
 
 

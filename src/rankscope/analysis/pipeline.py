@@ -16,6 +16,7 @@ from rankscope.analysis.hostclocks import host_clocks
 from rankscope.analysis.kernels import kernel_rows
 from rankscope.analysis.memory import memory_rows
 from rankscope.analysis.modules import module_rows
+from rankscope.analysis.pulse import read_pulses
 from rankscope.analysis.queues import launch_queues
 from rankscope.analysis.runinfo import complete_ranks, run_info
 from rankscope.analysis.window import WindowResult, analyse_window
@@ -101,6 +102,8 @@ def analyze(
     with _guard("memory", errors):
         report.memory, faults = memory_rows(traces, load.snapshots)
         errors += [ReportError(where="memory", message=fault) for fault in faults]
+    with _guard("pulse", errors):
+        report.pulse = read_pulses(load.pulses, report.run.world_size)
     if hta and traces:
         with _guard("hta", errors):
             from rankscope.analysis.hta import run_hta

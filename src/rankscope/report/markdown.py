@@ -105,6 +105,7 @@ def _details(report: ClusterReport) -> str:
         ("Modules", words.modules_line(report, 6)),
         ("Launch queue", words.queue_line(report)),
         ("Device memory", words.memory_line(report)),
+        ("Pulse", words.pulse_line(report)),
     )
     return "\n".join(f"- {label}: {escape(line)}" for label, line in lines if line)
 

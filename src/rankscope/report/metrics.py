@@ -25,11 +25,12 @@ class Metric(NamedTuple):
     """How the number of the same or a similar name in HTA differs."""
 
 
-_V, _R, _I, _S, _G, _K, _Q, _M, _H, _T, _C = (
+_V, _R, _I, _S, _P, _G, _K, _Q, _M, _H, _T, _C = (
     "Verdict and findings",
     "Ranks",
     "Where the rest of the time goes",
     "Steps",
+    "Pulse",
     "Process groups",
     "Kernels and operators",
     "Launch queue",
@@ -211,6 +212,53 @@ METRICS: dict[str, Metric] = {
     ),
     "group.transfer_ms_per_step": Metric(
         _G, "Transfer", "ms per step", "From the last arrival to the collective's end."
+    ),
+    "pulse.step_ms": Metric(
+        _P,
+        "Step in the curve",
+        "ms",
+        "Median over the ranks of their mean step among neighbouring steps; the curve has at most 400 points.",
+        "All steps of the last attempt but its first, whose beginning nobody saw; recorded ones are in.",
+    ),
+    "pulse.slowest_ms": Metric(_P, "Longest in the curve", "ms", "The longest single step of any rank among these."),
+    "pulse.input_ms": Metric(
+        _P,
+        "Input in the curve",
+        "ms",
+        "Mean time in DataLoader.__next__ of the rank that waits most for it among these steps.",
+    ),
+    "pulse.typical": Metric(
+        _P,
+        "Typical",
+        "yes or no",
+        "Whether the unprofiled steps around the windows take as long as those of the whole run: medians within 10 %.",
+        "20 steps on either side of each window. Not said where these are more than half of the run.",
+    ),
+    "pulse.steps": Metric(
+        _P, "Unprofiled steps", "count", "Timed steps of the last attempt in which no rank recorded, nor warmed up."
+    ),
+    "pulse.median_ms": Metric(
+        _P,
+        "Step time",
+        "ms, median",
+        "Time from the end of one step to the end of the next on this host, over the unprofiled steps.",
+        "Ranks in step wait for the slowest, so that all of them show its time.",
+    ),
+    "pulse.p99_ms": Metric(_P, "Step time, p99", "ms", "99 % of the unprofiled steps are shorter."),
+    "pulse.longest_ms": Metric(_P, "Longest step", "ms", "The longest unprofiled step."),
+    "pulse.longest_step": Metric(_P, "Longest step is", "step", "The number of the longest unprofiled step, from 0."),
+    "pulse.drift_pct": Metric(
+        _P,
+        "Drift",
+        "%",
+        "Median of the last quarter of the unprofiled steps against the median of the first.",
+        "Not given below 40 steps.",
+    ),
+    "pulse.input_pct": Metric(
+        _P, "Input", "% of the time", "Share of the unprofiled steps' time spent in DataLoader.__next__."
+    ),
+    "pulse.gc_ms_per_step": Metric(
+        _P, "Garbage collection", "ms per step", "What Python's garbage collector took of the unprofiled steps."
     ),
     "group.exposed_ms_per_step": Metric(
         _G,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rankscope.model import ClusterReport
-from rankscope.report import appendix, bars, breakdown, calls, cards, health, memory, tables, words
+from rankscope.report import appendix, bars, breakdown, calls, cards, health, memory, pulse, tables, words
 from rankscope.report.cells import Table
 from rankscope.report.metrics import METRICS, Metric, hover
 
@@ -56,6 +56,23 @@ def _steps(report: ClusterReport) -> Variables | None:
     names = {"copy": "Copies and rest"}
     legend = [(key, names.get(key, breakdown.LEGEND[key][0]), hover(metric)) for key, metric in keys.items()]
     return {"legend": legend} if report.steps else None
+
+
+def _pulse(report: ClusterReport) -> Variables | None:
+    if report.pulse is None or not report.pulse.buckets:
+        return None
+    line = words.pulse_line(report)
+    chart = pulse.chart(report.pulse)
+    lead = "Step time of the whole last attempt, recorded or not, as each host saw it."
+    if chart and chart["logarithmic"]:
+        lead += " The scale is logarithmic."
+    return {
+        "lead": f"{lead} {line[0].upper()}{line[1:]}." if line else lead,
+        "spoken": line or "",
+        "chart": chart,
+        "notes": report.pulse.notes,
+        "table": pulse.rows(report),
+    }
 
 
 def _ranks(report: ClusterReport) -> Variables:
@@ -114,7 +131,12 @@ def _trust(report: ClusterReport) -> Variables:
 
 def _definitions(report: ClusterReport) -> dict[str, Metric]:
     """Of what can be on this page: a job on CPUs has no link, no launch queue and no device memory."""
-    optional = {"Launch queue": report.queues, "Device memory": report.memory, "Health": report.health}
+    optional = {
+        "Launch queue": report.queues,
+        "Device memory": report.memory,
+        "Health": report.health,
+        "Pulse": report.pulse,
+    }
     without = {name for name, rows in optional.items() if not rows}
     accelerator = words.has_accelerator(report)
     return {
@@ -132,6 +154,7 @@ SECTIONS = (
     Section("findings", "Findings", "Findings", _findings, "findings.html.j2"),
     Section("time", "Time", "Where the time goes", _time, "time.html.j2"),
     Section("steps", "Steps", "Ranks by steps", _steps, "steps.html.j2"),
+    Section("pulse", "Pulse", "Pulse of the run", _pulse, "pulse.html.j2"),
     Section("ranks", "Ranks", "Ranks", _ranks),
     Section("gains", "Gains", "What a change would gain", _gains),
     Section("groups", "Groups", "Process groups", _groups),

@@ -134,6 +134,8 @@ def _foot(report: ClusterReport, width: int) -> list[Text]:
     ):
         if line:
             found += _labelled(label, line, "", width)
+    if pulse := words.pulse_line(report):
+        found += _labelled("Pulse", pulse, "", width, 1 if width < _PLAIN_WIDTH else 2)
     trust = words.clock_line(report)
     overhead = words.overhead_line(report)
     found += _labelled("Trust", trust + (f"; {overhead}" if overhead else ""), "dim", width)

@@ -297,6 +297,17 @@ def _call(row: ModuleRow) -> str:
     return f"{one_line(row.collective, 40).replace('_', '-')} of {one_line(row.module, 40)}"
 
 
+def pulse_line(report: ClusterReport) -> str | None:
+    """Whether the windows fell in steps like the others."""
+    pulse = report.pulse
+    if pulse is None or pulse.typical is None or pulse.around_ms is None or pulse.median_ms is None:
+        return None
+    windows = "the window was" if len(pulse.windows) == 1 else "the windows were"
+    kind = "typical" if pulse.typical else "not typical"
+    near = f"{ms(pulse.around_ms)} around {'it' if len(pulse.windows) == 1 else 'them'}"
+    return f"{windows} {kind}: {near}, {ms(pulse.median_ms)} over {pulse.unprofiled_steps:,} steps"
+
+
 def memory_line(report: ClusterReport) -> str | None:
     """The highest peak of device memory."""
     row = max(report.memory, key=lambda row: row.peak_allocated_bytes, default=None)

@@ -30,6 +30,7 @@ _WORTH_A_PROCESS = 200 << 20
 _NO_RANK = "neither the content nor the file name says which rank this is"
 _SNAPSHOTS = "rank_*.memory*.pickle"
 """Of a window and, with another middle, of an out-of-memory error."""
+_PULSES = "attempt_*/pulse/rank_*.bin.gz"
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class LoadResult:
     """Readable traces of which neither name nor content says the rank."""
     snapshots: list[Path] = field(default_factory=list)
     """Device memory of ranks, beside their traces."""
+    pulses: list[Path] = field(default_factory=list)
+    """Step times of ranks over the whole run."""
 
 
 def load_traces(
@@ -90,8 +93,11 @@ def load_traces(
         else:
             sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
     traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))
-    snapshots = sorted({found for path in paths if path.is_dir() for found in path.rglob(_SNAPSHOTS)})
-    return LoadResult(traces, sources, unassigned, snapshots)
+    return LoadResult(traces, sources, unassigned, _beside(paths, _SNAPSHOTS), _beside(paths, _PULSES))
+
+
+def _beside(paths: Sequence[Path], pattern: str) -> list[Path]:
+    return sorted({found for path in paths if path.is_dir() for found in path.rglob(pattern)})
 
 
 def _source(trace: RankTrace, status: Literal["used", "unusable", "unassigned"], reason: str | None) -> SourceFile:

@@ -16,6 +16,10 @@ from rankscope.model import (
     MemoryFrame,
     MemoryRow,
     ModuleRow,
+    PulseBucket,
+    PulseReport,
+    PulseRow,
+    PulseWindow,
     RankIdle,
     RankSummary,
     ReportError,
@@ -226,6 +230,43 @@ def gpu_straggler() -> ClusterReport:
             )
             for rank in range(2)
         ],
+        pulse=PulseReport(
+            attempt=0,
+            steps=800,
+            unprofiled_steps=792,
+            median_ms=79.6,
+            around_ms=80.1,
+            typical=True,
+            windows=[PulseWindow(first=12, last=18)],
+            buckets=[PulseBucket(first=0, last=0)]
+            + [
+                PulseBucket(
+                    first=first,
+                    last=first + 1,
+                    step_ms=79.0 + first % 5,
+                    slowest_ms=84.0 + first % 3,
+                    slowest_rank=1,
+                    input_ms=60.0,
+                    input_rank=1,
+                )
+                for first in range(1, 799, 2)
+            ],
+            rows=[
+                PulseRow(
+                    rank=rank,
+                    steps=792,
+                    median_ms=79.6,
+                    p99_ms=85.0,
+                    longest_ms=86.0,
+                    longest_step=401,
+                    input_pct=75.25 * rank,
+                    gc_ms_per_step=0.125,
+                    drift_pct=1.5,
+                )
+                for rank in range(2)
+            ],
+            notes=["no pulse of 1 of 3 ranks, the first of them rank 2"],
+        ),
         memory=[
             MemoryRow(
                 attempt=0,

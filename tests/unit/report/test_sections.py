@@ -39,6 +39,9 @@ def test_sections_come_with_their_data(gpu_straggler: ClusterReport) -> None:
         everything.remove(anchor)
         assert shown(gpu_straggler) == everything, f"without {name}"
         assert f'href="#{anchor}"' not in html.render(gpu_straggler)
+    gpu_straggler.pulse = None
+    everything.remove("pulse")
+    assert shown(gpu_straggler) == everything
     assert everything == ["time", "ranks", "trust"]
 
 

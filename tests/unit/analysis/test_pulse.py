@@ -1,0 +1,142 @@
+"""Pulses made by hand; every expected number follows from the definition in docs/metrics.md."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from rankscope.analysis.pipeline import analyze
+from rankscope.analysis.pulse import read_pulses
+from rankscope.model import PULSE_ENTRY, PulseReport, PulseWindow, RankRecord, RunManifest, WindowRanks
+from rankscope.rundir import RunDir
+from rankscope.trace.load import load_traces
+
+Entry = tuple[float, float, float, int]
+
+
+def write(run: Path, rank: int, entries: list[Entry], attempt: int = 0) -> Path:
+    """Entries in ms: step, input, garbage collection; then the flag."""
+    raw = b"".join(
+        PULSE_ENTRY.pack(round(step * 1e3), round(data * 1e3), round(gc * 1e3), flag)
+        for step, data, gc, flag in entries
+    )
+    path = RunDir(run).pulse(attempt, rank)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(raw))
+    return path
+
+
+def read(*paths: Path, world_size: int | None = None) -> PulseReport:
+    report = read_pulses(paths, world_size)
+    assert report is not None
+    return report
+
+
+def test_curve_and_totals_of_two_ranks(tmp_path: Path) -> None:
+    first = [(0, 0, 0, 0), (10, 1, 0, 0), (12, 1, 3, 0), (50, 0, 9, 1), (14, 2, 0, 0)]
+    second = [(0, 0, 0, 0), (20, 6, 0, 0), (22, 6, 0, 0), (60, 0, 0, 1), (24, 6, 0, 0)]
+    report = read(write(tmp_path, 0, first), write(tmp_path, 1, second))
+    assert (report.attempt, report.steps, report.unprofiled_steps) == (0, 5, 3)
+    assert report.windows == [PulseWindow(first=3, last=3)]
+    assert [(b.first, b.last) for b in report.buckets] == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
+    assert [b.step_ms for b in report.buckets] == [None, 15, 17, 55, 19]
+    assert [(b.slowest_ms, b.slowest_rank) for b in report.buckets][1:] == [(20, 1), (22, 1), (60, 1), (24, 1)]
+    assert [(b.input_ms, b.input_rank) for b in report.buckets][3:] == [(0, 0), (6, 1)]
+    row = report.rows[0]
+    assert (row.rank, row.steps, row.median_ms, row.longest_ms, row.longest_step) == (0, 3, 12, 14, 4)
+    assert row.p99_ms == pytest.approx(12 + 0.98 * 2)  # linear between the two longest of three
+    assert row.input_pct == pytest.approx(100 * 4 / 36)
+    assert row.gc_ms_per_step == pytest.approx(1)
+    assert (row.drift_pct, report.median_ms) == (None, 17)
+    assert (report.around_ms, report.typical) == (None, None), "all of the run is near its window"
+
+
+def test_a_long_run_has_four_hundred_points(tmp_path: Path) -> None:
+    steps: list[Entry] = [(10, 0, 0, 0)] * 1000
+    steps[0], steps[502] = (0, 0, 0, 0), (70, 0, 0, 0)
+    buckets = read(write(tmp_path, 0, steps)).buckets
+    assert len(buckets) == 334  # 3 steps each, as 2 would need 500
+    assert [(b.first, b.last) for b in (buckets[0], buckets[-1])] == [(0, 2), (999, 999)]
+    assert (buckets[0].step_ms, buckets[0].slowest_ms) == (10, 10), "the first step is not a step of 0 ms"
+    assert (buckets[167].step_ms, buckets[167].slowest_ms) == (30, 70)  # steps 501 to 503: (10 + 70 + 10) / 3
+
+
+@pytest.mark.parametrize(("around", "typical"), [(10, True), (11, True), (11.5, False), (8.5, False)])
+def test_windows_are_typical_or_not(tmp_path: Path, around: float, typical: bool) -> None:
+    steps: list[Entry] = [(10, 0, 0, 0)] * 200
+    steps[80:106] = [(around, 0, 0, 0)] * 26
+    steps[100:106] = [(90, 0, 0, 1)] * 6
+    steps[106:126] = [(around, 0, 0, 0)] * 20
+    report = read(write(tmp_path, 0, steps))
+    assert report.windows == [PulseWindow(first=100, last=105)]
+    assert (report.median_ms, report.around_ms, report.typical) == (10, around, typical)
+    assert report.unprofiled_steps == 194
+
+
+def test_drift_is_the_last_quarter_against_the_first(tmp_path: Path) -> None:
+    rising: list[Entry] = [(10 + number // 10, 0, 0, 0) for number in range(40)]  # 10, 11, 12, 13 ms
+    short: list[Entry] = rising[:39]
+    report = read(write(tmp_path, 0, rising), write(tmp_path, 1, short))
+    assert [row.drift_pct for row in report.rows] == [pytest.approx(30), None]
+
+
+def test_a_step_that_one_rank_recorded_counts_for_none(tmp_path: Path) -> None:
+    recording = [(10, 0, 0, 0), (99, 0, 0, 1), (10, 0, 0, 0)]
+    beside = [(10, 0, 0, 0), (98, 0, 0, 0), (10, 0, 0, 0), (30, 0, 0, 0)]  # and it lived longer
+    report = read(write(tmp_path, 0, recording), write(tmp_path, 1, beside))
+    assert [(row.steps, row.longest_ms) for row in report.rows] == [(2, 10), (3, 30)]
+    assert report.buckets[3].step_ms == 30, "of the ranks that were there"
+
+
+def test_overwritten_steps_are_no_steps_of_0_ms(tmp_path: Path) -> None:
+    report = read(write(tmp_path, 0, [(0, 0, 0, 0)] * 3 + [(10, 0, 0, 0)]))
+    assert [b.step_ms for b in report.buckets] == [None, None, None, 10]
+    assert (report.rows[0].steps, report.rows[0].median_ms) == (1, 10)
+
+
+def test_only_the_last_attempt(tmp_path: Path) -> None:
+    paths = [write(tmp_path, 0, [(10, 0, 0, 0)] * 3, attempt=9), write(tmp_path, 0, [(20, 0, 0, 0)] * 2, attempt=10)]
+    report = read(*paths)
+    assert (report.attempt, report.steps, report.median_ms, report.notes) == (10, 2, 20, [])
+
+
+def test_what_cannot_be_read_is_skipped_and_named(tmp_path: Path) -> None:
+    whole, cut, odd, empty = (write(tmp_path, rank, [(10, 0, 0, 0)] * 50) for rank in range(4))
+    cut.write_bytes(cut.read_bytes()[:-9])
+    odd.write_bytes(gzip.compress(bytes(17)))
+    empty.write_bytes(b"")
+    report = read(whole, cut, odd, empty, world_size=6)
+    assert [row.rank for row in report.rows] == [0]
+    assert [note.partition(" could")[0] for note in report.notes[:3]] == [f"the pulse of rank {r}" for r in (1, 2, 3)]
+    assert report.notes[3] == "no pulse of 2 of 6 ranks, the first of them rank 4"
+    assert len(report.notes) == 4
+
+
+def test_without_a_pulse_there_is_none(tmp_path: Path) -> None:
+    assert read_pulses([]) is None
+    assert read_pulses([tmp_path / "rank_00000.bin.gz"]) is None
+
+
+def test_the_pipeline_finds_the_pulse_of_a_run(tmp_path: Path) -> None:
+    write(tmp_path, 0, [(10, 0, 0, 0)] * 4)
+    record = RankRecord(
+        rank=0, local_rank=0, world_size=2, host="a", pid=1, attempt=0, window=0, status="missing", reason="killed"
+    )
+    manifest = RunManifest(
+        run_id="r1",
+        argv=[],
+        config={},
+        versions={},
+        hosts=["a"],
+        world_size=2,
+        attempts=1,
+        exit_code=0,
+        windows=[WindowRanks(attempt=0, window=0, world_size=2, records=[record])],
+        lives=[],
+    )
+    report = analyze(load_traces([tmp_path]), manifest, hta=False)
+    assert report.pulse is not None
+    assert (report.pulse.median_ms, report.pulse.notes) == (10, ["no pulse of 1 of 2 ranks, the first of them rank 1"])
+    assert report.errors == []
