@@ -159,3 +159,26 @@ def test_where_steps_look_alike_the_ends_tell_the_shift(make_trace, skew) -> Non
     assert matched.row.reshape(-1, 2).tolist() == [[i, i] for i in range(6)]
     assert matched.extra == [[6, 7, 8, 9], []]
     assert clocks.offset.tolist() == [0.0, -37_000_000.0]
+
+
+def test_calls_stay_in_their_step_where_both_ranks_recorded_the_same(make_trace) -> None:
+    """Ends and steps of a run over gloo: they scatter by 8 ms, and one step apart they agree better by chance."""
+    ends = (
+        [68_690, 68_691, 134_840, 202_650, 202_760, 260_960, 339_740, 340_050, 409_770],
+        [70_810, 70_840, 126_460, 206_650, 206_660, 261_090, 341_400, 341_650, 409_930],
+    )
+    steps = (
+        [(6830, 133_100), (139_980, 134_650), (274_670, 140_500)],
+        [(2820, 126_610), (129_460, 136_060), (265_560, 146_480)],
+    )
+    starts = [[end - 50 for end in of_rank] for of_rank in ends]
+    starts[1][2] = 87_120  # the first all-reduce of rank 1 began long before it ended
+    rows = [
+        [("ncclDevKernel_AllReduce", s, e - s) for s, e in zip(a, b, strict=True)]
+        for a, b in zip(starts, ends, strict=True)
+    ]
+    traces = [make_trace(r, rows[r], ranks=(0, 1), sizes=[10, 20, 30] * 3, steps=steps[r]) for r in range(2)]
+    matched, _, _ = _waits(traces)
+    assert matched.methods == ["order"]
+    assert matched.row.reshape(-1, 2).tolist() == [[i, i] for i in range(9)]
+    assert not matched.unmatched
