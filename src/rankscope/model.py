@@ -636,7 +636,7 @@ class PulseBucket:
 
 @dataclass(kw_only=True)
 class PulseRow:
-    """One rank over the steps of the whole run in which no rank recorded."""
+    """One rank over the unprofiled steps of the whole run: no rank recorded, nor closed a window."""
 
     rank: int
     steps: int = 0
@@ -665,7 +665,7 @@ class PulseReport:
     attempt: int
     steps: int
     unprofiled_steps: int = 0
-    """Timed steps in which no rank recorded, of the rank that has most."""
+    """Timed ones, of the rank that has most."""
     median_ms: float | None = None
     """Of the unprofiled steps: median over the ranks of their medians; likewise the next."""
     around_ms: float | None = None

@@ -1,7 +1,8 @@
 """Every step of a run from its pulse files: a curve of step time, one row a rank, and whether the windows were typical.
 
 Files are read one by one and twice, first for the windows, then for the times, so that a thousand ranks need the memory
-of one. Steps in which any rank recorded are in the curve and in no median: ranks in step slow each other down.
+of one. Steps in which any rank recorded are in the curve and in no median: ranks in step slow each other down. Neither
+is the step after a window in any median, as closing the window falls into it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankscope.errors import AnalysisError
 from rankscope.model import PULSE_ENTRY, PulseBucket, PulseReport, PulseRow, PulseWindow
 
 __all__ = ["read_pulses"]
@@ -40,6 +42,9 @@ def read_pulses(paths: Sequence[Path], world_size: int | None = None) -> PulseRe
     Args:
         paths: ``.../attempt_K/pulse/rank_NNNNN.bin.gz``; others are ignored.
         world_size: to name the ranks that left none, where known.
+
+    Raises:
+        AnalysisError: there are some and none can be read.
     """
     notes: list[str] = []
     attempt, files = _last_attempt(paths, notes)
@@ -56,20 +61,24 @@ def read_pulses(paths: Sequence[Path], world_size: int | None = None) -> PulseRe
         recorded = longer.copy()
         recorded[: len(shorter)] |= shorter
     if not len(recorded):
+        if files:
+            raise AnalysisError("; ".join(notes))
         return None
     absent = sorted(set(range(world_size or 0)) - set(files))
     if absent:
         notes.append(f"no pulse of {len(absent)} of {world_size} ranks, the first of them rank {absent[0]}")
     width = -(-len(recorded) // MAX_BUCKETS)
     starts = np.arange(0, len(recorded), width)
-    near = _near(recorded)
+    unprofiled = ~recorded
+    unprofiled[1:] &= ~recorded[:-1]
+    near = _near(recorded) & unprofiled
     rows, curves, around = [], [], []
     for rank, path in readable.items():
         entries = np.zeros(len(recorded), _ENTRY)
         own = _read(path)
         entries[: len(own)] = own
         step_ms = np.where(entries["step"] > 0, entries["step"] / 1e3, np.nan)
-        rows.append(_row(rank, entries, step_ms, ~recorded))
+        rows.append(_row(rank, entries, step_ms, unprofiled))
         curves.append(_curve(step_ms, entries["input"] / 1e3, starts))
         around.append(step_ms[near])
     report = PulseReport(attempt=attempt, steps=len(recorded), rows=rows, notes=notes)
@@ -117,7 +126,7 @@ def _near(recorded: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     near = np.zeros_like(recorded)
     for first, last in _runs(recorded):
         near[max(0, first - AROUND) : last + 1 + AROUND] = True
-    return near & ~recorded
+    return near
 
 
 def _row(rank: int, entries: npt.NDArray[Any], step_ms: Floats, unprofiled: npt.NDArray[np.bool_]) -> PulseRow:

@@ -235,7 +235,10 @@ METRICS: dict[str, Metric] = {
         "20 steps on either side of each window. Not said where these are more than half of the run.",
     ),
     "pulse.steps": Metric(
-        _P, "Unprofiled steps", "count", "Timed steps of the last attempt in which no rank recorded, nor warmed up."
+        _P,
+        "Unprofiled steps",
+        "count",
+        "Timed steps of the last attempt in which no rank recorded, warmed up or closed a window.",
     ),
     "pulse.median_ms": Metric(
         _P,

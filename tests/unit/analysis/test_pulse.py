@@ -9,6 +9,7 @@ import pytest
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.pulse import read_pulses
+from rankscope.errors import AnalysisError
 from rankscope.model import PULSE_ENTRY, PulseReport, PulseWindow, RankRecord, RunManifest, WindowRanks
 from rankscope.rundir import RunDir
 from rankscope.trace.load import load_traces
@@ -35,17 +36,25 @@ def read(*paths: Path, world_size: int | None = None) -> PulseReport:
 
 
 def test_curve_and_totals_of_two_ranks(tmp_path: Path) -> None:
-    first = [(0, 0, 0, 0), (10, 1, 0, 0), (12, 1, 3, 0), (50, 0, 9, 1), (14, 2, 0, 0)]
-    second = [(0, 0, 0, 0), (20, 6, 0, 0), (22, 6, 0, 0), (60, 0, 0, 1), (24, 6, 0, 0)]
+    first = [(0, 0, 0, 0), (10, 1, 0, 0), (12, 1, 3, 0), (50, 0, 9, 1), (300, 0, 0, 0), (14, 2, 0, 0)]
+    second = [(0, 0, 0, 0), (20, 6, 0, 0), (22, 6, 0, 0), (60, 0, 0, 1), (310, 0, 0, 0), (24, 6, 0, 0)]
     report = read(write(tmp_path, 0, first), write(tmp_path, 1, second))
-    assert (report.attempt, report.steps, report.unprofiled_steps) == (0, 5, 3)
+    assert (report.attempt, report.steps, report.unprofiled_steps) == (0, 6, 3)
     assert report.windows == [PulseWindow(first=3, last=3)]
-    assert [(b.first, b.last) for b in report.buckets] == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
-    assert [b.step_ms for b in report.buckets] == [None, 15, 17, 55, 19]
-    assert [(b.slowest_ms, b.slowest_rank) for b in report.buckets][1:] == [(20, 1), (22, 1), (60, 1), (24, 1)]
-    assert [(b.input_ms, b.input_rank) for b in report.buckets][3:] == [(0, 0), (6, 1)]
+    assert [(b.first, b.last) for b in report.buckets] == [(step, step) for step in range(6)]
+    assert [b.step_ms for b in report.buckets] == [None, 15, 17, 55, 305, 19]
+    assert [(b.slowest_ms, b.slowest_rank) for b in report.buckets][1:] == [
+        (20, 1),
+        (22, 1),
+        (60, 1),
+        (310, 1),
+        (24, 1),
+    ]
+    assert [(b.input_ms, b.input_rank) for b in report.buckets][3:] == [(0, 0), (0, 0), (6, 1)]
     row = report.rows[0]
-    assert (row.rank, row.steps, row.median_ms, row.longest_ms, row.longest_step) == (0, 3, 12, 14, 4)
+    assert (row.rank, row.steps, row.median_ms, row.longest_ms, row.longest_step) == (0, 3, 12, 14, 5), (
+        "closing the window is no step of the job"
+    )
     assert row.p99_ms == pytest.approx(12 + 0.98 * 2)  # linear between the two longest of three
     assert row.input_pct == pytest.approx(100 * 4 / 36)
     assert row.gc_ms_per_step == pytest.approx(1)
@@ -72,7 +81,7 @@ def test_windows_are_typical_or_not(tmp_path: Path, around: float, typical: bool
     report = read(write(tmp_path, 0, steps))
     assert report.windows == [PulseWindow(first=100, last=105)]
     assert (report.median_ms, report.around_ms, report.typical) == (10, around, typical)
-    assert report.unprofiled_steps == 194
+    assert report.unprofiled_steps == 193
 
 
 def test_drift_is_the_last_quarter_against_the_first(tmp_path: Path) -> None:
@@ -86,7 +95,7 @@ def test_a_step_that_one_rank_recorded_counts_for_none(tmp_path: Path) -> None:
     recording = [(10, 0, 0, 0), (99, 0, 0, 1), (10, 0, 0, 0)]
     beside = [(10, 0, 0, 0), (98, 0, 0, 0), (10, 0, 0, 0), (30, 0, 0, 0)]  # and it lived longer
     report = read(write(tmp_path, 0, recording), write(tmp_path, 1, beside))
-    assert [(row.steps, row.longest_ms) for row in report.rows] == [(2, 10), (3, 30)]
+    assert [(row.steps, row.longest_ms) for row in report.rows] == [(1, 10), (2, 30)]
     assert report.buckets[3].step_ms == 30, "of the ranks that were there"
 
 
@@ -112,6 +121,8 @@ def test_what_cannot_be_read_is_skipped_and_named(tmp_path: Path) -> None:
     assert [note.partition(" could")[0] for note in report.notes[:3]] == [f"the pulse of rank {r}" for r in (1, 2, 3)]
     assert report.notes[3] == "no pulse of 2 of 6 ranks, the first of them rank 4"
     assert len(report.notes) == 4
+    with pytest.raises(AnalysisError, match="the pulse of rank 1 could not be read"):
+        read_pulses([cut])
 
 
 def test_without_a_pulse_there_is_none(tmp_path: Path) -> None:
