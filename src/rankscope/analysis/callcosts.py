@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,17 @@ class Cost:
     def bus_gb_s(self) -> float | None:
         """Median over the calls."""
         return float(np.median(np.concatenate(self.rates))) if self.rates else None
+
+    def numbers(self) -> dict[str, Any]:
+        """As the rows of the report name them."""
+        return {
+            "calls_per_step": self.calls,
+            "megabytes_per_call": self.megabytes_per_call,
+            "wait_ms_per_step": self.wait,
+            "transfer_ms_per_step": self.transfer,
+            "exposed_ms_per_step": self.exposed,
+            "bus_gb_s": self.bus_gb_s,
+        }
 
 
 def call_costs(windows: Sequence[WindowResult], labels: Sequence[list[str]] | None = None) -> dict[Key, Cost]:

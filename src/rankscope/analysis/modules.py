@@ -32,18 +32,7 @@ _BUCKET = "DDP bucket"
 def module_rows(windows: Sequence[WindowResult]) -> list[ModuleRow]:
     """Most exposed first; empty where neither FSDP2 nor DDP ran."""
     return [
-        ModuleRow(
-            module=module,
-            group=name,
-            ranks=list(ranks),
-            collective=kind,
-            calls_per_step=cost.calls,
-            megabytes_per_call=cost.megabytes_per_call,
-            wait_ms_per_step=cost.wait,
-            transfer_ms_per_step=cost.transfer,
-            exposed_ms_per_step=cost.exposed,
-            bus_gb_s=cost.bus_gb_s,
-        )
+        ModuleRow(module=module, group=name, ranks=list(ranks), collective=kind, **cost.numbers())
         for (module, ranks, name, kind, _), cost in call_costs(windows, [_labels(w) for w in windows]).items()
     ]
 

@@ -134,18 +134,7 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
 def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
     """Kinds of calls per process group, most exposed first."""
     return [
-        GroupRow(
-            group=name,
-            ranks=list(ranks),
-            collective=kind,
-            dtype=dtype,
-            calls_per_step=cost.calls,
-            megabytes_per_call=cost.megabytes_per_call,
-            wait_ms_per_step=cost.wait,
-            transfer_ms_per_step=cost.transfer,
-            exposed_ms_per_step=cost.exposed,
-            bus_gb_s=cost.bus_gb_s,
-        )
+        GroupRow(group=name, ranks=list(ranks), collective=kind, dtype=dtype, **cost.numbers())
         for (_, ranks, name, kind, dtype), cost in call_costs(windows).items()
     ]
 
