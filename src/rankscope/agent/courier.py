@@ -1,15 +1,16 @@
 """Between nodes: rank 0's announcements outwards, readiness and slow steps inwards, through torchrun's own store.
 
-One rank of each node has two threads that sleep in the store or a queue; nobody else touches the network, and a job on
-one node has no courier at all. Never a barrier or a collective: those deadlock when ranks disagree (vllm#51881,
-torchtitan#645). Without the store each rank opens where its plan says, which is the same step for all that count alike.
+One rank of each node has two threads that wait in the store or look up every 0.2 s; nobody else touches the network,
+and a job on one node has no courier at all. Never a barrier or a collective: those deadlock when ranks disagree
+(vllm#51881, torchtitan#645). Without the store each rank opens where its plan says, which is the same step for all that
+count alike.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from torch._C import _DistStoreError
@@ -45,9 +46,9 @@ class Courier:
         for work in (self._speak, self._speak_for_all) if self._head else (self._speak, self._listen):
             threading.Thread(target=self._quietly, args=(work,), name=f"rankscope{work.__name__}", daemon=True).start()
 
-    def _quietly(self, work: object) -> None:
+    def _quietly(self, work: Callable[[PrefixStore], None]) -> None:
         with contextlib.suppress(Exception):  # no store, no announcement; the records say so
-            work(PrefixStore(self._prefix, TCPStore(*self._address, is_master=False, timeout=_PATIENCE)))  # type: ignore[operator]
+            work(PrefixStore(self._prefix, TCPStore(*self._address, is_master=False, timeout=_PATIENCE)))
 
     def _speak(self, store: PrefixStore) -> None:
         """This node's readiness and slow steps go to the store; on the head node the windows too."""

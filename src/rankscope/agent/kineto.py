@@ -32,7 +32,6 @@ from rankscope.rundir import replace_text
 __all__ = ["KinetoCapture", "KinetoLink"]
 
 _POLL_S = 0.02
-_SUSPECT = "another profiler in this process may have cancelled it"
 
 
 class KinetoLink:
@@ -182,7 +181,7 @@ class KinetoCapture:
         self.recording = False
         name = self._link.trace().name
         if not target.with_name(f"{name}.tmp").exists():
-            raise OSError(f"libkineto gave the window up; {_SUSPECT}")
+            raise OSError("libkineto gave the window up; another profiler in this process may have cancelled it")
         self._link.advance()
         return name
 

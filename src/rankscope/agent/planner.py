@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 from rankscope.model import BudgetSpec, CaptureRequest, ScheduleSpec, Window
 
@@ -56,7 +57,7 @@ class Planner:
         ready: bool,
         request: CaptureRequest | None,
         slow_step: bool,
-        megabytes: float,
+        megabytes: Callable[[], float],
     ) -> Window | None:
         """The window to announce now as window ``number``, or None.
 
@@ -68,7 +69,7 @@ class Planner:
             ready: libkineto holds a request on every rank.
             request: from outside, not yet answered.
             slow_step: some rank saw one.
-            megabytes: gathered so far.
+            megabytes: tells what was gathered so far; asked only where the budget decides.
         """
         lead = max(self._lead, math.ceil(self._heard_within_s / step_s) if step_s > 0 else self._lead)
         planned = self._schedule.window(self._planned)
@@ -89,7 +90,9 @@ class Planner:
             return None
         return self._at_plan(dataclasses.replace(planned, number=number), completed, lead, ready, megabytes)
 
-    def _at_plan(self, window: Window, completed: int, lead: int, ready: bool, megabytes: float) -> Window | None:
+    def _at_plan(
+        self, window: Window, completed: int, lead: int, ready: bool, megabytes: Callable[[], float]
+    ) -> Window | None:
         if completed < window.warm - lead:
             return None  # until it is near, a request may come first
         if self._schedule.every and not self._affords(window, completed, megabytes):
@@ -102,7 +105,8 @@ class Planner:
             if completed + 1 > window.warm:
                 window = window.moved(completed + lead + window.first - window.warm)
         self._planned += 1
-        self._spend(window, planned=not self._schedule.every)
+        if self._schedule.every:
+            self._unplanned_steps += _steps(window)
         return dataclasses.replace(window, backend=self._backend, backend_reason=self._reason)
 
     def _unplanned(
@@ -112,7 +116,7 @@ class Planner:
         completed: int,
         now_s: float,
         ready: bool,
-        megabytes: float,
+        megabytes: Callable[[], float],
     ) -> Window | None:
         if request is None and not self._affords(window, completed, megabytes):
             return None
@@ -122,7 +126,8 @@ class Planner:
             if now_s - self._asked_at_s < _READY_WITHIN_S:
                 return None
         self._asked_at_s = None
-        self._spend(window, planned=request is not None)
+        if request is None:
+            self._unplanned_steps += _steps(window)
         if self._backend == "cuda_profiler":
             return dataclasses.replace(window, backend="cuda_profiler")
         reason = "the request wants what only torch.profiler records" if window.detail else self._reason
@@ -130,14 +135,15 @@ class Planner:
             window, backend="kineto" if background and ready else "inline", backend_reason=reason
         )
 
-    def _affords(self, window: Window, completed: int, megabytes: float) -> bool:
-        steps = self._unplanned_steps + window.last - window.warm + 1
+    def _affords(self, window: Window, completed: int, megabytes: Callable[[], float]) -> bool:
+        steps = self._unplanned_steps + _steps(window)
         return (
             window.number < self._budget.windows
-            and megabytes < self._budget.megabytes
+            and megabytes() < self._budget.megabytes
             and steps <= max(completed, window.last) * self._budget.step_pct / 100
         )
 
-    def _spend(self, window: Window, *, planned: bool) -> None:
-        if not planned:
-            self._unplanned_steps += window.last - window.warm + 1
+
+def _steps(window: Window) -> int:
+    """Steps that run slower for it, warm-up included."""
+    return window.last - window.warm + 1

@@ -204,8 +204,8 @@ class Session:
             time.monotonic(),
             ready=self._all_ready(),
             request=self._board.request(self._requests),
-            slow_step=self._board.stands("slow_step"),
-            megabytes=self._board.gathered_megabytes() if self._number else 0.0,
+            slow_step=self.spec.budget.slow_step > 0 and self._board.stands("slow_step"),
+            megabytes=self._board.gathered_megabytes,
         )
         if window is None:
             return

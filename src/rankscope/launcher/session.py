@@ -91,8 +91,5 @@ def _socket_folder(spool: Spool) -> tuple[str | None, str | None]:
     """Where libkineto can be answered, or why it cannot."""
     folder = str(spool.socket.parent)
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:
-        return (
-            None,
-            f"{folder} is too long for the path of a socket; set TMPDIR to a shorter one",
-        )
+        return None, f"{folder} is too long for the path of a socket; set TMPDIR to a shorter one"
     return folder, None

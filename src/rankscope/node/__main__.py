@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from rankscope.errors import RankscopeError
-from rankscope.model import RankRecord, to_json
+from rankscope.model import AgentSpec, RankRecord, from_json, to_json
 from rankscope.node.gather import gather_out_of_memory, gather_ready, read_lives
 from rankscope.node.health import HealthWatch
 from rankscope.node.kineto import KinetoAnswers
@@ -62,6 +62,9 @@ def serve(spool: Spool, run_dir: RunDir, node: str) -> None:
 
 
 def _answers(spool: Spool, notes: list[str]) -> KinetoAnswers | None:
+    """Only for a run whose ranks let libkineto ask."""
+    if from_json(AgentSpec, spool.spec.read_bytes()).kineto_socket is None:
+        return None
     try:
         return KinetoAnswers(spool.path, spool.socket)
     except OSError as error:

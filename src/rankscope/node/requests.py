@@ -20,9 +20,7 @@ def ask(run_dir: RunDir, *, steps: int, warmup: int, detail: str) -> CaptureRequ
     if run_dir.manifest.exists():
         raise RunDirError(f"{run_dir.path} holds a run that has ended; only a running job can be asked for a window")
     if not any(run_dir.nodes.glob("*.claim.json")):
-        raise RunDirError(
-            f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is"
-        )
+        raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
     run_dir.request_folder.mkdir(exist_ok=True)
     number = len(run_dir.requests())
     while True:

@@ -19,7 +19,7 @@ def planner(schedule=PLAN, backend="inline", no_kineto=None, **budget) -> Planne
 
 def ask(planner, completed, number=0, *, step_s=0.1, now_s=0.0, ready=False, request=None, slow=False, megabytes=0.0):
     return planner.next(
-        number, completed, step_s, now_s, ready=ready, request=request, slow_step=slow, megabytes=megabytes
+        number, completed, step_s, now_s, ready=ready, request=request, slow_step=slow, megabytes=lambda: megabytes
     )
 
 
