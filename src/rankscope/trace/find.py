@@ -1,4 +1,7 @@
-"""Paths a user gave -> files that may be traces. Told by content; what is set aside is listed with its reason."""
+"""Paths a user gave -> files that may be traces, and what lies beside them, in one walk.
+
+Traces are told by content; what is set aside is listed with its reason.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from rankscope.errors import TraceError
 from rankscope.model import SourceFile
 from rankscope.trace.read import Reader
 
-__all__ = ["Candidate", "find_traces", "rank_of_name"]
+__all__ = ["Candidate", "Found", "find_traces", "rank_of_name"]
 
 _RUN_FILE = re.compile(r"attempt_(\d+)/window_(\d+)/rank_(\d+)\.trace\.json(?:\.gz)?$")
 _RUN_RECORDS = re.compile(
@@ -20,6 +23,9 @@ _RUN_RECORDS = re.compile(
     r"|/nodes/[^/]+\.(?:claim|result)\.json$"
     r"|attempt_\d+/(?:window_\d+/)?rank_\d+\.json$"
 )
+_SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
+"""Of a window and, with another middle, of an out-of-memory error."""
+_PULSE = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
 _RANK = re.compile(r"(?<![a-z])(?:rank|worker)[-_.]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _OFFERED = re.compile(r"\.(?:json|trace)(?:\.gz|\.tmp|\.part)*$|\.json\b.*\.tmp$", re.IGNORECASE)
 _MERGED = "cluster.trace.json.gz"
@@ -40,40 +46,54 @@ class Candidate:
     """From the path of a run directory; None for foreign files, whose windows are told apart by time."""
 
 
+@dataclass(slots=True)
+class Found:
+    """What the paths hold."""
+
+    candidates: list[Candidate]
+    """In the order of attempt, window and path."""
+    aside: list[SourceFile]
+    snapshots: list[Path]
+    """Device memory of ranks; looked for in folders only, as are pulses."""
+    pulses: list[Path]
+    """Step times of ranks over the whole run."""
+
+
 def rank_of_name(name: str) -> int | None:
     """Rank in a file name (``rank_3``, ``rank-34``, ``worker0_step_12``); None when it says none, or several."""
     said = {int(n) for n in _RANK.findall(name)}
     return said.pop() if len(said) == 1 else None
 
 
-def find_traces(paths: Sequence[Path]) -> tuple[list[Candidate], list[SourceFile]]:
-    """Look through files and folders (nested ones too, links not followed into folders).
-
-    Returns:
-        Candidates in the order of attempt, window and path, and the files set aside.
-    """
+def find_traces(paths: Sequence[Path]) -> Found:
+    """Look through files and folders (nested ones too, links not followed into folders)."""
     candidates: dict[Path, Candidate] = {}
     aside: dict[Path, SourceFile] = {}
+    snapshots: set[Path] = set()
+    pulses: set[Path] = set()
     for given in paths:
         path = Path(given)
         if path.is_dir():
             for file in _walk(path):
-                _judge(file, candidates, aside)
+                whole = file.as_posix()
+                if _SNAPSHOT.search(whole):
+                    snapshots.add(file)
+                elif _PULSE.search(whole):
+                    pulses.add(file)
+                elif _OFFERED.search(file.name) and not _RUN_RECORDS.search(whole) and file.name != _MERGED:
+                    _judge(file, candidates, aside)
         elif not path.exists() and not path.is_symlink():
             aside[path] = SourceFile(path=str(path), status="unusable", reason="no such file or folder")
         else:
             _judge(path, candidates, aside)
-    found = sorted(candidates.values(), key=lambda c: (c.attempt or 0, c.window or 0, c.name_rank or 0, str(c.path)))
-    return found, list(aside.values())
+    order = sorted(candidates.values(), key=lambda c: (c.attempt or 0, c.window or 0, c.name_rank or 0, str(c.path)))
+    return Found(order, list(aside.values()), sorted(snapshots), sorted(pulses))
 
 
 def _walk(folder: Path) -> Iterator[Path]:
     for where, folders, files in os.walk(folder):
         folders.sort()
-        for name in sorted(files):
-            path = Path(where, name)
-            if _OFFERED.search(name) and not _RUN_RECORDS.search(path.as_posix()) and name != _MERGED:
-                yield path
+        yield from (Path(where, name) for name in sorted(files))
 
 
 def _judge(path: Path, candidates: dict[Path, Candidate], aside: dict[Path, SourceFile]) -> None:

@@ -28,9 +28,6 @@ _PACKED_WEIGHT = 12
 _WORTH_A_PROCESS = 200 << 20
 """Bytes of JSON below which processes cost more than they save: starting one takes as long as decoding 50 MB."""
 _NO_RANK = "neither the content nor the file name says which rank this is"
-_SNAPSHOTS = "rank_*.memory*.pickle"
-"""Of a window and, with another middle, of an out-of-memory error."""
-_PULSES = "attempt_*/pulse/rank_*.bin.gz"
 
 
 @dataclass(slots=True)
@@ -62,7 +59,8 @@ def load_traces(
         cache: read and write the Parquet columns beside each trace.
         progress: called before the first and after each file.
     """
-    candidates, sources = find_traces(paths)
+    found = find_traces(paths)
+    candidates, sources = found.candidates, found.aside
     sizes = [_size(candidate.path) for candidate in candidates]
     whole, done = sum(sizes), 0
     if progress is not None:
@@ -93,11 +91,7 @@ def load_traces(
         else:
             sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
     traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))
-    return LoadResult(traces, sources, unassigned, _beside(paths, _SNAPSHOTS), _beside(paths, _PULSES))
-
-
-def _beside(paths: Sequence[Path], pattern: str) -> list[Path]:
-    return sorted({found for path in paths if path.is_dir() for found in path.rglob(pattern)})
+    return LoadResult(traces, sources, unassigned, found.snapshots, found.pulses)
 
 
 def _source(trace: RankTrace, status: Literal["used", "unusable", "unassigned"], reason: str | None) -> SourceFile:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,9 +97,9 @@ def test_what_is_set_aside_has_a_reason(tmp_path: Path) -> None:
     (tmp_path / "rank_5.trace.json.gz").write_bytes(b"\x1f\x8bgarbage")
     (tmp_path / "notes.txt").write_text("not offered")
     (tmp_path / "loop.json").symlink_to("loop.json")
-    found, aside = find_traces([tmp_path, tmp_path / "missing.json", tmp_path / "a.json"])
-    assert found == []
-    assert {Path(s.path).name: s.status for s in aside} == {
+    found = find_traces([tmp_path, tmp_path / "missing.json", tmp_path / "a.json"])
+    assert found.candidates == []
+    assert {Path(s.path).name: s.status for s in found.aside} == {
         "a.json": "unusable",
         "b.json": "ignored",
         "c.json": "ignored",
@@ -104,8 +107,46 @@ def test_what_is_set_aside_has_a_reason(tmp_path: Path) -> None:
         "loop.json": "unusable",
         "missing.json": "unusable",
     }
-    assert all(s.reason for s in aside)
-    assert [s.rank for s in aside if s.rank is not None] == [5]
+    assert all(s.reason for s in found.aside)
+    assert [s.rank for s in found.aside if s.rank is not None] == [5]
+
+
+def test_what_lies_beside_the_traces_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    window, pulse = tmp_path / "run" / "attempt_1" / "window_002", tmp_path / "run" / "attempt_1" / "pulse"
+    for folder in (window, pulse):
+        folder.mkdir(parents=True)
+    for path in (
+        window / "rank_00003.memory.pickle",
+        window.parent / "rank_00001.memory_oom.pickle",
+        window / "model.pickle",
+        pulse / "rank_00003.bin.gz",
+        window / "rank_00003.bin.gz",
+    ):
+        path.write_bytes(b"")
+    found = find_traces([tmp_path, tmp_path / "run"])  # a folder within the other
+    assert found.snapshots == [window.parent / "rank_00001.memory_oom.pickle", window / "rank_00003.memory.pickle"]
+    assert found.pulses == [pulse / "rank_00003.bin.gz"]
+    assert (found.candidates, found.aside) == ([], [])
+    monkeypatch.chdir(window)
+    assert find_traces([Path()]).snapshots == [Path("rank_00003.memory.pickle")]
+
+
+WATCHED = """
+import json, pathlib, sys
+from rankscope.trace.load import load_traces
+folder, listed = sys.argv[1], []
+sys.addaudithook(lambda event, found: listed.append(str(found[0])) if event in ("os.scandir", "os.listdir") else None)
+load_traces([pathlib.Path(folder)])
+print(json.dumps(sorted(path for path in listed if path.startswith(folder))))
+"""
+
+
+def test_every_folder_is_listed_once(tmp_path: Path) -> None:
+    (tmp_path / "attempt_0" / "pulse").mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout) == [str(tmp_path), str(tmp_path / "attempt_0"), str(tmp_path / "attempt_0/pulse")]
 
 
 def test_a_trace_without_usable_events_is_listed(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
