@@ -73,13 +73,13 @@ class Recording:
         for make in makers:
             try:
                 capture = make()
-                self._settler = Settler(capture.device)
                 self._ending.guard()
                 capture.prepare()
             except Exception as error:  # a profiler that cannot start must not end the job
                 failed.append(str(error) or repr(error))
                 continue
             self.capture = capture
+            self._settler = Settler(capture.device)
             self.record.capture = capture.name
             if failed:
                 self.record.capture_reason = failed[0]
