@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -14,11 +17,11 @@ KINETO = ["-S", "capture.backend=kineto"]
 
 @pytest.fixture
 def steady(start, finish, tmp_path):
-    """A job that trains until both ranks' records of window 0 are there."""
+    """A job that trains until a record, by default rank 1's of window 0, is there."""
 
-    def steady(*job_args, flags=()):
+    def steady(*job_args, flags=(), until=(0, 1)):
         run = tmp_path / "RUN"
-        until = run / "attempt_0" / "window_000" / "rank_00001.json"
+        until = run / "attempt_0" / f"window_{until[0]:03d}" / f"rank_{until[1]:05d}.json"
         ours = ["-S", f"run.dir={run}", "-S", "schedule.skip_first=3", "-S", "analysis.enabled=false", *KINETO, *flags]
         job = [JOBS / "steady.py", "--until", until, *job_args]
         return finish(start([*RANKSCOPE, "--nproc-per-node", 2, *ours, *job]))
@@ -66,3 +69,25 @@ def test_another_daemon_is_left_alone(run):
     assert done.code == 0
     assert [(r.status, r.capture) for r in done.records()] == [("ok", "inline")] * 2
     assert "KINETO_USE_DAEMON" in done.records()[0].capture_reason
+
+
+def test_ranks_that_do_not_record_hold_nobody_up(steady):
+    chosen = ["-S", "capture.ranks=0", "-S", "schedule.every=20", "-S", "budget.step_pct=100"]
+    done = steady(flags=chosen, until=(1, 0))
+    assert done.code == 0
+    for window in (0, 1):
+        records = done.records(window=window)
+        assert [(r.status, r.capture) for r in records] == [("ok", "kineto"), ("skipped", "kineto")]
+
+
+def test_an_answer_that_libkineto_gets_too_late_costs_one_window(start, finish):
+    with tempfile.TemporaryDirectory() as folder:  # a socket's path is short
+        done = finish(start([sys.executable, JOBS / "late.py", folder]))
+        assert done.code == 0, done.stderr
+        first, *written = done.stdout.splitlines()
+        assert first.startswith("failed libkineto did not begin")
+        names = [line.removeprefix("wrote ") for line in written]
+        assert len(set(names)) == 2
+        for step, name in enumerate(names):
+            trace = json.loads((Path(folder) / name).read_bytes())
+            assert any(event.get("name") == f"ProfilerStep#{step}" for event in trace["traceEvents"])

@@ -59,7 +59,7 @@ class Board:
         return None if text is None else from_json(Window, text)
 
     def ready(self, number: int, local_rank: int) -> None:
-        """A rank's Kineto holds a request for its ``number``-th background window."""
+        """Libkineto of this rank could record window ``number``, or need not."""
         self.post(f"ready_{number}_{local_rank}")
 
     def count_ready(self, number: int, local_world: int) -> int:

@@ -54,7 +54,9 @@ class Courier:
         """This node's readiness and slow steps go to the store; on the head node the windows too."""
         pause, ready, window = threading.Event(), 0, 0
         while True:
-            if self._board.count_ready(ready, self._local_world) == self._local_world:
+            if self._board.stands(f"window_{ready}"):
+                ready += 1  # announced, ready or not
+            elif self._board.count_ready(ready, self._local_world) == self._local_world:
                 store.add(f"ready_{ready}", self._local_world)
                 ready += 1
             elif self._head and (text := self._board.read(f"window_{window}")) is not None:
@@ -78,7 +80,9 @@ class Courier:
         """On the head node: what all nodes have said, put up for rank 0."""
         pause, ready, slow = threading.Event(), 0, 0
         while True:
-            if store.add(f"ready_{ready}", 0) == self._world:
+            if self._board.stands(f"window_{ready}"):
+                ready += 1
+            elif store.add(f"ready_{ready}", 0) == self._world:
                 self._board.post(f"all_ready_{ready}")
                 ready += 1
             elif (count := store.add("slow_steps", 0)) > slow:

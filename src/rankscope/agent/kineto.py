@@ -13,6 +13,7 @@ running C++ destructors (:mod:`rankscope.agent.leave`).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -46,25 +47,18 @@ class KinetoLink:
         self._folder = folder
         self._spec = spec
         self._request = folder / f"ask_{os.getpid()}"
-        self._iteration = 0
-        self._asked = -1
-        self._unwritten: Path | None = None
+        self._number = 0
+        self._trace: Path | None = None
         self._restore_teardown = False
         self.holds_request = False
         _kineto_step()  # until iterations are counted, libkineto takes every request for one by duration
         self._ask()
 
-    @property
-    def number(self) -> int:
-        """How many windows were recorded this way, and so the number of the one that is asked for."""
-        return self._asked
-
     def _ask(self) -> None:
-        self._asked += 1
         self.holds_request = False
         lines = {
-            "ACTIVITIES_LOG_FILE": self._folder / f"kineto_{self._asked}.json",
-            "PROFILE_START_ITERATION": self._iteration + 2,
+            "ACTIVITIES_LOG_FILE": self._folder / f"kineto_{self._number}.json",
+            "PROFILE_START_ITERATION": 1,  # long past: then the iteration after the next is the first to be recorded
             "ACTIVITIES_WARMUP_ITERATIONS": 1,
             "ACTIVITIES_ITERATIONS": 1,
             "PROFILE_REPORT_INPUT_SHAPES": str(self._spec.record_shapes or self._spec.with_flops).lower(),
@@ -73,51 +67,40 @@ class KinetoLink:
             "PROFILE_WITH_FLOPS": str(self._spec.with_flops).lower(),
             "PROFILE_WITH_MODULES": "false",
         }
+        self._number += 1  # no file name is used twice
         replace_text(self._request, "".join(f"{key}={value}\n" for key, value in lines.items()))
 
-    def tend(self) -> bool:
-        """Look after what is under way; cheap enough for every step.
-
-        Returns:
-            True when libkineto has just taken the request for the next window.
-        """
-        if self._unwritten is not None:
-            if not self._unwritten.exists():
-                return False
-            self._finish()
+    def tend(self) -> None:
+        """Look after what is under way; cheap enough for every step."""
+        if self._trace is not None:
+            if self.writes:
+                return
+            self._trace = None
+            self._ask()
         if self.holds_request or self._request.exists():
-            return False
+            return
         self.holds_request = True
         if self._restore_teardown:  # libkineto asks for work when it is done; it detaches after the file is complete
             os.environ.pop(TEARDOWN, None)
             self._restore_teardown = False
-        return True
-
-    def _finish(self) -> None:
-        self._unwritten = None
-        self._ask()
 
     def settle(self, within_s: float) -> bool:
         """Wait until libkineto has written what it recorded, at most so long. True when nothing is left to write."""
         deadline = time.monotonic() + within_s
         pause = threading.Event()
-        while self._unwritten is not None and not self._unwritten.exists() and time.monotonic() < deadline:
+        while self.writes and time.monotonic() < deadline:
             pause.wait(_POLL_S)
-        return self._unwritten is None or self._unwritten.exists()
+        return not self.writes
+
+    @property
+    def writes(self) -> bool:
+        """A window is under way, or recorded and not yet written. False also when libkineto gave it up."""
+        return self._trace is not None and _temporary(self._trace).exists()
 
     # ------------------------------------------------------------ for KinetoCapture
 
-    def trace(self) -> Path:
-        """What libkineto makes of the file name that it was given."""
-        return self._folder / f"kineto_{self._asked}_{os.getpid()}.json"
-
-    def advance(self) -> None:
-        """The next iteration: from waiting to warming up, to recording, to writing."""
-        self._iteration += 1
-        _kineto_step()
-
     def warm_up(self, detach_after: bool) -> None:
-        """Begin the window that was asked for.
+        """Begin a window.
 
         Raises:
             RuntimeError: libkineto did not begin.
@@ -128,14 +111,36 @@ class KinetoLink:
             self._restore_teardown = TEARDOWN not in os.environ
             os.environ[TEARDOWN] = "1"
         self.holds_request = False
-        self.advance()
-        path = self.trace()
-        self._unwritten = path
-        if not path.with_name(f"{path.name}.tmp").exists():
-            self._finish()
-            raise RuntimeError(
-                "libkineto did not begin the window it had been asked for, torch.profiler records instead"
-            )
+        before = self._temporaries()
+        _kineto_step()
+        # Not always what was asked for last: an answer that reached libkineto too late is taken at its next poll.
+        begun = self._temporaries() - before
+        if not begun:
+            self._ask()
+            raise RuntimeError("libkineto did not begin the window it was asked for, torch.profiler records instead")
+        self._trace = begun.pop().with_suffix("")
+
+    def advance(self) -> Path:
+        """The next iteration: from warming up to recording, to writing.
+
+        Returns:
+            The file that libkineto writes.
+
+        Raises:
+            RuntimeError: it gave the window up. A step could then begin another one.
+        """
+        if self._trace is None or not self.writes:
+            raise RuntimeError("libkineto gave the window up; another profiler in this process may have cancelled it")
+        _kineto_step()
+        return self._trace
+
+    def _temporaries(self) -> set[Path]:
+        return set(self._folder.glob(f"kineto_*_{os.getpid()}.json.tmp"))
+
+
+def _temporary(trace: Path) -> Path:
+    """What libkineto calls a file until it is complete."""
+    return trace.with_name(f"{trace.name}.tmp")
 
 
 class KinetoCapture:
@@ -171,27 +176,24 @@ class KinetoCapture:
         """See :class:`Capture`."""
         self._marks.begin(step)
 
-    def stop(self, target: Path) -> str:
+    def stop(self, target: Path) -> str:  # noqa: ARG002 - the protocol's
         """See :class:`Capture`. The file appears when libkineto has written all of it.
 
         Raises:
-            OSError: libkineto had stopped before.
+            RuntimeError: libkineto had stopped before.
         """
         self._marks.end()
         self.recording = False
-        name = self._link.trace().name
-        if not target.with_name(f"{name}.tmp").exists():
-            raise OSError("libkineto gave the window up; another profiler in this process may have cancelled it")
-        self._link.advance()
-        return name
+        return self._link.advance().name
 
     def cancel(self) -> None:
         """See :class:`Capture`. Two more iterations and libkineto is done; what it writes is not asked for."""
-        if not self.recording:
-            self._link.advance()
         self._marks.end()
+        with contextlib.suppress(RuntimeError):  # it is done already
+            if not self.recording:
+                self._link.advance()
+            self._link.advance()
         self.recording = False
-        self._link.advance()
 
 
 def version_is_known() -> bool:

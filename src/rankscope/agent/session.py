@@ -45,8 +45,8 @@ _REMEMBERED_STEPS = 32
 """Host times of this many unprofiled steps are kept on each side of a window."""
 _TYPICAL_STEPS = 8
 """A running median of fewer steps is no measure for a slow one."""
-_FOREIGN_WAIT_S = 5.0
-"""How long the user's own profiler waits for libkineto to write what it has recorded."""
+_WRITTEN_WITHIN_S = 5.0
+"""How long torch.profiler, the user's or ours, waits for libkineto to write what it has recorded."""
 
 
 def user_step() -> None:
@@ -93,6 +93,7 @@ class Session:
         self._thread: int | None = None
         self._pulse: Pulse | None = None
         self._number, self._planned, self._requests = 0, 0, self._board.answered()
+        self._ready_for = -1
         self._next: Window | None = None
         self._busy_until = 0
         self._confirmed: bool | None = None
@@ -135,8 +136,8 @@ class Session:
         if threading.get_ident() != self._thread or self._pulse is None:
             return
         self._time_step(self._pulse)
-        if self._link is not None and self._link.tend():
-            self._board.ready(self._link.number, self.life.local_rank)
+        if self._link is not None:
+            self._tend(self._link)
         recording = self._recording
         if recording is None:
             self._before_window(completed)
@@ -185,6 +186,12 @@ class Session:
         if len(self._unprofiled) >= _TYPICAL_STEPS and self.counter.completed % _TYPICAL_STEPS == 0:
             self._typical_ns = statistics.median(self._unprofiled) * 1e6
 
+    def _tend(self, link: KinetoLink) -> None:
+        link.tend()
+        if self._ready_for < self._number and (link.holds_request or not self._chosen()):
+            self._ready_for = self._number
+            self._board.ready(self._number, self.life.local_rank)
+
     def _before_window(self, completed: int) -> None:
         if completed <= self._busy_until:
             return
@@ -219,8 +226,8 @@ class Session:
         if self._link is None:
             return False
         if self._several_nodes:
-            return self._board.stands(f"all_ready_{self._link.number}")
-        return self._board.count_ready(self._link.number, self._local_world) == self._local_world
+            return self._board.stands(f"all_ready_{self._number}")
+        return self._board.count_ready(self._number, self._local_world) == self._local_world
 
     def _look(self, completed: int) -> None:
         """Follow what was announced; where no word came, a plan that needs none."""
@@ -266,11 +273,16 @@ class Session:
         """How this window can be recorded, best first."""
         if window.backend == "cuda_profiler":
             return [CudaProfilerCapture]
-        makers: list[Callable[[], Capture]] = [lambda: InlineCapture(spec)]
         link = self._link
-        if window.backend == "kineto" and link is not None:
-            makers.insert(0, lambda: KinetoCapture(link))
-        return makers
+        if link is None:
+            return [lambda: InlineCapture(spec)]
+
+        def inline() -> Capture:
+            if not link.settle(_WRITTEN_WITHIN_S):  # two at once would crash the job
+                raise RuntimeError("libkineto had not written the window before yet")
+            return InlineCapture(spec)
+
+        return [lambda: KinetoCapture(link), inline] if window.backend == "kineto" else [inline]
 
     def _drop_if_over(self) -> None:
         if self._recording is not None and self._recording.capture is None:
@@ -309,7 +321,7 @@ class Session:
             self._recording = None
             recording.cancel(reason)
         if self._link is not None:
-            self._link.settle(_FOREIGN_WAIT_S)
+            self._link.settle(_WRITTEN_WITHIN_S)
 
     def _end(self, reason: str | None) -> None:
         """The process ends. Called once, by :class:`Ending`."""

@@ -18,7 +18,7 @@ from rankscope.errors import RankscopeError
 from rankscope.model import AgentSpec, RankRecord, from_json, to_json
 from rankscope.node.gather import gather_out_of_memory, gather_ready, read_lives
 from rankscope.node.health import HealthWatch
-from rankscope.node.kineto import KinetoAnswers
+from rankscope.node.kineto import answering
 from rankscope.node.manifest import NodeResult
 from rankscope.node.pulse import PulseDrain
 from rankscope.node.requests import RequestRelay
@@ -31,10 +31,23 @@ _SELDOM = 5
 
 def serve(spool: Spool, run_dir: RunDir, node: str) -> None:
     """Gather until standard input ends; then leave this node's result in the run directory."""
-    records: list[RankRecord] = []
     notes: list[str] = []
-    pulses, requests = PulseDrain(spool), RequestRelay(spool, run_dir)
-    answers, health = _answers(spool, notes), HealthWatch.begin()
+    with contextlib.ExitStack() as stack:
+        try:
+            if from_json(AgentSpec, spool.spec.read_bytes()).kineto_socket is not None:
+                stack.enter_context(answering(spool.path, spool.socket))
+        except OSError as error:
+            notes.append(f"libkineto could not be answered, windows are recorded by torch.profiler: {error}")
+        with contextlib.suppress(OSError):
+            os.nice(19)
+        records = _gather(spool, run_dir, node, notes)
+    result = NodeResult(node=node, host=socket.gethostname(), lives=read_lives(spool), records=records, notes=notes)
+    write_new(run_dir.node_result(node), to_json(result))
+
+
+def _gather(spool: Spool, run_dir: RunDir, node: str, notes: list[str]) -> list[RankRecord]:
+    records: list[RankRecord] = []
+    pulses, requests, health = PulseDrain(spool), RequestRelay(spool, run_dir), HealthWatch.begin()
     for turn in itertools.count():
         ready, _, _ = select.select([sys.stdin], [], [], _POLL_S)
         finished = bool(ready) and not os.read(sys.stdin.fileno(), 4096)
@@ -54,22 +67,9 @@ def serve(spool: Spool, run_dir: RunDir, node: str) -> None:
                 notes.append(f"{node}: traces stay in {spool.path}: {error}")
         if finished:
             break
-    del answers
     health.close()
     notes += health.notes
-    result = NodeResult(node=node, host=socket.gethostname(), lives=read_lives(spool), records=records, notes=notes)
-    write_new(run_dir.node_result(node), to_json(result))
-
-
-def _answers(spool: Spool, notes: list[str]) -> KinetoAnswers | None:
-    """Only for a run whose ranks let libkineto ask."""
-    if from_json(AgentSpec, spool.spec.read_bytes()).kineto_socket is None:
-        return None
-    try:
-        return KinetoAnswers(spool.path, spool.socket)
-    except OSError as error:
-        notes.append(f"libkineto could not be answered, windows are recorded by torch.profiler: {error}")
-        return None
+    return records
 
 
 def _megabytes(run_dir: RunDir, records: list[RankRecord]) -> float:
@@ -78,6 +78,4 @@ def _megabytes(run_dir: RunDir, records: list[RankRecord]) -> float:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(OSError):
-        os.nice(19)
     serve(Spool(Path(sys.argv[1])), RunDir(Path(sys.argv[2])), sys.argv[3])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import struct
+import threading
+import time
 
 import pytest
 
-from rankscope.node.kineto import answer
+from rankscope.node.kineto import answer, answering, listen, serve
 
 HEADER = struct.Struct("=Q32s")
 
@@ -38,3 +42,49 @@ def test_registering_is_acknowledged(tmp_path):
 def test_what_is_no_message_is_an_error(tmp_path):
     with pytest.raises(struct.error):
         answer(b"hello", tmp_path)
+
+
+@pytest.fixture
+def libkineto(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+        ours.bind(str(tmp_path / "libkineto"))
+        ours.settimeout(30)
+        yield ours
+
+
+def test_what_was_asked_too_long_ago_is_not_answered(tmp_path, libkineto):
+    # GIVEN a question from before libkineto stopped listening, and a fresh one
+    (tmp_path / "ask_1").write_text("a=1\n")
+    (tmp_path / "ask_2").write_text("b=2\n")
+    with listen(tmp_path / "dynolog") as ours:
+        libkineto.sendto(poll(3, 1), str(tmp_path / "dynolog"))
+        time.sleep(0.05)
+        reader, writer = os.pipe()
+        with os.fdopen(reader) as until:
+            server = threading.Thread(target=serve, args=(ours, tmp_path, until))
+            server.start()
+            while (tmp_path / "ask_2").exists():  # on a busy machine a fresh one gets old too, and is asked again
+                libkineto.sendto(poll(3, 2), str(tmp_path / "dynolog"))
+                time.sleep(0.01)
+            os.close(writer)
+            server.join()
+    assert libkineto.recv(4096) == HEADER.pack(4, b"req") + b"b=2\n"
+    assert (tmp_path / "ask_1").exists()
+
+
+def test_a_process_answers_while_the_context_lasts(tmp_path, libkineto):
+    (tmp_path / "ask_7").write_text("c=3\n")
+    with answering(tmp_path, tmp_path / "dynolog"):
+        while (tmp_path / "ask_7").exists():
+            libkineto.sendto(poll(3, 7), str(tmp_path / "dynolog"))
+            time.sleep(0.01)
+        assert libkineto.recv(4096) == HEADER.pack(4, b"req") + b"c=3\n"
+    libkineto.setblocking(False)
+    with pytest.raises(ConnectionRefusedError):
+        libkineto.sendto(poll(3, 7), str(tmp_path / "dynolog"))
+
+
+def test_a_taken_address_is_an_error(tmp_path):
+    (tmp_path / "dynolog").touch()
+    with pytest.raises(OSError, match="in use"), answering(tmp_path, tmp_path / "dynolog"):
+        pass
