@@ -15,6 +15,19 @@ from support.launching import RANKSCOPE, TORCHRUN
 
 GPT = Path(__file__).parents[2] / "benchmarks" / "gpt.py"
 
+CONTEXTS = """
+import os, torch, torch.distributed as dist
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(40):
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+print(dist.get_rank(), [torch._C._cuda_hasPrimaryContext(index) for index in (0, 1)], flush=True)
+dist.destroy_process_group()
+"""
+
 pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 
@@ -63,3 +76,11 @@ def test_windows_come_again_after_detaching_from_the_device(start, finish, tmp_p
     assert done.code == 0, done.stderr
     for window in range(3):
         assert [(r.status, r.notes) for r in done.records(window=window)] == [("ok", []), ("ok", [])]
+
+
+def test_no_rank_touches_the_device_of_another(start, finish, tmp_path):
+    script = tmp_path / "contexts.py"
+    script.write_text(CONTEXTS)
+    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, "-S", f"run.dir={tmp_path / 'RUN'}", script]))
+    assert [record.status for record in done.records()] == ["ok", "ok"]
+    assert sorted(done.stdout.splitlines()) == ["0 [True, False]", "1 [False, True]"]
