@@ -17,6 +17,7 @@ from rankscope.trace.collectives import build_collectives
 from rankscope.trace.columns import Category, Events, RankTrace
 from rankscope.trace.decode import Decoder
 from rankscope.trace.events import Args
+from rankscope.trace.memory import NO_SAMPLES, device_memory
 from rankscope.trace.read import Reader
 from rankscope.trace.rows import DTYPES, Rows
 from rankscope.trace.split import split
@@ -77,6 +78,7 @@ def _assemble(
         for key, dtype in DTYPES.items()
     }
     comms = [pair for c in chunks for pair in c.comms]
+    memory = np.concatenate([NO_SAMPLES, *(c.memory for c in chunks)], axis=1)
     chunks.clear()
     if not len(columns["start"]):
         lost = sum(decoder.repairs.values())
@@ -85,6 +87,7 @@ def _assemble(
     notes += remarks + decoder.places
     if about.base_ns and int(columns["start"].min()) < _ABSOLUTE_NS:
         columns["start"] += about.base_ns
+        memory[0] += about.base_ns
     elif about.base_ns:
         notes.append("times are absolute already; baseTimeNanoseconds was not added")
     order = _in_time(columns["start"], columns["duration"])
@@ -124,6 +127,7 @@ def _assemble(
         steps=steps,
         groups=groups,
         collectives=collectives,
+        memory=device_memory(memory, steps),
         repairs=dict(decoder.repairs),
         notes=notes,
         dropped=dropped,

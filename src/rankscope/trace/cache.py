@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rankscope.trace.columns import Collectives, Events, Group, RankTrace, Steps, TraceMeta
+from rankscope.trace.columns import Collectives, DeviceMemory, Events, Group, RankTrace, Steps, TraceMeta
 from rankscope.trace.rows import DTYPES
 
 __all__ = ["PARQUET_VERSION", "cache_path", "load_cached", "store_cached"]
 
-PARQUET_VERSION = 1
+PARQUET_VERSION = 2
 """Raise it whenever a column or its meaning changes."""
 _KEY = b"rankscope.key"
 _ABOUT = b"rankscope.trace"
@@ -120,6 +120,7 @@ def _about(trace: RankTrace) -> bytes:
             "meta": dataclasses.asdict(trace.meta),
             "steps": [trace.steps.number.tolist(), trace.steps.start.tolist(), trace.steps.duration.tolist()],
             "groups": [[g.name, g.description, list(g.ranks)] for g in trace.groups],
+            "memory": [dataclasses.asdict(m) for m in trace.memory],
             "repairs": trace.repairs,
             "notes": trace.notes,
             "dropped": trace.dropped,
@@ -208,6 +209,7 @@ def _trace(path: Path, table: Any, about: dict[str, Any]) -> RankTrace:
         steps=Steps(*steps),
         groups=[Group(n, d, tuple(r)) for n, d, r in about["groups"]],
         collectives=Collectives(event=rows.astype(np.int32), **texts),
+        memory=[DeviceMemory(**m) for m in about["memory"]],
         repairs=about["repairs"],
         notes=about["notes"],
         dropped=about["dropped"],

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Category", "Collectives", "Events", "Group", "RankTrace", "Steps", "TraceMeta"]
+__all__ = ["Category", "Collectives", "DeviceMemory", "Events", "Group", "RankTrace", "Steps", "TraceMeta"]
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -129,6 +129,22 @@ class Collectives:
 
 
 @dataclass(slots=True)
+class DeviceMemory:
+    """What PyTorch's allocator held of one device while this rank was recorded with ``profile_memory``.
+
+    Bytes, by the allocator's own counters: allocations as it rounds them up, until the last tensor is gone.
+    """
+
+    device: int
+    peak_allocated: int
+    peak_reserved: int
+    end_allocated: int
+    end_reserved: int
+    step_peaks: list[int]
+    """Most allocated in each step, what it began with included; empty without steps."""
+
+
+@dataclass(slots=True)
 class TraceMeta:
     """What the file says about itself. None or empty where it does not."""
 
@@ -161,6 +177,8 @@ class RankTrace:
     steps: Steps
     groups: list[Group]
     collectives: Collectives
+    memory: list[DeviceMemory] = field(default_factory=list)
+    """In order of device; empty where memory was not recorded."""
     repairs: dict[str, int] = field(default_factory=dict)
     """What was repaired or dropped: kind -> count (see ``trace.repair`` for the kinds)."""
     notes: list[str] = field(default_factory=list)

@@ -20,8 +20,10 @@ from rankscope.trace.events import (
     Begin,
     Complete,
     End,
+    Instant,
     as_events,
 )
+from rankscope.trace.memory import samples
 from rankscope.trace.rows import Rows, Symbols, make_rows
 from rankscope.trace.split import find_end
 
@@ -85,14 +87,17 @@ class Decoder:
         if len(category) and category.min() < 0:
             wanted = category >= 0
             self.dropped.update(str(chosen[i].cat)[:40] for i in np.flatnonzero(~wanted).tolist())
-            rows = np.flatnonzero(wanted)
-            chosen = [chosen[i] for i in rows.tolist()]
-            category, position = category[rows], position[rows]
+            kept = np.flatnonzero(wanted)
+            chosen = [chosen[i] for i in kept.tolist()]
+            category, position = category[kept], position[kept]
         start, raw = numbers.nanoseconds([e.ts for e in chosen])
         if again is not None and raw is not None and numbers.needs_exact_text(raw):
             chosen = self._exactly(chosen, position, first, len(events), {p for p, _ in joined}, again)
             start, _ = numbers.nanoseconds([e.ts for e in chosen])
-        return make_rows(chosen, category, position, start, self.symbols, self.repairs)
+        rows = make_rows(chosen, category, position, start, self.symbols, self.repairs)
+        if Instant in kinds:
+            rows.memory = samples([e for e in events if e.__class__ is Instant])
+        return rows
 
     def _categories(self, chosen: list[Any]) -> NDArray[np.int8]:
         try:

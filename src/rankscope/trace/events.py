@@ -12,13 +12,17 @@ from rankscope.trace.columns import Category
 __all__ = [
     "CATEGORY_CODES",
     "DROPPED_CATEGORIES",
+    "MEMORY",
     "NO_ARGS",
     "NO_JSON",
+    "NO_MEMORY",
     "NO_RAW",
     "Args",
     "Begin",
     "Complete",
     "End",
+    "Instant",
+    "MemoryArgs",
     "as_events",
 ]
 
@@ -51,6 +55,8 @@ CATEGORY_CODES: dict[Any, int] = {
 }
 DROPPED_CATEGORIES = frozenset({"python_function", "Trace", "cpu_instant_event", "ac2g", "fwdbwd", "async"})
 """Classes no analysis reads. ``Trace`` is Kineto's own span of the whole recording."""
+MEMORY = "[memory]"
+"""Name of the instants that tell of an allocation or a release."""
 NO_RAW = msgspec.Raw(b"")
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -101,6 +107,24 @@ class End(Complete, tag_field="ph", tag="E", gc=False):
     """The second half of an event."""
 
 
+class MemoryArgs(msgspec.Struct, gc=False):
+    """What is read of an instant's ``args``."""
+
+    kind: Any = msgspec.field(default=-1, name="Device Type")
+    device: Any = msgspec.field(default=-1, name="Device Id")
+    bytes: Any = msgspec.field(default=0, name="Bytes")
+    allocated: Any = msgspec.field(default=-1, name="Total Allocated")
+    reserved: Any = msgspec.field(default=-1, name="Total Reserved")
+
+
+class Instant(msgspec.Struct, tag_field="ph", tag="i", gc=False):
+    """A moment: memory allocated or released. Of others there are a few in a file."""
+
+    name: Any = ""
+    ts: Any = None
+    args: MemoryArgs | None = None
+
+
 def _marker(name: str, tag: str) -> Any:
     return msgspec.defstruct(name, [], tag_field="ph", tag=tag, gc=False)
 
@@ -110,11 +134,10 @@ _MARKERS = {
     "f": "FlowEnd",
     "t": "FlowStep",
     "M": "Meta",
-    "i": "Instant",
     "I": "OldInstant",
     "C": "Counter",
 }
-_KINDS: Any = (Complete, Begin, End, *(_marker(name, tag) for tag, name in _MARKERS.items()))
+_KINDS: Any = (Complete, Begin, End, Instant, *(_marker(name, tag) for tag, name in _MARKERS.items()))
 _EVENTS: Any = list[Union[_KINDS]]  # noqa: UP007  built from a tuple
 
 
@@ -123,6 +146,7 @@ _fast = msgspec.json.Decoder(_EVENTS)
 _exact = msgspec.json.Decoder(_EVENTS, float_hook=Decimal)
 _lenient = msgspec.json.Decoder(list[Any], float_hook=Decimal)
 NO_ARGS = Args()
+NO_MEMORY = MemoryArgs()
 
 
 def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
@@ -141,15 +165,17 @@ def _from_any(event: Any) -> Any:
     """The struct of an event of any shape, None where there is nothing to make one of."""
     if not isinstance(event, dict) or not isinstance(event.get("ph"), str):
         return None
-    kinds: dict[Any, Any] = {"X": Complete, "B": Begin, "E": End}
+    kinds: dict[Any, Any] = {"X": Complete, "B": Begin, "E": End, "i": Instant}
     kind = kinds.get(event["ph"])
     if kind is None:
         return None
     given = event.get("args")
-    args = None
-    if isinstance(given, dict):
+    args: Any = None
+    if isinstance(given, dict) and kind is Instant:
+        args = msgspec.convert(given, MemoryArgs)
+    elif isinstance(given, dict):
         args = msgspec.convert({k: v for k, v in given.items() if k not in _RAW_FIELDS}, Args)
         args.dims, args.grid, args.block = (
             msgspec.Raw(msgspec.json.encode(given[k])) if k in given else NO_RAW for k in _RAW_FIELDS
         )
-    return kind(*(event.get(k) for k in ("name", "cat", "pid", "tid", "ts", "dur")), args)
+    return kind(**{k: event.get(k) for k in kind.__struct_fields__ if k != "args"}, args=args)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rankscope.trace import numbers, repair
 from rankscope.trace.columns import Category
 from rankscope.trace.events import NO_ARGS, NO_RAW, Args
+from rankscope.trace.memory import NO_SAMPLES
 
 __all__ = ["DTYPES", "Rows", "Symbols", "make_rows"]
 
@@ -91,6 +92,8 @@ class Rows:
     columns: dict[str, NDArray[Any]]
     comms: list[tuple[int, Args]]
     """Position and args of every event that says which collective it is."""
+    memory: I64 = field(default_factory=lambda: NO_SAMPLES)
+    """Samples of device memory; see :mod:`rankscope.trace.memory`."""
 
 
 def make_rows(
