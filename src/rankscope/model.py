@@ -587,24 +587,30 @@ class MemoryFrame:
 
 @dataclass(kw_only=True)
 class MemoryRow:
-    """Device memory of one rank in one window (or at an out-of-memory error), from PyTorch's memory history."""
+    """Device memory of one rank in one window (or at an out-of-memory error), of the device with the highest peak.
+
+    From the snapshot of PyTorch's memory history; without one, from the allocator's totals in the trace.
+    """
 
     attempt: int
     window: int | None
     """None: the snapshot was taken at an out-of-memory error."""
     rank: int
-    file: str
-    """The snapshot, for https://pytorch.org/memory_viz."""
+    file: str | None
+    """The snapshot, for https://pytorch.org/memory_viz; None: from the trace."""
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     end_allocated_bytes: int
     end_reserved_bytes: int
-    segment_allocs: int
-    """Times the allocator took memory from the device (cudaMalloc, or cuMemMap with expandable segments)."""
-    segment_frees: int
+    segment_allocs: int | None
+    """Times the allocator took memory from the device (cudaMalloc, or cuMemMap with expandable segments); only a
+    snapshot tells, as of the next."""
+    segment_frees: int | None
     allocs_per_step: list[int] = field(default_factory=list)
     """Of those, in each step; empty where the steps are not known."""
     frees_per_step: list[int] = field(default_factory=list)
+    peak_per_step: list[int] = field(default_factory=list)
+    """Most bytes allocated in each step; empty where the steps are not known."""
     complete: bool = True
     """False when the history was too short to hold the window: the peak may have been higher."""
     requested_bytes: int | None = None
@@ -616,6 +622,12 @@ class MemoryRow:
     def fragmentation_bytes(self) -> int:
         """Reserved and not allocated at the end."""
         return self.end_reserved_bytes - self.end_allocated_bytes
+
+    @property
+    def growth_bytes_per_step(self) -> float | None:
+        """From the peak of the first step to that of the last; None for fewer than two steps."""
+        steps = len(self.peak_per_step) - 1
+        return (self.peak_per_step[-1] - self.peak_per_step[0]) / steps if steps > 0 else None
 
 
 @dataclass(kw_only=True)

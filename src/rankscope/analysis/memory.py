@@ -1,10 +1,10 @@
-"""Device memory of a window, from the snapshot of PyTorch's allocator.
+"""Device memory of a window, from the snapshot of PyTorch's allocator; without one, from its totals in the trace.
 
-The format is that of ``torch.cuda.memory._snapshot`` (its docstring, and torch/csrc/cuda/memory_snapshot.cpp): the
-segments and blocks at the end, and what the allocator did until then. As in PyTorch's own viewer the past is found
-backwards from the end. *Allocated* counts the bytes asked for, from the allocation until the memory can be used
-again; PyTorch's counters also hold what is added in rounding up (to 512 bytes), and let go of memory that another
-stream still uses.
+A snapshot's format is that of ``torch.cuda.memory._snapshot`` (its docstring, and
+torch/csrc/cuda/memory_snapshot.cpp): the segments and blocks at the end, and what the allocator did until then. As in
+PyTorch's own viewer the past is found backwards from the end. *Allocated* counts the bytes asked for, from the
+allocation until the memory can be used again; PyTorch's counters, which the trace tells, also hold what is added in
+rounding up (to 512 bytes), and let go of memory that another stream still uses.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rankscope.errors import TraceError
 from rankscope.model import MemoryFrame, MemoryRow
 from rankscope.trace.columns import RankTrace
+from rankscope.trace.memory import peaks
 
 __all__ = ["BEFORE", "NO_FRAME", "memory_row", "memory_rows", "read_snapshot"]
 
@@ -38,13 +39,36 @@ _TAKEN = ("segment_alloc", "segment_map")
 _GIVEN = ("segment_free", "segment_unmap")
 
 
-def memory_rows(traces: Iterable[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
-    """A row for each snapshot, and what is wrong with the others."""
-    steps: Bounds = {(t.attempt, t.window, t.rank): (t.steps.start, t.steps.start + t.steps.duration) for t in traces}
+def memory_rows(traces: Sequence[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
+    """A row for each snapshot and for each trace that has none but tells; what is wrong with the other snapshots."""
+    steps: Bounds = {_place(t): (t.steps.start, t.steps.start + t.steps.duration) for t in traces}
     found = [_row(path, steps) for path in snapshots]
     rows = [row for row in found if isinstance(row, MemoryRow)]
+    told = {(row.attempt, row.window, row.rank) for row in rows}
+    rows += [_of_trace(t, t.rank) for t in traces if t.rank is not None and t.memory and _place(t) not in told]
     order = sorted(rows, key=lambda r: (r.attempt, -1 if r.window is None else r.window, r.rank))
     return order, [fault for fault in found if isinstance(fault, str)]
+
+
+def _place(trace: RankTrace) -> tuple[int, int, int | None]:
+    return trace.attempt, trace.window, trace.rank
+
+
+def _of_trace(trace: RankTrace, rank: int) -> MemoryRow:
+    device = max(trace.memory, key=lambda m: m.peak_allocated)
+    return MemoryRow(
+        attempt=trace.attempt,
+        window=trace.window,
+        rank=rank,
+        file=None,
+        peak_allocated_bytes=device.peak_allocated,
+        peak_reserved_bytes=device.peak_reserved,
+        end_allocated_bytes=device.end_allocated,
+        end_reserved_bytes=device.end_reserved,
+        segment_allocs=None,
+        segment_frees=None,
+        peak_per_step=device.step_peaks,
+    )
 
 
 def _row(path: Path, steps: Bounds) -> MemoryRow | str:
@@ -114,6 +138,7 @@ def memory_row(snapshot: dict[str, Any], file: str, steps: Bounds) -> MemoryRow:
             segment_frees=len(given),
             allocs_per_step=_per_step(taken, bounds),
             frees_per_step=_per_step(given, bounds),
+            peak_per_step=peaks(device.times(), device.allocated, *bounds) if bounds else [],
             complete=bool(about.get("complete", False)),
             requested_bytes=about.get("requested_bytes"),
             top=_top(device),
@@ -143,9 +168,9 @@ class _Device:
     def peak(self) -> int:
         return int(self.allocated.max())
 
-    def times(self, actions: tuple[str, ...]) -> I64:
-        """Of these events, ns."""
-        chosen = np.flatnonzero(self._is(*actions))
+    def times(self, actions: tuple[str, ...] = ()) -> I64:
+        """Of these events, or of all, ns."""
+        chosen = np.flatnonzero(self._is(*actions)) if actions else np.arange(len(self.events))
         return np.array([self.events[i]["time_us"] for i in chosen.tolist()], np.int64) * 1000
 
     def _is(self, *actions: str) -> NDArray[np.bool_]:

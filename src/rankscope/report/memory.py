@@ -9,29 +9,26 @@ __all__ = ["frames", "memory"]
 
 
 def memory(report: ClusterReport) -> Table:
-    """One row a rank and window (or out-of-memory error) whose allocator was recorded."""
+    """One row a rank and window (or out-of-memory error) whose memory was recorded; columns without any number go."""
     rows = report.memory
-    sizes = [
-        ("peak_allocated_bytes", [r.peak_allocated_bytes for r in rows]),
-        ("peak_reserved_bytes", [r.peak_reserved_bytes for r in rows]),
-        ("fragmentation_bytes", [r.fragmentation_bytes for r in rows]),
+    measured: list[tuple[str, list[float | None], int | None]] = [
+        ("peak_allocated_bytes", [_gib(r.peak_allocated_bytes) for r in rows], 2),
+        ("growth_bytes_per_step", [_mib(r.growth_bytes_per_step) for r in rows], None),
+        ("peak_reserved_bytes", [_gib(r.peak_reserved_bytes) for r in rows], 2),
+        ("fragmentation_bytes", [_gib(r.fragmentation_bytes) for r in rows], 2),
+        ("segment_allocs", [r.segment_allocs for r in rows], 0),
+        ("segment_frees", [r.segment_frees for r in rows], 0),
+        ("requested_bytes", [_gib(r.requested_bytes) for r in rows], 2),
     ]
     heads = [Column("Rank", numeric=True), Column("When")]
     columns = [[number(r.rank) for r in rows], [text(_when(r)) for r in rows]]
-    for key, values in sizes:
-        heads.append(metric(key))
-        columns.append(numbers([_gib(value) for value in values], 2))
-    for key, counts in (
-        ("segment_allocs", [r.segment_allocs for r in rows]),
-        ("segment_frees", [r.segment_frees for r in rows]),
-    ):
-        heads.append(metric(key))
-        columns.append(numbers([float(count) for count in counts], 0))
-    if any(r.requested_bytes is not None for r in rows):
-        heads.append(metric("requested_bytes"))
-        columns.append(numbers([_gib(r.requested_bytes) for r in rows], 2))
-    heads.append(Column("Snapshot"))
-    columns.append([text(r.file, 60) for r in rows])
+    for key, values, decimals in measured:
+        if any(value is not None for value in values):
+            heads.append(metric(key))
+            columns.append(numbers(values, decimals))
+    if any(r.file for r in rows):
+        heads.append(Column("Snapshot"))
+        columns.append([text(r.file, 60) for r in rows])
     marks = ["" if r.complete else "partial" for r in rows]
     short = sum(not r.complete for r in rows)
     note = f"{short} of these histories began after their window did; the peak may have been higher." if short else ""
@@ -58,5 +55,9 @@ def _when(row: MemoryRow) -> str:
     return f"attempt {row.attempt}, window {row.window}"
 
 
-def _gib(size: int | None) -> float | None:
+def _gib(size: float | None) -> float | None:
     return None if size is None else size / 2**30
+
+
+def _mib(size: float | None) -> float | None:
+    return None if size is None else size / 2**20

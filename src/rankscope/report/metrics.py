@@ -336,7 +336,14 @@ METRICS: dict[str, Metric] = {
         "Peak allocated",
         "GiB (2³⁰ bytes)",
         "The most memory that tensors held at one time in the window.",
-        "Bytes asked for, without rounding.",
+        "Bytes asked for, without rounding. Without a snapshot: the allocator's own count, which rounds up.",
+    ),
+    "growth_bytes_per_step": Metric(
+        _M,
+        "Growth of the peak",
+        "MiB (2²⁰ bytes) per step",
+        "The most allocated in the last recorded step less that in the first, over the steps between.",
+        "In a steady job there is none.",
     ),
     "peak_reserved_bytes": Metric(
         _M,

@@ -103,8 +103,16 @@ def _queues(report: ClusterReport) -> Variables | None:
 def _memory(report: ClusterReport) -> Variables | None:
     if not report.memory:
         return None
-    lead = "From PyTorch's memory history. The snapshots open in pytorch.org/memory_viz."
-    return _tables(lead, ("Device memory", memory.memory(report)), ("Held at the peak", memory.frames(report)))
+    lead = []
+    if any(row.file for row in report.memory):
+        lead.append("From PyTorch's memory history. The snapshots open in pytorch.org/memory_viz.")
+    if not all(row.file for row in report.memory):
+        lead.append(
+            "Ranks without a snapshot: from the allocator's totals in their traces, which do not tell who holds the "
+            "memory."
+        )
+    tables_of = ("Device memory", memory.memory(report)), ("Held at the peak", memory.frames(report))
+    return _tables(" ".join(lead), *tables_of)
 
 
 def _health(report: ClusterReport) -> Variables | None:

@@ -14,7 +14,8 @@ import pytest
 from rankscope.analysis.memory import BEFORE, NO_FRAME, memory_row, memory_rows, read_snapshot
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import TraceError
-from rankscope.model import MemoryFrame
+from rankscope.model import MemoryFrame, MemoryRow
+from rankscope.trace.columns import DeviceMemory
 from rankscope.trace.load import load_traces
 
 DATA = Path(__file__).parents[2] / "data"
@@ -238,7 +239,7 @@ def _trace(rank: int) -> SimpleNamespace:
     """Steps of [0, 30), [30, 42) and [42, 60) us after the start."""
     start = (START + np.array([0, 30, 42])) * 1000
     steps = SimpleNamespace(start=start, duration=np.array([30, 12, 18]) * 1000)
-    return SimpleNamespace(attempt=1, window=2, rank=rank, steps=steps)
+    return SimpleNamespace(attempt=1, window=2, rank=rank, steps=steps, memory=[])
 
 
 def test_the_files_of_a_run(tmp_path) -> None:
@@ -251,7 +252,46 @@ def test_the_files_of_a_run(tmp_path) -> None:
     assert [r.rank for r in rows] == [0, 3]
     assert (rows[0].allocs_per_step, rows[0].frees_per_step) == ([], [])  # no trace, no steps
     assert (rows[1].allocs_per_step, rows[1].frees_per_step) == ([1, 0, 1], [0, 0, 1])
+    # Z is held until 22 us, C from 20 us, D from 30 us, B until 41 us, its successor from 43 us
+    assert rows[1].peak_per_step == [12 * MIB + 1512, 14 * MIB + 1000, 7 * MIB + 1000]
+    assert rows[0].peak_per_step == []
     assert [f.partition(":")[0] for f in faults] == ["model.pickle", "rank_00001.memory.pickle"]
+
+
+def test_without_a_snapshot_the_trace_tells(tmp_path) -> None:
+    (tmp_path / "rank_00003.memory.pickle").write_bytes(pickle.dumps(snapshot(), 4))
+    (tmp_path / "rank_00005.memory.pickle").write_bytes(b"cut")
+    oom = snapshot() | {"rankscope": {"attempt": 1, "window": None, "rank": 4, "complete": True}}
+    (tmp_path / "rank_00004.memory_oom.pickle").write_bytes(pickle.dumps(oom, 4))
+    traces = [_trace(rank) for rank in range(3, 7)]
+    for trace in traces[:3]:
+        trace.memory = [
+            DeviceMemory(0, 5 * MIB, 6 * MIB, MIB, 6 * MIB, [MIB, MIB, 5 * MIB]),
+            DeviceMemory(1, 7 * MIB, 9 * MIB, 2 * MIB, 8 * MIB, [3 * MIB, 5 * MIB, 7 * MIB]),
+        ]
+    rows, faults = memory_rows(traces, sorted(tmp_path.iterdir()))
+    assert [(r.rank, r.window, r.file) for r in rows] == [
+        (4, None, "rank_00004.memory_oom.pickle"),
+        (3, 2, "rank_00003.memory.pickle"),  # the snapshot wins
+        (4, 2, None),
+        (5, 2, None),  # its snapshot is unreadable
+    ]
+    assert rows[1].peak_allocated_bytes == 14 * MIB + 1000
+    assert rows[3] == MemoryRow(
+        attempt=1, window=2, rank=5, file=None, peak_allocated_bytes=7 * MIB, peak_reserved_bytes=9 * MIB,
+        end_allocated_bytes=2 * MIB, end_reserved_bytes=8 * MIB, segment_allocs=None, segment_frees=None,
+        peak_per_step=[3 * MIB, 5 * MIB, 7 * MIB],
+    )  # fmt: skip
+    assert [f.partition(":")[0] for f in faults] == ["rank_00005.memory.pickle"]
+
+
+@pytest.mark.parametrize(
+    ("peaks", "growth"), [([], None), ([MIB], None), ([3, 7], 4.0), ([10, 90, 4, 4], -2.0), ([5, 5, 5], 0.0)]
+)
+def test_growth_is_from_the_first_step_s_peak_to_the_last_s(peaks, growth) -> None:
+    row = memory_row(snapshot(), "f", {})
+    row.peak_per_step = peaks
+    assert row.growth_bytes_per_step == growth
 
 
 def test_snapshots_beside_traces_are_in_the_report(tmp_path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from rankscope.model import ClusterReport
 from rankscope.report import WRITERS, calls, html, memory, sections, tables, words
 from rankscope.report.cells import Table
+from rankscope.report.words import DASH
 
 
 def shown(report: ClusterReport) -> list[str]:
@@ -109,6 +112,31 @@ def test_memory(gpu_straggler: ClusterReport) -> None:
     row.window, row.requested_bytes = None, 2**31
     assert cells(memory.memory(gpu_straggler))[0]["When"] == "attempt 0, out of memory"
     assert cells(memory.memory(gpu_straggler))[0]["Asked for"] == "2.00"
+
+
+def test_memory_from_traces(gpu_straggler: ClusterReport) -> None:
+    def lead() -> str:
+        (section,) = (s for s in sections.SECTIONS if s.anchor == "memory")
+        return section.build(gpu_straggler)["lead"]
+
+    both = gpu_straggler.memory
+    other = dataclasses.replace(both[0], rank=1, file=None, segment_allocs=None, segment_frees=None, top=[])
+    other.peak_per_step = [2**30, 9 * 2**20, 2**30 + 2**20]
+    both.append(other)
+    found = cells(memory.memory(gpu_straggler))
+    assert [row["Growth of the peak"] for row in found] == [DASH, "0.500"]
+    assert (found[1]["Device allocations"], found[1]["Device frees"], found[1]["Snapshot"]) == (DASH, DASH, DASH)
+    assert lead() == (
+        "From PyTorch's memory history. The snapshots open in pytorch.org/memory_viz. Ranks without a snapshot: from "
+        "the allocator's totals in their traces, which do not tell who holds the memory."
+    )
+    gpu_straggler.memory = both[1:]
+    assert set(cells(memory.memory(gpu_straggler))[0]) == {
+        "Rank", "When", "Peak allocated", "Growth of the peak", "Peak reserved", "Reserved, unused",
+    }  # fmt: skip
+    assert "history" not in lead()
+    for write in WRITERS.values():
+        assert write(gpu_straggler)
 
 
 def test_queues_that_are_alike_are_told_once(gpu_straggler: ClusterReport) -> None:
