@@ -146,7 +146,7 @@ class CaptureSpec:
     with_flops: bool
     with_modules: bool
     backend: str = "inline"
-    """``inline`` (torch.profiler), ``kineto`` (libkineto's own threads) or ``cuda_profiler`` (for nsys)."""
+    """``inline`` (torch.profiler), ``kineto`` (libkineto's own threads), ``cuda_profiler`` (for nsys) or ``auto``."""
     memory_snapshot: bool = False
     """CUDA memory history of each window, for PyTorch's memory viewer."""
     ranks: str = "all"
@@ -438,7 +438,7 @@ class StepRow:
     """One step of one rank. ``lateness_ms`` is the rank's mean arrival after the median of the others.
 
     ``duration_ms`` is the host's step. Device times are of the work it launched, ``idle_ms`` from the last work of the
-    step before to the last of this one.
+    step before to the last of this one. ``input_ms`` is the part of it in which the host sits in the data loader.
     """
 
     attempt: int
@@ -450,6 +450,7 @@ class StepRow:
     comm_ms: float
     exposed_comm_ms: float
     idle_ms: float
+    input_ms: float | None = None
     wait_ms: float | None = None
     lateness_ms: float | None = None
 

@@ -16,7 +16,7 @@ from rankscope.analysis.categories import Kind
 from rankscope.analysis.intervals import Spans
 from rankscope.analysis.view import RankView
 
-__all__ = ["Usage", "step_usage", "usage", "window_usage"]
+__all__ = ["Usage", "step_bounds", "step_usage", "usage", "window_usage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +65,32 @@ def window_usage(view: RankView) -> Usage:
     return usage(compute, comm, copy, view.end - view.free)
 
 
-def step_usage(view: RankView) -> list[Usage]:
-    """One :class:`Usage` per recorded step.
+def step_bounds(view: RankView) -> Spans:
+    """Begin and end of each recorded step, as the time is accounted for.
 
-    ``span`` is the host's step; on a device the time from the last work of the step before to the last of this one, so
-    that the steps fill the window on both.
+    The host's step; on a device from the last work of the step before to the last of this one, so that the steps fill
+    the window on both.
     """
     steps, events = view.trace.steps, view.trace.events
+    if not view.device or not len(steps):
+        return steps.start, steps.start + steps.duration
+    rows = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)) & (events.step >= 0))
+    ends = np.full(len(steps), view.free, np.int64)
+    np.maximum.at(ends, events.step[rows], events.end[rows])
+    ends = np.maximum.accumulate(ends)
+    ends[-1] = view.end
+    return np.concatenate(([view.free], ends[:-1])), ends
+
+
+def step_usage(view: RankView) -> list[Usage]:
+    """One :class:`Usage` per recorded step; ``span`` is as :func:`step_bounds` says."""
+    events, rows = view.trace.events, []
     work = [np.flatnonzero(view.kind == k) for k in (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)]
-    rows, end, done = [], events.end, view.free
-    for index in range(len(steps)):
-        start, length = int(steps.start[index]), int(steps.duration[index])
+    for index, (start, end) in enumerate(zip(*(b.tolist() for b in step_bounds(view)), strict=True)):
         if view.device:
             of_step = [mine[events.step[mine] == index] for mine in work]
-            parts = [intervals.union(events.start[mine], end[mine]) for mine in of_step]
-            until = max([done, *(int(p[1][-1]) for p in parts if len(p[1]))])
-            until = view.end if index == len(steps) - 1 else until
-            length, done = until - done, until
+            parts = [intervals.union(events.start[mine], events.end[mine]) for mine in of_step]
         else:
-            parts = [intervals.clip(s, start, start + length) for s in (view.compute, view.comm, view.copy)]
-        rows.append(usage(parts[0], parts[1], parts[2], length))
+            parts = [intervals.clip(s, start, end) for s in (view.compute, view.comm, view.copy)]
+        rows.append(usage(parts[0], parts[1], parts[2], end - start))
     return rows

@@ -71,7 +71,7 @@ def test_a_window_holds_as_many_steps_of_device_as_of_host_work(report) -> None:
 
 
 def test_the_steps_of_a_rank_sum_to_the_rank(report) -> None:
-    for rank, _, window in pairs(report):
+    for rank, own, window in pairs(report):
         rows = [row for row in report.steps if row.rank == rank.rank]
         assert len(rows) == rank.steps
         assert np.median([row.duration_ms for row in rows]) == close(rank.step_ms["median"])
@@ -81,6 +81,9 @@ def test_the_steps_of_a_rank_sum_to_the_rank(report) -> None:
             summed = sum(getattr(row, f"{name}_ms") for row in rows)
             assert summed == close(getattr(rank, f"{name}_pct") * whole / 100.0, rel=0.0, least=1e-3 * whole)
         assert sum(row.wait_ms or 0.0 for row in rows) == close(rank.wait_ms_per_step * rank.steps)
+        inputs = [row.input_ms for row in rows]
+        assert sum(inputs) == close(own.input_ms * rank.steps, rel=0.0, least=1e-3 * whole)
+        assert all(0.0 <= row.input_ms <= row.idle_ms + 1e-3 * window for row in rows)
 
 
 def test_waiting_is_the_same_by_rank_by_cause_and_by_group(report) -> None:
