@@ -7,7 +7,7 @@ from typing import Any
 from rankscope.model import ClusterReport, StepRow
 from rankscope.report.metrics import METRICS, hover
 
-__all__ = ["MAX_CELLS", "heatmap"]
+__all__ = ["MAX_CELLS", "heatmap", "waits_for_input"]
 
 MAX_CELLS = 60_000
 """Above this many cells neighbouring steps share a column: the page stays small and fast."""
@@ -17,9 +17,15 @@ _METRICS = {
     "duration_ms": "duration_ms",
     "exposed_comm_ms": "step.exposed_comm_ms",
     "idle_ms": "step.idle_ms",
+    "input_ms": "step.input_ms",
     "wait_ms": "step.wait_ms",
 }
 """Field of a step row -> its definition."""
+
+
+def waits_for_input(report: ClusterReport) -> bool:
+    """Whether any step waits for its input, so that there is something to tell apart."""
+    return any(row.input_ms for row in report.steps)
 
 
 def heatmap(report: ClusterReport) -> dict[str, Any] | None:
@@ -38,11 +44,12 @@ def heatmap(report: ClusterReport) -> dict[str, Any] | None:
     place = {rank: index * len(columns) for index, rank in enumerate(ranks)}
     cells = [(place[row.rank] + column_of[row.attempt, row.window, row.step], row) for row in report.steps]
     size = len(ranks) * len(columns)
-    grids = {name: _grid(cells, name, size) for name in _METRICS}
+    shown = [name for name in _METRICS if name != "input_ms" or waits_for_input(report)]
+    grids = {name: _grid(cells, name, size) for name in shown}
     metrics = [
-        {"key": name, "label": METRICS[key].label, "hover": hover(key), "values": grids[name]}
-        for name, key in _METRICS.items()
-        if any(value is not None for value in grids[name])
+        {"key": name, "label": METRICS[_METRICS[name]].label, "hover": hover(_METRICS[name]), "values": values}
+        for name, values in grids.items()
+        if any(value is not None for value in values)
     ]
     if not metrics:
         return None

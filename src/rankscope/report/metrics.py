@@ -200,6 +200,13 @@ METRICS: dict[str, Metric] = {
         "Time of this step with no compute, no communication and no copy.",
         "On a device, from the last work of the step before to the last of this one: a queue is not idleness.",
     ),
+    "step.input_ms": Metric(
+        _S,
+        "Idle: input",
+        "ms",
+        "Idle time of this step in which the host sits in the data loader.",
+        "Summed over the steps it is the rank's, but for what lies between two steps on a CPU.",
+    ),
     "step.wait_ms": Metric(
         _S, "Waiting", "ms", "Time this rank's collectives of this step wait for the last rank, hidden or not."
     ),

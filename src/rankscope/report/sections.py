@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rankscope.model import ClusterReport
-from rankscope.report import appendix, bars, breakdown, calls, cards, health, memory, pulse, tables, words
+from rankscope.report import appendix, bars, breakdown, calls, cards, health, heat, memory, pulse, tables, words
 from rankscope.report.cells import Table
 from rankscope.report.metrics import METRICS, Metric, hover
 
@@ -52,7 +52,11 @@ def _time(report: ClusterReport) -> Variables:
 
 
 def _steps(report: ClusterReport) -> Variables | None:
-    keys = {"compute": "compute_pct", "comm": "step.exposed_comm_ms", "copy": "memcpy_pct", "idle": "step.idle_ms"}
+    keys = {"compute": "compute_pct", "comm": "step.exposed_comm_ms", "copy": "memcpy_pct"}
+    if heat.waits_for_input(report):
+        keys |= {"input": "step.input_ms", "host": "host_ms"}
+    else:
+        keys["idle"] = "step.idle_ms"
     names = {"copy": "Copies and rest"}
     legend = [(key, names.get(key, breakdown.LEGEND[key][0]), hover(metric)) for key, metric in keys.items()]
     return {"legend": legend} if report.steps else None

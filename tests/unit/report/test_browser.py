@@ -96,6 +96,27 @@ def test_bars_of_a_rank_and_of_a_step(gpu_straggler: ClusterReport, show: Callab
     assert browser.complaints() == []
 
 
+def test_waiting_for_input_is_split_off(gpu_straggler: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
+    for row in gpu_straggler.steps:
+        row.input_ms = 60.5 if row.rank == 1 else 0.0
+    browser = show(gpu_straggler)
+    spoken = BARS + ".map((bar) => bar.querySelector('svg').getAttribute('aria-label'))"
+    assert browser.run(spoken)[1] == (
+        "step 14: 112.0 ms: Compute 40.0 ms, Exposed communication 2.00 ms, Copies and rest 8.00 ms, "
+        "Idle: input 60.5 ms, Idle: host 1.50 ms"
+    )
+    metrics = browser.run("return [...document.querySelectorAll('.segmented label')].map((l) => l.textContent)")
+    assert metrics[3:5] == ["Idle", "Idle: input"]
+    browser.run("document.querySelectorAll('.segmented input')[4].click()")
+    press = "document.getElementById('heat-canvas').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}));"
+    browser.run(press * 2)
+    assert browser.run("return document.getElementById('heat-read').textContent") == (
+        "rank 1, step 13 (attempt 0, window 0): idle: input 60.5 ms"
+        "Step of 113.0 ms: compute 40.0, exposed communication 2.00, idle 62.0 (input 60.5), copies and rest 9.00"
+    )
+    assert browser.complaints() == []
+
+
 def test_copies_as_markdown(gpu_straggler: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
     browser = show(gpu_straggler)
     browser.run(

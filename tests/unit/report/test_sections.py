@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from rankscope.model import ClusterReport
-from rankscope.report import WRITERS, calls, html, memory, sections, tables, words
+from rankscope.report import WRITERS, calls, heat, html, memory, sections, tables, words
 from rankscope.report.cells import Table
 from rankscope.report.words import DASH
 
@@ -90,6 +90,25 @@ def test_idle(gpu_straggler: ClusterReport) -> None:
         "Idle: host": "4.10",
         "Copies": "1.35",
     }
+
+
+def legend(report: ClusterReport) -> list[str]:
+    (section,) = (s for s in sections.SECTIONS if s.anchor == "steps")
+    return [label for _, label, _ in section.build(report)["legend"]]
+
+
+@pytest.mark.parametrize("none", [None, 0.0])
+def test_steps_tell_of_input_where_a_step_waits_for_it(gpu_straggler: ClusterReport, none: float | None) -> None:
+    for row in gpu_straggler.steps:
+        row.input_ms = none
+    assert legend(gpu_straggler) == ["Compute", "Exposed communication", "Copies and rest", "Idle"]
+    assert "input_ms" not in {metric["key"] for metric in heat.heatmap(gpu_straggler)["metrics"]}
+    gpu_straggler.steps[3].input_ms = 2.5
+    assert legend(gpu_straggler) == [
+        "Compute", "Exposed communication", "Copies and rest", "Idle: input", "Idle: host"
+    ]  # fmt: skip
+    (found,) = (metric for metric in heat.heatmap(gpu_straggler)["metrics"] if metric["key"] == "input_ms")
+    assert found["values"][3] == 250
 
 
 def test_memory(gpu_straggler: ClusterReport) -> None:

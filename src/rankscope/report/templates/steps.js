@@ -12,13 +12,15 @@
   function stepBars({ ranks, columns, metrics, compute, named }) {
     const box = byId("perstep-bars"), select = byId("perstep-of"), m = columns.length;
     const of = (key) => metrics.find((item) => item.key === key)?.values ?? null;
-    const whole = of("duration_ms"), exposed = of("exposed_comm_ms"), idle = of("idle_ms");
+    const whole = of("duration_ms"), exposed = of("exposed_comm_ms"), idle = of("idle_ms"), input = of("input_ms");
     if (!whole || !exposed || !idle) return () => {};
     const ms = (v) => (v / 100).toFixed(v >= 100000 ? 0 : v >= 1000 ? 1 : 2) + " ms";
     const parts = (i) => {
       const known = [["compute", "Compute", compute[i] ?? 0], ["comm", "Exposed communication", exposed[i] ?? 0]];
       const rest = Math.max(0, whole[i] - known[0][2] - known[1][2] - (idle[i] ?? 0));
-      return [...known, ["copy", "Copies and rest", rest], ["idle", "Idle", idle[i] ?? 0]].filter((part) => part[2] > 0);
+      const fetch = Math.min(input?.[i] ?? 0, idle[i] ?? 0), other = (idle[i] ?? 0) - fetch;
+      const split = input ? [["input", "Idle: input", fetch], ["host", "Idle: host", other]] : [["idle", "Idle", other]];
+      return [...known, ["copy", "Copies and rest", rest], ...split].filter((part) => part[2] > 0);
     };
     const svg = (name, attributes) => {
       const node = document.createElementNS(document.querySelector("svg").namespaceURI, name);
@@ -44,7 +46,7 @@
         const group = svg("g", {}), title = svg("title", {}), place = { x: start + "%", width: (v / scale) * 100 + "%", height: "100%" };
         title.textContent = `${name}: ${ms(v)}`;
         group.append(title, svg("rect", { class: "seg-" + key, ...place }));
-        if (key === "copy") group.append(svg("rect", { class: "pat-" + key, ...place }));
+        if (["copy", "input", "host"].includes(key)) group.append(svg("rect", { class: "pat-" + key, ...place }));
         image.append(group);
         start += (v / scale) * 100;
       }
@@ -145,8 +147,9 @@
       const parts = [compute?.[cursor] ?? null, of("exposed_comm_ms"), of("idle_ms")], whole = of("duration_ms");
       if (whole === null || parts.includes(null)) return;
       const rest = Math.max(0, whole - parts[0] - parts[1] - parts[2]);
-      const names = ["compute", "exposed communication", "idle", "copies and rest"];
-      const split = [...parts, rest].map((value, i) => `${names[i]} ${format(value)}`).join(", ");
+      const input = of("input_ms"), ofIdle = input === null ? "" : ` (input ${format(input)})`;
+      const named = [["compute", parts[0]], ["exposed communication", parts[1]], ["idle", parts[2], ofIdle], ["copies and rest", rest]];
+      const split = named.map(([name, value, more = ""]) => `${name} ${format(value)}${more}`).join(", ");
       read.append(Object.assign(document.createElement("small"), { textContent: `Step of ${format(whole)} ms: ${split}` }));
     };
 
