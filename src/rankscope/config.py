@@ -115,8 +115,8 @@ class CaptureConfig:
     backend: str = "auto"
     """Who records. ``inline``: torch.profiler, which holds the training thread while a window closes. ``kineto``:
     libkineto's own threads, for windows without stacks; training hardly notices. ``cuda_profiler``: nobody of ours, the
-    window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: inline, until kineto has proven itself further
-    (docs/capture.md)."""
+    window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: kineto on NVIDIA devices where it can, inline
+    elsewhere and where kineto is not ready for the first window; the records say why."""
     memory_snapshot: bool = False
     """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
     ranks: str = "all"
@@ -244,7 +244,7 @@ def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
             profile_memory=capture.profile_memory,
             with_flops=capture.with_flops,
             with_modules=capture.with_modules,
-            backend="inline" if capture.backend == "auto" else capture.backend,
+            backend=capture.backend,
             memory_snapshot=capture.memory_snapshot,
             ranks=capture.ranks.replace(" ", ""),
         ),

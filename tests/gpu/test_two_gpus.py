@@ -33,8 +33,8 @@ pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two
 
 @pytest.fixture
 def gpt(start, finish, tmp_path):
-    def gpt(*words, launcher=RANKSCOPE):
-        ours = ["-S", f"run.dir={tmp_path / 'RUN'}"] if launcher is RANKSCOPE else []
+    def gpt(*words, launcher=RANKSCOPE, flags=()):
+        ours = ["-S", f"run.dir={tmp_path / 'RUN'}", *flags] if launcher is RANKSCOPE else []
         return finish(start([*launcher, "--nproc-per-node", 2, *ours, GPT, *words]))
 
     return gpt
@@ -84,3 +84,11 @@ def test_no_rank_touches_the_device_of_another(start, finish, tmp_path):
     done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, "-S", f"run.dir={tmp_path / 'RUN'}", script]))
     assert [record.status for record in done.records()] == ["ok", "ok"]
     assert sorted(done.stdout.splitlines()) == ["0 [True, False]", "1 [False, True]"]
+
+
+def test_auto_lets_libkineto_record_once_it_has_asked(gpt):
+    done = gpt("--steps", 700, "--fault", "input_stall", flags=["-S", "schedule.repeat=2"])
+    assert done.code == 0, done.stderr
+    second = done.records(window=1)
+    assert [(r.status, r.notes, r.capture, r.agreed) for r in second] == [("ok", [], "kineto", True)] * 2
+    assert (done.report.verdict.kind, done.report.verdict.ranks) == ("straggler", [1])

@@ -6,9 +6,10 @@ warm up, record and stop, and iterations are counted by ``torch.autograd._kineto
 window, so that a configuration can wait in libkineto for as long as it takes and opens exactly where the ranks agreed.
 
 What libkineto does not survive, and how it is spared (all reproduced, with torch 2.11 or 2.13): a process that ends
-while it warms up, records or writes crashes, so what has begun is brought to its end first; a process that ends while
-a request arrives aborts, and a forked child that ends normally hangs on threads it does not have, so both leave without
-running C++ destructors (:mod:`rankscope.agent.leave`).
+while it warms up, records or writes crashes, so what has begun is brought to its end first; one that ends while a
+request arrives aborts, so an open request is taken back; torch.profiler beside it crashes, so one waits for the other;
+a forked child that ends normally hangs on threads it does not have, so it leaves without running C++ destructors
+(:mod:`rankscope.agent.leave`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from rankscope.rundir import replace_text
 __all__ = ["KinetoCapture", "KinetoLink"]
 
 _POLL_S = 0.02
+_ARRIVES_WITHIN_S = 0.1
+"""Twice what libkineto waits for an answer."""
 
 
 class KinetoLink:
@@ -91,6 +94,16 @@ class KinetoLink:
         while self.writes and time.monotonic() < deadline:
             pause.wait(_POLL_S)
         return not self.writes
+
+    def close(self, within_s: float) -> bool:
+        """The process ends: take back what was asked, let an answer under way arrive, wait for what is being written.
+
+        Returns:
+            False when libkineto still writes after so long; its destructors would crash the process.
+        """
+        self._request.unlink(missing_ok=True)
+        threading.Event().wait(_ARRIVES_WITHIN_S)
+        return self.settle(within_s)
 
     @property
     def writes(self) -> bool:

@@ -14,6 +14,7 @@ HEARD_WITHIN_S = {"node": 0.25, "nodes": 1.0}
 """An announcement has reached every rank by then: on the board of one node, or carried to others (polls: 0.2 s)."""
 _READY_WITHIN_S = 30.0
 """libkineto asks every 5 s; when it takes longer than this something is wrong, and torch.profiler records."""
+_NOT_ASKED = "libkineto had not asked for work on every rank yet"
 
 
 class Planner:
@@ -24,8 +25,8 @@ class Planner:
         budget: limits for all others.
         lead: fewest steps between an announcement and the first warm-up step.
         heard_within_s: how long an announcement travels.
-        backend: ``inline``, ``kineto`` or ``cuda_profiler``.
-        no_kineto: why ``kineto`` is not possible here, or None.
+        backend: ``inline``, ``kineto``, ``cuda_profiler``, or ``auto``: kineto, and inline when it is not ready.
+        no_kineto: why kineto is not possible here, or None.
     """
 
     def __init__(
@@ -41,11 +42,14 @@ class Planner:
         self._budget = budget
         self._lead = lead
         self._heard_within_s = heard_within_s
-        self._backend = backend if no_kineto is None else "inline"
-        self._reason = no_kineto
+        self._auto = backend == "auto"
+        self._backend = backend
+        self._reason: str | None = None
+        if backend in ("auto", "kineto"):
+            self._backend, self._reason = ("kineto", None) if no_kineto is None else ("inline", no_kineto)
         self._planned = 0
         self._unplanned_steps = 0
-        self._asked_at_s: float | None = None
+        self._due_s: float | None = None
 
     def next(
         self,
@@ -88,10 +92,16 @@ class Planner:
             return self._unplanned(unplanned, request, completed, now_s, ready, megabytes)
         if planned is None:
             return None
-        return self._at_plan(dataclasses.replace(planned, number=number), completed, lead, ready, megabytes)
+        return self._at_plan(dataclasses.replace(planned, number=number), completed, lead, now_s, ready, megabytes)
 
     def _at_plan(
-        self, window: Window, completed: int, lead: int, ready: bool, megabytes: Callable[[], float]
+        self,
+        window: Window,
+        completed: int,
+        lead: int,
+        now_s: float,
+        ready: bool,
+        megabytes: Callable[[], float],
     ) -> Window | None:
         if completed < window.warm - lead:
             return None  # until it is near, a request may come first
@@ -99,15 +109,27 @@ class Planner:
             if completed >= window.warm:
                 self._planned += 1  # this one is left out; the next may be affordable
             return None
-        if self._backend == "kineto":
-            if not ready:
+        backend, reason = self._backend, self._reason
+        if backend == "kineto":
+            # The first window is never lost to waiting where nobody asked for kineto: the job may be short.
+            patience_s = math.inf if not self._auto else _READY_WITHIN_S if window.number else 0.0
+            if self._waits(ready, now_s, patience_s):
                 return None
             if completed + 1 > window.warm:
                 window = window.moved(completed + lead + window.first - window.warm)
+            if not ready:
+                backend, reason = "inline", _NOT_ASKED
         self._planned += 1
         if self._schedule.every:
             self._unplanned_steps += _steps(window)
-        return dataclasses.replace(window, backend=self._backend, backend_reason=self._reason)
+        return dataclasses.replace(window, backend=backend, backend_reason=reason)
+
+    def _waits(self, ready: bool, now_s: float, patience_s: float) -> bool:
+        """A window is due. Wait for libkineto?"""
+        due_s = now_s if self._due_s is None else self._due_s
+        waits = not ready and now_s - due_s < patience_s
+        self._due_s = due_s if waits else None
+        return waits
 
     def _unplanned(
         self,
@@ -120,20 +142,17 @@ class Planner:
     ) -> Window | None:
         if request is None and not self._affords(window, completed, megabytes):
             return None
-        background = self._backend == "kineto" and not window.detail
-        if background and not ready:
-            self._asked_at_s = now_s if self._asked_at_s is None else self._asked_at_s
-            if now_s - self._asked_at_s < _READY_WITHIN_S:
+        backend, reason = self._backend, self._reason
+        if backend == "kineto" and window.detail:
+            backend, reason = "inline", "the request wants what only torch.profiler records"
+        elif backend == "kineto":
+            if self._waits(ready, now_s, _READY_WITHIN_S):
                 return None
-        self._asked_at_s = None
+            if not ready:
+                backend, reason = "inline", _NOT_ASKED
         if request is None:
             self._unplanned_steps += _steps(window)
-        if self._backend == "cuda_profiler":
-            return dataclasses.replace(window, backend="cuda_profiler")
-        reason = "the request wants what only torch.profiler records" if window.detail else self._reason
-        return dataclasses.replace(
-            window, backend="kineto" if background and ready else "inline", backend_reason=reason
-        )
+        return dataclasses.replace(window, backend=backend, backend_reason=reason)
 
     def _affords(self, window: Window, completed: int, megabytes: Callable[[], float]) -> bool:
         steps = self._unplanned_steps + _steps(window)

@@ -6,7 +6,6 @@ and a look at the board.
 
 from __future__ import annotations
 
-import atexit
 import os
 import socket
 import statistics
@@ -77,7 +76,7 @@ class Session:
         self._several_nodes = environ.get("GROUP_WORLD_SIZE", "1") != "1"
         self._local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
         self._board = Board(self.spool, self.life.attempt)
-        self._link, no_kineto = _link(spec, armed)
+        self._link, no_kineto = _link(spec, armed, not self._several_nodes or job_has_store(environ))
         self._planner = Planner(
             spec.schedule,
             spec.budget,
@@ -113,7 +112,6 @@ class Session:
         global _session  # noqa: PLW0603 - the process has one training loop and one profiler
         if armed:
             os.register_at_fork(after_in_child=skip_destructors)
-            atexit.register(skip_destructors)  # registered before our own end, and so called after it
         _session = session = cls(spec, dict(os.environ), armed)
         session._write_life()
         install_detectors(session.counter)
@@ -335,8 +333,8 @@ class Session:
         elif recording is not None:
             self._recording = None
             recording.cancel(reason or "the job ended during the warm-up of this window")
-        if self._link is not None:
-            self._link.settle(self.spec.exit_grace_s)
+        if self._link is not None and not self._link.close(self.spec.exit_grace_s):
+            skip_destructors()
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
         self.life.steps.after_ms = list(self._unprofiled)
         self._write_life()
@@ -350,15 +348,15 @@ class Session:
         replace_text(self.spool.life(self.life.attempt, self.life.rank), to_json(self.life))
 
 
-def _link(spec: AgentSpec, armed: bool) -> tuple[KinetoLink | None, str | None]:
-    """The link to libkineto, or why there is none."""
-    if spec.capture.backend != "kineto":
-        return None, None
+def _link(spec: AgentSpec, armed: bool, agrees: bool) -> tuple[KinetoLink | None, str | None]:
+    """The link to libkineto, or why there is none. ``agrees``: ranks can tell each other when they are ready."""
     reason = spec.no_kineto or needs_inline(spec.capture)
     if reason is None and not armed:
         reason = "libkineto of this process takes its orders elsewhere (KINETO_USE_DAEMON was set)"
     if reason is None and not version_is_known():
         reason = f"libkineto's own capture is used from torch 2.11 on, this is {torch.__version__}"
+    if reason is None and not agrees:
+        reason = "the nodes of this job have no common store, and libkineto of one may be ready before that of another"
     return (None, reason) if reason is not None else (KinetoLink(Path(spec.spool), spec.capture), None)
 
 

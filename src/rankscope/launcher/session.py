@@ -71,10 +71,8 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
     spool = Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
     try:
         spec = to_agent_spec(config, run_id=claim.run_id, spool=spool.path)
-        if spec.capture.backend == "kineto":
-            spec.kineto_socket, spec.no_kineto = _socket_folder(spool)
-        elif config.capture.backend == "auto":
-            spec.no_kineto = "capture.backend=auto records with torch.profiler; kineto has to be asked for"
+        spec.no_kineto = _why_no_kineto(config.capture.backend, spool)
+        spec.kineto_socket = str(spool.socket.parent) if spec.no_kineto is None else None
         write_new(spool.spec, to_json(spec))
         helper = NodeHelper.start(run_dir, spool, claim, list(argv), plain)
     except BaseException:
@@ -83,13 +81,22 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
     return Session(run_dir=run_dir, spool=spool, helper=helper)
 
 
+_NVIDIA = Path("/dev/nvidiactl")
+_INJECTED = "CUDA_INJECTION64_PATH"
+
 # A socket's path has 107 bytes (sun_path); libkineto's own is the folder, a slash, `dynoconfigclient` and a UUID.
 _LONGEST_FOLDER = 107 - 1 - 16 - 36
 
 
-def _socket_folder(spool: Spool) -> tuple[str | None, str | None]:
-    """Where libkineto can be answered, or why it cannot."""
+def _why_no_kineto(backend: str, spool: Spool) -> str | None:
+    """Why libkineto shall not record by itself on this node, or None; what only a rank can know the agent asks."""
+    if backend not in ("auto", "kineto"):
+        return "not asked for"
     folder = str(spool.socket.parent)
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:
-        return None, f"{folder} is too long for the path of a socket; set TMPDIR to a shorter one"
-    return folder, None
+        return f"{folder} is too long for the path of a socket; set TMPDIR to a shorter one"
+    if backend == "auto" and not _NVIDIA.exists():
+        return "capture.backend=auto: no NVIDIA device on this node"
+    if backend == "auto" and _INJECTED in os.environ:
+        return f"capture.backend=auto: another tool is inside CUDA ({_INJECTED} is set)"
+    return None

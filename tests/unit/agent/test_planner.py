@@ -95,3 +95,26 @@ def test_windows_every_so_often_end_with_the_budget():
     assert ask(leader, 203, number=1).first == 207
     assert ask(leader, 303, number=2) is None
     assert ask(planner(often), 106, megabytes=101.0) is None
+
+
+def test_auto_records_the_first_window_in_any_case():
+    window = ask(planner(backend="auto"), 8)
+    assert (window.warm, window.first, window.backend) == (11, 13, "inline")
+    assert window.backend_reason.startswith("libkineto had not asked")
+    assert ask(planner(backend="auto"), 8, ready=True).backend == "kineto"
+
+
+def test_auto_gives_later_windows_half_a_minute():
+    leader = planner(ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=2), backend="auto")
+    assert ask(leader, 8).number == 0
+    # the second cycle: wait 19, warm-up 20 and 21, records 22 to 27
+    assert ask(leader, 17, number=1, now_s=100.0) is None
+    assert ask(leader, 40, number=1, now_s=129.0) is None
+    window = ask(leader, 41, number=1, now_s=131.0)
+    assert (window.warm, window.first, window.last, window.backend) == (44, 46, 51, "inline")
+
+
+@pytest.mark.parametrize("backend", ["inline", "cuda_profiler"])
+def test_who_did_not_ask_for_kineto_is_not_told_why_it_is_not_there(backend):
+    window = ask(planner(backend=backend, no_kineto="not asked for"), 8)
+    assert (window.backend, window.backend_reason) == (backend, None)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rankscope.config import ToolConfig
+from rankscope.config import CaptureConfig, ToolConfig
+from rankscope.launcher import session as sessions
 from rankscope.launcher.plan import RunPlan
 from rankscope.launcher.session import begin
 from rankscope.model import AgentSpec, from_json
@@ -28,6 +29,42 @@ def test_writes_the_spec_into_a_private_spool_and_starts_the_helper(helper: Any)
     assert (argv, config) == (["rankscope", "run", "x"], {"a": 1})
     session.discard_spool()
     assert not session.spool.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "injected", "reason"),
+    [
+        ("kineto", False, True, None),
+        ("auto", True, False, None),
+        ("auto", False, False, "no NVIDIA device"),
+        ("auto", True, True, "another tool is inside CUDA"),
+        ("inline", True, False, "not asked for"),
+    ],
+)
+def test_libkineto_is_answered_where_it_was_asked_for_or_can_only_gain(
+    helper: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    device: bool,
+    injected: bool,
+    reason: str,
+) -> None:
+    node = tmp_path / "nvidiactl"
+    monkeypatch.setattr(sessions, "_NVIDIA", node)
+    monkeypatch.delenv("CUDA_INJECTION64_PATH", raising=False)
+    if device:
+        node.touch()
+    if injected:
+        monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/nsys/libinjection.so")
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")  # a socket's path is short
+    config = ToolConfig(capture=CaptureConfig(backend=backend))
+    session = begin(PLAN, config, argv=[], plain={})
+    spec = from_json(AgentSpec, session.spool.spec.read_bytes())
+    session.discard_spool()
+    assert spec.capture.backend == backend
+    assert spec.kineto_socket == (str(session.spool.path) if reason is None else None)
+    assert (reason or "") in (spec.no_kineto or "")
 
 
 def test_a_failing_start_leaves_no_spool(helper: Any, tmp_path: Path) -> None:
