@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=1, help="each is once in this order and once in the other")
-    parser.add_argument("--only", default="", help="modes whose name holds this")
+    parser.add_argument("--only", nargs="+", default=[""], help="modes whose name holds one of these")
     parser.add_argument("--times", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--job", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -144,7 +144,8 @@ def main() -> None:
         return
     shared = ("parallel", "steps", "batch", "width")
     passed = [w for name in shared for w in (f"--{name}", str(getattr(args, name)))] + ["--cpu"] * args.cpu
-    ways = [(name, before) for name, before in modes(args.window, args.first).items() if args.only in name]
+    offered = modes(args.window, args.first).items()
+    ways = [(name, before) for name, before in offered if any(word in name for word in args.only)]
     results: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in ways}
     for _ in range(args.rounds):
         for name, before in [*ways, *reversed(ways)]:
