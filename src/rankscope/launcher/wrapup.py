@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,14 @@ from typing import TYPE_CHECKING
 from rankscope.config import ToolConfig
 from rankscope.errors import RankscopeError
 from rankscope.launcher.elastic import Ending
+from rankscope.launcher.progress import bars, gathering
 from rankscope.launcher.session import Session
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from rankscope.model import RunManifest
+    from rankscope.report.progress import Work
     from rankscope.rundir import RunDir
 
 __all__ = ["Outcome", "wrap_up"]
@@ -45,26 +46,14 @@ def wrap_up(session: Session, ending: Ending, config: ToolConfig, say: Say) -> O
     """Never raises. A signal from now on ends the process at once, with torchrun's exit code."""
     try:
         _end_at_once_on_signals(ending)
-        manifest = _gather(session, ending, config, say, _calmly(say))
-        if manifest is None:
-            return Outcome(ending)
-        return _report(session.run_dir, manifest, ending, config, say)
+        with bars(say) as doing:
+            manifest = _gather(session, ending, config, say, gathering(session.spool, doing, say))
+            if manifest is None:
+                return Outcome(ending)
+            return _report(session.run_dir, manifest, ending, config, say, doing)
     except BaseException as error:  # also torchrun's SignalException, raised before our handlers stood
         say(f"stopped after the job: {_in_a_line(error)}; what was gathered is in {session.run_dir.path}")
         return Outcome(ending)
-
-
-def _calmly(say: Say, pause_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> Say:
-    """Pass progress on, but no more than a line every ``pause_s``: whoever waits polls many times a second."""
-    next_at = clock() + pause_s / 5  # a wait of a second needs no words
-
-    def told(text: str) -> None:
-        nonlocal next_at
-        if clock() >= next_at:
-            next_at = clock() + pause_s
-            say(text)
-
-    return told
 
 
 def _gather(session: Session, ending: Ending, config: ToolConfig, say: Say, progress: Say) -> RunManifest | None:
@@ -77,7 +66,9 @@ def _gather(session: Session, ending: Ending, config: ToolConfig, say: Say, prog
     return manifest
 
 
-def _report(run_dir: RunDir, manifest: RunManifest, ending: Ending, config: ToolConfig, say: Say) -> Outcome:
+def _report(
+    run_dir: RunDir, manifest: RunManifest, ending: Ending, config: ToolConfig, say: Say, doing: Work | None
+) -> Outcome:
     later = f"`rankscope analyze {run_dir.path} --output {run_dir.report}` writes the report"
     if not config.analysis.enabled:
         say(f"traces are in {run_dir.path}; {later}")
@@ -91,8 +82,13 @@ def _report(run_dir: RunDir, manifest: RunManifest, ending: Ending, config: Tool
         from rankscope.report import WRITERS, write_report
         from rankscope.trace.load import load_traces
 
-        say("analysing")
-        report = analyze(load_traces([run_dir.path]), manifest, hta=config.analysis.hta, progress=say)
+        if doing is None:
+            say("analysing")
+            load, stages = load_traces([run_dir.path]), say
+        else:
+            load = load_traces([run_dir.path], progress=doing.bytes("loading traces"))
+            stages = doing.stages(len({(t.attempt, t.window) for t in load.traces}) + config.analysis.hta)
+        report = analyze(load, manifest, hta=config.analysis.hta, progress=stages)
         write_report(report, run_dir.report)
         return Outcome(ending, summary=WRITERS["terminal"](report), report=run_dir.report)
     except RankscopeError as error:
@@ -117,6 +113,8 @@ def _end_at_once_on_signals(ending: Ending) -> None:
     def leave(_number: int, _frame: FrameType | None) -> None:
         for child in multiprocessing.active_children():
             child.kill()
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h")  # bars hide the cursor
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, RuntimeError):
                 stream.flush()

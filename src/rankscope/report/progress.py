@@ -33,6 +33,11 @@ class Work:
         self._say, self._bars = say, bars
         self._seen: TaskID | None = None
 
+    @property
+    def drawn(self) -> bool:
+        """Whether there are bars; without, lines have to do."""
+        return self._bars is not None
+
     def bytes(self, title: str) -> Callable[..., None]:
         """Hook that is told bytes done and bytes in all."""
         bars = self._bars
@@ -82,5 +87,6 @@ def work(say: Say, console: Console | None = None) -> Iterator[Work]:
         yield Work(say, None)
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(24), _Amount(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
+    # what is printed to stdout meanwhile belongs there, even if a bar has to be drawn again below it
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bars:
         yield Work(say, bars)

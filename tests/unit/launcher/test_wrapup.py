@@ -1,15 +1,20 @@
-"""After the job: signals end the process at once, and progress does not flood the terminal."""
+"""After the job: signals end the process at once; bars on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
+import os
+import pty
+import re
+import shutil
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
-from rankscope.launcher.wrapup import _calmly
+TRACES = Path(__file__).parents[2] / "data" / "cases" / "23_straggler_late_rank" / "traces"
+
 
 WAITING = """
 import sys, time
@@ -38,18 +43,101 @@ def test_a_signal_after_the_job_ends_at_once_with_torchruns_code(number: signal.
         assert process.wait(10) == code
 
 
-def test_progress_is_told_only_now_and_then() -> None:
-    now = 100.0
-    told: list[str] = []
-    say = _calmly(told.append, pause_s=5, clock=lambda: now)
-    for step in range(130):
-        now = 100 + step / 10
-        say(f"{now - 100:.0f} s")
-    assert told == ["1 s", "6 s", "11 s"]
+FINISHING = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from rankscope.config import ToolConfig
+from rankscope.launcher.elastic import Ending
+from rankscope.launcher.wrapup import wrap_up
+from rankscope.model import RunManifest
+from rankscope.rundir import RunDir, Spool
+
+spool = Spool(Path(sys.argv[1]))
+manifest = RunManifest(run_id="r", argv=[], config={}, versions={}, hosts=[], world_size=2, attempts=1, exit_code=0,
+                       windows=[], lives=[])
+
+class Helper:
+    def finish(self, exit_code, *, progress, patience_s):
+        for rank in range(2):
+            progress(f"gathering {2 - rank} trace(s)")
+            spool.trace(0, 0, rank).unlink()
+            spool.record(0, 0, rank).unlink()
+        return manifest
+
+def say(text):
+    print("rankscope: " + text, file=sys.stderr)
+
+session = SimpleNamespace(helper=Helper(), run_dir=RunDir(Path(sys.argv[2])), spool=spool, discard_spool=lambda: None)
+assert wrap_up(session, Ending(0), ToolConfig(), say).summary is not None
+"""
 
 
-def test_a_short_wait_needs_no_words() -> None:
-    told: list[str] = []
-    say = _calmly(told.append, clock=time.monotonic)
-    say("gathering")
-    assert told == []
+@pytest.fixture
+def finishing(tmp_path: Path) -> list[str]:
+    """Two ranks left 3 and 1 MB; the run holds a window of four."""
+    spool, run = tmp_path / "spool", tmp_path / "run"
+    spool.mkdir()
+    for rank, size in enumerate((3_000_000, 1_000_000)):
+        (spool / f"window_0_0_{rank}.json").write_text("{}")
+        (spool / f"trace_0_0_{rank}.json").write_bytes(b" " * size)
+    shutil.copytree(TRACES, run)
+    return [sys.executable, "-c", FINISHING, str(spool), str(run)]
+
+
+def on_a_terminal(words: list[str], **variables: str) -> tuple[str, int]:
+    """What a terminal saw, and the exit code."""
+    leader, follower = os.openpty()
+    env = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}} | variables
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=follower, env=env) as process:
+        os.close(follower)
+        data = b""
+        try:
+            while block := os.read(leader, 1 << 16):
+                data += block
+        except OSError:  # the other end is closed
+            pass
+        os.close(leader)
+        return data.decode(), process.wait(60)
+
+
+def test_bars_on_a_terminal(finishing: list[str]) -> None:
+    text, code = on_a_terminal(finishing, TERM="xterm", COLUMNS="90")
+    assert code == 0
+    assert re.search(r"gathering traces .* 0 of 4 MB", text)
+    assert re.search(r"gathering traces .* 3 of 4 MB", text)
+    assert re.search(r"loading traces .* of \d+ MB", text)
+    assert re.search(r"comparing 4 ranks of attempt 0, window 0 .* 0 of 2", text)
+    assert re.search(r"breakdowns of HolisticTraceAnalysis .* 1 of 2", text)
+    assert "rankscope:" not in text, "bars say it all"
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is back"
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["piped", "dumb"])
+def test_lines_elsewhere(finishing: list[str], terminal: bool) -> None:
+    if terminal:
+        text, code = on_a_terminal(finishing, TERM="dumb")
+    else:
+        done = subprocess.run(finishing, capture_output=True, text=True, timeout=60)
+        text, code = done.stderr, done.returncode
+    assert code == 0
+    assert text.replace("\r\n", "\n").splitlines() == [
+        "rankscope: analysing",
+        "rankscope: comparing 4 ranks of attempt 0, window 0",
+        "rankscope: computing the breakdowns of HolisticTraceAnalysis",
+    ]
+
+
+def test_a_signal_gives_the_cursor_back() -> None:
+    leader, follower = pty.openpty()
+    env = os.environ | {"TERM": "xterm"}
+    words = [sys.executable, "-c", WAITING, "1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=follower, text=True, env=env) as process:
+        os.close(follower)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 1
+    seen = os.read(leader, 1 << 16)
+    os.close(leader)
+    assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")

@@ -1,0 +1,73 @@
+"""What is seen while a run wraps up: bars on a terminal, elsewhere a line now and then."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from rankscope.rundir import Spool
+
+if TYPE_CHECKING:
+    from rankscope.report.progress import Work
+
+__all__ = ["bars", "calmly", "gathering"]
+
+Say = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def bars(say: Say) -> Iterator[Work | None]:
+    """Draw while the block runs; None where lines have to do."""
+    with contextlib.ExitStack() as stack:
+        doing = None
+        with contextlib.suppress(Exception):  # the traces matter more than bars
+            if sys.stderr.isatty():
+                from rankscope.report.progress import work  # rich, which only a terminal needs
+
+                doing = stack.enter_context(work(say))
+        yield doing if doing is not None and doing.drawn else None
+
+
+def gathering(spool: Spool, doing: Work | None, say: Say) -> Say:
+    """Hook of whoever waits for the helper: bytes on a bar while traces are left, words for everything else."""
+    calm = calmly(say)
+    if doing is None:
+        return calm
+    tell, whole = doing.bytes("gathering traces"), 0
+
+    def told(text: str) -> None:
+        nonlocal whole
+        left = _bytes_left(spool)
+        whole = max(whole, left)
+        if left:
+            with contextlib.suppress(OSError):  # nor must a lost terminal keep them from being gathered
+                tell(whole - left, whole)
+        else:
+            calm(text)
+
+    return told
+
+
+def _bytes_left(spool: Spool) -> int:
+    """Of the traces that ranks have announced and the helper has not placed."""
+    size = 0
+    for record in spool.records():
+        with contextlib.suppress(OSError):  # placed in this moment
+            size += spool.trace(*map(int, record.stem.split("_")[1:])).stat().st_size
+    return size
+
+
+def calmly(say: Say, pause_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> Say:
+    """Pass progress on, but no more than a line every ``pause_s``: whoever waits polls many times a second."""
+    next_at = clock() + pause_s / 5  # a wait of a second needs no words
+
+    def told(text: str) -> None:
+        nonlocal next_at
+        if clock() >= next_at:
+            next_at = clock() + pause_s
+            say(text)
+
+    return told
