@@ -10,7 +10,7 @@ import torch
 
 from rankscope.model import CaptureSpec
 
-__all__ = ["Capture", "StepMarks", "detailed", "device_in_use", "needs_inline"]
+__all__ = ["Capture", "DeviceTail", "StepMarks", "detailed", "device_in_use", "needs_inline"]
 
 
 class Capture(Protocol):
@@ -31,8 +31,14 @@ class Capture(Protocol):
     def mark(self, step: int) -> None:
         """Step ``step`` begins."""
 
+    def drained(self) -> bool:
+        """The step that was marked last has ended, on the host; has it on the device?
+
+        Asked at the end of each further step, which is recorded but not marked, until it is true.
+        """
+
     def stop(self, target: Path) -> str | None:
-        """End recording, after the step that was marked last.
+        """End recording.
 
         Returns:
             The name of the trace in the folder of ``target``, complete now or soon; None when another tool holds it.
@@ -65,6 +71,25 @@ class StepMarks:
         if self._range is not None:
             self._range.__exit__(None, None, None)
             self._range = None
+
+
+class DeviceTail:
+    """Tells when a device has done what was launched before the first question, without waiting for it."""
+
+    def __init__(self, device: str | None) -> None:
+        self._device = getattr(torch, device) if device is not None else None
+        self._event: Any = None
+
+    def is_over(self) -> bool:
+        """In the training thread, whose current stream is asked."""
+        if self._device is None:
+            return True
+        if self._event is None:
+            if self._device is torch.cuda and torch.cuda.is_current_stream_capturing():
+                return True  # the event would become part of the user's graph
+            self._event = self._device.Event()
+            self._event.record()
+        return bool(self._event.query())
 
 
 def device_in_use() -> str | None:

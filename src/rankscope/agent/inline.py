@@ -102,6 +102,10 @@ class InlineCapture:
         """See :class:`Capture`."""
         self._marks.begin(step)
 
+    def drained(self) -> bool:
+        """See :class:`Capture`. Stopping waits for the device anyway."""
+        return True
+
     def stop(self, target: Path) -> str:
         """Stop, which waits for the device, and write Kineto's JSON. The native export can write a result only once.
 

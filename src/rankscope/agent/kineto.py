@@ -26,7 +26,7 @@ import torch
 from torch._C._autograd import _add_metadata_json, _kineto_step
 from torch.profiler.profiler import _KinetoProfile
 
-from rankscope.agent.capture import StepMarks, device_in_use
+from rankscope.agent.capture import DeviceTail, StepMarks, device_in_use
 from rankscope.agent.inline import TEARDOWN, may_detach
 from rankscope.model import CaptureSpec
 from rankscope.rundir import replace_text
@@ -166,6 +166,7 @@ class KinetoCapture:
         self.recording = False
         self._link = link
         self._marks = StepMarks()
+        self._tail = DeviceTail(self.device)
 
     def owns(self, profile: object) -> bool:  # noqa: ARG002 - the protocol's
         """See :class:`Capture`. There is no profile object."""
@@ -188,6 +189,11 @@ class KinetoCapture:
     def mark(self, step: int) -> None:
         """See :class:`Capture`."""
         self._marks.begin(step)
+
+    def drained(self) -> bool:
+        """See :class:`Capture`. Of kernels that run after the stop libkineto keeps nothing."""
+        self._marks.end()
+        return self._tail.is_over()
 
     def stop(self, target: Path) -> str:  # noqa: ARG002 - the protocol's
         """See :class:`Capture`. The file appears when libkineto has written all of it.

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from rankscope.agent.capture import device_in_use
+from rankscope.agent.capture import DeviceTail, device_in_use
 
 __all__ = ["CudaProfilerCapture"]
 
@@ -25,6 +25,7 @@ class CudaProfilerCapture:
         self.device = device_in_use()
         self.recording = False
         self._marked = False
+        self._tail = DeviceTail(self.device)
 
     def owns(self, profile: object) -> bool:  # noqa: ARG002 - the protocol's
         """See :class:`Capture`. There is no profile object."""
@@ -55,6 +56,11 @@ class CudaProfilerCapture:
         if self._marked:
             torch.cuda.nvtx.range_pop()  # type: ignore[no-untyped-call]
             self._marked = False
+
+    def drained(self) -> bool:
+        """See :class:`Capture`."""
+        self._end_range()
+        return self._tail.is_over()
 
     def stop(self, target: Path) -> None:  # noqa: ARG002 - nsys writes
         """See :class:`Capture`."""

@@ -13,10 +13,13 @@ import torch.distributed as dist
 from rankscope.agent.capture import Capture
 from rankscope.agent.ending import Ending, Settler
 from rankscope.agent.memory import MemoryHistory
-from rankscope.model import AgentSpec, ClockSample, RankRecord, RankStatus, StepTimes, Window, to_json
+from rankscope.model import AgentSpec, ClockSample, RankRecord, StepTimes, Window, to_json
 from rankscope.rundir import Spool, replace_text
 
 __all__ = ["Recording", "device_name", "new_record"]
+
+_MOST_TAIL_STEPS = 32
+"""A device is some thousand launches behind its host at most."""
 
 
 def new_record(life: RankRecord, window: Window, planned: Window | None) -> RankRecord:
@@ -59,6 +62,7 @@ class Recording:
         self._ending = ending
         self._history = history
         self._settler: Settler | None = None
+        self._tail_steps = 0
 
     @property
     def started(self) -> bool:
@@ -109,15 +113,30 @@ class Recording:
             self.give_up(f"the profiler did not record: {error!r}")
         record.steps.open_ms = (record.steps.open_ms or 0.0) + (time.perf_counter_ns() - begun) / 1e6
 
-    def close(self, status: RankStatus, reason: str | None, completed: int, source: str | None) -> None:
-        """Stop, and announce the result by its record."""
+    def has_ended(self, completed: int) -> bool:
+        """All its steps are over, on the host."""
+        return self.started and completed > self.window.last
+
+    def drained(self) -> bool:
+        """They are over on the device too, or that was waited for long enough. To be asked once a step."""
+        self._tail_steps += 1
+        return self.capture is None or self.capture.drained() or self._tail_steps > _MOST_TAIL_STEPS
+
+    def close(self, reason: str | None, completed: int, source: str | None) -> None:
+        """Stop, and announce the result by its record.
+
+        Args:
+            reason: why it ends before its time, or None.
+            completed: steps completed.
+            source: of their count.
+        """
         capture, record = self.capture, self.record
         self.capture = None
         if capture is None:
             return
         begun = time.perf_counter_ns()
-        record.status, record.reason = status, reason
-        record.last_step = completed - 1
+        record.status, record.reason = "ok" if reason is None else "partial", reason
+        record.last_step = min(completed - 1, self.window.last)
         record.steps_counted, record.step_source = completed, source
         record.clock.append(clock_sample())
         try:

@@ -143,8 +143,9 @@ class Session:
             if completed >= recording.window.first:
                 recording.start(completed, self._confirmed)
                 self._drop_if_over()
-        elif completed > recording.window.last:
-            self._close(None, completed)
+        elif recording.has_ended(completed):
+            if recording.drained():
+                self._close(None, completed)
         elif recording.capture is not None:
             recording.capture.mark(completed)
 
@@ -173,7 +174,7 @@ class Session:
         if elapsed_ns == 0:
             return
         if recording is not None:
-            if recording.started:
+            if recording.started and not recording.has_ended(self.counter.completed - 1):
                 recording.record.steps.inside_ms.append(elapsed_ns / 1e6)
                 recording.record.gc_ms = (recording.record.gc_ms or 0.0) + paused_ns / 1e6
             return
@@ -290,7 +291,7 @@ class Session:
         recording, self._recording = self._recording, None
         if recording is not None:
             self._busy_until = completed - 1
-            recording.close("ok" if reason is None else "partial", reason, completed, self.counter.source)
+            recording.close(None if recording.has_ended(completed) else reason, completed, self.counter.source)
             self._unprofiled.clear()
 
     def _chosen(self) -> bool:
