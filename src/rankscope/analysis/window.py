@@ -19,6 +19,7 @@ from rankscope.analysis.overlap import Usage, step_usage, window_usage
 from rankscope.analysis.replay import build_graph
 from rankscope.analysis.segments import Plan, launch_times, plan_segments
 from rankscope.analysis.stragglers import Lateness, judge_ranks, screen
+from rankscope.analysis.tail import whole_steps
 from rankscope.analysis.view import RankView, make_view
 from rankscope.analysis.waits import Waits, measure_waits
 from rankscope.analysis.whatif import Replay, prepare, step_ends
@@ -81,7 +82,7 @@ class WindowResult:
 
 def analyse_window(traces: Sequence[RankTrace], hosts: dict[int, HostClock] | None = None) -> WindowResult:
     """Analyse the traces of one window; every trace must know its rank. ``hosts``: their clocks, where known."""
-    views = [settle_ends(make_view(t, t.rank if t.rank is not None else -1)) for t in traces]
+    views = [settle_ends(make_view(t, t.rank if t.rank is not None else -1)) for t in whole_steps(traces)]
     matched = match(views)
     clocks = align(views, matched, hosts)
     waits = measure_waits(views, matched, clocks)
@@ -101,6 +102,7 @@ def analyse_window(traces: Sequence[RankTrace], hosts: dict[int, HostClock] | No
         profiles=[profile(v, plan.times[c], plan.shift[c], plan.size) for c, v in enumerate(views)],
     )
     _note_early(result)
+    _note_unrun(result, traces)
     _replay(result)
     return result
 
@@ -166,6 +168,17 @@ def _note_early(result: WindowResult) -> None:
         f"attempt {result.attempt}, window {result.window}: {many} left out of the waiting times, because recording "
         f"began on rank {some} when others had arrived already"
     )
+
+
+def _note_unrun(result: WindowResult, traces: Sequence[RankTrace]) -> None:
+    """Say which steps are left out because the recording ended before some device had run them."""
+    left = {n for v, t in zip(result.views, traces, strict=True) for n in t.steps.number[v.steps :].tolist()}
+    if left:
+        which = f"step {min(left)} is" if len(left) == 1 else f"steps {min(left)} to {max(left)} are"
+        result.notes.append(
+            f"attempt {result.attempt}, window {result.window}: {which} left out, because on some rank the recording "
+            "ended before the device had run all of it"
+        )
 
 
 def _launched(view: RankView) -> float:
