@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rankscope.model import PULSE_CAPACITY, PULSE_ENTRY, PULSE_HEADER
 
-__all__ = ["Pulse", "time_loaders"]
+__all__ = ["Pulse"]
 
 _LARGEST = 2**32 - 1
 
@@ -50,21 +48,3 @@ class Pulse:
         self._count += 1
         PULSE_HEADER.pack_into(self._map, 0, self._count)
         return elapsed
-
-
-def time_loaders(add: Callable[[int], None]) -> None:
-    """Report the nanoseconds spent in each ``DataLoader.__next__`` of this process."""
-    from torch.utils.data import dataloader
-
-    iterator: Any = dataloader._BaseDataLoaderIter  # noqa: SLF001 - base of all iterators
-    original = iterator.__next__
-    clock = time.perf_counter_ns
-
-    def __next__(self: Any) -> Any:  # noqa: N807 - the method's own name
-        begun = clock()
-        try:
-            return original(self)
-        finally:
-            add(clock() - begun)
-
-    iterator.__next__ = __next__

@@ -30,7 +30,7 @@ from rankscope.agent.memory import MemoryHistory, watch_out_of_memory
 from rankscope.agent.nsight import CudaProfilerCapture
 from rankscope.agent.pauses import GcPauses
 from rankscope.agent.planner import HEARD_WITHIN_S, Planner
-from rankscope.agent.pulse import Pulse, time_loaders
+from rankscope.agent.pulse import Pulse
 from rankscope.agent.recording import Recording, device_name, new_record
 from rankscope.agent.steps import StepCounter, install_detectors
 from rankscope.model import AgentSpec, CaptureSpec, RankRecord, Window, to_json
@@ -114,7 +114,7 @@ class Session:
             os.register_at_fork(after_in_child=skip_destructors)
         _session = session = cls(spec, dict(os.environ), armed)
         session._write_life()
-        install_detectors(session.counter)
+        install_detectors(session.counter, session._fetched)
         session._foreign.install()
         session._history.install()
         if spec.capture.memory_snapshot:
@@ -157,15 +157,14 @@ class Session:
             _disarm()
             return
         self._thread = threading.get_ident()
-        self._pulse = pulse = Pulse(self.spool.pulse(self.life.attempt, self.life.rank))
-
-        def add(spent_ns: int) -> None:
-            pulse.input_ns += spent_ns
-
-        time_loaders(add)
+        self._pulse = Pulse(self.spool.pulse(self.life.attempt, self.life.rank))
         self._pauses.start()
         if self._several_nodes and self.life.local_rank == 0 and job_has_store(self._environ):
             Courier(self.spec.run_id, self.life.attempt, self._board, self._environ).start()
+
+    def _fetched(self, spent_ns: int) -> None:
+        if self._pulse is not None:
+            self._pulse.input_ns += spent_ns
 
     def _time_step(self, pulse: Pulse) -> None:
         recording = self._recording

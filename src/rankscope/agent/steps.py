@@ -15,6 +15,7 @@ a GradScaler skips, and steps compiled whole by torch.compile.
 from __future__ import annotations
 
 import functools
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -86,8 +87,13 @@ class StepCounter:
         self.signal("optimizer")
 
 
-def install_detectors(counter: StepCounter) -> None:
-    """Put the signals in place. Each patch calls the original first or last and changes neither result nor error."""
+def install_detectors(counter: StepCounter, fetched: Callable[[int], None]) -> None:
+    """Put the signals in place. Each patch calls the original first or last and changes neither result nor error.
+
+    Args:
+        counter: gets the signals.
+        fetched: gets the nanoseconds spent in each ``DataLoader.__next__``.
+    """
     signal = guarded(counter.signal)
     _watch_optimizers(guarded(counter.optimizer_stepped))
     _after(torch.nn.parallel.DistributedDataParallel, "_pre_forward", lambda: _if_training(signal))
@@ -95,7 +101,7 @@ def install_detectors(counter: StepCounter) -> None:
         "torch.distributed.fsdp._fully_shard._fsdp_state",
         lambda: _watch_fsdp2(signal),
     )
-    after_import("torch.utils.data.dataloader", lambda: _watch_loaders(signal))
+    after_import("torch.utils.data.dataloader", lambda: _watch_loaders(signal, fetched))
     after_import("torch.profiler.profiler", lambda: _watch_profilers(signal))
 
 
@@ -145,10 +151,24 @@ def _watch_fsdp2(signal: Callable[[str], None]) -> None:
     _fsdp_state.FSDPState._root_pre_forward = pre_forward  # type: ignore[method-assign]  # noqa: SLF001
 
 
-def _watch_loaders(signal: Callable[[str], None]) -> None:
+def _watch_loaders(signal: Callable[[str], None], fetched: Callable[[int], None]) -> None:
     from torch.utils.data import dataloader
 
-    _after(dataloader._BaseDataLoaderIter, "__next__", lambda: signal("input"))  # noqa: SLF001 - base of all iterators
+    iterator: Any = dataloader._BaseDataLoaderIter  # noqa: SLF001 - base of all iterators
+    original, clock = iterator.__next__, time.perf_counter_ns
+
+    @functools.wraps(original)
+    def __next__(self: Any) -> Any:  # noqa: N807 - the method's own name
+        begun = clock()
+        try:
+            item = original(self)
+        finally:
+            fetched(clock() - begun)
+        if not torch.compiler.is_compiling():
+            signal("input")
+        return item
+
+    iterator.__next__ = __next__
 
 
 def _watch_profilers(signal: Callable[[str], None]) -> None:

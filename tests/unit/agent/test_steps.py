@@ -84,7 +84,7 @@ def test_real_optimizers_nest_and_keep_their_results(monkeypatch):
     # GIVEN the detectors on a subclass that calls super().step(), the usual over-count
     monkeypatch.setattr(torch.optim.Optimizer, "profile_hook_step", torch.optim.Optimizer.profile_hook_step)
     counter = StepCounter(lambda completed: None)
-    install_detectors(counter)
+    install_detectors(counter, lambda ns: None)
 
     class Mine(torch.optim.SGD):
         def step(self, closure=None):
@@ -98,3 +98,15 @@ def test_real_optimizers_nest_and_keep_their_results(monkeypatch):
         assert optimizer.step() == "mine"
     assert counter.completed == 3
     assert weight.tolist() == [-0.5, -0.5]
+
+
+def test_a_data_loader_is_timed_and_each_item_is_a_signal(monkeypatch):
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    monkeypatch.setattr(iterator, "__next__", iterator.__next__)
+    spent: list[int] = []
+    counter = StepCounter(lambda completed: None, "input")
+    install_detectors(counter, spent.append)
+    assert list(torch.utils.data.DataLoader([1.0, 2.0], batch_size=None)) == [1.0, 2.0]
+    assert counter.completed == 2
+    assert len(spent) == 3  # the end of the data is waited for too
+    assert all(ns > 0 for ns in spent)
