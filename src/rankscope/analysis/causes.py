@@ -112,12 +112,14 @@ def _copy_spans(view: RankView, calls: NDArray[np.bool_]) -> intervals.Spans:
 
 
 def _silence(view: RankView) -> intervals.Spans:
-    """Long stretches in which the training threads run neither an operator nor a call."""
-    events = view.trace.events
+    """Long stretches in which the training threads run neither an operator nor a call, up to the end of their last step:
+    a device that is behind works on alone."""
+    events, steps = view.trace.events, view.trace.steps
     noise = np.isin(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
     running = view.chain & noise & ~name_mask(view.trace, lambda n: n.startswith("autograd::engine::evaluate"))
     busy = view.spans(running)
-    free = intervals.complement(busy, view.start, view.end)
+    until = int(steps.start[-1] + steps.duration[-1]) if view.device and len(steps) else view.end
+    free = intervals.complement(busy, view.start, until)
     if not view.device:
         free = intervals.subtract(free, view.comm)  # there it may wait for its peers
     long = free[1] - free[0] >= SILENCE_NS

@@ -40,6 +40,12 @@ def test_waits_and_calls_per_step_are_those_of_the_steps(whole, open_longer):
     assert sum(row.calls_per_step for row in group_rows([window])) == pytest.approx(launched / 3)
 
 
+def test_a_host_that_has_ended_its_steps_does_not_pause(whole, open_longer):
+    # rank 0 waits for rank 1: its device ends the last step long after its host
+    pauses = [analyse_window(traces).profiles[0].length["host_pause"].sum() for traces in (whole, open_longer)]
+    assert pauses[1] <= pauses[0] < 1e6
+
+
 def test_what_is_left_still_belongs_together(open_longer):
     for trace, kept in zip(open_longer, whole_steps(open_longer), strict=True):
         assert len(kept.events) < len(trace.events)
