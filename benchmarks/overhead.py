@@ -107,7 +107,7 @@ def measure(name: str, before: list[str], args: argparse.Namespace, passed: list
         "longest": max(around, default=max(before_ms)),
         "inside": statistics.median(inside) if inside else None,
         # Beyond what recording itself takes: every recorded step is allowed the median recorded step.
-        "lost": _lost(inside, after, median) if usable else None,
+        "lost": _lost(times[begins : last + 1], statistics.median(inside), after, median) if usable else None,
         "residue": statistics.median(after[len(after) // 3 :]) / median if after else None,
         "after": statistics.median(after[len(after) // 3 :]) if after else None,
         "backend": ", ".join(sorted({r["capture"] for r in usable})),
@@ -117,9 +117,8 @@ def measure(name: str, before: list[str], args: argparse.Namespace, passed: list
     }
 
 
-def _lost(inside: list[float], after: list[float], median: float) -> float:
-    recorded = statistics.median(inside)
-    excess = sum(max(0.0, ms - recorded) for ms in inside) + sum(max(0.0, ms - 1.5 * median) for ms in after)
+def _lost(until: list[float], recorded: float, after: list[float], median: float) -> float:
+    excess = sum(max(0.0, ms - recorded) for ms in until) + sum(max(0.0, ms - 1.5 * median) for ms in after)
     return excess / median
 
 
@@ -175,8 +174,8 @@ def show(results: dict[str, list[dict[str, Any]]], args: argparse.Namespace) -> 
         ratio = statistics.median(r["median"] for r in runs) / bare
         print(f"{name:18}" + "".join(f"{cell:>18}" for cell in cells) + f"{ratio:>10.4f}")
     print(
-        "\nmedian, to bare: steps before the window. steps lost: time above the recorded median inside the window, and"
-        "\nabove 1.5 medians after it, in steps. after: median when the window has been closed for a while."
+        "\nmedian, to bare: steps before the window. steps lost: time above the recorded median in the warm-up and the"
+        "\nwindow, and above 1.5 medians after it, in steps. after: median when it has been closed for a while."
     )
 
 
