@@ -112,8 +112,10 @@ def _copy_spans(view: RankView, calls: NDArray[np.bool_]) -> intervals.Spans:
 
 
 def _silence(view: RankView) -> intervals.Spans:
-    """Long stretches in which the training threads run neither an operator nor a call, up to the end of their last step:
-    a device that is behind works on alone."""
+    """Long stretches in which the training threads run neither an operator nor a call.
+
+    Up to the end of their last step: a device that is behind works on alone.
+    """
     events, steps = view.trace.events, view.trace.steps
     noise = np.isin(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
     running = view.chain & noise & ~name_mask(view.trace, lambda n: n.startswith("autograd::engine::evaluate"))
