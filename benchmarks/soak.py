@@ -88,6 +88,7 @@ def job(args: argparse.Namespace) -> None:
         if flag.item():
             break
     Path(args.losses).joinpath(f"{rank}.json").write_text(json.dumps(losses))
+    del model  # before its process group: see README.md, many windows
     dist.destroy_process_group()
 
 

@@ -97,6 +97,7 @@ def train(model: nn.Module, make: MakeBatch, args: argparse.Namespace) -> None:
         ends.append(_now(cuda))
     if rank == 0:
         _report(ends, loss, args.times)
+    del placed  # before its process group: see README.md, many windows
     dist.destroy_process_group()
 
 
