@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,13 +23,14 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
         hosts=sorted({t.meta.host for t in traces if t.meta.host}),
         devices=sorted({t.meta.device for t in traces if t.meta.device}),
         backend=next((t.meta.backend for t in traces if t.meta.backend), None),
-        windows=_windows(traces),
+        windows=_windows(traces, {}),
         notes=_notes(traces),
     )
     for trace in traces:
         info.versions = {**trace.meta.versions, **info.versions}
     if manifest is None:
         return info
+    info.windows = _windows(traces, {(w.attempt, w.window): _recorders(w.records) for w in manifest.windows})
     info.run_id, info.command, info.exit_code = manifest.run_id, list(manifest.argv), manifest.exit_code
     info.world_size = manifest.world_size or info.world_size
     info.hosts = list(manifest.hosts) or info.hosts
@@ -42,13 +43,29 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
     return info
 
 
-def _windows(traces: Sequence[RankTrace]) -> list[str]:
+_RECORDERS = {"inline": "torch.profiler", "kineto": "libkineto", "cuda_profiler": "another tool"}
+
+
+def _recorders(records: Sequence[RankRecord]) -> str:
+    """Who recorded a window, and why not who was asked to."""
+    said: dict[str, list[int]] = {}
+    for record in records:
+        if record.trace is not None and record.capture is not None:
+            why = f" ({record.capture_reason})" if record.capture_reason else ""
+            said.setdefault(f"by {_RECORDERS.get(record.capture, record.capture)}{why}", []).append(record.rank)
+    if len(said) == 1:
+        return next(iter(said))
+    return ", ".join(f"{who} on rank {', '.join(map(str, sorted(ranks)[:8]))}" for who, ranks in said.items())
+
+
+def _windows(traces: Sequence[RankTrace], recorders: Mapping[tuple[int, int], str]) -> list[str]:
     found = []
     for attempt, window in sorted({(t.attempt, t.window) for t in traces}):
         members = [t for t in traces if (t.attempt, t.window) == (attempt, window)]
         numbers = [int(n) for t in members for n in (t.steps.number[:1].tolist() + t.steps.number[-1:].tolist())]
         steps = f"steps {min(numbers)} to {max(numbers)}" if numbers else "no step marks"
-        found.append(f"attempt {attempt}, window {window}: {steps}, {len(members)} ranks")
+        by = recorders.get((attempt, window))
+        found.append(f"attempt {attempt}, window {window}: {steps}, {len(members)} ranks{f', {by}' if by else ''}")
     return found
 
 

@@ -96,7 +96,7 @@ def _why_no_kineto(backend: str, spool: Spool) -> str | None:
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:
         return f"{folder} is too long for the path of a socket; set TMPDIR to a shorter one"
     if backend == "auto" and not _NVIDIA.exists():
-        return "capture.backend=auto: no NVIDIA device on this node"
+        return "no NVIDIA device on this node"
     if backend == "auto" and _INJECTED in os.environ:
-        return f"capture.backend=auto: another tool is inside CUDA ({_INJECTED} is set)"
+        return f"another tool is inside CUDA, {_INJECTED} is set"
     return None

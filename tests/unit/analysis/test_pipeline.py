@@ -65,6 +65,17 @@ def test_what_recording_leaves_behind(recorded) -> None:
     assert analyze(recorded("ddp_healthy"), manifest, hta=False).run.residue_pct is None
 
 
+@pytest.mark.data
+def test_it_is_told_who_recorded_and_why(recorded) -> None:
+    plain = {"trace": "t.json", "capture": "kineto"}
+    late = {"trace": "t.json", "capture": "inline", "capture_reason": "libkineto had not asked"}
+    same, different = [_record(r, **plain) for r in range(2)], [_record(0, **plain), _record(1, **late)]
+    (one,) = analyze(recorded("ddp_healthy"), _manifest(same), hta=False).run.windows
+    (two,) = analyze(recorded("ddp_healthy"), _manifest(different), hta=False).run.windows
+    assert one == "attempt 0, window 0: steps 4 to 7, 2 ranks, by libkineto"
+    assert two.endswith("2 ranks, by libkineto on rank 0, by torch.profiler (libkineto had not asked) on rank 1")
+
+
 def test_a_run_without_any_trace_still_has_a_report() -> None:
     report = analyze(LoadResult(traces=[], sources=[]), _manifest([_record(r, status="missing") for r in range(3)]))
     assert report.verdict.kind == "insufficient_data"
