@@ -87,8 +87,21 @@ def test_no_rank_touches_the_device_of_another(start, finish, tmp_path):
 
 
 def test_auto_lets_libkineto_record_once_it_has_asked(gpt):
+    # GIVEN rank 0 waits for rank 1 on its device, which so falls steps behind its host
     done = gpt("--steps", 700, "--fault", "input_stall", flags=["-S", "schedule.repeat=2"])
     assert done.code == 0, done.stderr
     second = done.records(window=1)
     assert [(r.status, r.notes, r.capture, r.agreed) for r in second] == [("ok", [], "kineto", True)] * 2
+    for rank in (0, 1):
+        with gzip.open(done.run.trace(0, 1, rank)) as stream:
+            assert launches_without_kernel(json.load(stream)["traceEvents"]) == 0
     assert (done.report.verdict.kind, done.report.verdict.ranks) == ("straggler", [1])
+
+
+def launches_without_kernel(events):
+    """Of the launches inside the marked steps."""
+    steps = [e for e in events if e.get("cat") == "user_annotation" and e["name"].startswith("ProfilerStep#")]
+    begin, end = min(e["ts"] for e in steps), max(e["ts"] + e["dur"] for e in steps)
+    calls = [e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver") and "LaunchKernel" in e["name"]]
+    launched = {e["args"]["correlation"] for e in calls if begin <= e["ts"] < end}
+    return len(launched - {e["args"]["correlation"] for e in events if e.get("cat") == "kernel"})
