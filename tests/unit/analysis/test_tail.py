@@ -78,6 +78,13 @@ def test_steps_that_some_device_had_not_run_are_left_out_and_named(cut_short):
     assert "steps 6 to 7 are left out" in note
 
 
+def test_a_recording_that_libkineto_ended_before_the_device(recorded):
+    # in the file of rank 0, by its correlations: of the 467 launches of step 104 228 have their kernel, of 105 none
+    window = analyse_window(recorded("kineto_input_stall").traces)
+    assert [view.trace.steps.number.tolist() for view in window.views] == [[100, 101, 102, 103]] * 2
+    assert window.matched.matched == window.matched.total
+
+
 def test_windows_of_different_steps_are_not_cut_to_what_they_share(whole):
     whole[1].steps.number += 100
     assert [len(trace.steps) for trace in whole_steps(whole)] == [4, 4]
