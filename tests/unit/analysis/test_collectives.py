@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import tarfile
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from rankscope.analysis.view import make_view
 from rankscope.analysis.waits import bus_bytes, element_bytes, lateness, measure_waits
 from rankscope.analysis.window import analyse_window
 from rankscope.trace.load import load_traces
+from support.archives import unpack
 
 from .conftest import DATA
 
@@ -59,8 +58,7 @@ def test_the_late_rank_waits_least(case) -> None:
 
 @pytest.mark.data
 def test_last_arrivals_of_eight_ranks(tmp_path) -> None:
-    with tarfile.open(DATA / "param_dlrm_8ranks.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(DATA / "param_dlrm_8ranks.tar.gz", tmp_path)
     result = analyse_window(load_traces([tmp_path], workers=1, cache=False).traces)
     assert result.waits.last.tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
     assert result.matched.matched == result.matched.total == 64

@@ -6,7 +6,6 @@ Runs with HolisticTraceAnalysis 0.5.0 and with its successor traceinsight (``mak
 from __future__ import annotations
 
 import dataclasses
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from rankscope.analysis.breakdowns import MOST_KERNELS, _type_of
 from rankscope.analysis.hta import run_hta, trace_analysis
 from rankscope.trace.columns import Events, RankTrace
 from rankscope.trace.load import load_traces
+from support.archives import unpack
 
 DATA = Path(__file__).parents[2] / "data"
 SOURCES = ("public", "dlrm", "ddp_dataloader_stall", "fsdp2_gpu_bound")
@@ -63,9 +63,7 @@ def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         traces = load_traces(sorted((DATA / "public").glob("sampled*")), cache=False).traces
     else:
         if request.param == "dlrm":
-            folder = tmp_path_factory.mktemp("dlrm")
-            with tarfile.open(DATA / "param_dlrm_8ranks.tar.gz") as archive:
-                archive.extractall(folder, filter="data")
+            folder = unpack(DATA / "param_dlrm_8ranks.tar.gz", tmp_path_factory.mktemp("dlrm"))
         traces = load_traces([folder], cache=False).traces
     assert len(traces) >= 2
     its = theirs(traces)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -12,16 +11,15 @@ import numpy as np
 import pytest
 
 from rankscope.trace.load import LoadResult, load_traces
+from support.archives import unpack
 
 pytestmark = pytest.mark.data
 
 
 @pytest.fixture(scope="module")
 def dlrm(tmp_path_factory: pytest.TempPathFactory) -> LoadResult:
-    folder = tmp_path_factory.mktemp("dlrm")
-    with tarfile.open(Path(__file__).parents[2] / "data" / "param_dlrm_8ranks.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    return load_traces([folder], workers=1)
+    packed = Path(__file__).parents[2] / "data" / "param_dlrm_8ranks.tar.gz"
+    return load_traces([unpack(packed, tmp_path_factory.mktemp("dlrm"))], workers=1)
 
 
 def test_all_ranks_are_found(dlrm: LoadResult) -> None:
