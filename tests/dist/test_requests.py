@@ -66,7 +66,7 @@ def test_two_nodes_answer_one_request(start, finish, tmp_path):
         wait_for(run.nodes / "*.claim.json", node)
     asked = start([*CAPTURE, run.path, "--steps", 2])
     out, err = asked.communicate(timeout=120)
-    assert (asked.returncode, "2 of 2 ranks" in out) == (0, True), err
+    assert (asked.returncode, "2 of 2 ranks" in out) == (0, True), (out, err)
     first, last = same_steps(run, 0)
     assert last - first == 1
     stop.touch()

@@ -68,7 +68,7 @@ class Planner:
         Args:
             number: of the next window.
             completed: steps completed.
-            step_s: a typical step, seconds.
+            step_s: a typical step, seconds; 0 unknown. A window that nobody planned waits until it is known.
             now_s: any clock that only goes forward.
             ready: libkineto holds a request on every rank.
             request: from outside, not yet answered.
@@ -78,13 +78,13 @@ class Planner:
         lead = max(self._lead, math.ceil(self._heard_within_s / step_s) if step_s > 0 else self._lead)
         planned = self._schedule.window(self._planned)
         unplanned = None
-        if request is not None:
+        if request is not None and step_s > 0:
             begins = completed + lead + request.warmup
             unplanned = Window(
                 number=number, warm=begins - request.warmup, first=begins, last=begins + request.steps - 1,
                 origin=request.name, detail=request.detail,
             )  # fmt: skip
-        elif slow_step:
+        elif slow_step and step_s > 0:
             begins = completed + lead + 1
             last = begins + self._schedule.active - 1
             unplanned = Window(number=number, warm=begins - 1, first=begins, last=last, origin="slow_step")

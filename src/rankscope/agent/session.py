@@ -44,6 +44,8 @@ _REMEMBERED_STEPS = 32
 """Host times of this many unprofiled steps are kept on each side of a window."""
 _TYPICAL_STEPS = 8
 """A running median of fewer steps is no measure for a slow one."""
+_FIRST_STEPS = 3
+"""From so many on a step's length can be told well enough to say how many steps an announcement travels."""
 _WRITTEN_WITHIN_S = 5.0
 """How long torch.profiler, the user's or ours, waits for libkineto to write what it has recorded."""
 
@@ -205,7 +207,7 @@ class Session:
         window = self._planner.next(
             self._number,
             completed,
-            self._typical_ns / 1e9 or (self._unprofiled[-1] / 1e3 if self._unprofiled else 0.0),
+            self._step_s(),
             time.monotonic(),
             ready=self._all_ready(),
             request=self._board.request(self._requests),
@@ -219,6 +221,12 @@ class Session:
         if window.origin not in ("plan", "slow_step"):
             self._requests += 1
             self._board.answer(self._requests)
+
+    def _step_s(self) -> float:
+        """A typical step; of the first ones, which are slower than the rest, the shortest. 0 while nothing is known."""
+        if self._typical_ns:
+            return self._typical_ns / 1e9
+        return min(self._unprofiled) / 1e3 if len(self._unprofiled) >= _FIRST_STEPS else 0.0
 
     def _all_ready(self) -> bool:
         if self._link is None:

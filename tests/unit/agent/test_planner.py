@@ -118,3 +118,9 @@ def test_auto_gives_later_windows_half_a_minute():
 def test_who_did_not_ask_for_kineto_is_not_told_why_it_is_not_there(backend):
     window = ask(planner(backend=backend, no_kineto="not asked for"), 8)
     assert (window.backend, window.backend_reason) == (backend, None)
+
+
+def test_a_request_waits_until_the_length_of_a_step_is_known():
+    leader = planner(NONE)
+    assert ask(leader, 1, step_s=0.0, request=ASKED) is None
+    assert ask(leader, 4, step_s=0.01, request=ASKED).warm == 29
