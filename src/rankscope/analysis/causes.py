@@ -85,9 +85,7 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
         spans = intervals.subtract(named[name], taken)
         length[name] = _padded(intervals.cover(spans, begin, end), shift, size)
         taken = intervals.union(np.concatenate((taken[0], spans[0])), np.concatenate((taken[1], spans[1])))
-    launches = np.zeros(len(events), np.bool_)
-    launches[events.launch[events.launch >= 0]] = True
-    masks = {"syncs": syncs, "ops": operators, "launches": launches}
+    masks = {"syncs": syncs, "ops": operators, "launches": events.launching}
     count = {
         name: _padded(np.histogram(events.start[mask], bounds)[0] if len(bounds) > 1 else np.zeros(0), shift, size)
         for name, mask in masks.items()
@@ -120,7 +118,7 @@ def _silence(view: RankView) -> intervals.Spans:
     noise = np.isin(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
     running = view.chain & noise & ~name_mask(view.trace, lambda n: n.startswith("autograd::engine::evaluate"))
     busy = view.spans(running)
-    until = int(steps.start[-1] + steps.duration[-1]) if view.device and len(steps) else view.end
+    until = int(steps.end[-1]) if view.device and len(steps) else view.end
     free = intervals.complement(busy, view.start, until)
     if not view.device:
         free = intervals.subtract(free, view.comm)  # there it may wait for its peers

@@ -95,7 +95,7 @@ def _mean(values: Sequence[float | None]) -> float:
 def _mean_step(windows: Sequence[WindowResult]) -> float | None:
     """Length of the windows over their steps, on the slowest rank; episodes count in full."""
     means = [
-        max(float(v.trace.steps.start[-1] + v.trace.steps.duration[-1] - v.start) / v.steps for v in w.views if v.steps)
+        max(float(v.trace.steps.end[-1] - v.start) / v.steps for v in w.views if v.steps)
         for w in windows
         if w.step_count
     ]

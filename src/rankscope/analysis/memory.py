@@ -41,7 +41,7 @@ _GIVEN = ("segment_free", "segment_unmap")
 
 def memory_rows(traces: Sequence[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
     """A row for each snapshot and for each trace that has none but tells; what is wrong with the other snapshots."""
-    steps: Bounds = {_place(t): (t.steps.start, t.steps.start + t.steps.duration) for t in traces}
+    steps: Bounds = {_place(t): (t.steps.start, t.steps.end) for t in traces}
     found = [_row(path, steps) for path in snapshots]
     rows = [row for row in found if isinstance(row, MemoryRow)]
     told = {(row.attempt, row.window, row.rank) for row in rows}

@@ -73,7 +73,7 @@ def step_bounds(view: RankView) -> Spans:
     """
     steps, events = view.trace.steps, view.trace.events
     if not view.device or not len(steps):
-        return steps.start, steps.start + steps.duration
+        return steps.start, steps.end
     rows = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)) & (events.step >= 0))
     ends = np.full(len(steps), view.free, np.int64)
     np.maximum.at(ends, events.step[rows], events.end[rows])

@@ -89,8 +89,7 @@ class DeviceRank:
     def _add_host(self) -> I64:
         """The host chain; returns the node of each launching event."""
         view, events, builder = self.view, self.view.trace.events, self.builder
-        launching = np.zeros(len(events), np.bool_)
-        launching[events.launch[events.launch >= 0]] = True
+        launching = events.launching
         runtime = np.isin(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & view.chain
         calls = np.flatnonzero((runtime | launching) & (launching | (events.duration > BLOCKING_NS)))
         begin, finish = self.host_start[calls], self.host_end[calls]

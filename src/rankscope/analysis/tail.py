@@ -40,8 +40,10 @@ def _up_to(trace: RankTrace, count: int) -> RankTrace:
         return trace
     steps = Steps(**{f.name: getattr(trace.steps, f.name)[:count] for f in fields(Steps)})
     events = trace.events
-    host = (events.stream < 0) & (events.start >= int(steps.start[-1] + steps.duration[-1]))
+    host = (events.stream < 0) & (events.start >= int(steps.end[-1]))
     tail = host | ((events.launch >= 0) & host[events.launch])
+    if count == len(trace.steps) and not tail.any():
+        return trace
     place = np.where(tail, -1, np.cumsum(~tail) - 1).astype(np.int32)
     kept = replace(events, **{f.name: getattr(events, f.name)[~tail] for f in fields(events)})
     kept.launch = np.where(kept.launch >= 0, place[kept.launch], np.int32(-1))
@@ -55,10 +57,8 @@ def _steps_run(trace: RankTrace) -> int:
     if not trace.has_device:
         return count
     launches = (events.stream < 0) & (events.step >= 0) & name_mask(trace, lambda name: "LaunchKernel" in name)
-    ran = np.zeros(len(events), np.bool_)
-    ran[events.launch[events.launch >= 0]] = True
     asked = np.bincount(events.step[launches], minlength=count)
-    missing = np.bincount(events.step[launches & ~ran], minlength=count)
+    missing = np.bincount(events.step[launches & ~events.launching], minlength=count)
     whole = np.flatnonzero(missing <= MISSING * asked)
     return int(whole[-1]) + 1 if len(whole) else count
 

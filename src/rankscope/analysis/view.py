@@ -113,8 +113,7 @@ def _chain(trace: RankTrace, device: bool, kind: NDArray[np.int8]) -> Mask:
     host = events.stream < 0
     key = events.pid * 1_000_003 + events.tid
     if device:
-        launches = events.launch[events.launch >= 0]
-        return host & np.isin(key, np.unique(key[launches]))
+        return host & np.isin(key, np.unique(key[events.launching]))
     busy = np.zeros(len(events), np.bool_)
     busy[trace.collectives.event] = True
     backend = np.unique(key[busy])
@@ -128,7 +127,7 @@ def _chain(trace: RankTrace, device: bool, kind: NDArray[np.int8]) -> Mask:
 def _window(trace: RankTrace, work: Mask) -> tuple[int, int]:
     events, steps = trace.events, trace.steps
     if len(steps):
-        end = int((steps.start + steps.duration)[-1])
+        end = int(steps.end[-1])
         late = events.end[work & (events.step >= 0)]
         return int(steps.start[0]), max(end, int(late.max()) if len(late) else end)
     if not work.any():

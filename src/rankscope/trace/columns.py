@@ -79,6 +79,13 @@ class Events:
         """``start + duration``."""
         return self.start + self.duration
 
+    @property
+    def launching(self) -> NDArray[np.bool_]:
+        """Host events that launched device work."""
+        mask = np.zeros(len(self), np.bool_)
+        mask[self.launch[self.launch >= 0]] = True
+        return mask
+
 
 @dataclass(slots=True)
 class Steps:
@@ -90,6 +97,11 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.number)
+
+    @property
+    def end(self) -> I64:
+        """``start + duration``."""
+        return self.start + self.duration
 
 
 @dataclass(frozen=True, slots=True)

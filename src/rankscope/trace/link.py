@@ -87,7 +87,7 @@ def step_of(events: Events, steps: Steps) -> I32:
     if not len(steps):
         return step
     at = np.searchsorted(steps.start, events.start, side="right") - 1
-    inside = (at >= 0) & (events.start < (steps.start + steps.duration)[at.clip(0)])
+    inside = (at >= 0) & (events.start < steps.end[at.clip(0)])
     device = np.isin(
         events.category,
         (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET, Category.GPU_USER_ANNOTATION, Category.CUDA_SYNC),

@@ -53,7 +53,7 @@ def device_memory(found: I64, steps: Steps) -> list[DeviceMemory]:
                 peak_reserved=int(reserved.max()),
                 end_allocated=int(allocated[-1]),
                 end_reserved=int(reserved[-1]),
-                step_peaks=peaks(time, levels, steps.start, steps.start + steps.duration),
+                step_peaks=peaks(time, levels, steps.start, steps.end),
             )
         )
     return memory
