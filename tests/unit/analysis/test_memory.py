@@ -15,7 +15,7 @@ from rankscope.analysis.memory import BEFORE, NO_FRAME, memory_row, memory_rows,
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import TraceError
 from rankscope.model import MemoryFrame, MemoryRow
-from rankscope.trace.columns import DeviceMemory
+from rankscope.trace.columns import DeviceMemory, Steps
 from rankscope.trace.load import load_traces
 
 DATA = Path(__file__).parents[2] / "data"
@@ -238,7 +238,7 @@ def test_any_history_adds_up(seed) -> None:
 def _trace(rank: int) -> SimpleNamespace:
     """Steps of [0, 30), [30, 42) and [42, 60) us after the start."""
     start = (START + np.array([0, 30, 42])) * 1000
-    steps = SimpleNamespace(start=start, duration=np.array([30, 12, 18]) * 1000)
+    steps = Steps(np.arange(3), start, np.array([30, 12, 18]) * 1000)
     return SimpleNamespace(attempt=1, window=2, rank=rank, steps=steps, memory=[])
 
 
