@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from rankscope.analysis import intervals
 from rankscope.analysis.collectives import Matched
-from rankscope.analysis.intervals import Spans
 from rankscope.analysis.overlap import step_bounds
 from rankscope.analysis.view import RankView
 from rankscope.analysis.waits import Waits
 
-__all__ = ["IdleTime", "idle_time", "step_inputs"]
+__all__ = ["IdleTime", "idle_time"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +25,8 @@ class IdleTime:
     inputs: int
     host: int
     copy: int
+    step_inputs: NDArray[np.int64]
+    """What of ``inputs`` lies in each recorded step."""
 
 
 def idle_time(view: RankView, column: int, matched: Matched, waits: Waits) -> IdleTime:
@@ -33,7 +34,7 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits) -> Id
 
     A call that was not matched counts as transfer, since nothing is known of the others' arrival.
     """
-    compute, comm, copy = _busy(view)
+    compute, comm, copy = view.accounted()
     mine = matched.of(column)
     events = view.trace.collectives.event[matched.row[mine]]
     start = view.trace.events.start[events]
@@ -41,29 +42,17 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits) -> Id
     exposed = intervals.subtract(comm, compute)
     waiting = intervals.measure(intervals.intersect(exposed, intervals.union(start, until)))
     copying = intervals.measure(intervals.subtract(intervals.subtract(copy, compute), comm))
-    nothing = _nothing(view)
-    inputs = intervals.measure(intervals.intersect(nothing, view.fetch))
+    busy = intervals.union(
+        np.concatenate((compute[0], comm[0], copy[0])), np.concatenate((compute[1], comm[1], copy[1]))
+    )
+    nothing = intervals.complement(busy, view.free, view.end)
+    fetching = intervals.intersect(nothing, view.fetch)
+    inputs = intervals.measure(fetching)
     return IdleTime(
         waiting=waiting,
         transfer=intervals.measure(exposed) - waiting,
         inputs=inputs,
         host=intervals.measure(nothing) - inputs,
         copy=copying,
+        step_inputs=intervals.cover(fetching, *step_bounds(view)),
     )
-
-
-def step_inputs(view: RankView) -> NDArray[np.int64]:
-    """What of :attr:`IdleTime.inputs` lies in each recorded step, ns."""
-    return intervals.cover(intervals.intersect(_nothing(view), view.fetch), *step_bounds(view))
-
-
-def _busy(view: RankView) -> tuple[Spans, Spans, Spans]:
-    compute, comm, copy = (intervals.clip(s, view.free, view.end) for s in (view.compute, view.comm, view.copy))
-    return compute, comm, copy
-
-
-def _nothing(view: RankView) -> Spans:
-    """When nothing at all runs."""
-    busy = _busy(view)
-    union = intervals.union(np.concatenate([b[0] for b in busy]), np.concatenate([b[1] for b in busy]))
-    return intervals.complement(union, view.free, view.end)

@@ -61,8 +61,7 @@ def usage(compute: Spans, comm: Spans, copy: Spans, span: int | None = None) -> 
 
 def window_usage(view: RankView) -> Usage:
     """The recorded window but for work queued before it."""
-    compute, comm, copy = (intervals.clip(s, view.free, view.end) for s in (view.compute, view.comm, view.copy))
-    return usage(compute, comm, copy, view.end - view.free)
+    return usage(*view.accounted(), view.end - view.free)
 
 
 def step_bounds(view: RankView) -> Spans:

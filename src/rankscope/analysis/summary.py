@@ -124,7 +124,7 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
                         comm_ms=usage.comm / 1e6,
                         exposed_comm_ms=usage.exposed_comm / 1e6,
                         idle_ms=usage.idle / 1e6,
-                        input_ms=float(window.inputs[column][index]) / 1e6,
+                        input_ms=float(window.idle[column].step_inputs[index]) / 1e6,
                         wait_ms=float(counted[calls].sum()) / 1e6 if len(calls) else None,
                         lateness_ms=float(late[calls].mean()) / 1e6 if len(calls) else None,
                     )

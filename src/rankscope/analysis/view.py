@@ -53,6 +53,11 @@ class RankView:
         events = self.trace.events
         return intervals.union(events.start[mask], events.end[mask])
 
+    def accounted(self) -> tuple[Spans, Spans, Spans]:
+        """Compute, communication and copies in the time that is accounted for."""
+        compute, comm, copy = (intervals.clip(s, self.free, self.end) for s in (self.compute, self.comm, self.copy))
+        return compute, comm, copy
+
 
 def name_mask(trace: RankTrace, test: Any) -> Mask:
     """Events whose name passes ``test(name) -> bool``; each distinct name is tested once."""

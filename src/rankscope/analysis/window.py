@@ -14,7 +14,7 @@ from rankscope.analysis.clocks import Clocks, align
 from rankscope.analysis.collectives import Matched, is_point_to_point, match
 from rankscope.analysis.host import settle_ends
 from rankscope.analysis.hostclocks import HostClock
-from rankscope.analysis.idle import IdleTime, idle_time, step_inputs
+from rankscope.analysis.idle import IdleTime, idle_time
 from rankscope.analysis.overlap import Usage, step_usage, window_usage
 from rankscope.analysis.replay import build_graph
 from rankscope.analysis.segments import Plan, launch_times, plan_segments
@@ -54,8 +54,6 @@ class WindowResult:
     views: list[RankView]
     usage: list[Usage]
     steps: list[list[Usage]]
-    inputs: list[NDArray[np.int64]]
-    """Time of each step in which nothing runs and the host sits in the data loader, ns."""
     matched: Matched
     clocks: Clocks
     waits: Waits
@@ -93,7 +91,6 @@ def analyse_window(traces: Sequence[RankTrace], hosts: dict[int, HostClock] | No
         views=views,
         usage=[window_usage(v) for v in views],
         steps=[step_usage(v) for v in views],
-        inputs=[step_inputs(v) for v in views],
         matched=matched,
         clocks=clocks,
         waits=waits,
