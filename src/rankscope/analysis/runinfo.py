@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,14 +23,13 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
         hosts=sorted({t.meta.host for t in traces if t.meta.host}),
         devices=sorted({t.meta.device for t in traces if t.meta.device}),
         backend=next((t.meta.backend for t in traces if t.meta.backend), None),
-        windows=_windows(traces, {}),
+        windows=_windows(traces, manifest),
         notes=_notes(traces),
     )
     for trace in traces:
         info.versions = {**trace.meta.versions, **info.versions}
     if manifest is None:
         return info
-    info.windows = _windows(traces, {(w.attempt, w.window): _recorders(w.records) for w in manifest.windows})
     info.run_id, info.command, info.exit_code = manifest.run_id, list(manifest.argv), manifest.exit_code
     info.world_size = manifest.world_size or info.world_size
     info.hosts = list(manifest.hosts) or info.hosts
@@ -58,7 +57,8 @@ def _recorders(records: Sequence[RankRecord]) -> str:
     return ", ".join(f"{who} on rank {', '.join(map(str, sorted(ranks)[:8]))}" for who, ranks in said.items())
 
 
-def _windows(traces: Sequence[RankTrace], recorders: Mapping[tuple[int, int], str]) -> list[str]:
+def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[str]:
+    recorders = {(w.attempt, w.window): _recorders(w.records) for w in manifest.windows} if manifest else {}
     found = []
     for attempt, window in sorted({(t.attempt, t.window) for t in traces}):
         members = [t for t in traces if (t.attempt, t.window) == (attempt, window)]
