@@ -75,16 +75,20 @@ class Planner:
             slow_step: some rank saw one.
             megabytes: tells what was gathered so far; asked only where the budget decides.
         """
-        lead = max(self._lead, math.ceil(self._heard_within_s / step_s) if step_s > 0 else self._lead)
+        lead = self._lead
+        if step_s > 0:
+            lead = max(lead, math.ceil(self._heard_within_s / step_s))
+        else:
+            request, slow_step = None, False
         planned = self._schedule.window(self._planned)
         unplanned = None
-        if request is not None and step_s > 0:
+        if request is not None:
             begins = completed + lead + request.warmup
             unplanned = Window(
                 number=number, warm=begins - request.warmup, first=begins, last=begins + request.steps - 1,
                 origin=request.name, detail=request.detail,
             )  # fmt: skip
-        elif slow_step and step_s > 0:
+        elif slow_step:
             begins = completed + lead + 1
             last = begins + self._schedule.active - 1
             unplanned = Window(number=number, warm=begins - 1, first=begins, last=last, origin="slow_step")
@@ -109,27 +113,32 @@ class Planner:
             if completed >= window.warm:
                 self._planned += 1  # this one is left out; the next may be affordable
             return None
-        backend, reason = self._backend, self._reason
-        if backend == "kineto":
-            # The first window is never lost to waiting where nobody asked for kineto: the job may be short.
-            patience_s = math.inf if not self._auto else _READY_WITHIN_S if window.number else 0.0
-            if self._waits(ready, now_s, patience_s):
-                return None
-            if completed + 1 > window.warm:
-                window = window.moved(completed + lead + window.first - window.warm)
-            if not ready:
-                backend, reason = "inline", _NOT_ASKED
+        # The first window is never lost to waiting where nobody asked for kineto: the job may be short.
+        patience_s = math.inf if not self._auto else _READY_WITHIN_S if window.number else 0.0
+        if self._waits(ready, now_s, patience_s):
+            return None
+        if self._backend == "kineto" and completed + 1 > window.warm:
+            window = window.moved(completed + lead + window.first - window.warm)
         self._planned += 1
         if self._schedule.every:
             self._unplanned_steps += _steps(window)
-        return dataclasses.replace(window, backend=backend, backend_reason=reason)
+        return self._recorded(window, ready)
 
     def _waits(self, ready: bool, now_s: float, patience_s: float) -> bool:
         """A window is due. Wait for libkineto?"""
         due_s = now_s if self._due_s is None else self._due_s
-        waits = not ready and now_s - due_s < patience_s
+        waits = self._backend == "kineto" and not ready and now_s - due_s < patience_s
         self._due_s = due_s if waits else None
         return waits
+
+    def _recorded(self, window: Window, ready: bool) -> Window:
+        """The window, with who records it and why not who was asked to."""
+        backend, reason = self._backend, self._reason
+        if backend == "kineto" and window.detail:
+            backend, reason = "inline", "the request wants what only torch.profiler records"
+        elif backend == "kineto" and not ready:
+            backend, reason = "inline", _NOT_ASKED
+        return dataclasses.replace(window, backend=backend, backend_reason=reason)
 
     def _unplanned(
         self,
@@ -142,17 +151,11 @@ class Planner:
     ) -> Window | None:
         if request is None and not self._affords(window, completed, megabytes):
             return None
-        backend, reason = self._backend, self._reason
-        if backend == "kineto" and window.detail:
-            backend, reason = "inline", "the request wants what only torch.profiler records"
-        elif backend == "kineto":
-            if self._waits(ready, now_s, _READY_WITHIN_S):
-                return None
-            if not ready:
-                backend, reason = "inline", _NOT_ASKED
+        if not window.detail and self._waits(ready, now_s, _READY_WITHIN_S):
+            return None
         if request is None:
             self._unplanned_steps += _steps(window)
-        return dataclasses.replace(window, backend=backend, backend_reason=reason)
+        return self._recorded(window, ready)
 
     def _affords(self, window: Window, completed: int, megabytes: Callable[[], float]) -> bool:
         steps = self._unplanned_steps + _steps(window)
