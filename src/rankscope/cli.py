@@ -213,15 +213,15 @@ def _analyze(arguments: argparse.Namespace) -> int:
     if missing:
         raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
 
-    from rankscope.analysis.pipeline import analyze
+    from rankscope.analysis.pipeline import analyze, stages
     from rankscope.report.progress import work
     from rankscope.trace.load import load_traces
 
     manifest = _manifest(arguments.paths)
     with work(_say) as doing:
         load = load_traces(arguments.paths, progress=doing.bytes("loading traces"))
-        windows = len({(trace.attempt, trace.window) for trace in load.traces})
-        report = analyze(load, manifest, hta=arguments.hta, progress=doing.stages(windows + arguments.hta))
+        progress = doing.stages(stages(load, hta=arguments.hta))
+        report = analyze(load, manifest, hta=arguments.hta, progress=progress)
     return _show(report, arguments)
 
 

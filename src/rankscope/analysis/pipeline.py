@@ -35,9 +35,14 @@ from rankscope.model import (
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.load import LoadResult
 
-__all__ = ["analyze"]
+__all__ = ["analyze", "stages"]
 
 Progress = Callable[[str], None]
+
+
+def stages(load: LoadResult, *, hta: bool) -> int:
+    """How often :func:`analyze` tells its progress: for each window, and for HolisticTraceAnalysis' numbers."""
+    return len({(trace.attempt, trace.window) for trace in load.traces}) + hta
 
 
 def analyze(

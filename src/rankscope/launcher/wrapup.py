@@ -78,17 +78,17 @@ def _report(
         say(f"stopped by {signal.Signals(ending.signal).name}: traces are in {run_dir.path}; {later}")
         return Outcome(ending)
     try:
-        from rankscope.analysis.pipeline import analyze
+        from rankscope.analysis.pipeline import analyze, stages
         from rankscope.report import WRITERS, write_report
         from rankscope.trace.load import load_traces
 
         if doing is None:
             say("analysing")
-            load, stages = load_traces([run_dir.path]), say
+            load, progress = load_traces([run_dir.path]), say
         else:
             load = load_traces([run_dir.path], progress=doing.bytes("loading traces"))
-            stages = doing.stages(len({(t.attempt, t.window) for t in load.traces}) + config.analysis.hta)
-        report = analyze(load, manifest, hta=config.analysis.hta, progress=stages)
+            progress = doing.stages(stages(load, hta=config.analysis.hta))
+        report = analyze(load, manifest, hta=config.analysis.hta, progress=progress)
         write_report(report, run_dir.report)
         return Outcome(ending, summary=WRITERS["terminal"](report), report=run_dir.report)
     except RankscopeError as error:

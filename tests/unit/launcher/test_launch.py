@@ -65,7 +65,7 @@ def analysis(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         fake.__dict__.update(members)
         monkeypatch.setitem(sys.modules, name, fake)
 
-    module("rankscope.analysis.pipeline", analyze=analyze)
+    module("rankscope.analysis.pipeline", analyze=analyze, stages=lambda load, hta: 0)
     module("rankscope.trace.load", load_traces=lambda paths: paths)
     module(
         "rankscope.report",
