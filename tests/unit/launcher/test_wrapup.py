@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from support.terminal import on_a_terminal
+
 TRACES = Path(__file__).parents[2] / "data" / "cases" / "23_straggler_late_rank" / "traces"
 
 
@@ -85,24 +87,8 @@ def finishing(tmp_path: Path) -> list[str]:
     return [sys.executable, "-c", FINISHING, str(spool), str(run)]
 
 
-def on_a_terminal(words: list[str], **variables: str) -> tuple[str, int]:
-    """What a terminal saw, and the exit code."""
-    leader, follower = os.openpty()
-    env = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}} | variables
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=follower, env=env) as process:
-        os.close(follower)
-        data = b""
-        try:
-            while block := os.read(leader, 1 << 16):
-                data += block
-        except OSError:  # the other end is closed
-            pass
-        os.close(leader)
-        return data.decode(), process.wait(60)
-
-
 def test_bars_on_a_terminal(finishing: list[str]) -> None:
-    text, code = on_a_terminal(finishing, TERM="xterm", COLUMNS="90")
+    text, _, code = on_a_terminal(finishing, "stderr", TERM="xterm", COLUMNS="90")
     assert code == 0
     assert re.search(r"gathering traces .* 0 of 4 MB", text)
     assert re.search(r"gathering traces .* 3 of 4 MB", text)
@@ -116,7 +102,7 @@ def test_bars_on_a_terminal(finishing: list[str]) -> None:
 @pytest.mark.parametrize("terminal", [False, True], ids=["piped", "dumb"])
 def test_lines_elsewhere(finishing: list[str], terminal: bool) -> None:
     if terminal:
-        text, code = on_a_terminal(finishing, TERM="dumb")
+        text, _, code = on_a_terminal(finishing, "stderr", TERM="dumb")
     else:
         done = subprocess.run(finishing, capture_output=True, text=True, timeout=60)
         text, code = done.stderr, done.returncode

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from rankscope.report.progress import work
+from support.terminal import on_a_terminal
 
 TRACES = Path(__file__).parents[2] / "data" / "cases" / "23_straggler_late_rank" / "traces"
 
@@ -51,22 +50,11 @@ def test_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("colour", [True, False])
 def test_analyze_draws_on_stderr_only(colour: bool) -> None:
-    leader, follower = os.openpty()
-    env = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}} | {"TERM": "xterm"}
-    env |= {} if colour else {"NO_COLOR": "1"}
     words = [sys.executable, "-m", "rankscope.cli", "analyze", "--no-hta", str(TRACES)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=follower, check=True, env=env, timeout=120)
-    os.close(follower)
-    data = b""
-    try:
-        while block := os.read(leader, 1 << 16):
-            data += block
-    except OSError:  # the other end is closed
-        pass
-    os.close(leader)
-    text = data.decode()
+    text, stdout, code = on_a_terminal(words, "stderr", TERM="xterm", **({} if colour else {"NO_COLOR": "1"}))
+    assert code == 0
     assert "loading traces" in text
     assert " MB" in text
     assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]", text)) is colour
-    assert done.stdout.startswith(b"Verdict")
-    assert b"\x1b" not in done.stdout
+    assert stdout.startswith(b"Verdict")
+    assert b"\x1b" not in stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.console import Console
 from rankscope.diagnose.texts import ADVICE, NOUN
 from rankscope.model import ClusterReport, Finding
 from rankscope.report import TIMELINE, WRITERS, html, link_timeline, terminal, words, write_report
+from support.terminal import on_a_terminal
 
 
 def shown(report: ClusterReport, width: int) -> list[str]:
@@ -107,29 +107,18 @@ def test_without_a_report_there_is_nothing_to_link(text: str | None, tmp_path: P
     assert not (tmp_path / "report.html").exists()
 
 
-def on_a_terminal(report: Path, **more: str) -> str:
+def reported(report: Path, **more: str) -> str:
     """What ``rankscope report`` writes to a terminal of 80 columns."""
-    leader, follower = os.openpty()
-    env = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}}
-    env |= {"TERM": "xterm-256color", "COLUMNS": "80", **more}
-    subprocess.run(
-        [sys.executable, "-m", "rankscope.cli", "report", str(report)], stdout=follower, check=True, env=env, timeout=60
-    )
-    os.close(follower)
-    data = b""
-    try:
-        while block := os.read(leader, 1 << 16):
-            data += block
-    except OSError:  # the other end is closed
-        pass
-    os.close(leader)
-    return data.decode()
+    words = [sys.executable, "-m", "rankscope.cli", "report", str(report)]
+    text, _, code = on_a_terminal(words, "stdout", **{"TERM": "xterm-256color", "COLUMNS": "80", **more})
+    assert code == 0
+    return text
 
 
 def test_colour_on_a_terminal_and_nowhere_else(gpu_straggler: ClusterReport, tmp_path: Path) -> None:
     write_report(gpu_straggler, tmp_path)
-    assert "\x1b[1;31m" in on_a_terminal(tmp_path)
-    without = on_a_terminal(tmp_path, NO_COLOR="1")
+    assert "\x1b[1;31m" in reported(tmp_path)
+    without = reported(tmp_path, NO_COLOR="1")
     assert "Verdict" in without
     assert "\x1b[1;31m" not in without
     words = [sys.executable, "-m", "rankscope.cli", "report", str(tmp_path)]

@@ -1,0 +1,39 @@
+"""What a command shows on a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+
+class Shown(NamedTuple):
+    """A finished command."""
+
+    text: str
+    """What the terminal got."""
+    other: bytes
+    """What its other stream got, which was a file."""
+    code: int
+
+
+def on_a_terminal(words: Sequence[str], stream: Literal["stdout", "stderr"], **variables: str) -> Shown:
+    """Run a command with one of its streams on a terminal, which nobody has told about colours."""
+    leader, follower = os.openpty()
+    env = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}} | variables
+    with tempfile.TemporaryFile() as file:
+        streams = {"stdout": file, "stderr": file, stream: follower}
+        with subprocess.Popen(words, env=env, **streams) as process:  # type: ignore[call-overload]
+            os.close(follower)
+            data = b""
+            try:
+                while block := os.read(leader, 1 << 16):
+                    data += block
+            except OSError:  # the other end is closed
+                pass
+            os.close(leader)
+            code = process.wait(120)
+        file.seek(0)
+        return Shown(data.decode(), file.read(), code)
