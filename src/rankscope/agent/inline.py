@@ -7,7 +7,6 @@ the training thread; everything after that (compression, checks, the shared disk
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -19,11 +18,10 @@ from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile
 
 from rankscope.agent.capture import StepMarks, device_in_use
+from rankscope.agent.detach import Detaching
 from rankscope.model import CaptureSpec
 
-__all__ = ["TEARDOWN", "InlineCapture", "may_detach"]
-
-TEARDOWN = "TEARDOWN_CUPTI"
+__all__ = ["InlineCapture"]
 
 
 class _Profile(_KinetoProfile):
@@ -58,7 +56,7 @@ class InlineCapture:
 
     name = "inline"
 
-    def __init__(self, spec: CaptureSpec) -> None:
+    def __init__(self, spec: CaptureSpec, detaching: Detaching) -> None:
         self.device = device_in_use()
         self._profile = _Profile(
             activities=self._activities(spec),
@@ -70,7 +68,7 @@ class InlineCapture:
             experimental_config=_light_config(spec),
         )
         self._marks = StepMarks()
-        self._detach_after = False
+        self._detaching = detaching
         self.recording = False
 
     def _activities(self, spec: CaptureSpec) -> list[ProfilerActivity]:
@@ -86,9 +84,7 @@ class InlineCapture:
 
     def prepare(self) -> None:
         """See :class:`Capture`."""
-        self._detach_after = self.device is not None and may_detach()
-        if self._detach_after:
-            os.environ[TEARDOWN] = "1"
+        self._detaching.ask(self.device)
         self._profile.prepare_trace()
 
     def start(self, step: int, metadata: dict[str, Any]) -> None:
@@ -124,27 +120,13 @@ class InlineCapture:
         try:
             self._profile.stop_trace()
         finally:
-            if self._detach_after:
-                os.environ.pop(TEARDOWN, None)
+            self._detaching.told()
 
     def cancel(self) -> None:
         """See :class:`Capture`. A prepared profiler can only be stopped once started, and its result is dropped."""
         if not self.recording:
             self._profile.start_trace()
         self._stop()
-
-
-def may_detach() -> bool:
-    """Ask Kineto to detach CUPTI after the window?
-
-    Attached, it goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of
-    the job, and 22 ms when detached (benchmarks/README.md). Before CUDA 12.6 attaching again can crash a process with
-    CUDA graphs (see start_trace of torch.profiler), and a user who has set the variable has decided.
-    """
-    version = torch.version.cuda
-    if TEARDOWN in os.environ or version is None:
-        return False
-    return tuple(int(part) for part in version.split(".")[:2]) >= (12, 6)
 
 
 def _light_config(spec: CaptureSpec) -> Any:

@@ -27,7 +27,7 @@ from torch._C._autograd import _add_metadata_json, _kineto_step
 from torch.profiler.profiler import _KinetoProfile
 
 from rankscope.agent.capture import DeviceTail, StepMarks, device_in_use
-from rankscope.agent.inline import TEARDOWN, may_detach
+from rankscope.agent.detach import Detaching
 from rankscope.model import CaptureSpec
 from rankscope.rundir import replace_text
 
@@ -44,15 +44,16 @@ class KinetoLink:
     Args:
         folder: where requests are left for the helper and libkineto writes; libkineto writes nowhere else.
         spec: what to record; a request cannot be changed once libkineto has it.
+        detaching: of this process.
     """
 
-    def __init__(self, folder: Path, spec: CaptureSpec) -> None:
+    def __init__(self, folder: Path, spec: CaptureSpec, detaching: Detaching) -> None:
         self._folder = folder
         self._spec = spec
         self._request = folder / f"ask_{os.getpid()}"
         self._number = 0
         self._trace: Path | None = None
-        self._restore_teardown = False
+        self._detaching = detaching
         self.holds_request = False
         _kineto_step()  # until iterations are counted, libkineto takes every request for one by duration
         self._ask()
@@ -83,9 +84,7 @@ class KinetoLink:
         if self.holds_request or self._request.exists():
             return
         self.holds_request = True
-        if self._restore_teardown:  # libkineto asks for work when it is done; it detaches after the file is complete
-            os.environ.pop(TEARDOWN, None)
-            self._restore_teardown = False
+        self._detaching.told()  # libkineto asks for work when it is done; it detaches after the file is complete
 
     def settle(self, within_s: float) -> bool:
         """Wait until libkineto has written what it recorded, at most so long. True when nothing is left to write."""
@@ -112,17 +111,15 @@ class KinetoLink:
 
     # ------------------------------------------------------------ for KinetoCapture
 
-    def warm_up(self, detach_after: bool) -> None:
-        """Begin a window.
+    def warm_up(self, device: str | None) -> None:
+        """Begin a window, of ``device``.
 
         Raises:
             RuntimeError: libkineto did not begin.
         """
         if not self.holds_request:
             raise RuntimeError("libkineto had not asked for work yet, torch.profiler records instead")
-        if detach_after:
-            self._restore_teardown = TEARDOWN not in os.environ
-            os.environ[TEARDOWN] = "1"
+        self._detaching.ask(device)
         self.holds_request = False
         before = self._temporaries()
         _kineto_step()
@@ -174,7 +171,7 @@ class KinetoCapture:
 
     def prepare(self) -> None:
         """See :class:`Capture`."""
-        self._link.warm_up(self.device == "cuda" and may_detach())
+        self._link.warm_up(self.device)
 
     def start(self, step: int, metadata: dict[str, Any]) -> None:
         """See :class:`Capture`."""

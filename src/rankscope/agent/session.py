@@ -20,6 +20,7 @@ import torch
 from rankscope.agent.board import Board
 from rankscope.agent.capture import Capture, detailed, device_in_use, needs_inline
 from rankscope.agent.courier import Courier, job_has_store
+from rankscope.agent.detach import Detaching
 from rankscope.agent.ending import Ending
 from rankscope.agent.foreign import ForeignProfilers
 from rankscope.agent.guard import guarded
@@ -78,7 +79,9 @@ class Session:
         self._several_nodes = environ.get("GROUP_WORLD_SIZE", "1") != "1"
         self._local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
         self._board = Board(self.spool, self.life.attempt)
-        self._link, no_kineto = _link(spec, armed, not self._several_nodes or job_has_store(environ))
+        self._detaching = Detaching()
+        no_kineto = _no_kineto(spec, armed, not self._several_nodes or job_has_store(environ))
+        self._link = None if no_kineto else KinetoLink(Path(spec.spool), spec.capture, self._detaching)
         self._planner = Planner(
             spec.schedule,
             spec.budget,
@@ -281,12 +284,12 @@ class Session:
             return [CudaProfilerCapture]
         link = self._link
         if link is None:
-            return [lambda: InlineCapture(spec)]
+            return [lambda: InlineCapture(spec, self._detaching)]
 
         def inline() -> Capture:
             if not link.settle(_WRITTEN_WITHIN_S):  # two at once would crash the job
                 raise RuntimeError("libkineto had not written the window before yet")
-            return InlineCapture(spec)
+            return InlineCapture(spec, self._detaching)
 
         return [lambda: KinetoCapture(link), inline] if window.backend == "kineto" else [inline]
 
@@ -341,7 +344,8 @@ class Session:
         elif recording is not None:
             self._recording = None
             recording.cancel(reason or "the job ended during the warm-up of this window")
-        if self._link is not None and not self._link.close(self.spec.exit_grace_s):
+        written = self._link is None or self._link.close(self.spec.exit_grace_s)
+        if not written or not self._detaching.is_over():
             skip_destructors()
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
         self.life.steps.after_ms = list(self._unprofiled)
@@ -356,16 +360,17 @@ class Session:
         replace_text(self.spool.life(self.life.attempt, self.life.rank), to_json(self.life))
 
 
-def _link(spec: AgentSpec, armed: bool, agrees: bool) -> tuple[KinetoLink | None, str | None]:
-    """The link to libkineto, or why there is none. ``agrees``: ranks can tell each other when they are ready."""
-    reason = spec.no_kineto or needs_inline(spec.capture)
-    if reason is None and not armed:
-        reason = "libkineto of this process takes its orders elsewhere (KINETO_USE_DAEMON was set)"
-    if reason is None and not version_is_known():
-        reason = f"libkineto's own capture is used from torch 2.11 on, this is {torch.__version__}"
-    if reason is None and not agrees:
-        reason = "the nodes of this job have no common store, and libkineto of one may be ready before that of another"
-    return (None, reason) if reason is not None else (KinetoLink(Path(spec.spool), spec.capture), None)
+def _no_kineto(spec: AgentSpec, armed: bool, agrees: bool) -> str | None:
+    """Why libkineto cannot record by itself, or None. ``agrees``: ranks can tell each other when they are ready."""
+    if reason := spec.no_kineto or needs_inline(spec.capture):
+        return reason
+    if not armed:
+        return "libkineto of this process takes its orders elsewhere (KINETO_USE_DAEMON was set)"
+    if not version_is_known():
+        return f"libkineto's own capture is used from torch 2.11 on, this is {torch.__version__}"
+    if not agrees:
+        return "the nodes of this job have no common store, and libkineto of one may be ready before that of another"
+    return None
 
 
 def _disarm() -> None:

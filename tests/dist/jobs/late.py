@@ -31,13 +31,14 @@ os.environ.update(where | {"KINETO_USE_DAEMON": "1", "KINETO_DAEMON_INIT_DELAY_S
 
 import torch
 
+from rankscope.agent.detach import Detaching
 from rankscope.agent.kineto import KinetoCapture, KinetoLink
 from rankscope.agent.leave import skip_destructors
 from rankscope.model import CaptureSpec
 
 skip_destructors()
 nothing = dict.fromkeys(["record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules"], False)
-link = KinetoLink(folder, CaptureSpec(activities=["auto"], **nothing))
+link = KinetoLink(folder, CaptureSpec(activities=["auto"], **nothing), Detaching())
 written = 0
 while written < 2:
     link.tend()

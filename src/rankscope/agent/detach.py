@@ -1,0 +1,65 @@
+"""CUPTI is let go after a window, and the end of a process waits for nobody who waits for that.
+
+Attached, CUPTI goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of the
+job, and 22 ms when detached (benchmarks/README.md). With ``TEARDOWN_CUPTI`` set, libkineto detaches it after a window
+in a thread of its own, inside the next call that anyone makes to the device (libkineto/src/CuptiActivityApi.cpp,
+teardownContext). A process that makes none any more and ends would hang: a destructor of libkineto waits for that
+thread for ever (``pthread_cond_destroy``; native stacks, torch 2.11).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+import torch
+
+__all__ = ["Detaching"]
+
+_TEARDOWN = "TEARDOWN_CUPTI"
+_WAITS_WITHIN_S = 2.0
+"""libkineto's thread waits for a call some milliseconds after it was made."""
+
+
+class Detaching:
+    """What libkineto was told of letting go, and whether it has. One per process."""
+
+    def __init__(self) -> None:
+        self._ours = False
+        self._under_way = False
+        self._told_s: float | None = None
+
+    def ask(self, device: str | None) -> None:
+        """A window begins, after which CUPTI is not needed for a while."""
+        if device != "cuda":
+            return
+        if _may_attach_again() and _TEARDOWN not in os.environ:  # a user who has set it has decided
+            os.environ[_TEARDOWN] = "1"
+            self._ours = True
+        self._under_way = os.environ.get(_TEARDOWN) == "1"
+
+    def told(self) -> None:
+        """libkineto has ended the window: it has read the variable, or is not to read it any more."""
+        if self._ours:
+            os.environ.pop(_TEARDOWN, None)
+            self._ours = False
+        if self._under_way:
+            self._under_way = False
+            self._told_s = time.monotonic()
+
+    def is_over(self) -> bool:
+        """The process ends: may libkineto's destructors run?"""
+        if self._under_way:
+            return False
+        if self._told_s is None:
+            return True
+        with contextlib.suppress(Exception):  # the call that its thread may wait for still
+            torch.cuda.current_stream().query()
+        return time.monotonic() - self._told_s > _WAITS_WITHIN_S
+
+
+def _may_attach_again() -> bool:
+    """Before CUDA 12.6 that can crash a process with CUDA graphs (see start_trace of torch.profiler)."""
+    version = torch.version.cuda
+    return version is not None and tuple(int(part) for part in version.split(".")[:2]) >= (12, 6)

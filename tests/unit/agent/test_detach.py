@@ -1,0 +1,64 @@
+"""What libkineto is told of letting go of CUPTI, and when a process may run its destructors."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from rankscope.agent.detach import Detaching
+
+NAME = "TEARDOWN_CUPTI"
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch):
+    monkeypatch.delenv(NAME, raising=False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    clock = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    return clock
+
+
+def test_a_window_of_a_gpu_is_followed_by_letting_go(now):
+    detaching = Detaching()
+    assert detaching.is_over()
+    detaching.ask("cuda")
+    assert os.environ[NAME] == "1"
+    assert not detaching.is_over()
+    detaching.told()
+    assert NAME not in os.environ
+    now[0] += 1  # its thread may wait for a call to the device still
+    assert not detaching.is_over()
+    now[0] += 2
+    assert detaching.is_over()
+
+
+@pytest.mark.parametrize(("device", "cuda"), [(None, "13.0"), ("xpu", None), ("cuda", "12.4"), ("cuda", None)])
+def test_elsewhere_nobody_is_asked(monkeypatch, device, cuda):
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    detaching = Detaching()
+    detaching.ask(device)
+    assert NAME not in os.environ
+    detaching.told()
+    assert detaching.is_over()
+
+
+@pytest.mark.parametrize(("value", "over"), [("1", False), ("0", True)])
+def test_the_users_own_word_is_left_alone(monkeypatch, value, over):
+    monkeypatch.setenv(NAME, value)
+    detaching = Detaching()
+    detaching.ask("cuda")
+    assert detaching.is_over() is over
+    detaching.told()
+    assert detaching.is_over() is over
+    assert os.environ[NAME] == value
+
+
+def test_a_second_way_to_record_the_same_window_asks_once():
+    detaching = Detaching()
+    detaching.ask("cuda")
+    detaching.ask("cuda")
+    detaching.told()
+    assert NAME not in os.environ
