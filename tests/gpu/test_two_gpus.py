@@ -71,7 +71,8 @@ def test_a_crash_beside_a_hanging_collective_does_not_outlast_torchrun(gpt):
 
 
 def test_windows_come_again_after_detaching_from_the_device(start, finish, tmp_path):
-    words = ["-S", "schedule.repeat=3", "-S", "schedule.active=3", "-S", f"run.dir={tmp_path / 'RUN'}"]
+    settings = ["schedule.repeat=3", "schedule.active=3", "capture.backend=inline", f"run.dir={tmp_path / 'RUN'}"]
+    words = [word for setting in settings for word in ("-S", setting)]
     done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *words, GPT, "--steps", 45]))
     assert done.code == 0, done.stderr
     for window in range(3):

@@ -61,7 +61,10 @@ def build_manifest(
     said = list(notes)
     for result in results:
         said += result.notes
-    said += [] if windows else _why_nothing(lives, schedule, config.get("capture", {}).get("backend"))
+    if windows:
+        said += _left_out(lives, records, schedule)
+    else:
+        said += _why_nothing(lives, schedule, config.get("capture", {}).get("backend"))
     return RunManifest(
         run_id=run_id,
         argv=argv,
@@ -123,10 +126,31 @@ _NOT_READY = (
     "-S capture.backend=inline"
 )
 
+_WRITES_FIRST = (
+    ": each waits until libkineto has written the one before and asked again, 5 to 10 s. Leave more steps between them "
+    "(schedule.wait), or record with -S capture.backend=inline"
+)
+
 _NOT_AFFORDED = (
     "windows every so many steps may record budget.step_pct percent of the steps, and the job was too short for one; "
     "raise it, or plan windows with schedule.repeat instead of schedule.every"
 )
+
+
+def _left_out(lives: list[RankRecord], records: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
+    """Planned windows that the last attempt did not come to. With ``every`` nobody has counted on a number of them."""
+    if schedule.every or not lives:
+        return []
+    attempt = max(life.attempt for life in lives)
+    opened = [record for record in records if record.attempt == attempt and record.origin == "plan"]
+    missing = schedule.repeat - len({record.window for record in opened})
+    steps = max(life.steps_counted for life in lives if life.attempt == attempt)
+    if missing <= 0:
+        return []
+    planned = schedule.window(schedule.repeat - 1)
+    in_time = planned is not None and planned.last < steps
+    why = _WRITES_FIRST if in_time and any(record.capture == "kineto" for record in opened) else ""
+    return [f"the job ended after {steps} steps, before {missing} of {schedule.repeat} planned windows opened{why}"]
 
 
 def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec, backend: str | None) -> list[str]:

@@ -10,11 +10,11 @@ def record(rank: int, world: int = 3, **fields) -> RankRecord:
     return RankRecord(rank=rank, local_rank=rank, world_size=world, host="h", pid=rank, attempt=0, **fields)
 
 
-def manifest(lives: list[RankRecord], records: list[RankRecord]) -> RunManifest:
+def manifest(lives: list[RankRecord], records: list[RankRecord], *, repeat: int = 1) -> RunManifest:
     built = build_manifest(
         [NodeResult(node="n", host="h", lives=lives, records=records)],
         run_id="r", argv=[], config={}, versions={}, exit_code=0,
-        schedule=ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=1),
+        schedule=ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=repeat),
     )  # fmt: skip
     assert from_json(RunManifest, to_json(built)) == built
     return built
@@ -59,3 +59,16 @@ def test_a_kineto_run_without_windows_says_what_it_waited_for():
     known = {"run_id": "r", "argv": [], "schedule": schedule, "versions": {}, "exit_code": 0}
     (note,) = build_manifest([result], config={"capture": {"backend": "kineto"}}, **known).notes
     assert "libkineto had not asked" in note
+
+
+def test_planned_windows_that_did_not_open_are_told():
+    # GIVEN windows planned for steps 13 to 18, 22 to 27 and 31 to 36, of which libkineto recorded the first only
+    lives = [record(r, steps_counted=40) for r in range(3)]
+    opened = [record(r, window=0, trace="t", origin="plan", capture="kineto") for r in range(3)]
+    (note,) = manifest(lives, opened, repeat=3).notes
+    assert note.startswith("the job ended after 40 steps, before 2 of 3 planned windows opened: each waits")
+    # AND GIVEN the job was too short for them
+    lives = [record(r, steps_counted=25) for r in range(3)]
+    (note,) = manifest(lives, opened, repeat=3).notes
+    assert note == "the job ended after 25 steps, before 2 of 3 planned windows opened"
+    assert manifest(lives, opened).notes == []
