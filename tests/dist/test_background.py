@@ -64,6 +64,13 @@ def test_a_job_that_ends_inside_a_window_ends_as_it_would_have(steady):
         assert "the job ended" in record.reason
 
 
+def test_a_job_terminated_while_libkineto_writes_leaves_its_traces(steady):
+    done = steady("--end-while", "window_0_0_*.json", "--by-signal")
+    assert done.code == 1
+    assert "Signal 15 (SIGTERM)" in done.stderr  # of the script, in torchrun's words
+    assert [(r.status, r.capture, r.trace is not None) for r in done.records()] == [("ok", "kineto", True)] * 2
+
+
 def test_another_daemon_is_left_alone(run):
     done = run("train.py", flags=KINETO, extra_env={"KINETO_USE_DAEMON": "1", "KINETO_DAEMON_INIT_DELAY_S": "60"})
     assert done.code == 0
@@ -80,14 +87,30 @@ def test_ranks_that_do_not_record_hold_nobody_up(steady):
         assert [(r.status, r.capture) for r in records] == [("ok", "kineto"), ("skipped", "kineto")]
 
 
-def test_an_answer_that_libkineto_gets_too_late_costs_one_window(start, finish):
+@pytest.fixture
+def linked(start, finish):
+    """A process with libkineto's windows and nothing else: the lines it printed, and the folder of its traces."""
     with tempfile.TemporaryDirectory() as folder:  # a socket's path is short
-        done = finish(start([sys.executable, JOBS / "late.py", folder]))
-        assert done.code == 0, done.stderr
-        first, *written = done.stdout.splitlines()
-        assert first.startswith("failed libkineto did not begin")
-        names = [line.removeprefix("wrote ") for line in written]
-        assert len(set(names)) == 2
-        for step, name in enumerate(names):
-            trace = json.loads((Path(folder) / name).read_bytes())
-            assert any(event.get("name") == f"ProfilerStep#{step}" for event in trace["traceEvents"])
+
+        def linked(*words):
+            done = finish(start([sys.executable, JOBS / "linked.py", folder, *words]))
+            assert done.code == 0, done.stderr
+            return done.stdout.splitlines(), Path(folder)
+
+        yield linked
+
+
+def test_an_answer_that_libkineto_gets_too_late_costs_one_window(linked):
+    (first, *written), folder = linked("--windows", 2, "--late")
+    assert first.startswith("failed libkineto did not begin")
+    names = [line.split()[1] for line in written]
+    assert len(set(names)) == 2
+    for step, name in enumerate(names):
+        trace = json.loads((folder / name).read_bytes())
+        assert any(event.get("name") == f"ProfilerStep#{step}" for event in trace["traceEvents"])
+
+
+def test_libkineto_sleeps_through_the_warm_up_of_a_window_that_was_long_in_coming(linked):
+    # GIVEN 16 s from request to window (its loop's own limit is 15 s), and a warm-up in which the loop wakes twice
+    (line,), _ = linked("--hold-s", 16, "--warm-up-s", 2.5)
+    assert float(line.split()[-4]) < 0.5

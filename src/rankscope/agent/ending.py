@@ -1,10 +1,11 @@
 """The end of a rank's process: leave what was recorded, and end as it would have ended without us.
 
 Three ways out concern us. A normal end or an uncaught exception runs ``atexit``. SIGTERM (torchrun's way to end the
-survivors of a peer) kills without a word, so while a window is open, and only if nobody else handles the signal, a
-handler closes the window and then lets the signal do its work. A main thread that hangs in native code, say in a
-collective whose peer is gone, never runs Python handlers: a watcher thread then ends the process by the same signal
-when the grace is over. SIGKILL and ``os._exit`` leave only the record of a life that did not end.
+survivors of a peer) kills without a word, so while a window is open or libkineto still writes it, and only if nobody
+else handles the signal, a handler brings it to its end and then lets the signal do its work. A main thread that hangs
+in native code, say in a collective whose peer is gone, never runs Python handlers: a watcher thread then ends the
+process by the same signal when the grace is over. SIGKILL and ``os._exit`` leave only the record of a life that did not
+end.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Ending:
             threading.Thread(target=_watch, args=(reader, self._grace_s), name="rankscope-sigterm", daemon=True).start()
 
     def release(self) -> None:
-        """The window is closed: leave the signal alone again, unless the process is ending."""
+        """All is written: leave the signal alone again, unless the process is ending."""
         if not self._begun:
             self._unguard()
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import threading
 import time
@@ -34,6 +35,15 @@ from rankscope.rundir import replace_text
 __all__ = ["KinetoCapture", "KinetoLink"]
 
 _POLL_S = 0.02
+_NEVER_MS = 4_102_444_800_000
+"""2100. Iterations say when to begin; this is looked at in the warm-up all the same: once it is past, by default 15 s
+after the request came, libkineto's loop no longer sleeps and does nothing but flush CUPTI, which then asks for 4 MB,
+and zeroes them, for every record: steps took 0.4 s (native stacks, torch 2.11). And when the buffers are used up in
+the warm-up, it gives the window up without a word (CuptiActivityProfiler.cpp, performRunLoopStep)."""
+_BUFFERS_MB = 1024
+"""Of CUPTI's records at most, some hundreds of steps. At libkineto's own 128 a window ends early."""
+_GIVEN_UP_S = 120.0
+"""libkineto begins to write a second after a window's end. A file that is empty for so long will stay so."""
 _ARRIVES_WITHIN_S = 0.1
 """Twice what libkineto waits for an answer."""
 
@@ -54,6 +64,7 @@ class KinetoLink:
         self._number = 0
         self._trace: Path | None = None
         self._detaching = detaching
+        self._ended_s = math.inf
         self.holds_request = False
         _kineto_step()  # until iterations are counted, libkineto takes every request for one by duration
         self._ask()
@@ -63,8 +74,10 @@ class KinetoLink:
         lines = {
             "ACTIVITIES_LOG_FILE": self._folder / f"kineto_{self._number}.json",
             "PROFILE_START_ITERATION": 1,  # long past: then the iteration after the next is the first to be recorded
+            "PROFILE_START_TIME": _NEVER_MS,
             "ACTIVITIES_WARMUP_ITERATIONS": 1,
             "ACTIVITIES_ITERATIONS": 1,
+            "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB": _BUFFERS_MB,
             "PROFILE_REPORT_INPUT_SHAPES": str(self._spec.record_shapes or self._spec.with_flops).lower(),
             "PROFILE_PROFILE_MEMORY": str(self._spec.profile_memory).lower(),
             "PROFILE_WITH_STACK": "false",
@@ -107,7 +120,12 @@ class KinetoLink:
     @property
     def writes(self) -> bool:
         """A window is under way, or recorded and not yet written. False also when libkineto gave it up."""
-        return self._trace is not None and _temporary(self._trace).exists()
+        if self._trace is None:
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            size = _temporary(self._trace).stat().st_size
+            return size > 0 or time.monotonic() - self._ended_s < _GIVEN_UP_S
+        return False
 
     # ------------------------------------------------------------ for KinetoCapture
 
@@ -128,18 +146,30 @@ class KinetoLink:
         if not begun:
             self._ask()
             raise RuntimeError("libkineto did not begin the window it was asked for, torch.profiler records instead")
-        self._trace = begun.pop().with_suffix("")
+        self._trace, self._ended_s = begun.pop().with_suffix(""), math.inf
 
-    def advance(self) -> Path:
-        """The next iteration: from warming up to recording, to writing.
+    def record(self) -> None:
+        """The warm-up is over.
+
+        Raises:
+            RuntimeError: libkineto gave the window up.
+        """
+        self._advance()
+
+    def end(self) -> Path:
+        """The window is over.
 
         Returns:
             The file that libkineto writes.
 
         Raises:
-            RuntimeError: it gave the window up. A step could then begin another one.
+            RuntimeError: libkineto gave the window up.
         """
-        if self._trace is None or not self.writes:
+        self._ended_s = time.monotonic()
+        return self._advance()
+
+    def _advance(self) -> Path:
+        if self._trace is None or not self.writes:  # the next iteration could begin another window
             raise RuntimeError("libkineto gave the window up; another profiler in this process may have cancelled it")
         _kineto_step()
         return self._trace
@@ -175,7 +205,7 @@ class KinetoCapture:
 
     def start(self, step: int, metadata: dict[str, Any]) -> None:
         """See :class:`Capture`."""
-        self._link.advance()
+        self._link.record()
         self.recording = True
         _add_metadata_json("rankscope", json.dumps(metadata))
         distributed = _KinetoProfile._get_distributed_info(None)  # type: ignore[arg-type, no-untyped-call]  # noqa: SLF001 - uses no self
@@ -200,15 +230,15 @@ class KinetoCapture:
         """
         self._marks.end()
         self.recording = False
-        return self._link.advance().name
+        return self._link.end().name
 
     def cancel(self) -> None:
         """See :class:`Capture`. Two more iterations and libkineto is done; what it writes is not asked for."""
         self._marks.end()
         with contextlib.suppress(RuntimeError):  # it is done already
             if not self.recording:
-                self._link.advance()
-            self._link.advance()
+                self._link.record()
+            self._link.end()
         self.recording = False
 
 

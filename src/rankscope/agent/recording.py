@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from rankscope.agent.capture import Capture
-from rankscope.agent.ending import Ending, Settler
+from rankscope.agent.ending import Settler
 from rankscope.agent.memory import MemoryHistory
 from rankscope.model import AgentSpec, ClockSample, RankRecord, StepTimes, Window, to_json
 from rankscope.rundir import Spool, replace_text
@@ -41,7 +41,6 @@ class Recording:
         record: as far as it is known.
         spool: where everything is left.
         spec: of the run.
-        ending: told while the process must not end unasked.
         history: of CUDA memory, where that is wanted.
     """
 
@@ -51,7 +50,6 @@ class Recording:
         record: RankRecord,
         spool: Spool,
         spec: AgentSpec,
-        ending: Ending,
         history: MemoryHistory | None,
     ) -> None:
         self.window = window
@@ -59,7 +57,6 @@ class Recording:
         self.capture: Capture | None = None
         self._spool = spool
         self._spec = spec
-        self._ending = ending
         self._history = history
         self._settler: Settler | None = None
         self._tail_steps = 0
@@ -77,7 +74,6 @@ class Recording:
         for make in makers:
             try:
                 capture = make()
-                self._ending.guard()
                 capture.prepare()
             except Exception as error:  # a profiler that cannot start must not end the job
                 failed.append(str(error) or repr(error))
@@ -177,7 +173,6 @@ class Recording:
         self.give_up(reason)
 
     def _finish(self) -> None:
-        self._ending.release()
         if self._settler is not None:
             self._settler.dismiss()
             self._settler = None

@@ -143,6 +143,8 @@ class Session:
             self._tend(self._link)
         recording = self._recording
         if recording is None:
+            if self._link is None or not self._link.writes:
+                self._ending.release()
             self._before_window(completed)
         elif not recording.started:
             if completed >= recording.window.first:
@@ -261,7 +263,7 @@ class Session:
         spec = detailed(self.spec.capture, window.detail)
         history = self._history if spec.memory_snapshot else None
         record = new_record(self.life, window, plan)
-        recording = Recording(window, record, self.spool, self.spec, self._ending, history)
+        recording = Recording(window, record, self.spool, self.spec, history)
         record.step_source, record.steps_counted = self.counter.source, completed
         if not self._chosen():
             record.status = "skipped"
@@ -271,12 +273,18 @@ class Session:
             recording.give_up(f"heard of this window at step {completed}, when it had begun at step {window.first}")
         elif self._foreign.active:
             recording.give_up("the script's own torch.profiler was active; two at once would crash the job")
-        elif recording.open(self._makers(window, spec), list(self._unprofiled)):
-            self._recording = recording
-            if completed >= window.first:
-                recording.start(completed, self._confirmed)
-                self._drop_if_over()
-            self._write_life()
+        else:
+            self._record(recording, completed, spec)
+
+    def _record(self, recording: Recording, completed: int, spec: CaptureSpec) -> None:
+        self._ending.guard()
+        if not recording.open(self._makers(recording.window, spec), list(self._unprofiled)):
+            return
+        self._recording = recording
+        if completed >= recording.window.first:
+            recording.start(completed, self._confirmed)
+            self._drop_if_over()
+        self._write_life()
 
     def _makers(self, window: Window, spec: CaptureSpec) -> list[Callable[[], Capture]]:
         """How this window can be recorded, best first."""

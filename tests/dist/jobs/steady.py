@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ parser.add_argument("--slow-rank", type=int, default=-1)
 parser.add_argument("--fork", action="store_true", help="fork a child that ends normally, before anything else")
 parser.add_argument("--profile-while", metavar="PATTERN", help="use torch.profiler when such a file is in the spool")
 parser.add_argument("--end-while", metavar="PATTERN", help="end, with code 5, when such a file is in the spool")
+parser.add_argument("--by-signal", action="store_true", help="end by SIGTERM instead")
 args = parser.parse_args()
 
 if args.fork:
@@ -54,6 +56,8 @@ for _ in range(1_000_000):
     over = torch.tensor([float(args.until.exists() or time.monotonic() > deadline), float(there(args.end_while))])
     dist.all_reduce(over, op=dist.ReduceOp.MAX)
     if over[1]:
+        if args.by_signal:
+            os.kill(os.getpid(), signal.SIGTERM)
         sys.exit(5)
     if over[0]:
         break

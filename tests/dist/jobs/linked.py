@@ -1,19 +1,26 @@
-"""Two windows of libkineto's, where the first answer to it comes later than it listens. Prints what came of each try."""
+"""Windows of libkineto's in a process that answers it itself, too late or long before. Prints what came of each try."""
 
+import argparse
 import os
-import sys
 import threading
 import time
 from pathlib import Path
 
 from rankscope.node.kineto import answer, listen
 
-folder = Path(sys.argv[1])
+parser = argparse.ArgumentParser()
+parser.add_argument("folder", type=Path)
+parser.add_argument("--windows", type=int, default=1)
+parser.add_argument("--late", action="store_true", help="give the first answer later than libkineto listens")
+parser.add_argument("--hold-s", type=float, default=0.0, help="from the answer to the window")
+parser.add_argument("--warm-up-s", type=float, default=0.0, help="idle, between the begin and the first step")
+args = parser.parse_args()
+folder = args.folder
 ours = listen(folder / "dynolog")
 
 
 def serve():
-    late = True
+    late = args.late
     while True:
         message, sender = ours.recvfrom(1 << 16)
         reply, asked = answer(message, folder)
@@ -40,21 +47,25 @@ skip_destructors()
 nothing = dict.fromkeys(["record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules"], False)
 link = KinetoLink(folder, CaptureSpec(activities=["auto"], **nothing), Detaching())
 written = 0
-while written < 2:
+while written < args.windows:
     link.tend()
     torch.ones(8, 8) @ torch.ones(8, 8)
     if not link.holds_request:
         time.sleep(0.01)
         continue
+    time.sleep(args.hold_s)
     capture = KinetoCapture(link)
     try:
         capture.prepare()
     except RuntimeError as error:
         print(f"failed {error}", flush=True)
         continue
+    begun = time.process_time()
+    time.sleep(args.warm_up_s)
+    spent = time.process_time() - begun
     capture.start(written, {})
     torch.ones(8, 8) @ torch.ones(8, 8)
     name = capture.stop(folder / "unused")
     assert link.settle(60)
-    print(f"wrote {name}", flush=True)
+    print(f"wrote {name} after a warm-up that took {spent:.2f} s of CPU", flush=True)
     written += 1

@@ -1,0 +1,79 @@
+"""What is understood between a rank and its libkineto, with a libkineto that only makes files."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from rankscope.agent import kineto
+from rankscope.agent.detach import Detaching
+from rankscope.agent.kineto import KinetoLink
+from rankscope.model import CaptureSpec
+
+
+@pytest.fixture
+def now(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    return clock
+
+
+@pytest.fixture
+def link(tmp_path, monkeypatch):
+    """One that libkineto has just taken a request from; each further iteration without a file begins one."""
+    began = []
+
+    def iterate():
+        if began and not list(tmp_path.glob("kineto_*.tmp")):
+            (tmp_path / f"kineto_{len(began)}_{os.getpid()}.json.tmp").touch()
+        began.append(True)
+
+    monkeypatch.setattr(kineto, "_kineto_step", iterate)
+    nothing = dict.fromkeys(["record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules"], False)
+    link = KinetoLink(tmp_path, CaptureSpec(activities=["auto"], **nothing), Detaching())
+    asked(tmp_path).unlink()
+    link.tend()
+    return link
+
+
+def asked(folder):
+    return folder / f"ask_{os.getpid()}"
+
+
+def test_a_window_is_written_before_the_next_is_asked_for(link, tmp_path):
+    link.warm_up(None)
+    link.record()
+    trace = link.end()
+    link.tend()
+    assert link.writes
+    assert not asked(tmp_path).exists()
+    trace.with_name(f"{trace.name}.tmp").rename(trace)
+    link.tend()
+    assert not link.writes
+    assert asked(tmp_path).exists()
+
+
+@pytest.mark.parametrize(("content", "waited_for"), [("", False), ('{"traceEvents": [', True)])
+def test_a_file_that_stays_empty_is_not_waited_for_for_ever(link, tmp_path, now, content, waited_for):
+    link.warm_up(None)
+    link.record()
+    now[0] += 1000  # however long the window is
+    assert link.writes
+    trace = link.end()
+    trace.with_name(f"{trace.name}.tmp").write_text(content)
+    now[0] += 100
+    assert link.writes
+    now[0] += 100
+    assert link.writes is waited_for
+    link.tend()
+    assert asked(tmp_path).exists() is not waited_for
+
+
+def test_no_iteration_follows_a_window_that_libkineto_gave_up(link, tmp_path):
+    link.warm_up(None)
+    (temporary,) = tmp_path.glob("kineto_*.tmp")
+    temporary.unlink()
+    with pytest.raises(RuntimeError, match="gave the window up"):
+        link.record()
+    assert not list(tmp_path.glob("kineto_*.tmp"))
