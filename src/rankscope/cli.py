@@ -299,6 +299,8 @@ def _capture(arguments: argparse.Namespace) -> int:
     whole = sum(record.trace is not None for record in records)
     steps = f"steps {first.first_step} to {first.last_step}" if first.first_step is not None else "no steps"
     print(f"{folder}: {steps}, {whole} of {len(records)} ranks")
+    for reason in sorted({record.reason for record in records if record.trace is None and record.reason}):
+        _say(reason)
     _say(f"`rankscope analyze {folder}` compares the ranks now; the report at the end of the job holds all windows")
     return 0 if whole else RunDirError.exit_code
 

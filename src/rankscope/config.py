@@ -32,7 +32,7 @@ __all__ = [
 
 ACTIVITIES = ("auto", "cpu", "cuda", "xpu")
 """ROCm devices are ``cuda`` to torch.profiler."""
-BACKENDS = ("auto", "inline", "kineto", "cuda_profiler")
+BACKENDS = ("auto", "inline", "kineto", "kineto_alone", "cuda_profiler")
 STEP_SOURCES = ("auto", "user", "optimizer", "profiler", "forward", "input")
 
 
@@ -114,9 +114,10 @@ class CaptureConfig:
     """Module hierarchy of operators (TorchScript only)."""
     backend: str = "auto"
     """Who records. ``inline``: torch.profiler, which holds the training thread while a window closes. ``kineto``:
-    libkineto's own threads, for windows without stacks; training hardly notices. ``cuda_profiler``: nobody of ours, the
-    window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: kineto on NVIDIA devices where it can, inline
-    elsewhere and where kineto is not ready for the first window; the records say why."""
+    libkineto's own threads, for windows without stacks; training hardly notices; from torch 2.13 on. ``kineto_alone``:
+    the same from torch 2.11 on, and never torch.profiler, which the script must not use either. ``cuda_profiler``:
+    nobody of ours, the window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: kineto on NVIDIA devices
+    where it can, inline elsewhere and where kineto is not ready for the first window; the records say why."""
     memory_snapshot: bool = False
     """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
     ranks: str = "all"

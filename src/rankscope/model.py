@@ -146,7 +146,8 @@ class CaptureSpec:
     with_flops: bool
     with_modules: bool
     backend: str = "inline"
-    """``inline`` (torch.profiler), ``kineto`` (libkineto's own threads), ``cuda_profiler`` (for nsys) or ``auto``."""
+    """``inline`` (torch.profiler), ``kineto`` (libkineto's own threads), ``kineto_alone`` (and never torch.profiler),
+    ``cuda_profiler`` (for nsys) or ``auto``."""
     memory_snapshot: bool = False
     """CUDA memory history of each window, for PyTorch's memory viewer."""
     ranks: str = "all"

@@ -55,6 +55,14 @@ def test_the_scripts_own_profiler_and_libkineto_do_not_meet(steady, phase):
         assert record.status == "ok" or "own torch.profiler" in record.reason
 
 
+def test_the_scripts_own_profiler_records_for_as_long_as_it_likes(steady):
+    # GIVEN a loop of libkineto's that would end a session like its own after 6.5 s, as up to torch 2.12
+    twice = ["-S", "schedule.repeat=2"]
+    done = steady("--profile-while", "window_0_0_0.json", "--profile-s", 8, until=(1, 1), flags=twice)
+    assert done.code == 0
+    assert done.stdout.count("own profiler saw") == 2
+
+
 def test_a_job_that_ends_inside_a_window_ends_as_it_would_have(steady):
     done = steady("--end-while", "kineto_0_*.tmp")
     assert done.code == 1

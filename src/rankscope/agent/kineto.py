@@ -32,7 +32,7 @@ from rankscope.agent.detach import Detaching
 from rankscope.model import CaptureSpec
 from rankscope.rundir import replace_text
 
-__all__ = ["KinetoCapture", "KinetoLink"]
+__all__ = ["KinetoCapture", "KinetoLink", "why_not_this_torch"]
 
 _POLL_S = 0.02
 _NEVER_MS = 4_102_444_800_000
@@ -242,6 +242,19 @@ class KinetoCapture:
         self.recording = False
 
 
-def version_is_known() -> bool:
-    """Socket folder, atomic file and graceful cancelling were seen from torch 2.11 on."""
-    return tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 11)
+def why_not_this_torch(*, alone: bool) -> str | None:
+    """Why libkineto of this torch shall not record by itself, or None. ``alone``: nothing else here is torch.profiler.
+
+    Socket folder, atomic file and graceful cancelling were seen from 2.11 on. Up to 2.12 what libkineto records by
+    itself and what torch.profiler records are one state, and the loop that its first window starts ends either: 7 s
+    after it was prepared torch.profiler's session is over, and the process aborts (2.11, each time).
+    """
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < (2, 11):
+        return f"libkineto's own capture is used from torch 2.11 on, this is {torch.__version__}"
+    if version < (2, 13) and not alone:
+        return (
+            f"libkineto of torch {torch.__version__} would abort a script that uses torch.profiler itself; if it does "
+            "not, say so with -S capture.backend=kineto_alone"
+        )
+    return None

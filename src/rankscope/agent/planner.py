@@ -25,7 +25,8 @@ class Planner:
         budget: limits for all others.
         lead: fewest steps between an announcement and the first warm-up step.
         heard_within_s: how long an announcement travels.
-        backend: ``inline``, ``kineto``, ``cuda_profiler``, or ``auto``: kineto, and inline when it is not ready.
+        backend: ``inline``, ``kineto``, ``kineto_alone`` (the same here), ``cuda_profiler``, or ``auto``: kineto, and
+            inline when it is not ready.
         no_kineto: why kineto is not possible here, or None.
     """
 
@@ -45,7 +46,7 @@ class Planner:
         self._auto = backend == "auto"
         self._backend = backend
         self._reason: str | None = None
-        if backend in ("auto", "kineto"):
+        if backend in ("auto", "kineto", "kineto_alone"):
             self._backend, self._reason = ("kineto", None) if no_kineto is None else ("inline", no_kineto)
         self._planned = 0
         self._unplanned_steps = 0

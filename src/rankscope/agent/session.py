@@ -25,7 +25,7 @@ from rankscope.agent.ending import Ending
 from rankscope.agent.foreign import ForeignProfilers
 from rankscope.agent.guard import guarded
 from rankscope.agent.inline import InlineCapture
-from rankscope.agent.kineto import KinetoCapture, KinetoLink, version_is_known
+from rankscope.agent.kineto import KinetoCapture, KinetoLink, why_not_this_torch
 from rankscope.agent.leave import skip_destructors
 from rankscope.agent.memory import MemoryHistory, watch_out_of_memory
 from rankscope.agent.nsight import CudaProfilerCapture
@@ -295,6 +295,8 @@ class Session:
             return [lambda: InlineCapture(spec, self._detaching)]
 
         def inline() -> Capture:
+            if self.spec.capture.backend == "kineto_alone":
+                raise RuntimeError("torch.profiler is not used with capture.backend=kineto_alone")
             if not link.settle(_WRITTEN_WITHIN_S):  # two at once would crash the job
                 raise RuntimeError("libkineto had not written the window before yet")
             return InlineCapture(spec, self._detaching)
@@ -374,8 +376,8 @@ def _no_kineto(spec: AgentSpec, armed: bool, agrees: bool) -> str | None:
         return reason
     if not armed:
         return "libkineto of this process takes its orders elsewhere (KINETO_USE_DAEMON was set)"
-    if not version_is_known():
-        return f"libkineto's own capture is used from torch 2.11 on, this is {torch.__version__}"
+    if reason := why_not_this_torch(alone=spec.capture.backend == "kineto_alone"):
+        return reason
     if not agrees:
         return "the nodes of this job have no common store, and libkineto of one may be ready before that of another"
     return None

@@ -90,7 +90,7 @@ _LONGEST_FOLDER = 107 - 1 - 16 - 36
 
 def _why_no_kineto(backend: str, spool: Spool) -> str | None:
     """Why libkineto shall not record by itself on this node, or None; what only a rank can know the agent asks."""
-    if backend not in ("auto", "kineto"):
+    if backend not in ("auto", "kineto", "kineto_alone"):
         return "not asked for"
     folder = str(spool.socket.parent)
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:

@@ -161,7 +161,7 @@ def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec, backend: str |
     if most.steps_counted == 0:
         return [_NO_STEP]
     window = schedule.window(0)
-    if window is not None and most.steps_counted > window.warm and backend == "kineto":
+    if window is not None and most.steps_counted > window.warm and backend in ("kineto", "kineto_alone"):
         return [_NOT_READY]
     if window is not None and most.steps_counted > window.last and schedule.every:
         return [_NOT_AFFORDED]

@@ -18,6 +18,7 @@ parser.add_argument("--step-ms", type=float, default=10.0)
 parser.add_argument("--slow-rank", type=int, default=-1)
 parser.add_argument("--fork", action="store_true", help="fork a child that ends normally, before anything else")
 parser.add_argument("--profile-while", metavar="PATTERN", help="use torch.profiler when such a file is in the spool")
+parser.add_argument("--profile-s", type=float, default=0.0, help="for so long at least")
 parser.add_argument("--end-while", metavar="PATTERN", help="end, with code 5, when such a file is in the spool")
 parser.add_argument("--by-signal", action="store_true", help="end by SIGTERM instead")
 args = parser.parse_args()
@@ -48,7 +49,9 @@ for _ in range(1_000_000):
     time.sleep(args.step_ms / 1e3 * (5 if rank == args.slow_rank else 1))
     if not profiled and there(args.profile_while):
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
-            model(torch.randn(8, 64))
+            enough = time.monotonic() + args.profile_s
+            while model(torch.randn(8, 64)) is None or time.monotonic() < enough:
+                time.sleep(0.01)
         profiled = True
         print(f"rank {rank}: own profiler saw {len(own.events())} events", flush=True)
     optimizer.step()

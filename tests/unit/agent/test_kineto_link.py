@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.agent import kineto
 from rankscope.agent.detach import Detaching
-from rankscope.agent.kineto import KinetoLink
+from rankscope.agent.kineto import KinetoLink, why_not_this_torch
 from rankscope.model import CaptureSpec
 
 
@@ -77,3 +77,19 @@ def test_no_iteration_follows_a_window_that_libkineto_gave_up(link, tmp_path):
     with pytest.raises(RuntimeError, match="gave the window up"):
         link.record()
     assert not list(tmp_path.glob("kineto_*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("torch_version", "alone", "why"),
+    [
+        ("2.10.1", True, "from torch 2.11 on"),
+        ("2.12.1+cu130", False, "kineto_alone"),
+        ("2.12.1+cu130", True, None),
+        ("2.13.0+cpu", False, None),
+        ("3.0.0a0+git1", False, None),
+    ],
+)
+def test_libkineto_that_would_end_the_scripts_own_profiler_is_not_used(monkeypatch, torch_version, alone, why):
+    monkeypatch.setattr("torch.__version__", torch_version)
+    said = why_not_this_torch(alone=alone)
+    assert said is None if why is None else why in said
