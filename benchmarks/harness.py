@@ -20,7 +20,6 @@ from jobs import FAULT_FROM, Job, Judgement, Measured, judge, label, measure, sc
 from launching import RANKSCOPE, TORCHRUN, launch
 from table import HEAD, facts, row, show
 
-from rankscope.config import CaptureConfig
 from rankscope.model import ClusterReport, RunManifest, from_json
 from rankscope.rundir import RunDir
 
@@ -29,7 +28,7 @@ GUESS_S = 30.0
 """How long a launch is thought to take before the first has ended."""
 LONGEST_S = 120.0
 """A launch that takes longer hangs."""
-STEPS = {"inline": 24, "kineto": 120}
+STEPS = {"inline": 24, "kineto_alone": 120}
 """Steps of a recorded job: past its window, and past the seconds until Kineto asks what to record."""
 MOST_TRACES = 14_000_000
 """Bytes of trimmed traces to keep."""
@@ -44,7 +43,7 @@ def arguments(description: str | None, *, ranks: int, capture: str, budget_s: fl
     parser.add_argument(
         "--budget-s", type=float, default=budget_s, help="launches that do not fit are skipped and listed"
     )
-    parser.add_argument("--capture", choices=("inline", "kineto", "both"), default=capture)
+    parser.add_argument("--capture", choices=(*STEPS, "both"), default=capture)
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl", help="gloo: on the CPU")
     parser.add_argument("--tiny", action="store_true", help="models for the CPU")
     parser.add_argument("--only", default="", metavar="NAME,...", help="jobs whose name has one of these parts")
@@ -52,9 +51,8 @@ def arguments(description: str | None, *, ranks: int, capture: str, budget_s: fl
 
 
 def captures(asked: str) -> list[str]:
-    """The capture backends to record with; this version may know only one."""
-    known = "backend" in CaptureConfig.__dataclass_fields__
-    return [c for c in ("inline", "kineto") if asked in (c, "both") and (known or c == "inline")]
+    """The capture backends to record with."""
+    return [c for c in STEPS if asked in (c, "both")]
 
 
 @dataclass
@@ -117,11 +115,7 @@ class Harness:
         if how == "bare":
             twice = ["--steps", str(2 * FAULT_FROM), "--fault-from", str(FAULT_FROM)]
             return TORCHRUN, [*script, *twice, "--times", str(times)]
-        settings = [
-            f"run.dir={run.path}",
-            "schedule.active=3",
-            *([f"capture.backend={how}"] if how != "inline" else []),
-        ]
+        settings = [f"run.dir={run.path}", "schedule.active=3", f"capture.backend={how}"]
         return RANKSCOPE, [*(w for s in settings for w in ("-S", s)), *script, "--steps", str(STEPS[how])]
 
     def _read(self, job: Job, how: str, run: RunDir, took: float) -> None:

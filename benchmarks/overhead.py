@@ -34,7 +34,7 @@ def modes(window: int, first: int) -> dict[str, list[str]]:
         "torchrun": TORCHRUN,
         "armed, no window": [*RANKSCOPE, *NEVER],
         "window, inline": [*RANKSCOPE, *schedule, "-S", "capture.backend=inline"],
-        "window, kineto": [*RANKSCOPE, *schedule, "-S", "capture.backend=kineto"],
+        "window, kineto": [*RANKSCOPE, *schedule, "-S", "capture.backend=kineto_alone"],
     }
 
 

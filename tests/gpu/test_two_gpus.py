@@ -87,9 +87,10 @@ def test_no_rank_touches_the_device_of_another(start, finish, tmp_path):
     assert sorted(done.stdout.splitlines()) == ["0 [True, False]", "1 [False, True]"]
 
 
-def test_auto_lets_libkineto_record_once_it_has_asked(gpt):
+def test_libkineto_records_every_kernel_of_a_device_that_lags(gpt):
     # GIVEN rank 0 waits for rank 1 on its device, which so falls steps behind its host
-    done = gpt("--steps", 700, "--fault", "input_stall", flags=["-S", "schedule.repeat=2"])
+    alone = ["-S", "capture.backend=kineto_alone", "-S", "schedule.repeat=2"]
+    done = gpt("--steps", 700, "--fault", "input_stall", flags=alone)
     assert done.code == 0, done.stderr
     second = done.records(window=1)
     assert [(r.status, r.notes, r.capture, r.agreed) for r in second] == [("ok", [], "kineto", True)] * 2
@@ -97,6 +98,22 @@ def test_auto_lets_libkineto_record_once_it_has_asked(gpt):
         with gzip.open(done.run.trace(0, 1, rank)) as stream:
             assert launches_without_kernel(json.load(stream)["traceEvents"]) == 0
     assert (done.report.verdict.kind, done.report.verdict.ranks) == ("straggler", [1])
+
+
+def test_short_jobs_end_and_leave_their_traces(start, finish, tmp_path):
+    # GIVEN eight jobs side by side that end a second or two after libkineto's first window
+    def begin(number):
+        settings = [f"run.dir={tmp_path / str(number)}", "capture.backend=kineto_alone", "analysis.enabled=false"]
+        words = [word for setting in settings for word in ("-S", setting)]
+        parallel = ("ddp", "fsdp2")[number % 2]
+        job = [GPT, "--parallel", parallel, "--layers", 3 + number, "--steps", 34 + 6 * number]
+        return start([*RANKSCOPE, "--standalone", "--nproc-per-node", 2, *words, *job])
+
+    running = [begin(number) for number in range(8)]
+    for number, process in enumerate(running):
+        done = finish(process, tmp_path / str(number))
+        assert done.code == 0, done.stderr
+        assert [(r.status, r.capture, r.reason) for r in done.records()] == [("ok", "kineto", None)] * 2
 
 
 def launches_without_kernel(events):

@@ -35,13 +35,13 @@ def test_writes_the_spec_into_a_private_spool_and_starts_the_helper(helper: Any)
     ("backend", "device", "injected", "reason"),
     [
         ("kineto", False, True, None),
-        ("auto", True, False, None),
+        ("auto", True, False, "asked for: -S capture.backend=kineto"),
         ("auto", False, False, "no NVIDIA device"),
         ("auto", True, True, "another tool is inside CUDA"),
         ("inline", True, False, "not asked for"),
     ],
 )
-def test_libkineto_is_answered_where_it_was_asked_for_or_can_only_gain(
+def test_libkineto_is_answered_where_it_was_asked_for(
     helper: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
