@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 __all__ = [
+    "BY_LIBKINETO",
     "DETAILS",
     "PULSE_CAPACITY",
     "PULSE_ENTRY",
@@ -133,6 +134,10 @@ class CaptureRequest:
 
 DETAILS = ("shapes", "stacks", "memory")
 """What a request may ask to be recorded besides the configured: input shapes; those and Python stacks; allocations."""
+
+
+BY_LIBKINETO = ("kineto", "kineto_alone")
+"""Backends that libkineto records for, asked for by name."""
 
 
 @dataclass(kw_only=True)

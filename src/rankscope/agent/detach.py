@@ -48,13 +48,17 @@ class Detaching:
             self._under_way = False
             self._told_s = time.monotonic()
 
-    def is_over(self) -> bool:
-        """The process ends: may libkineto's destructors run?"""
+    def close(self) -> bool:
+        """The process ends: make the call that libkineto's thread may wait for still.
+
+        Returns:
+            False when it may come to wait after that, and a destructor for it.
+        """
         if self._under_way:
             return False
         if self._told_s is None:
             return True
-        with contextlib.suppress(Exception):  # the call that its thread may wait for still
+        with contextlib.suppress(Exception):
             torch.cuda.current_stream().query()
         return time.monotonic() - self._told_s > _WAITS_WITHIN_S
 

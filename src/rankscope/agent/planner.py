@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from rankscope.model import BudgetSpec, CaptureRequest, ScheduleSpec, Window
+from rankscope.model import BY_LIBKINETO, BudgetSpec, CaptureRequest, ScheduleSpec, Window
 
 __all__ = ["HEARD_WITHIN_S", "Planner"]
 
@@ -46,7 +46,7 @@ class Planner:
         self._auto = backend == "auto"
         self._backend = backend
         self._reason: str | None = None
-        if backend in ("auto", "kineto", "kineto_alone"):
+        if backend in ("auto", *BY_LIBKINETO):
             self._backend, self._reason = ("kineto", None) if no_kineto is None else ("inline", no_kineto)
         self._planned = 0
         self._unplanned_steps = 0

@@ -355,7 +355,7 @@ class Session:
             self._recording = None
             recording.cancel(reason or "the job ended during the warm-up of this window")
         written = self._link is None or self._link.close(self.spec.exit_grace_s)
-        if not written or not self._detaching.is_over():
+        if not written or not self._detaching.close():
             skip_destructors()
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
         self.life.steps.after_ms = list(self._unprofiled)

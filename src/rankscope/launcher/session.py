@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankscope.config import ToolConfig, to_agent_spec
 from rankscope.launcher.plan import RunPlan, take
-from rankscope.model import to_json
+from rankscope.model import BY_LIBKINETO, to_json
 from rankscope.rundir import ENV_PYTHONPATH, ENV_SPEC, RunDir, Spool, write_new
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ _LONGEST_FOLDER = 107 - 1 - 16 - 36
 
 def _why_no_kineto(backend: str, spool: Spool) -> str | None:
     """Why libkineto shall not record by itself on this node, or None; what only a rank can know the agent asks."""
-    if backend not in ("auto", "kineto", "kineto_alone"):
+    if backend not in ("auto", *BY_LIBKINETO):
         return "not asked for"
     folder = str(spool.socket.parent)
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:

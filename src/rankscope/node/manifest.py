@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankscope.model import RankRecord, RunManifest, ScheduleSpec, WindowRanks
+from rankscope.model import BY_LIBKINETO, RankRecord, RunManifest, ScheduleSpec, WindowRanks
 
 __all__ = ["NodeResult", "build_manifest"]
 
@@ -161,7 +161,7 @@ def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec, backend: str |
     if most.steps_counted == 0:
         return [_NO_STEP]
     window = schedule.window(0)
-    if window is not None and most.steps_counted > window.warm and backend in ("kineto", "kineto_alone"):
+    if window is not None and most.steps_counted > window.warm and backend in BY_LIBKINETO:
         return [_NOT_READY]
     if window is not None and most.steps_counted > window.last and schedule.every:
         return [_NOT_AFFORDED]

@@ -23,16 +23,16 @@ def now(monkeypatch):
 
 def test_a_window_of_a_gpu_is_followed_by_letting_go(now):
     detaching = Detaching()
-    assert detaching.is_over()
+    assert detaching.close()
     detaching.ask("cuda")
     assert os.environ[NAME] == "1"
-    assert not detaching.is_over()
+    assert not detaching.close()
     detaching.told()
     assert NAME not in os.environ
     now[0] += 1  # its thread may wait for a call to the device still
-    assert not detaching.is_over()
+    assert not detaching.close()
     now[0] += 2
-    assert detaching.is_over()
+    assert detaching.close()
 
 
 @pytest.mark.parametrize(("device", "cuda"), [(None, "13.0"), ("xpu", None), ("cuda", "12.4"), ("cuda", None)])
@@ -42,7 +42,7 @@ def test_elsewhere_nobody_is_asked(monkeypatch, device, cuda):
     detaching.ask(device)
     assert NAME not in os.environ
     detaching.told()
-    assert detaching.is_over()
+    assert detaching.close()
 
 
 @pytest.mark.parametrize(("value", "over"), [("1", False), ("0", True)])
@@ -50,9 +50,9 @@ def test_the_users_own_word_is_left_alone(monkeypatch, value, over):
     monkeypatch.setenv(NAME, value)
     detaching = Detaching()
     detaching.ask("cuda")
-    assert detaching.is_over() is over
+    assert detaching.close() is over
     detaching.told()
-    assert detaching.is_over() is over
+    assert detaching.close() is over
     assert os.environ[NAME] == value
 
 
