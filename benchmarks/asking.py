@@ -53,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--backend", default="inline", choices=("inline", "kineto_alone"))
+    parser.add_argument("--backend", default="inline", choices=("inline", "kineto", "kineto_alone"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--job", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()

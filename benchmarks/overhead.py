@@ -27,14 +27,14 @@ SETTLED = 40
 """First steps that count for nothing: compilation of kernels, allocator, first collectives."""
 
 
-def modes(window: int, first: int) -> dict[str, list[str]]:
+def modes(window: int, first: int, kineto: str) -> dict[str, list[str]]:
     """Name -> what stands before the script."""
     schedule = ["-S", f"schedule.skip_first={first}", "-S", f"schedule.active={window}"]
     return {
         "torchrun": TORCHRUN,
         "armed, no window": [*RANKSCOPE, *NEVER],
         "window, inline": [*RANKSCOPE, *schedule, "-S", "capture.backend=inline"],
-        "window, kineto": [*RANKSCOPE, *schedule, "-S", "capture.backend=kineto_alone"],
+        "window, kineto": [*RANKSCOPE, *schedule, "-S", f"capture.backend={kineto}"],
     }
 
 
@@ -134,6 +134,7 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=20, help="recorded steps")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--backend", default="kineto", help="kineto_alone with torch before 2.13")
     parser.add_argument("--rounds", type=int, default=1, help="each is once in this order and once in the other")
     parser.add_argument("--only", nargs="+", default=[""], help="modes whose name holds one of these")
     parser.add_argument("--times", type=Path, help=argparse.SUPPRESS)
@@ -144,7 +145,7 @@ def main() -> None:
         return
     shared = ("parallel", "steps", "batch", "width")
     passed = [w for name in shared for w in (f"--{name}", str(getattr(args, name)))] + ["--cpu"] * args.cpu
-    offered = modes(args.window, args.first).items()
+    offered = modes(args.window, args.first, args.backend).items()
     ways = [(name, before) for name, before in offered if any(word in name for word in args.only)]
     results: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in ways}
     for _ in range(args.rounds):

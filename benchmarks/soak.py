@@ -26,7 +26,7 @@ HERE = Path(__file__)
 BARE = [sys.executable, "-m", "torch.distributed.run"]
 OURS = [
     *(sys.executable, "-m", "rankscope.cli", "run"),
-    *("-S", "analysis.enabled=false", "-S", "capture.backend=kineto_alone"),
+    *("-S", "analysis.enabled=false"),
     *("-S", "schedule.skip_first=5", "-S", "schedule.warmup=1", "-S", "schedule.active=3", "-S", "schedule.every=7"),
     *("-S", "budget.windows=100000", "-S", "budget.step_pct=100", "-S", "budget.megabytes=100000"),
 ]
@@ -119,9 +119,10 @@ def run_one(number: int, args: argparse.Namespace) -> Outcome:
         words = ["--job", "--end", end, "--parallel", parallel, "--seconds", str(args.seconds), "--seed", str(number)]
         words += ["--losses", folder, *["--cpu"] * args.cpu]
         flags = ["--nproc-per-node", "2", *(["--max-restarts", "1"] if end == "restart" else [])]
+        ours = [*OURS, "-S", f"capture.backend={args.backend}", "-S", f"run.dir={run}"]
         begun = time.monotonic()
         process = subprocess.Popen(
-            [*OURS, "-S", f"run.dir={run}", *flags, "--master-port", str(29600 + number), str(HERE), *words],
+            [*ours, *flags, "--master-port", str(29600 + number), str(HERE), *words],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         if end == "terminate":
@@ -182,6 +183,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120, help="how long each job trains")
     parser.add_argument("--ends", nargs="+", default=ENDS, choices=sorted(set(ENDS)))
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--backend", default="kineto", help="kineto_alone with torch before 2.13")
     for name in ("--job", "--end", "--parallel", "--losses"):
         parser.add_argument(name, help=argparse.SUPPRESS, **({"action": "store_true"} if name == "--job" else {}))  # type: ignore[arg-type]
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
