@@ -28,6 +28,37 @@ print(dist.get_rank(), [torch._C._cuda_hasPrimaryContext(index) for index in (0,
 dist.destroy_process_group()
 """
 
+PROFILES_ITSELF = """
+import os, random, time, torch, torch.distributed as dist
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+chance, begun, over = random.Random(rank), time.monotonic(), torch.zeros(1, device="cuda")
+own, lasts, kernels = None, [8.0, *[0.3] * 100], []
+while not over.item():
+    if own is None and chance.random() < 0.02:
+        own = torch.profiler.profile()
+        own.start()
+        ends = time.monotonic() + lasts.pop(0)
+    model(torch.randn(8, 512, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.005)
+    if own is not None and time.monotonic() > ends:
+        own.stop()
+        kernels.append(sum(e.device_type == torch.autograd.DeviceType.CUDA for e in own.events()))
+        own = None
+    over.fill_(float(time.monotonic() - begun > 40))
+    dist.all_reduce(over, op=dist.ReduceOp.MAX)
+if own is not None:
+    own.stop()
+print(f"sessions {len(kernels)}, fewest kernels {min(kernels)}", flush=True)
+del model
+dist.destroy_process_group()
+"""
+
 pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 
@@ -114,6 +145,24 @@ def test_short_jobs_end_and_leave_their_traces(start, finish, tmp_path):
         done = finish(process, tmp_path / str(number))
         assert done.code == 0, done.stderr
         assert [(r.status, r.capture, r.reason) for r in done.records()] == [("ok", "kineto", None)] * 2
+
+
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="libkineto's and torch.profiler's sessions are one before")
+def test_the_scripts_own_profiler_and_libkineto_share_the_device(start, finish, tmp_path):
+    # GIVEN a script that profiles itself at random moments, once for longer than 7 s, between libkineto's windows
+    script = tmp_path / "profiles_itself.py"
+    script.write_text(PROFILES_ITSELF)
+    settings = [f"run.dir={tmp_path / 'RUN'}", "capture.backend=kineto", "schedule.skip_first=5", "schedule.every=20"]
+    settings += ["budget.step_pct=100", "budget.megabytes=100000", "analysis.enabled=false"]
+    words = [word for setting in settings for word in ("-S", setting)]
+    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *words, script]))
+    assert done.code == 0, done.stderr
+    sessions, fewest = zip(*re.findall(r"sessions (\d+), fewest kernels (\d+)", done.stdout), strict=True)
+    assert min(map(int, sessions)) > 5
+    assert min(map(int, fewest)) > 20
+    records = [record for window in done.manifest.windows for record in window.records]
+    assert all(record.status == "ok" or "own torch.profiler" in record.reason for record in records)
+    assert sum(record.status == "ok" and record.capture == "kineto" for record in records) >= 4
 
 
 def launches_without_kernel(events):
