@@ -4,13 +4,15 @@ Attached, CUPTI goes on taxing every launch: a host-bound DDP step of 22 ms took
 job, and 22 ms when detached (benchmarks/README.md). With ``TEARDOWN_CUPTI`` set, libkineto detaches it after a window
 in a thread of its own, inside the next call that anyone makes to the device (libkineto/src/CuptiActivityApi.cpp,
 teardownContext). A process that makes none any more and ends would hang: a destructor of libkineto waits for that
-thread for ever (``pthread_cond_destroy``; native stacks, torch 2.11).
+thread for ever (``pthread_cond_destroy``; native stacks, torch 2.11). And a profiler that begins before that call would
+have CUPTI taken from it, and record no kernel.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 
 import torch
@@ -20,6 +22,9 @@ __all__ = ["Detaching"]
 _TEARDOWN = "TEARDOWN_CUPTI"
 _WAITS_WITHIN_S = 2.0
 """libkineto's thread waits for a call some milliseconds after it was made."""
+_LETS_GO_WITHIN_S = 0.5
+"""The same where nobody is harmed for life if not."""
+_POLL_S = 0.02
 
 
 class Detaching:
@@ -48,6 +53,15 @@ class Detaching:
             self._under_way = False
             self._told_s = time.monotonic()
 
+    def finish(self) -> None:
+        """Another profiler begins: make the calls in which CUPTI is let go. libkineto has ended its window."""
+        pause = threading.Event()
+        while self._told_s is not None:
+            _call()
+            if time.monotonic() - self._told_s > _LETS_GO_WITHIN_S:
+                return
+            pause.wait(_POLL_S)
+
     def close(self) -> bool:
         """The process ends: make the call that libkineto's thread may wait for still.
 
@@ -58,9 +72,14 @@ class Detaching:
             return False
         if self._told_s is None:
             return True
-        with contextlib.suppress(Exception):
-            torch.cuda.current_stream().query()
+        _call()
         return time.monotonic() - self._told_s > _WAITS_WITHIN_S
+
+
+def _call() -> None:
+    """Make a call to the device: one that is allowed also while a CUDA graph is captured."""
+    with contextlib.suppress(Exception):
+        torch.cuda.is_current_stream_capturing()
 
 
 def _may_attach_again() -> bool:

@@ -65,6 +65,7 @@ class KinetoLink:
         self._trace: Path | None = None
         self._detaching = detaching
         self._ended_s = math.inf
+        self._rests = True
         self.holds_request = False
         _kineto_step()  # until iterations are counted, libkineto takes every request for one by duration
         self._ask()
@@ -96,16 +97,21 @@ class KinetoLink:
             self._ask()
         if self.holds_request or self._request.exists():
             return
-        self.holds_request = True
+        self.holds_request = self._rests = True
         self._detaching.told()  # libkineto asks for work when it is done; it detaches after the file is complete
 
-    def settle(self, within_s: float) -> bool:
-        """Wait until libkineto has written what it recorded, at most so long. True when nothing is left to write."""
+    def rest(self, within_s: float) -> bool:
+        """Wait until libkineto is done with its last window and asks for work again, at most so long. True when it is.
+
+        Between writing and asking it clears what it holds, which would be another profiler's by then.
+        """
         deadline = time.monotonic() + within_s
         pause = threading.Event()
-        while self.writes and time.monotonic() < deadline:
+        self.tend()
+        while not self._rests and time.monotonic() < deadline:
             pause.wait(_POLL_S)
-        return not self.writes
+            self.tend()
+        return self._rests
 
     def close(self, within_s: float) -> bool:
         """The process ends: take back what was asked, let an answer under way arrive, wait for what is being written.
@@ -114,8 +120,12 @@ class KinetoLink:
             False when libkineto still writes after so long; its destructors would crash the process.
         """
         self._request.unlink(missing_ok=True)
-        threading.Event().wait(_ARRIVES_WITHIN_S)
-        return self.settle(within_s)
+        pause = threading.Event()
+        pause.wait(_ARRIVES_WITHIN_S)
+        deadline = time.monotonic() + within_s
+        while self.writes and time.monotonic() < deadline:
+            pause.wait(_POLL_S)
+        return not self.writes
 
     @property
     def writes(self) -> bool:
@@ -138,7 +148,7 @@ class KinetoLink:
         if not self.holds_request:
             raise RuntimeError("libkineto had not asked for work yet, torch.profiler records instead")
         self._detaching.ask(device)
-        self.holds_request = False
+        self.holds_request = self._rests = False
         before = self._temporaries()
         _kineto_step()
         # Not always what was asked for last: an answer that reached libkineto too late is taken at its next poll.

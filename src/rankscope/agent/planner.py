@@ -152,7 +152,7 @@ class Planner:
     ) -> Window | None:
         if request is None and not self._affords(window, completed, megabytes):
             return None
-        if not window.detail and self._waits(ready, now_s, _READY_WITHIN_S):
+        if self._waits(ready, now_s, _READY_WITHIN_S):
             return None
         if request is None:
             self._unplanned_steps += _steps(window)

@@ -47,8 +47,9 @@ _TYPICAL_STEPS = 8
 """A running median of fewer steps is no measure for a slow one."""
 _FIRST_STEPS = 3
 """From so many on a step's length can be told well enough to say how many steps an announcement travels."""
-_WRITTEN_WITHIN_S = 5.0
-"""How long torch.profiler, the user's or ours, waits for libkineto to write what it has recorded."""
+_RESTS_WITHIN_S = 12.0
+"""How long torch.profiler, the user's or ours, waits for libkineto to write what it has recorded, which takes seconds,
+and to ask for work again, which it does every 5 s."""
 
 
 def user_step() -> None:
@@ -297,8 +298,9 @@ class Session:
         def inline() -> Capture:
             if self.spec.capture.backend == "kineto_alone":
                 raise RuntimeError("torch.profiler is not used with capture.backend=kineto_alone")
-            if not link.settle(_WRITTEN_WITHIN_S):  # two at once would crash the job
-                raise RuntimeError("libkineto had not written the window before yet")
+            if not link.rest(_RESTS_WITHIN_S):  # two at once would crash the job
+                raise RuntimeError("libkineto was not done with the window before yet")
+            self._detaching.finish()
             return InlineCapture(spec, self._detaching)
 
         return [lambda: KinetoCapture(link), inline] if window.backend == "kineto" else [inline]
@@ -340,7 +342,8 @@ class Session:
             self._recording = None
             recording.cancel(reason)
         if self._link is not None:
-            self._link.settle(_WRITTEN_WITHIN_S)
+            self._link.rest(_RESTS_WITHIN_S)
+        self._detaching.finish()
 
     def _end(self, reason: str | None) -> None:
         """The process ends. Called once, by :class:`Ending`."""

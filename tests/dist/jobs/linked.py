@@ -66,6 +66,6 @@ while written < args.windows:
     capture.start(written, {})
     torch.ones(8, 8) @ torch.ones(8, 8)
     name = capture.stop(folder / "unused")
-    assert link.settle(60)
+    assert link.rest(60)
     print(f"wrote {name} after a warm-up that took {spent:.2f} s of CPU", flush=True)
     written += 1

@@ -7,6 +7,7 @@ import os
 import pytest
 import torch
 
+from rankscope.agent import detach
 from rankscope.agent.detach import Detaching
 
 NAME = "TEARDOWN_CUPTI"
@@ -33,6 +34,25 @@ def test_a_window_of_a_gpu_is_followed_by_letting_go(now):
     assert not detaching.close()
     now[0] += 2
     assert detaching.close()
+
+
+def test_another_profiler_begins_when_cupti_was_let_go(now, monkeypatch):
+    # GIVEN calls to the device that take 0.2 s
+    calls = []
+
+    def call():
+        calls.append(now[0])
+        now[0] += 0.2
+
+    monkeypatch.setattr(detach, "_call", call)
+    detaching = Detaching()
+    detaching.finish()
+    detaching.ask("cuda")
+    detaching.finish()
+    assert calls == []
+    detaching.told()
+    detaching.finish()
+    assert calls == pytest.approx([100.0, 100.2, 100.4])
 
 
 @pytest.mark.parametrize(("device", "cuda"), [(None, "13.0"), ("xpu", None), ("cuda", "12.4"), ("cuda", None)])

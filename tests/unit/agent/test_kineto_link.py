@@ -54,6 +54,18 @@ def test_a_window_is_written_before_the_next_is_asked_for(link, tmp_path):
     assert asked(tmp_path).exists()
 
 
+def test_another_profiler_waits_until_libkineto_asks_again(link, tmp_path):
+    assert link.rest(0.0)
+    link.warm_up(None)
+    link.record()
+    trace = link.end()
+    assert not link.rest(0.0)
+    trace.with_name(f"{trace.name}.tmp").rename(trace)
+    assert not link.rest(0.0)
+    asked(tmp_path).unlink()
+    assert link.rest(0.0)
+
+
 @pytest.mark.parametrize(("content", "waited_for"), [("", False), ('{"traceEvents": [', True)])
 def test_a_file_that_stays_empty_is_not_waited_for_for_ever(link, tmp_path, now, content, waited_for):
     link.warm_up(None)

@@ -66,9 +66,11 @@ def test_a_request_waits_for_a_planned_window_that_is_near():
     assert ask(leader, 19, number=1, request=ASKED).origin == "request_0000"
 
 
-def test_a_request_with_stacks_is_for_torch_profiler():
+def test_a_request_with_stacks_is_for_torch_profiler_once_libkineto_is_done():
     stacks = CaptureRequest(name="request_0000", steps=5, warmup=2, detail="stacks")
-    assert ask(planner(NONE, backend="kineto"), 100, request=stacks).backend == "inline"
+    leader = planner(NONE, backend="kineto")
+    assert ask(leader, 100, request=stacks) is None
+    assert ask(leader, 101, request=stacks, ready=True).backend == "inline"
 
 
 def test_a_request_gives_kineto_half_a_minute():
