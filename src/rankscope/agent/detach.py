@@ -1,11 +1,14 @@
-"""CUPTI is let go after a window, and the end of a process waits for nobody who waits for that.
+"""CUPTI is let go after a window, and neither the end of the process nor another profiler meets that half done.
 
 Attached, CUPTI goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of the
-job, and 22 ms when detached (benchmarks/README.md). With ``TEARDOWN_CUPTI`` set, libkineto detaches it after a window
-in a thread of its own, inside the next call that anyone makes to the device (libkineto/src/CuptiActivityApi.cpp,
-teardownContext). A process that makes none any more and ends would hang: a destructor of libkineto waits for that
-thread for ever (``pthread_cond_destroy``; native stacks, torch 2.11). And a profiler that begins before that call would
-have CUPTI taken from it, and record no kernel.
+job, and 22 ms when detached (benchmarks/README.md). With ``TEARDOWN_CUPTI`` set, libkineto detaches it in a thread of
+its own, inside the next call that anyone makes to the device (libkineto/src/CuptiActivityApi.cpp, teardownContext):
+
+- after a window, which is what we want. A process that makes no call any more and ends would hang: a destructor of
+  libkineto waits for that thread for ever (``pthread_cond_destroy``; native stacks, torch 2.11).
+- before a window too, if CUPTI is attached then, as it is after the script's own torch.profiler
+  (GenericActivityProfiler.cpp, configure): that window would have no kernel. So the variable is set when a window ends.
+- from a profiler that begins between the two, which would have no kernel either (torch 2.13). So that one waits.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ class Detaching:
         self._told_s: float | None = None
 
     def ask(self, device: str | None) -> None:
-        """A window begins, after which CUPTI is not needed for a while."""
+        """A window ends, after which CUPTI is not needed for a while."""
         if device != "cuda":
             return
         if _may_attach_again() and _TEARDOWN not in os.environ:  # a user who has set it has decided

@@ -63,6 +63,7 @@ class KinetoLink:
         self._request = folder / f"ask_{os.getpid()}"
         self._number = 0
         self._trace: Path | None = None
+        self._device: str | None = None
         self._detaching = detaching
         self._ended_s = math.inf
         self._rests = True
@@ -147,7 +148,7 @@ class KinetoLink:
         """
         if not self.holds_request:
             raise RuntimeError("libkineto had not asked for work yet, torch.profiler records instead")
-        self._detaching.ask(device)
+        self._device = device
         self.holds_request = self._rests = False
         before = self._temporaries()
         _kineto_step()
@@ -176,6 +177,7 @@ class KinetoLink:
             RuntimeError: libkineto gave the window up.
         """
         self._ended_s = time.monotonic()
+        self._detaching.ask(self._device)
         return self._advance()
 
     def _advance(self) -> Path:

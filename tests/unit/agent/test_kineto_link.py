@@ -66,6 +66,22 @@ def test_another_profiler_waits_until_libkineto_asks_again(link, tmp_path):
     assert link.rest(0.0)
 
 
+def test_libkineto_is_told_to_let_go_of_cupti_when_a_window_ends_and_not_before(link, tmp_path, monkeypatch):
+    monkeypatch.delenv("TEARDOWN_CUPTI", raising=False)
+    monkeypatch.setattr("torch.version.cuda", "13.0")
+    link.warm_up("cuda")
+    link.record()
+    assert "TEARDOWN_CUPTI" not in os.environ
+    trace = link.end()
+    assert os.environ["TEARDOWN_CUPTI"] == "1"
+    trace.with_name(f"{trace.name}.tmp").rename(trace)
+    link.tend()
+    assert os.environ["TEARDOWN_CUPTI"] == "1"
+    asked(tmp_path).unlink()
+    link.tend()
+    assert "TEARDOWN_CUPTI" not in os.environ
+
+
 @pytest.mark.parametrize(("content", "waited_for"), [("", False), ('{"traceEvents": [', True)])
 def test_a_file_that_stays_empty_is_not_waited_for_for_ever(link, tmp_path, now, content, waited_for):
     link.warm_up(None)
