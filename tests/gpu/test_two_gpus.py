@@ -160,7 +160,7 @@ def test_the_scripts_own_profiler_and_ours_share_the_device(start, finish, tmp_p
     done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *words, script]))
     assert done.code == 0, done.stderr
     sessions, fewest = zip(*re.findall(r"sessions (\d+), fewest kernels (\d+)", done.stdout), strict=True)
-    assert min(map(int, sessions)) > 5
+    assert min(map(int, sessions)) > 1
     assert min(map(int, fewest)) > 20
     records = [record for window in done.manifest.windows for record in window.records]
     wrong = [r for r in records if r.status != "ok" and "own torch.profiler" not in (r.reason or "")]

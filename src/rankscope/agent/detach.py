@@ -2,13 +2,19 @@
 
 Attached, CUPTI goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of the
 job, and 22 ms when detached (benchmarks/README.md). With ``TEARDOWN_CUPTI`` set, libkineto detaches it in a thread of
-its own, inside the next call that anyone makes to the device (libkineto/src/CuptiActivityApi.cpp, teardownContext):
+its own, inside the next call that anyone makes to the device (libkineto/src/CuptiActivityApi.cpp, teardownContext).
+What that does besides, and how it is kept from it:
 
-- after a window, which is what we want. A process that makes no call any more and ends would hang: a destructor of
-  libkineto waits for that thread for ever (``pthread_cond_destroy``; native stacks, torch 2.11).
-- before a window too, if CUPTI is attached then, as it is after the script's own torch.profiler
-  (GenericActivityProfiler.cpp, configure): that window would have no kernel. So the variable is set when a window ends.
-- from a profiler that begins between the two, which would have no kernel either (torch 2.13). So that one waits.
+- A process that makes no call any more and ends would hang: a destructor of libkineto waits for that thread for ever
+  (``pthread_cond_destroy``; native stacks, torch 2.11). :meth:`Detaching.close` makes one.
+- A profiler that begins before that call would have CUPTI taken from it, and no kernel (torch 2.13). The script's own
+  waits in :meth:`Detaching.finish`.
+- libkineto subscribes to CUPTI at a window's beginning if the variable is set by then, else in that thread; and there,
+  with CUPTI attached, ``cuptiSubscribe`` says that there is a subscriber before it has the tables of what he wants, and
+  whatever thread calls the device just then crashes (CUPTI 13.0.85, three of three busy jobs; core and machine code).
+  So the variable is set before a window begins.
+- But if CUPTI is attached then, as it is after the script's own torch.profiler, the window begins with detaching it,
+  and has no kernel (GenericActivityProfiler.cpp, configure). So after that one CUPTI stays, as it would without us.
 """
 
 from __future__ import annotations
@@ -35,14 +41,15 @@ class Detaching:
 
     def __init__(self) -> None:
         self._ours = False
+        self._stays = False
         self._under_way = False
         self._told_s: float | None = None
 
     def ask(self, device: str | None) -> None:
-        """A window ends, after which CUPTI is not needed for a while."""
+        """A window begins, after which CUPTI is not needed for a while."""
         if device != "cuda":
             return
-        if _may_attach_again() and _TEARDOWN not in os.environ:  # a user who has set it has decided
+        if not self._stays and _may_attach_again() and _TEARDOWN not in os.environ:  # a user who has set it has decided
             os.environ[_TEARDOWN] = "1"
             self._ours = True
         self._under_way = os.environ.get(_TEARDOWN) == "1"
@@ -55,6 +62,10 @@ class Detaching:
         if self._under_way:
             self._under_way = False
             self._told_s = time.monotonic()
+
+    def stay(self) -> None:
+        """The script's own profiler begins, and leaves CUPTI attached."""
+        self._stays = True
 
     def finish(self) -> None:
         """Another profiler begins: make the calls in which CUPTI is let go. libkineto has ended its window."""

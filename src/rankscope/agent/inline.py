@@ -84,6 +84,7 @@ class InlineCapture:
 
     def prepare(self) -> None:
         """See :class:`Capture`."""
+        self._detaching.ask(self.device)
         self._profile.prepare_trace()
 
     def start(self, step: int, metadata: dict[str, Any]) -> None:
@@ -116,7 +117,6 @@ class InlineCapture:
     def _stop(self) -> None:
         self._marks.end()
         self.recording = False
-        self._detaching.ask(self.device)
         try:
             self._profile.stop_trace()
         finally:

@@ -63,7 +63,6 @@ class KinetoLink:
         self._request = folder / f"ask_{os.getpid()}"
         self._number = 0
         self._trace: Path | None = None
-        self._device: str | None = None
         self._detaching = detaching
         self._ended_s = math.inf
         self._rests = True
@@ -148,8 +147,8 @@ class KinetoLink:
         """
         if not self.holds_request:
             raise RuntimeError("libkineto had not asked for work yet, torch.profiler records instead")
-        self._device = device
-        self.holds_request = self._rests = False
+        self._detaching.ask(device)
+        self.holds_request = False
         before = self._temporaries()
         _kineto_step()
         # Not always what was asked for last: an answer that reached libkineto too late is taken at its next poll.
@@ -157,7 +156,7 @@ class KinetoLink:
         if not begun:
             self._ask()
             raise RuntimeError("libkineto did not begin the window it was asked for, torch.profiler records instead")
-        self._trace, self._ended_s = begun.pop().with_suffix(""), math.inf
+        self._trace, self._ended_s, self._rests = begun.pop().with_suffix(""), math.inf, False
 
     def record(self) -> None:
         """The warm-up is over.
@@ -177,7 +176,6 @@ class KinetoLink:
             RuntimeError: libkineto gave the window up.
         """
         self._ended_s = time.monotonic()
-        self._detaching.ask(self._device)
         return self._advance()
 
     def _advance(self) -> Path:

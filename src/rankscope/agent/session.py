@@ -332,6 +332,7 @@ class Session:
 
     def _stand_aside(self) -> None:
         """The user's profiler is about to be prepared: ours must be gone by then."""
+        self._detaching.stay()
         recording = self._recording
         if threading.get_ident() != self._thread:
             return

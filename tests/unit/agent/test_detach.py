@@ -55,6 +55,16 @@ def test_another_profiler_begins_when_cupti_was_let_go(now, monkeypatch):
     assert calls == pytest.approx([100.0, 100.2, 100.4])
 
 
+def test_after_the_scripts_own_profiler_cupti_stays():
+    detaching = Detaching()
+    detaching.ask("cuda")
+    detaching.stay()
+    assert os.environ[NAME] == "1"  # of the window that is under way
+    detaching.told()
+    detaching.ask("cuda")
+    assert NAME not in os.environ
+
+
 @pytest.mark.parametrize(("device", "cuda"), [(None, "13.0"), ("xpu", None), ("cuda", "12.4"), ("cuda", None)])
 def test_elsewhere_nobody_is_asked(monkeypatch, device, cuda):
     monkeypatch.setattr(torch.version, "cuda", cuda)

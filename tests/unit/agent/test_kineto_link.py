@@ -66,14 +66,17 @@ def test_another_profiler_waits_until_libkineto_asks_again(link, tmp_path):
     assert link.rest(0.0)
 
 
-def test_libkineto_is_told_to_let_go_of_cupti_when_a_window_ends_and_not_before(link, tmp_path, monkeypatch):
+def test_libkineto_lets_go_of_cupti_from_the_beginning_of_a_window_until_it_asks_again(link, tmp_path, monkeypatch):
+    # not only from its end: then it would subscribe to CUPTI in the middle of training
     monkeypatch.delenv("TEARDOWN_CUPTI", raising=False)
     monkeypatch.setattr("torch.version.cuda", "13.0")
+    seen = []
+    iterate = kineto._kineto_step
+    monkeypatch.setattr(kineto, "_kineto_step", lambda: (seen.append(os.environ.get("TEARDOWN_CUPTI")), iterate()))
     link.warm_up("cuda")
     link.record()
-    assert "TEARDOWN_CUPTI" not in os.environ
     trace = link.end()
-    assert os.environ["TEARDOWN_CUPTI"] == "1"
+    assert seen == ["1", "1", "1"]
     trace.with_name(f"{trace.name}.tmp").rename(trace)
     link.tend()
     assert os.environ["TEARDOWN_CUPTI"] == "1"
