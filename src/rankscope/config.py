@@ -117,7 +117,7 @@ class CaptureConfig:
     libkineto's own threads, for windows without stacks; training hardly notices; from torch 2.13 on. ``kineto_alone``:
     the same from torch 2.11 on, and never torch.profiler, which the script must not use either. ``cuda_profiler``:
     nobody of ours, the window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: inline, until kineto is
-    proven on GPUs with a torch whose libkineto bears torch.profiler beside it; the records say why."""
+    proven on GPUs with torch 2.13 or later; the records say why."""
     memory_snapshot: bool = False
     """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
     ranks: str = "all"

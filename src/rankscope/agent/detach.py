@@ -12,7 +12,7 @@ What that does besides, and how it is kept from it:
 - libkineto subscribes to CUPTI at a window's beginning if the variable is set by then, else in that thread; and there,
   with CUPTI attached, ``cuptiSubscribe`` says that there is a subscriber before it has the tables of what he wants, and
   whatever thread calls the device just then crashes (CUPTI 13.0.85, three of three busy jobs; core and machine code).
-  So the variable is set before a window begins.
+  So the variable is set before a window begins, and not at all where ``DISABLE_CUPTI_LAZY_REINIT`` forbids that.
 - But if CUPTI is attached then, as it is after the script's own torch.profiler, the window begins with detaching it,
   and has no kernel (GenericActivityProfiler.cpp, configure). So after that one CUPTI stays, as it would without us.
 """
@@ -26,9 +26,10 @@ import time
 
 import torch
 
-__all__ = ["Detaching"]
+__all__ = ["Detaching", "why_not_this_environment"]
 
 _TEARDOWN = "TEARDOWN_CUPTI"
+_NOT_LAZILY = "DISABLE_CUPTI_LAZY_REINIT"
 _WAITS_WITHIN_S = 2.0
 """libkineto's thread waits for a call some milliseconds after it was made."""
 _LETS_GO_WITHIN_S = 0.5
@@ -49,7 +50,8 @@ class Detaching:
         """A window begins, after which CUPTI is not needed for a while."""
         if device != "cuda":
             return
-        if not self._stays and _may_attach_again() and _TEARDOWN not in os.environ:  # a user who has set it has decided
+        user_decides = _TEARDOWN in os.environ or _NOT_LAZILY in os.environ
+        if not self._stays and not user_decides and _may_attach_again():
             os.environ[_TEARDOWN] = "1"
             self._ours = True
         self._under_way = os.environ.get(_TEARDOWN) == "1"
@@ -88,6 +90,13 @@ class Detaching:
             return True
         _call()
         return time.monotonic() - self._told_s > _WAITS_WITHIN_S
+
+
+def why_not_this_environment() -> str | None:
+    """Why libkineto shall not record by itself with the variables that the user has set, or None."""
+    if os.environ.get(_TEARDOWN) == "1" and _NOT_LAZILY in os.environ:
+        return f"{_TEARDOWN}=1 with {_NOT_LAZILY} makes libkineto subscribe to CUPTI while training calls the device"
+    return None
 
 
 def _call() -> None:

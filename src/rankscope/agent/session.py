@@ -20,7 +20,7 @@ import torch
 from rankscope.agent.board import Board
 from rankscope.agent.capture import Capture, detailed, device_in_use, needs_inline
 from rankscope.agent.courier import Courier, job_has_store
-from rankscope.agent.detach import Detaching
+from rankscope.agent.detach import Detaching, why_not_this_environment
 from rankscope.agent.ending import Ending
 from rankscope.agent.foreign import ForeignProfilers
 from rankscope.agent.guard import guarded
@@ -380,7 +380,7 @@ def _no_kineto(spec: AgentSpec, armed: bool, agrees: bool) -> str | None:
         return reason
     if not armed:
         return "libkineto of this process takes its orders elsewhere (KINETO_USE_DAEMON was set)"
-    if reason := why_not_this_torch(alone=spec.capture.backend == "kineto_alone"):
+    if reason := why_not_this_torch(alone=spec.capture.backend == "kineto_alone") or why_not_this_environment():
         return reason
     if not agrees:
         return "the nodes of this job have no common store, and libkineto of one may be ready before that of another"

@@ -85,7 +85,7 @@ _NVIDIA = Path("/dev/nvidiactl")
 _INJECTED = "CUDA_INJECTION64_PATH"
 
 _NOT_PROVEN = (
-    "libkineto's own capture was proven on GPUs with torch 2.11 only, and is used when asked for: "
+    "libkineto's own capture is not yet proven on GPUs with torch 2.13, and is used when asked for: "
     "-S capture.backend=kineto"
 )
 

@@ -8,14 +8,16 @@ import pytest
 import torch
 
 from rankscope.agent import detach
-from rankscope.agent.detach import Detaching
+from rankscope.agent.detach import Detaching, why_not_this_environment
 
 NAME = "TEARDOWN_CUPTI"
+NOT_LAZILY = "DISABLE_CUPTI_LAZY_REINIT"
 
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch):
-    monkeypatch.delenv(NAME, raising=False)
+    for name in (NAME, NOT_LAZILY):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     clock = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
@@ -84,6 +86,15 @@ def test_the_users_own_word_is_left_alone(monkeypatch, value, over):
     detaching.told()
     assert detaching.close() is over
     assert os.environ[NAME] == value
+
+
+def test_where_libkineto_may_not_attach_lazily_nobody_is_asked(monkeypatch):
+    monkeypatch.setenv(NOT_LAZILY, "1")
+    Detaching().ask("cuda")
+    assert NAME not in os.environ
+    assert why_not_this_environment() is None
+    monkeypatch.setenv(NAME, "1")
+    assert NOT_LAZILY in why_not_this_environment()
 
 
 def test_a_second_way_to_record_the_same_window_asks_once():
