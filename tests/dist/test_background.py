@@ -32,7 +32,7 @@ def steady(start, finish, tmp_path):
 
 def test_libkineto_records_the_same_steps_on_all_ranks(steady):
     done = steady("--fork")
-    assert done.code == 0
+    assert done.code == 0, done.stderr
     first, second = done.records()
     assert (first.first_step, first.last_step) == (second.first_step, second.last_step)
     assert first.last_step - first.first_step == 5
@@ -50,7 +50,7 @@ def test_libkineto_records_the_same_steps_on_all_ranks(steady):
 @pytest.mark.parametrize("phase", ["ask_*", "kineto_0_*.tmp"], ids=["before", "inside"])
 def test_the_scripts_own_profiler_and_libkineto_do_not_meet(steady, phase):
     done = steady("--profile-while", phase)
-    assert done.code == 0
+    assert done.code == 0, done.stderr
     assert done.stdout.count("own profiler saw") == 2
     for record in done.records():
         assert record.status == "ok" or "own torch.profiler" in record.reason
@@ -60,7 +60,7 @@ def test_the_scripts_own_profiler_records_for_as_long_as_it_likes(steady):
     # GIVEN a loop of libkineto's that would end a session like its own after 6.5 s, as up to torch 2.12
     twice = ["-S", "schedule.repeat=2"]
     done = steady("--profile-while", "window_0_0_0.json", "--profile-s", 8, until=(1, 1), flags=twice)
-    assert done.code == 0
+    assert done.code == 0, done.stderr
     assert done.stdout.count("own profiler saw") == 2
 
 
@@ -82,7 +82,7 @@ def test_a_job_terminated_while_libkineto_writes_leaves_its_traces(steady):
 
 def test_another_daemon_is_left_alone(run):
     done = run("train.py", flags=KINETO, extra_env={"KINETO_USE_DAEMON": "1", "KINETO_DAEMON_INIT_DELAY_S": "60"})
-    assert done.code == 0
+    assert done.code == 0, done.stderr
     assert [(r.status, r.capture) for r in done.records()] == [("ok", "inline")] * 2
     assert "KINETO_USE_DAEMON" in done.records()[0].capture_reason
 
@@ -90,7 +90,7 @@ def test_another_daemon_is_left_alone(run):
 def test_ranks_that_do_not_record_hold_nobody_up(steady):
     chosen = ["-S", "capture.ranks=0", "-S", "schedule.every=20", "-S", "budget.step_pct=100"]
     done = steady(flags=chosen, until=(1, 0))
-    assert done.code == 0
+    assert done.code == 0, done.stderr
     for window in (0, 1):
         records = done.records(window=window)
         assert [(r.status, r.capture) for r in records] == [("ok", "kineto"), ("skipped", "kineto")]

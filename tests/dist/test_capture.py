@@ -21,7 +21,7 @@ def steps_in(path) -> list[int]:
 def test_all_ranks_record_the_planned_steps(run):
     # skip_first 3, wait 1, warmup 2: steps 6 to 11 by the definition of the schedule
     done = run("train.py", ranks=4)
-    assert done.code == 0
+    assert done.code == 0, done.stderr
     for rank, record in enumerate(done.records()):
         assert (record.rank, record.status, record.agreed) == (rank, "ok", True)
         assert (record.first_step, record.last_step) == (6, 11)

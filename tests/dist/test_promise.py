@@ -101,7 +101,7 @@ def test_sigterm_inside_the_window_leaves_what_was_recorded(start, finish, tmp_p
 def test_elastic_restart_keeps_both_attempts(run):
     flags = ["--max-restarts", 1]
     done = run("train.py", "--bad-rank", 1, "--raise-at", 8, "--first-attempt-only", flags=flags)
-    assert done.code == 0
+    assert done.code == 0, done.stderr
     assert done.manifest.attempts == 2
     assert [r.status for r in done.records(attempt=1)] == ["ok", "ok"]
     assert done.records(attempt=0)[1].status == "partial"
@@ -124,7 +124,7 @@ def test_the_scripts_own_profiler_is_not_disturbed(run, torchrun):
 def test_the_scripts_own_profiler_during_our_warm_up(run):
     # GIVEN a profiler of the user in step 4, where our warm-up (steps 4 and 5) has just begun
     done = run("train.py", "--own-profiler-at", 4)
-    assert done.code == 0
+    assert done.code == 0, done.stderr
     assert {r.status for r in done.records()} == {"missing"}
     assert all("own torch.profiler" in r.reason for r in done.records())
 

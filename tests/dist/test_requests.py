@@ -47,7 +47,7 @@ def test_a_running_job_is_asked_for_windows(start, finish, tmp_path):
         assert last - first + 1 == (3, 5, 2)[number]
     stop.touch()
     done = finish(running)
-    assert done.code == 0
+    assert done.code == 0, done.stderr
     assert [r.origin for r in done.records(window=1)] == ["request_0001"] * 4
     # AND a job that has ended cannot be asked
     late = start([*CAPTURE, run.path])
