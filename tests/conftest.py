@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.rundir import RunDir
-from support.launching import JOBS, RANKSCOPE, TORCHRUN, Launched, environment
+from support.launching import JOBS, RANKSCOPE, TORCHRUN, Launched, environment, flags_of
 
 HERE = Path(__file__).parent
 
@@ -58,8 +58,7 @@ def run(start, finish, tmp_path):
     """``rankscope run`` over one of the jobs, into ``tmp_path / "RUN"``, with a short schedule."""
 
     def run(job, *job_args, ranks=2, flags=(), steps="skip_first=3", extra_env=None) -> Launched:
-        schedule = [word for key in steps.split() for word in ("-S", f"schedule.{key}")]
-        ours = ["-S", f"run.dir={tmp_path / 'RUN'}", *schedule]
+        ours = flags_of(f"run.dir={tmp_path / 'RUN'}", *(f"schedule.{key}" for key in steps.split()))
         return finish(start([*RANKSCOPE, "--nproc-per-node", ranks, *flags, *ours, JOBS / job, *job_args], extra_env))
 
     return run

@@ -8,6 +8,7 @@ import pytest
 
 from rankscope.demo.faults import FAULTS
 from rankscope.diagnose.accuse import NOISY
+from support.launching import flags_of
 
 ON_TWO = [(name, 2, bad, None) for bad, name in enumerate(FAULTS)]
 """The bad rank alternates, so that no fault is found by always naming the same one."""
@@ -27,9 +28,7 @@ def told(start, finish, tmp_path):
         if not any(s.startswith("schedule.") for s in FAULTS[name].settings):
             words += ["--steps", 16]
             settings.append("schedule.skip_first=3")
-        for setting in settings:
-            words += ["-S", setting]
-        done = finish(start([sys.executable, "-m", "rankscope.cli", "demo", *words]), run)
+        done = finish(start([sys.executable, "-m", "rankscope.cli", "demo", *words, *flags_of(*settings)]), run)
         assert done.code == 0, done.stderr
         return done.report
 

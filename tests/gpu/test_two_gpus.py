@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from support.launching import RANKSCOPE, TORCHRUN
+from rankscope.agent.kineto import why_not_this_torch
+from support.launching import RANKSCOPE, TORCHRUN, flags_of
 
 GPT = Path(__file__).parents[2] / "benchmarks" / "gpt.py"
 
@@ -103,8 +104,7 @@ def test_a_crash_beside_a_hanging_collective_does_not_outlast_torchrun(gpt):
 
 def test_windows_come_again_after_detaching_from_the_device(start, finish, tmp_path):
     settings = ["schedule.repeat=3", "schedule.active=3", "capture.backend=inline", f"run.dir={tmp_path / 'RUN'}"]
-    words = [word for setting in settings for word in ("-S", setting)]
-    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *words, GPT, "--steps", 45]))
+    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), GPT, "--steps", 45]))
     assert done.code == 0, done.stderr
     for window in range(3):
         assert [(r.status, r.notes) for r in done.records(window=window)] == [("ok", []), ("ok", [])]
@@ -135,10 +135,9 @@ def test_short_jobs_end_and_leave_their_traces(start, finish, tmp_path):
     # GIVEN eight jobs side by side that end a second or two after libkineto's first window
     def begin(number):
         settings = [f"run.dir={tmp_path / str(number)}", "capture.backend=kineto_alone", "analysis.enabled=false"]
-        words = [word for setting in settings for word in ("-S", setting)]
         parallel = ("ddp", "fsdp2")[number % 2]
         job = [GPT, "--parallel", parallel, "--layers", 3 + number, "--steps", 34 + 6 * number]
-        return start([*RANKSCOPE, "--standalone", "--nproc-per-node", 2, *words, *job])
+        return start([*RANKSCOPE, "--standalone", "--nproc-per-node", 2, *flags_of(*settings), *job])
 
     running = [begin(number) for number in range(8)]
     for number, process in enumerate(running):
@@ -150,14 +149,13 @@ def test_short_jobs_end_and_leave_their_traces(start, finish, tmp_path):
 @pytest.mark.parametrize("backend", ["inline", "kineto"])
 def test_the_scripts_own_profiler_and_ours_share_the_device(start, finish, tmp_path, backend):
     # GIVEN a script that profiles itself at random moments, once for longer than 7 s, between our windows
-    if backend == "kineto" and torch.__version__ < "2.13":
-        pytest.skip("libkineto's own sessions and torch.profiler's are one before torch 2.13")
+    if backend == "kineto" and (reason := why_not_this_torch(alone=False)):
+        pytest.skip(reason)
     script = tmp_path / "profiles_itself.py"
     script.write_text(PROFILES_ITSELF)
     settings = [f"run.dir={tmp_path / 'RUN'}", f"capture.backend={backend}", "analysis.enabled=false"]
     settings += ["schedule.skip_first=5", "schedule.every=40", "budget.step_pct=100", "budget.megabytes=100000"]
-    words = [word for setting in settings for word in ("-S", setting)]
-    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *words, script]))
+    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), script]))
     assert done.code == 0, done.stderr
     sessions, fewest = zip(*re.findall(r"sessions (\d+), fewest kernels (\d+)", done.stdout), strict=True)
     assert min(map(int, sessions)) > 1

@@ -38,6 +38,11 @@ class Launched:
         return found.records
 
 
+def flags_of(*settings: str) -> list[str]:
+    """``-S`` before each."""
+    return [word for setting in settings for word in ("-S", setting)]
+
+
 def environment() -> dict[str, str]:
     """Ours for the commands: no leftovers of an outer launcher, one thread per rank."""
     outer = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PYTHONPATH")

@@ -71,12 +71,13 @@ class Detaching:
 
     def finish(self) -> None:
         """Another profiler begins: make the calls in which CUPTI is let go. libkineto has ended its window."""
+        if self._told_s is None:
+            return
         pause = threading.Event()
-        while self._told_s is not None:
-            _call()
-            if time.monotonic() - self._told_s > _LETS_GO_WITHIN_S:
-                return
+        _call()
+        while time.monotonic() - self._told_s <= _LETS_GO_WITHIN_S:
             pause.wait(_POLL_S)
+            _call()
 
     def close(self) -> bool:
         """The process ends: make the call that libkineto's thread may wait for still.

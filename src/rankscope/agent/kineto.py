@@ -20,6 +20,7 @@ import math
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +106,12 @@ class KinetoLink:
 
         Between writing and asking it clears what it holds, which would be another profiler's by then.
         """
-        deadline = time.monotonic() + within_s
-        pause = threading.Event()
-        self.tend()
-        while not self._rests and time.monotonic() < deadline:
-            pause.wait(_POLL_S)
+
+        def rests() -> bool:
             self.tend()
-        return self._rests
+            return self._rests
+
+        return _comes_true(rests, within_s)
 
     def close(self, within_s: float) -> bool:
         """The process ends: take back what was asked, let an answer under way arrive, wait for what is being written.
@@ -120,12 +120,8 @@ class KinetoLink:
             False when libkineto still writes after so long; its destructors would crash the process.
         """
         self._request.unlink(missing_ok=True)
-        pause = threading.Event()
-        pause.wait(_ARRIVES_WITHIN_S)
-        deadline = time.monotonic() + within_s
-        while self.writes and time.monotonic() < deadline:
-            pause.wait(_POLL_S)
-        return not self.writes
+        threading.Event().wait(_ARRIVES_WITHIN_S)
+        return _comes_true(lambda: not self.writes, within_s)
 
     @property
     def writes(self) -> bool:
@@ -186,6 +182,15 @@ class KinetoLink:
 
     def _temporaries(self) -> set[Path]:
         return set(self._folder.glob(f"kineto_*_{os.getpid()}.json.tmp"))
+
+
+def _comes_true(what: Callable[[], bool], within_s: float) -> bool:
+    """Look, and look again for so long."""
+    deadline = time.monotonic() + within_s
+    pause = threading.Event()
+    while not (true := what()) and time.monotonic() < deadline:
+        pause.wait(_POLL_S)
+    return true
 
 
 def _temporary(trace: Path) -> Path:

@@ -298,9 +298,8 @@ class Session:
         def inline() -> Capture:
             if self.spec.capture.backend == "kineto_alone":
                 raise RuntimeError("torch.profiler is not used with capture.backend=kineto_alone")
-            if not link.rest(_RESTS_WITHIN_S):  # two at once would crash the job
+            if not self._makes_way():  # two at once would crash the job
                 raise RuntimeError("libkineto was not done with the window before yet")
-            self._detaching.finish()
             return InlineCapture(spec, self._detaching)
 
         return [lambda: KinetoCapture(link), inline] if window.backend == "kineto" else [inline]
@@ -342,9 +341,13 @@ class Session:
         elif recording is not None:
             self._recording = None
             recording.cancel(reason)
-        if self._link is not None:
-            self._link.rest(_RESTS_WITHIN_S)
+        self._makes_way()
+
+    def _makes_way(self) -> bool:
+        """Wait until torch.profiler may begin: libkineto is done with its last window, and CUPTI let go."""
+        rests = self._link is None or self._link.rest(_RESTS_WITHIN_S)
         self._detaching.finish()
+        return rests
 
     def _end(self, reason: str | None) -> None:
         """The process ends. Called once, by :class:`Ending`."""
