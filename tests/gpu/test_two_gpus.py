@@ -60,6 +60,62 @@ del model
 dist.destroy_process_group()
 """
 
+GRAPHS = """
+import os, time, torch, torch.distributed as dist
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+torch.manual_seed(0)
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)]).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+batch = torch.randn(8, 256, device="cuda")
+
+def backward():
+    optimizer.zero_grad(set_to_none=True)
+    model(batch).pow(2).mean().backward()
+
+def reduce():
+    for weight in model.parameters():
+        dist.all_reduce(weight.grad, op=dist.ReduceOp.AVG)
+
+def step():
+    backward()
+    optimizer.step()
+
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    step()
+    reduce()
+torch.cuda.synchronize()
+kept = torch.cuda.CUDAGraph()
+with torch.cuda.graph(kept):
+    backward()
+    reduce()
+    optimizer.step()
+over, begun, replays = torch.zeros(1, device="cuda"), time.monotonic(), 0
+for number in range(1, 1 << 30):
+    # One graph goes through all windows; those captured again all the time meet every moment of a window.
+    kept.replay()
+    if number % 3 == 1:
+        whole, halves = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(whole):
+            step()
+        with torch.cuda.graph(halves):
+            backward()
+    for _ in range(2):
+        whole.replay()
+    replays += 3
+    halves.replay()
+    reduce()
+    optimizer.step()
+    over.fill_(float(time.monotonic() - begun > 35))
+    dist.all_reduce(over, op=dist.ReduceOp.MAX)
+    if over.item():
+        break
+print(f"steps {1 + replays + number}, weights {[w.sum().item().hex() for w in model.parameters()][:2]}", flush=True)
+del kept, whole, halves, model
+dist.destroy_process_group()
+"""
+
 pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 
@@ -164,6 +220,31 @@ def test_the_scripts_own_profiler_and_ours_share_the_device(start, finish, tmp_p
     wrong = [r for r in records if r.status != "ok" and "own torch.profiler" not in (r.reason or "")]
     assert not wrong
     assert [(r.capture, r.notes) for r in records if r.status == "ok"].count((backend, [])) >= 4
+
+
+@pytest.mark.parametrize("backend", ["inline", "kineto"])
+def test_cuda_graphs_are_captured_and_replayed_through_many_windows(start, finish, tmp_path, backend):
+    # GIVEN steps captured whole, NCCL included, whose replays are steps, and steps with their backward captured
+    if backend == "kineto" and (reason := why_not_this_torch(alone=False)):
+        pytest.skip(reason)
+    script = tmp_path / "graphs.py"
+    script.write_text(GRAPHS)
+    settings = [f"run.dir={tmp_path / 'RUN'}", f"capture.backend={backend}", "analysis.enabled=false"]
+    settings += ["schedule.skip_first=5", "schedule.every=50", "budget.step_pct=100", "budget.megabytes=100000"]
+    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), script]))
+    assert done.code == 0, done.stderr
+    steps = {int(number) for number in re.findall(r"steps (\d+)", done.stdout)}
+    assert {life.steps_counted for life in done.manifest.lives} == steps
+    records = [record for window in done.manifest.windows for record in window.records]
+    assert {r.reason for r in records if r.status != "ok" and "the job ended" not in (r.reason or "")} == set()
+    whole = [r for r in records if (r.status, r.capture, r.notes) == ("ok", backend, [])]
+    assert len(whole) >= 4
+    for record in whole:
+        with gzip.open(done.run.trace(0, record.window, record.rank)) as stream:
+            events = json.load(stream)["traceEvents"]
+        replays = [e for e in events if "GraphLaunch" in e["name"]]
+        assert len(replays) >= record.last_step - record.first_step
+        assert any(e.get("cat") == "kernel" and e["args"].get("graph id") for e in events)
 
 
 def launches_without_kernel(events):

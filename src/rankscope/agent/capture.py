@@ -81,12 +81,10 @@ class DeviceTail:
         self._event: Any = None
 
     def is_over(self) -> bool:
-        """In the training thread, whose current stream is asked."""
+        """In the training thread, whose current stream is asked. No step ends while it is captured."""
         if self._device is None:
             return True
         if self._event is None:
-            if self._device is torch.cuda and torch.cuda.is_current_stream_capturing():
-                return True  # the event would become part of the user's graph
             self._event = self._device.Event()
             self._event.record()
         return bool(self._event.query())

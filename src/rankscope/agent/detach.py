@@ -15,6 +15,9 @@ What that does besides, and how it is kept from it:
   So the variable is set before a window begins, and not at all where ``DISABLE_CUPTI_LAZY_REINIT`` forbids that.
 - But if CUPTI is attached then, as it is after the script's own torch.profiler, the window begins with detaching it,
   and has no kernel (GenericActivityProfiler.cpp, configure). So after that one CUPTI stays, as it would without us.
+- A CUDA graph that is replayed while CUPTI is attached and again when it was let go ends the job: *unspecified launch
+  failure* 40 and 70 steps after the window (CUPTI 13.0.85, two of two jobs whose step is one graph; PyTorch's pull
+  requests 112507 and 151124 tell of the same before CUDA 12.6). So where graphs are captured CUPTI stays as well.
 """
 
 from __future__ import annotations
@@ -41,8 +44,10 @@ class Detaching:
     """What libkineto was told of letting go, and whether it has. One per process."""
 
     def __init__(self) -> None:
-        self._ours = False
         self._stays = False
+        self._graphs = False
+        self._said = False
+        self._before: str | None = None
         self._under_way = False
         self._told_s: float | None = None
 
@@ -51,23 +56,43 @@ class Detaching:
         if device != "cuda":
             return
         user_decides = _TEARDOWN in os.environ or _NOT_LAZILY in os.environ
-        if not self._stays and not user_decides and _may_attach_again():
-            os.environ[_TEARDOWN] = "1"
-            self._ours = True
+        if self._graphs:
+            self._say("0")
+        elif not user_decides and _may_attach_again():
+            self._say("0" if self._stays else "1")  # no plainly too: to let go is what later versions do by themselves
         self._under_way = os.environ.get(_TEARDOWN) == "1"
+
+    def _say(self, value: str) -> None:
+        if not self._said:
+            self._said, self._before = True, os.environ.get(_TEARDOWN)
+        os.environ[_TEARDOWN] = value
 
     def told(self) -> None:
         """libkineto has ended the window: it has read the variable, or is not to read it any more."""
-        if self._ours:
-            os.environ.pop(_TEARDOWN, None)
-            self._ours = False
+        if self._said:
+            self._said = False
+            if self._before is None:
+                os.environ.pop(_TEARDOWN, None)
+            else:
+                os.environ[_TEARDOWN] = self._before
         if self._under_way:
             self._under_way = False
             self._told_s = time.monotonic()
 
     def stay(self) -> None:
-        """The script's own profiler begins, and leaves CUPTI attached."""
+        """The script's own profiler begins, and leaves CUPTI attached. The window under way lets go of it still."""
         self._stays = True
+
+    def graph(self) -> bool:
+        """A CUDA graph is about to be captured. It may be replayed in this window and after.
+
+        Returns:
+            Whether it is the first.
+        """
+        first, self._graphs = not self._graphs, True
+        if self._under_way:
+            self._say("0")  # read when the window ends
+        return first
 
     def finish(self) -> None:
         """Another profiler begins: make the calls in which CUPTI is let go. libkineto has ended its window."""

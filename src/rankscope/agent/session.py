@@ -55,7 +55,7 @@ and to ask for work again, which it does every 5 s."""
 def user_step() -> None:
     """What ``rankscope.step()`` does in a profiled rank."""
     if _session is not None:
-        _session.counter.signal("user")
+        _session.signal("user")
 
 
 class Session:
@@ -76,6 +76,7 @@ class Session:
             reason="no word of its end: killed, os._exit, or still running",
         )
         self.counter = StepCounter(self.step_completed, spec.step_source)
+        self.signal: Callable[[str], None] = lambda _kind: None
         self._environ = environ
         self._several_nodes = environ.get("GROUP_WORLD_SIZE", "1") != "1"
         self._local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -120,7 +121,7 @@ class Session:
             os.register_at_fork(after_in_child=skip_destructors)
         _session = session = cls(spec, dict(os.environ), armed)
         session._write_life()
-        install_detectors(session.counter, session._fetched)
+        session.signal = install_detectors(session.counter, session._fetched, session._graph_begins)
         session._foreign.install()
         session._history.install()
         if spec.capture.memory_snapshot:
@@ -343,8 +344,14 @@ class Session:
             recording.cancel(reason)
         self._makes_way()
 
+    def _graph_begins(self) -> None:
+        """A CUDA graph is about to be captured. The first one waits until no window before it lets go of CUPTI."""
+        first = self._detaching.graph()
+        if first and self._recording is None and threading.get_ident() == self._thread:
+            self._makes_way()
+
     def _makes_way(self) -> bool:
-        """Wait until torch.profiler may begin: libkineto is done with its last window, and CUPTI let go."""
+        """Wait until another may begin: libkineto is done with its last window, and CUPTI let go."""
         rests = self._link is None or self._link.rest(_RESTS_WITHIN_S)
         self._detaching.finish()
         return rests

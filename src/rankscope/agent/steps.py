@@ -8,8 +8,9 @@ loaders make them over-count.
 
 What over- and under-counts a bare optimizer hook, and is handled here: ``super().step()`` and
 ZeroRedundancyOptimizer nest (depth), several optimizers and optimizer-in-backward (only the anchor counts), an
-optimizer stepped twice for one batch (coalesced while root forwards are seen). Under-counted by design: steps that
-a GradScaler skips, and steps compiled whole by torch.compile.
+optimizer stepped twice for one batch (coalesced while root forwards are seen), a step captured whole into a CUDA graph
+(counted at each replay). Under-counted by design: steps that a GradScaler skips, and steps compiled whole by
+torch.compile.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 import torch
 
+from rankscope.agent.graphs import CapturedSignals
 from rankscope.agent.guard import guarded
 from rankscope.agent.imports import after_import
 
@@ -87,22 +89,50 @@ class StepCounter:
         self.signal("optimizer")
 
 
-def install_detectors(counter: StepCounter, fetched: Callable[[int], None]) -> None:
+def install_detectors(
+    counter: StepCounter, fetched: Callable[[int], None], graph_begins: Callable[[], None]
+) -> Callable[[str], None]:
     """Put the signals in place. Each patch calls the original first or last and changes neither result nor error.
 
     Args:
         counter: gets the signals.
         fetched: gets the nanoseconds spent in each ``DataLoader.__next__``.
+        graph_begins: called before a CUDA graph is captured.
+
+    Returns:
+        How the script itself gives a signal. Raises nothing.
     """
-    signal = guarded(counter.signal)
-    _watch_optimizers(guarded(counter.optimizer_stepped))
-    _after(torch.nn.parallel.DistributedDataParallel, "_pre_forward", lambda: _if_training(signal))
+    captured = CapturedSignals()
+
+    @guarded
+    def signal(kind: str) -> None:
+        captured.emit(functools.partial(counter.signal, kind))
+
+    @guarded
+    def stepped(optimizer: object) -> None:
+        reference = weakref.ref(optimizer)  # a graph keeps no optimizer alive
+
+        def count() -> None:
+            if (optimizer := reference()) is not None:
+                counter.optimizer_stepped(optimizer)
+
+        captured.emit(count)
+
+    @guarded
+    def capture_begins(graph: object) -> None:
+        graph_begins()
+        captured.begin(graph)
+
+    _watch_optimizers(stepped)
+    _after(torch.nn.parallel.DistributedDataParallel, "_pre_forward", lambda *_: _if_training(signal))
+    _watch_graphs(capture_begins, guarded(captured.replayed))
     after_import(
         "torch.distributed.fsdp._fully_shard._fsdp_state",
         lambda: _watch_fsdp2(signal),
     )
     after_import("torch.utils.data.dataloader", lambda: _watch_loaders(signal, fetched))
     after_import("torch.profiler.profiler", lambda: _watch_profilers(signal))
+    return signal
 
 
 def _if_training(signal: Callable[[str], None]) -> None:
@@ -174,18 +204,32 @@ def _watch_loaders(signal: Callable[[str], None], fetched: Callable[[int], None]
 def _watch_profilers(signal: Callable[[str], None]) -> None:
     from torch.profiler import profiler
 
-    _after(profiler.profile, "step", lambda: signal("profiler"))
+    _after(profiler.profile, "step", lambda *_: signal("profiler"))
 
 
-def _after(owner: type, name: str, call: Callable[[], None]) -> None:
-    """Call back after a method has returned normally; under torch.compile's tracing the method alone remains."""
+def _watch_graphs(capture_begins: Callable[[Any], None], replayed: Callable[[Any], None]) -> None:
+    graph: Any = torch.cuda.CUDAGraph
+    original = graph.capture_begin
+
+    @functools.wraps(original)
+    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        capture_begins(self)
+        original(self, *args, **kwargs)
+
+    graph.capture_begin = capture_begin
+    _after(graph, "replay", replayed)
+
+
+def _after(owner: type, name: str, call: Callable[..., None]) -> None:
+    """Call back, with its arguments, after a method has returned normally; under torch.compile's tracing the method
+    alone remains."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def method(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         if not torch.compiler.is_compiling():
-            call()
+            call(*args, **kwargs)
         return result
 
     setattr(owner, name, method)

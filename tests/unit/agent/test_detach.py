@@ -57,14 +57,54 @@ def test_another_profiler_begins_when_cupti_was_let_go(now, monkeypatch):
     assert calls == pytest.approx([100.0, 100.2, 100.4])
 
 
-def test_after_the_scripts_own_profiler_cupti_stays():
+def test_after_the_scripts_own_profiler_cupti_stays(now):
     detaching = Detaching()
     detaching.ask("cuda")
     detaching.stay()
     assert os.environ[NAME] == "1"  # of the window that is under way
     detaching.told()
     detaching.ask("cuda")
+    assert os.environ[NAME] == "0"
+    detaching.told()
     assert NAME not in os.environ
+    assert not detaching.close()  # it was let go of once, just now
+    now[0] += 3
+    assert detaching.close()
+
+
+def test_where_graphs_are_captured_cupti_stays():
+    detaching = Detaching()
+    detaching.graph()
+    assert NAME not in os.environ
+    detaching.ask("cuda")
+    assert os.environ[NAME] == "0"
+    detaching.told()
+    assert NAME not in os.environ
+    assert detaching.close()
+
+
+def test_a_graph_captured_in_a_window_is_not_replayed_after_letting_go():
+    detaching = Detaching()
+    detaching.ask("cuda")
+    detaching.graph()
+    assert os.environ[NAME] == "0"
+    detaching.told()
+    assert NAME not in os.environ
+
+
+@pytest.mark.parametrize("value", ["1", "0"])
+def test_where_graphs_are_captured_the_users_own_word_rests_during_our_windows(monkeypatch, value):
+    monkeypatch.setenv(NAME, value)
+    detaching = Detaching()
+    detaching.ask("cuda")
+    detaching.graph()
+    assert os.environ[NAME] == "0"
+    detaching.told()
+    assert os.environ[NAME] == value
+    detaching.ask("cuda")
+    assert os.environ[NAME] == "0"
+    detaching.told()
+    assert os.environ[NAME] == value
 
 
 @pytest.mark.parametrize(("device", "cuda"), [(None, "13.0"), ("xpu", None), ("cuda", "12.4"), ("cuda", None)])

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from types import SimpleNamespace
+
+import pytest
 import torch
 
 from rankscope.agent.steps import PATIENCE, StepCounter, install_detectors
@@ -84,7 +89,7 @@ def test_real_optimizers_nest_and_keep_their_results(monkeypatch):
     # GIVEN the detectors on a subclass that calls super().step(), the usual over-count
     monkeypatch.setattr(torch.optim.Optimizer, "profile_hook_step", torch.optim.Optimizer.profile_hook_step)
     counter = StepCounter(lambda completed: None)
-    install_detectors(counter, lambda ns: None)
+    install_detectors(counter, lambda ns: None, lambda: None)
 
     class Mine(torch.optim.SGD):
         def step(self, closure=None):
@@ -105,8 +110,113 @@ def test_a_data_loader_is_timed_and_each_item_is_a_signal(monkeypatch):
     monkeypatch.setattr(iterator, "__next__", iterator.__next__)
     spent: list[int] = []
     counter = StepCounter(lambda completed: None, "input")
-    install_detectors(counter, spent.append)
+    install_detectors(counter, spent.append, lambda: None)
     assert list(torch.utils.data.DataLoader([1.0, 2.0], batch_size=None)) == [1.0, 2.0]
     assert counter.completed == 2
     assert len(spent) == 3  # the end of the data is waited for too
     assert all(ns > 0 for ns in spent)
+
+
+def new_optimizer():
+    """Of a class of its own: a class is patched when its first optimizer is made."""
+
+    class Fresh(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+
+    return Fresh([torch.nn.Parameter(torch.ones(2))], lr=0.5)
+
+
+@pytest.fixture
+def cuda_graphs(monkeypatch):
+    """Capture without a device: what stands for a graph only says when a stream is captured."""
+    captures: list[object] = []
+
+    class Graph:
+        def capture_begin(self, pool=None):
+            captures.append(self)
+
+        def capture_end(self):
+            captures.clear()
+
+        def replay(self):
+            pass
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: bool(captures))
+    monkeypatch.setattr(torch.optim.Optimizer, "profile_hook_step", torch.optim.Optimizer.profile_hook_step)
+    return SimpleNamespace(Graph=Graph, captures=captures)
+
+
+def test_a_captured_step_is_one_at_each_replay(cuda_graphs):
+    # GIVEN two eager steps, one that is captured with its root forward, and three replays
+    seen: list[tuple[int, bool]] = []
+    counter = StepCounter(lambda completed: seen.append((completed, bool(cuda_graphs.captures))))
+    signal = install_detectors(counter, lambda ns: None, lambda: None)
+    optimizer = new_optimizer()
+
+    def step():
+        signal("forward")
+        optimizer.step()
+
+    step()
+    step()
+    graph = cuda_graphs.Graph()
+    graph.capture_begin(pool=None)
+    step()
+    graph.capture_end()
+    assert seen == [(1, False), (2, False)]
+    for _ in range(3):
+        graph.replay()
+    assert seen == [(number, False) for number in (1, 2, 3, 4, 5)]
+
+
+def test_a_graph_without_an_optimizer_is_no_step(cuda_graphs):
+    counter = StepCounter(lambda completed: None)
+    install_detectors(counter, lambda ns: None, lambda: None)
+    optimizer = new_optimizer()
+    graph = cuda_graphs.Graph()
+    graph.capture_begin()
+    graph.capture_end()
+    for _ in range(3):
+        graph.replay()
+        optimizer.step()
+    assert counter.completed == 3
+
+
+def test_it_is_told_before_a_capture_begins(cuda_graphs):
+    capturing: list[bool] = []
+    install_detectors(
+        StepCounter(lambda completed: None), lambda ns: None, lambda: capturing.append(bool(cuda_graphs.captures))
+    )
+    cuda_graphs.Graph().capture_begin()
+    assert capturing == [False]
+
+
+def test_a_graph_captured_again_forgets_what_it_held(cuda_graphs):
+    counter = StepCounter(lambda completed: None)
+    install_detectors(counter, lambda ns: None, lambda: None)
+    optimizer = new_optimizer()
+    graph = cuda_graphs.Graph()
+    for _ in range(2):
+        graph.capture_begin()
+        optimizer.step()
+        graph.capture_end()
+    graph.replay()
+    assert counter.completed == 1
+
+
+def test_a_graph_keeps_no_optimizer_alive(cuda_graphs):
+    counter = StepCounter(lambda completed: None)
+    install_detectors(counter, lambda ns: None, lambda: None)
+    optimizer = new_optimizer()
+    graph, gone = cuda_graphs.Graph(), weakref.ref(optimizer)
+    graph.capture_begin()
+    optimizer.step()
+    graph.capture_end()
+    del optimizer
+    gc.collect()
+    assert gone() is None
+    graph.replay()
+    assert counter.completed == 0

@@ -1,0 +1,40 @@
+"""What a step signals while it is captured into a CUDA graph happens when the graph is replayed, and each time again.
+
+A captured step trains nothing. Nor may a window open or close in a capture: waiting for the device is an error there
+that ends the capture, and the script with it (CUDA Programming Guide, prohibited and unhandled operations).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["CapturedSignals"]
+
+
+class CapturedSignals:
+    """The signals in each graph, which the graph outlives at no time."""
+
+    def __init__(self) -> None:
+        self._of: weakref.WeakKeyDictionary[Any, list[Callable[[], None]]] = weakref.WeakKeyDictionary()
+        self._last: Callable[[], Any] = lambda: None
+
+    def begin(self, graph: Any) -> None:
+        """A capture into ``graph`` (``torch.cuda.CUDAGraph``) begins."""
+        self._of.pop(graph, None)
+        self._last = weakref.ref(graph)
+
+    def emit(self, signal: Callable[[], None]) -> None:
+        """Give a signal: now, or at every replay of the graph that is being captured."""
+        if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):  # type: ignore[no-untyped-call]
+            signal()
+        elif (graph := self._last()) is not None:
+            self._of.setdefault(graph, []).append(signal)
+
+    def replayed(self, graph: Any) -> None:
+        """``graph`` was launched."""
+        for signal in self._of.get(graph, ()):
+            self.emit(signal)
