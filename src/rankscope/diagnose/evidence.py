@@ -89,6 +89,9 @@ class Evidence:
     """Exposed, per step, mean over ranks."""
     input_ms: float = 0.0
     host_ms: float = 0.0
+    """Idle for the host, recording's part included."""
+    recording_ms: float = 0.0
+    """What recording adds to a step: recorded steps against those before the window; 0 where nobody measured it."""
     copy_ms: float = 0.0
     kernel_us: float | None = None
     """Median duration of a compute kernel."""
@@ -119,12 +122,28 @@ class Evidence:
         return self.mean_step_ms or self.step_ms or 0.0
 
     @property
+    def own_host_ms(self) -> float:
+        """What of ``host_ms`` the job has unrecorded as well, at most: recording slows hosts."""
+        return max(self.host_ms - self.recording_ms, 0.0)
+
+    @property
+    def own_host_pct(self) -> float:
+        """The same of an unrecorded step."""
+        unrecorded = self.whole_step_ms - self.recording_ms
+        return 100.0 * self.own_host_ms / unrecorded if unrecorded > 0 else 0.0
+
+    @property
+    def own_host_gain_ms(self) -> float | None:
+        """``host_gain_ms`` of an unrecorded step."""
+        return None if self.host_gain_ms is None else max(self.host_gain_ms - self.recording_ms, 0.0)
+
+    @property
     def what_if(self) -> dict[str, float]:
         """What was replayed, by the names of ``ClusterReport.what_if``; a loss is no gain."""
         asked = {
             "ideal_network": self.network_gain_ms,
             "hidden_transfers": self.overlap_gain_ms,
             "even_compute": self.balance_gain_ms,
-            "no_host_overhead": self.host_gain_ms,
+            "no_host_overhead": self.own_host_gain_ms,
         }
         return {name: max(gain, 0.0) for name, gain in asked.items() if gain is not None}

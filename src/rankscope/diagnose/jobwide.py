@@ -7,7 +7,7 @@ from rankscope.diagnose.evidence import Evidence
 from rankscope.diagnose.texts import ADVICE, amount, hours
 from rankscope.model import Confidence, Finding
 
-__all__ = ["comm_exposed", "host_limits", "input_bound", "pipeline_wait", "redundant_sync"]
+__all__ = ["comm_exposed", "host_limits", "idle_for_hosts", "input_bound", "pipeline_wait", "redundant_sync"]
 
 
 def comm_exposed(evidence: Evidence) -> list[Finding]:
@@ -96,27 +96,36 @@ def host_limits(evidence: Evidence) -> list[Finding]:
     """Devices that idle because the host is too slow; ``launch_bound`` when the kernels are tiny."""
     if not evidence.device or not evidence.step_ms or evidence.kernel_us is None or evidence.pipeline:
         return []
-    step = evidence.whole_step_ms
-    share = 100.0 * evidence.host_ms / step
+    share = evidence.own_host_pct
     if share < 25.0:
         return []
     tiny = evidence.kernel_us < 5.0 and evidence.launches >= 200
     kind = "launch_bound" if tiny else "host_bound"
     lines = [
-        (
-            f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step while no work is queued "
-            f"({share:.0f} %)."
-        ),
+        idle_for_hosts(evidence),
         f"{evidence.launches:.0f} kernels a step, half of them shorter than {evidence.kernel_us:.1f} us.",
     ]
-    if evidence.host_gain_ms is not None:
-        lines.append(f"A host without overhead would gain up to {_share(evidence.host_gain_ms, evidence)}.")
+    if evidence.own_host_gain_ms is not None:
+        lines.append(f"A host without overhead would gain up to {_share(evidence.own_host_gain_ms, evidence)}.")
     return _job_wide(
         evidence,
         kind,
         "The devices wait for launches" if tiny else "The devices wait for the host",
         lines,
         "high" if share >= 40 else "medium",
+    )
+
+
+def idle_for_hosts(evidence: Evidence) -> str:
+    """How much of a step the devices wait for work, and what of that is recording's."""
+    step = evidence.whole_step_ms
+    idle = f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step while no work is queued"
+    if not evidence.recording_ms:
+        return f"{idle} ({evidence.own_host_pct:.0f} %)."
+    own = f"{amount(evidence.own_host_ms)} of {amount(step - evidence.recording_ms)}"
+    return (
+        f"{idle}; recording adds {amount(evidence.recording_ms)} to it, so at most {own} are the job's own "
+        f"({evidence.own_host_pct:.0f} %)."
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rankscope.diagnose.accuse import Accusation, accuse
 from rankscope.diagnose.evidence import Evidence
 from rankscope.diagnose.health import reasons
+from rankscope.diagnose.jobwide import idle_for_hosts
 from rankscope.diagnose.lost import verdict_beside_lost
 from rankscope.diagnose.texts import ADVICE, NOUN, PHRASE, SCENARIO, amount, hours, parts
 from rankscope.model import Finding, Verdict
@@ -155,7 +156,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
         why.append(f"By replay each step would gain from: {', '.join(asked)}.")
     whole = evidence.whole_step_ms
     transfer = 100.0 * evidence.transfer_ms / whole if whole else 0.0
-    host = 100.0 * evidence.host_ms / whole if whole else 0.0
+    idle = 100.0 * evidence.host_ms / whole if whole else 0.0
     if transfer >= COMM_SHARE and evidence.device:
         why.insert(0, f"{amount(evidence.transfer_ms)} of each {amount(whole)} step is transfer that nothing hides.")
         return Verdict(
@@ -166,13 +167,15 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
             why=why,
             next=ADVICE["comm_exposed"],
         )
-    if evidence.device and host >= HOST_SHARE:
-        why.insert(0, f"The devices idle {amount(evidence.host_ms)} of each {amount(whole)} step waiting for the host.")
+    if evidence.device and idle >= HOST_SHARE:
+        why.insert(0, idle_for_hosts(evidence))
+    if evidence.device and evidence.own_host_pct >= HOST_SHARE:
         return Verdict(
             kind="host_bound",
             confidence="medium",
             step_ms=step,
-            sentence=f"The job is balanced and bound by its hosts: the devices idle {host:.0f} % of the step.",
+            sentence="The job is balanced and bound by its hosts: the devices idle "
+            f"{evidence.own_host_pct:.0f} % of the step.",
             why=why,
             next=advice or ADVICE["host_bound"],
         )

@@ -63,7 +63,8 @@ METRICS: dict[str, Metric] = {
         "Gain",
         "ms per step",
         "What each step would shrink by if the recorded steps were replayed under this assumption.",
-        "Assumptions are replayed one by one; their gains do not add up. Host time while profiled is in it.",
+        "Assumptions are replayed one by one; their gains do not add up. Where it was measured, what recording adds "
+        "to a step is taken off the gain of a faster host.",
     ),
     "what_if_pct": Metric(_V, "Of the step", "%", "The gain divided by the job's step time."),
     "job_step_ms": Metric(_V, "Step time", "ms", "The job's step time that the cost refers to, while recorded."),

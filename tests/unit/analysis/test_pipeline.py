@@ -54,6 +54,17 @@ def test_the_manifest_knows_who_is_missing_and_what_recording_cost(recorded) -> 
 
 
 @pytest.mark.data
+@pytest.mark.parametrize(("before_ms", "share"), [(100.0, 0.2), (125.0, 0.0), (150.0, 0.0)])
+def test_what_recording_adds_is_no_gain_of_a_faster_host(recorded, before_ms, share) -> None:
+    # steps of 125 ms that take 100 ms unrecorded: a fifth of each is recording's; a slow beginning makes none
+    unknown = analyze(recorded("ddp_healthy"), hta=False)
+    records = [_record(r, steps=StepTimes(before_ms=[before_ms] * 9, inside_ms=[125.0] * 4)) for r in range(2)]
+    known = analyze(recorded("ddp_healthy"), _manifest(records), hta=False)
+    less = unknown.what_if["no_host_overhead"] - known.what_if["no_host_overhead"]
+    assert less == pytest.approx(share * unknown.verdict.step_ms, rel=0.1)
+
+
+@pytest.mark.data
 def test_what_recording_leaves_behind(recorded) -> None:
     # ten steps of 100 ms before, then two that settle and ten of 110 ms: 10 % more
     before = StepTimes(before_ms=[100.0] * 10, inside_ms=[150.0])

@@ -182,6 +182,26 @@ def test_without_a_culprit_the_limit_is_named(more, kind) -> None:
 
 
 @pytest.mark.parametrize(
+    ("recording_ms", "kind", "finding", "why"),
+    [
+        # of a step of 90 ms the devices idle 40 ms, 44 %
+        (10.0, "host_bound", True, "recording adds 10 ms to it, so at most 40 ms of 90 ms are the job's own (44 %)."),
+        # of 70 ms 20 ms, 29 %: a finding from 25 % on, the verdict from 30 % on
+        (30.0, "balanced", True, "recording adds 30 ms to it, so at most 20 ms of 70 ms are the job's own (29 %)."),
+        # of 40 ms nothing
+        (60.0, "balanced", False, "recording adds 60 ms to it, so at most 0.0 ms of 40 ms are the job's own (0 %)."),
+    ],
+)
+def test_what_recording_adds_is_not_laid_at_the_hosts_door(recording_ms, kind, finding, why) -> None:
+    case = evidence(host_ms=50.0, host_gain_ms=50.0, recording_ms=recording_ms, kernel_us=40.0, launches=1500.0)
+    found = judge(case, find(case))
+    assert found.kind == kind
+    assert found.why[0] == f"The devices idle 50 ms of each 100 ms step while no work is queued; {why}"
+    assert [f.kind for f in find(case)] == ["host_bound"] * finding
+    assert case.what_if == {"no_host_overhead": max(50.0 - recording_ms, 0.0)}
+
+
+@pytest.mark.parametrize(
     ("more", "kind"),
     [
         ({"overlap_pct": 0.0, "transfer_ms": 3.0, "network_gain_ms": 0.5}, "comm_exposed"),
