@@ -116,8 +116,9 @@ class CaptureConfig:
     """Who records. ``inline``: torch.profiler, which holds the training thread while a window closes. ``kineto``:
     libkineto's own threads, for windows without stacks; training hardly notices; from torch 2.13 on. ``kineto_alone``:
     the same from torch 2.11 on, and never torch.profiler, which the script must not use either. ``cuda_profiler``:
-    nobody of ours, the window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: inline, until kineto is
-    proven on GPUs with torch 2.13 or later; the records say why."""
+    nobody of ours, the window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: kineto on NVIDIA devices,
+    and inline where it cannot record, is not ready for the first window, or stands beside CUDA graphs; the records say
+    who recorded and why."""
     memory_snapshot: bool = False
     """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
     ranks: str = "all"

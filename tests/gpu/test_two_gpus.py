@@ -222,8 +222,8 @@ def test_the_scripts_own_profiler_and_ours_share_the_device(start, finish, tmp_p
     assert [(r.capture, r.notes) for r in records if r.status == "ok"].count((backend, [])) >= 4
 
 
-@pytest.mark.parametrize("backend", ["inline", "kineto"])
-def test_cuda_graphs_are_captured_and_replayed_through_many_windows(start, finish, tmp_path, backend):
+@pytest.mark.parametrize(("backend", "recorder"), [("inline", "inline"), ("kineto", "kineto"), ("auto", "inline")])
+def test_cuda_graphs_are_captured_and_replayed_through_many_windows(start, finish, tmp_path, backend, recorder):
     # GIVEN steps captured whole, NCCL included, whose replays are steps, and steps with their backward captured
     if backend == "kineto" and (reason := why_not_this_torch(alone=False)):
         pytest.skip(reason)
@@ -237,7 +237,7 @@ def test_cuda_graphs_are_captured_and_replayed_through_many_windows(start, finis
     assert {life.steps_counted for life in done.manifest.lives} == steps
     records = [record for window in done.manifest.windows for record in window.records]
     assert {r.reason for r in records if r.status != "ok" and "the job ended" not in (r.reason or "")} == set()
-    whole = [r for r in records if (r.status, r.capture, r.notes) == ("ok", backend, [])]
+    whole = [r for r in records if (r.status, r.capture, r.notes) == ("ok", recorder, [])]
     assert len(whole) >= 4
     for record in whole:
         with gzip.open(done.run.trace(0, record.window, record.rank)) as stream:

@@ -41,11 +41,15 @@ _POLL_S = 0.02
 
 
 class Detaching:
-    """What libkineto was told of letting go, and whether it has. One per process."""
+    """What libkineto was told of letting go, and whether it has. One per process.
+
+    Attributes:
+        graphs: CUDA graphs were captured in this process.
+    """
 
     def __init__(self) -> None:
+        self.graphs = False
         self._stays = False
-        self._graphs = False
         self._said = False
         self._before: str | None = None
         self._under_way = False
@@ -56,7 +60,7 @@ class Detaching:
         if device != "cuda":
             return
         user_decides = _TEARDOWN in os.environ or _NOT_LAZILY in os.environ
-        if self._graphs:
+        if self.graphs:
             self._say("0")
         elif not user_decides and _may_attach_again():
             self._say("0" if self._stays else "1")  # no plainly too: to let go is what later versions do by themselves
@@ -89,7 +93,7 @@ class Detaching:
         Returns:
             Whether it is the first.
         """
-        first, self._graphs = not self._graphs, True
+        first, self.graphs = not self.graphs, True
         if self._under_way:
             self._say("0")  # read when the window ends
         return first

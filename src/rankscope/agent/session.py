@@ -51,6 +51,11 @@ _RESTS_WITHIN_S = 12.0
 """How long torch.profiler, the user's or ours, waits for libkineto to write what it has recorded, which takes seconds,
 and to ask for work again, which it does every 5 s."""
 
+_GRAPHS_INLINE = (
+    "this script captures CUDA graphs, beside which libkineto's own capture is not proven; it is used when asked for: "
+    "-S capture.backend=kineto"
+)
+
 
 def user_step() -> None:
     """What ``rankscope.step()`` does in a profiled rank."""
@@ -303,7 +308,12 @@ class Session:
                 raise RuntimeError("libkineto was not done with the window before yet")
             return InlineCapture(spec, self._detaching)
 
-        return [lambda: KinetoCapture(link), inline] if window.backend == "kineto" else [inline]
+        def kineto() -> Capture:
+            if self._detaching.graphs and self.spec.capture.backend == "auto":
+                raise RuntimeError(_GRAPHS_INLINE)
+            return KinetoCapture(link)
+
+        return [kineto, inline] if window.backend == "kineto" else [inline]
 
     def _drop_if_over(self) -> None:
         if self._recording is not None and self._recording.capture is None:

@@ -84,11 +84,6 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
 _NVIDIA = Path("/dev/nvidiactl")
 _INJECTED = "CUDA_INJECTION64_PATH"
 
-_NOT_PROVEN = (
-    "libkineto's own capture is not yet proven on GPUs with torch 2.13, and is used when asked for: "
-    "-S capture.backend=kineto"
-)
-
 # A socket's path has 107 bytes (sun_path); libkineto's own is the folder, a slash, `dynoconfigclient` and a UUID.
 _LONGEST_FOLDER = 107 - 1 - 16 - 36
 
@@ -104,4 +99,4 @@ def _why_no_kineto(backend: str, spool: Spool) -> str | None:
         return "no NVIDIA device on this node"
     if backend == "auto" and _INJECTED in os.environ:
         return f"another tool is inside CUDA, {_INJECTED} is set"
-    return _NOT_PROVEN if backend == "auto" else None
+    return None
