@@ -356,6 +356,8 @@ class Session:
 
     def _graph_begins(self) -> None:
         """A CUDA graph is about to be captured. The first one waits until no window before it lets go of CUPTI."""
+        if _session is not self:
+            return
         first = self._detaching.graph()
         if first and self._recording is None and threading.get_ident() == self._thread:
             self._makes_way()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.agent.kineto import KinetoCapture
+from rankscope.agent import session as sessions
 from rankscope.agent.session import Session
 from rankscope.config import CaptureConfig, ToolConfig, to_agent_spec
 from rankscope.model import Window
@@ -25,11 +26,12 @@ class Link:
 
 
 @pytest.fixture
-def session(tmp_path: Path):
+def session(tmp_path: Path, monkeypatch):
     def session(backend: str) -> Session:
         config = ToolConfig(capture=CaptureConfig(backend=backend))
         made = Session(to_agent_spec(config, run_id="r", spool=tmp_path), {"RANK": "0", "WORLD_SIZE": "1"}, armed=False)
         made._link = Link()
+        monkeypatch.setattr(sessions, "_session", made)
         return made
 
     return session
