@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.agent.kineto import KinetoCapture
 from rankscope.agent import session as sessions
+from rankscope.agent.kineto import KinetoCapture
 from rankscope.agent.session import Session
 from rankscope.config import CaptureConfig, ToolConfig, to_agent_spec
 from rankscope.model import Window
