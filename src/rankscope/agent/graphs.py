@@ -20,7 +20,7 @@ class CapturedSignals:
 
     def __init__(self) -> None:
         self._of: weakref.WeakKeyDictionary[Any, list[Callable[[], None]]] = weakref.WeakKeyDictionary()
-        self._last: Callable[[], Any] = lambda: None
+        self._last: Callable[[], Any] | None = None
 
     def begin(self, graph: Any) -> None:
         """A capture into ``graph`` (``torch.cuda.CUDAGraph``) begins."""
@@ -29,7 +29,8 @@ class CapturedSignals:
 
     def emit(self, signal: Callable[[], None]) -> None:
         """Give a signal: now, or at every replay of the graph that is being captured."""
-        if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):  # type: ignore[no-untyped-call]
+        # Scripts without graphs are spared the question, which is a call to the device and stands in their traces.
+        if self._last is None or not torch.cuda.is_current_stream_capturing():
             signal()
         elif (graph := self._last()) is not None:
             self._of.setdefault(graph, []).append(signal)
