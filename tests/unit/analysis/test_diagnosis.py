@@ -44,6 +44,16 @@ def test_two_ranks_with_a_fault_each_are_both_named(recorded) -> None:
     assert told >= {("input_stall", 0), ("extra_compute", 1)}
 
 
+def test_collectives_in_a_cuda_graph_are_matched(recorded) -> None:
+    # 8 linear layers: a weight and a bias each, reduced one by one
+    report = analyze(recorded("graph_healthy"), hta=False)
+    (group,) = report.groups
+    assert (group.collective, group.ranks, group.calls_per_step) == ("all_reduce", [0, 1], 16)
+    assert (report.collectives.matched_pct, report.collectives.method) == (100, "order")
+    # not hidden: reduced when the whole backward is done
+    assert all(row.overlap_pct < 5 for row in report.ranks)
+
+
 @pytest.mark.parametrize("name", ["ddp_slow_gpu", "gloo_ddp_input"])
 def test_the_contract(recorded, name) -> None:
     report = analyze(recorded(name), hta=False)
