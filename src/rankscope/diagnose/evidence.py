@@ -122,6 +122,11 @@ class Evidence:
         return self.mean_step_ms or self.step_ms or 0.0
 
     @property
+    def recording_pct(self) -> float:
+        """``recording_ms`` of a recorded step."""
+        return 100.0 * self.recording_ms / self.whole_step_ms if self.whole_step_ms else 0.0
+
+    @property
     def own_host_ms(self) -> float:
         """What of ``host_ms`` the job has unrecorded as well, at most: recording slows hosts."""
         return max(self.host_ms - self.recording_ms, 0.0)

@@ -16,6 +16,9 @@ __all__ = ["judge"]
 
 COMM_SHARE = 20.0
 HOST_SHARE = 30.0
+RECORDING_SHARE = 10.0
+"""Per cent of a recorded step from which on what recording adds is told beside the cost of a late host."""
+ON_DEVICE = frozenset({"extra_compute", "slow_compute", "uneven_work"})
 
 
 def judge(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
@@ -121,6 +124,12 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
     if evidence.device and step:
         why.append(f"That is {100 * cost / step:.0f} % of the step, {hours(cost, len(evidence.ranks))}.")
+    if evidence.device and first.cause not in ON_DEVICE and evidence.recording_pct >= RECORDING_SHARE:
+        # measured: an input stall claimed at 54.9 ms cost the unprofiled job 36.6 ms (benchmarks/README.md)
+        why.append(
+            f"Recording adds {amount(evidence.recording_ms)} to a step; without it hosts run further ahead of their "
+            "devices, and a late one may cost less."
+        )
     if suspect.caused_wait_ms > 0:
         why.append(f"The others' collectives wait {amount(suspect.caused_wait_ms)} per step for it.")
     return Verdict(

@@ -35,6 +35,22 @@ def test_a_rank_that_costs_every_step_is_named() -> None:
     assert "That is 20 % of the step, 0.022 GPU-hours per 1,000 steps on 4 ranks." in found.why
 
 
+@pytest.mark.parametrize(
+    ("cause", "recording_ms", "device", "told"),
+    [
+        ("input_stall", 12.0, True, True),
+        ("input_stall", 8.0, True, False),
+        ("slow_compute", 12.0, True, False),
+        ("input_stall", 12.0, False, False),
+    ],
+)
+def test_a_late_host_may_cost_less_unrecorded(cause, recording_ms, device, told) -> None:
+    case = evidence(suspect(2, [20.0] * 6, cause), recording_ms=recording_ms, device=device)
+    found = judge(case, find(case))
+    line = "Recording adds 12 ms to a step; without it hosts run further ahead of their devices, and a late one may"
+    assert any(why.startswith(line) for why in found.why) is told
+
+
 def test_an_episode_is_told_as_one() -> None:
     case = evidence(suspect(1, [90.0, 0, 0, 0, 0, 0], "host_pause", p_value=0.5))
     found = judge(case, [])
