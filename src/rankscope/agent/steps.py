@@ -120,11 +120,11 @@ def install_detectors(
 
     @guarded
     def capture_begins(graph: object) -> None:
-        graph_begins()
         captured.begin(graph)
+        graph_begins()
 
     _watch_optimizers(stepped)
-    _after(torch.nn.parallel.DistributedDataParallel, "_pre_forward", lambda *_: _if_training(signal))
+    _after(torch.nn.parallel.DistributedDataParallel, "_pre_forward", lambda _ddp: _if_training(signal))
     _watch_graphs(capture_begins, guarded(captured.replayed))
     after_import(
         "torch.distributed.fsdp._fully_shard._fsdp_state",
@@ -204,7 +204,7 @@ def _watch_loaders(signal: Callable[[str], None], fetched: Callable[[int], None]
 def _watch_profilers(signal: Callable[[str], None]) -> None:
     from torch.profiler import profiler
 
-    _after(profiler.profile, "step", lambda *_: signal("profiler"))
+    _after(profiler.profile, "step", lambda _profile: signal("profiler"))
 
 
 def _watch_graphs(capture_begins: Callable[[Any], None], replayed: Callable[[Any], None]) -> None:
@@ -220,16 +220,16 @@ def _watch_graphs(capture_begins: Callable[[Any], None], replayed: Callable[[Any
     _after(graph, "replay", replayed)
 
 
-def _after(owner: type, name: str, call: Callable[..., None]) -> None:
-    """Call back, with its arguments, after a method has returned normally; under torch.compile's tracing the method
-    alone remains."""
+def _after(owner: type, name: str, call: Callable[[Any], None]) -> None:
+    """Call back, with the object, after a method has returned normally; under torch.compile's tracing the method alone
+    remains."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    def method(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
         if not torch.compiler.is_compiling():
-            call(*args, **kwargs)
+            call(self)
         return result
 
     setattr(owner, name, method)

@@ -127,6 +127,18 @@ def new_optimizer():
     return Fresh([torch.nn.Parameter(torch.ones(2))], lr=0.5)
 
 
+def test_a_root_forward_keeps_its_arguments(monkeypatch):
+    class DDP:
+        def _pre_forward(self, *inputs, **kwargs):
+            return inputs, kwargs
+
+    monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", DDP)
+    counter = StepCounter(lambda completed: None, "forward")
+    install_detectors(counter, lambda ns: None, lambda: None)
+    assert DDP()._pre_forward(1, labels=2) == ((1,), {"labels": 2})
+    assert counter.completed == 1
+
+
 @pytest.fixture
 def cuda_graphs(monkeypatch):
     """Capture without a device: what stands for a graph only says when a stream is captured."""
