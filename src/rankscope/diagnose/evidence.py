@@ -128,8 +128,13 @@ class Evidence:
 
     @property
     def own_host_ms(self) -> float:
-        """What of ``host_ms`` the job has unrecorded as well, at most: recording slows hosts."""
-        return max(self.host_ms - self.recording_ms, 0.0)
+        """What of ``host_ms`` remains in an unrecorded step.
+
+        Recording slows hosts; so what it adds to a step is time in which devices do not work: of waiting for peers, for
+        input and for the host alike.
+        """
+        waiting = self.host_ms + self.waiting_ms + self.input_ms
+        return self.host_ms * max(1.0 - self.recording_ms / waiting, 0.0) if waiting > 0 else 0.0
 
     @property
     def own_host_pct(self) -> float:

@@ -124,7 +124,7 @@ def idle_for_hosts(evidence: Evidence) -> str:
         return f"{idle} ({evidence.own_host_pct:.0f} %)."
     own = f"{amount(evidence.own_host_ms)} of {amount(step - evidence.recording_ms)}"
     return (
-        f"{idle}; recording adds {amount(evidence.recording_ms)} to it, so at most {own} are the job's own "
+        f"{idle}; recording adds {amount(evidence.recording_ms)}, without it {own} remain "
         f"({evidence.own_host_pct:.0f} %)."
     )
 

@@ -125,10 +125,9 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
     if evidence.device and step:
         why.append(f"That is {100 * cost / step:.0f} % of the step, {hours(cost, len(evidence.ranks))}.")
     if evidence.device and first.cause not in ON_DEVICE and evidence.recording_pct >= RECORDING_SHARE:
-        # measured: an input stall claimed at 54.9 ms cost the unprofiled job 36.6 ms (benchmarks/README.md)
+        # input stalls claimed at 54.9 and 58.8 ms cost unprofiled jobs 36.6 and 64.4 ms (benchmarks/README.md)
         why.append(
-            f"Recording adds {amount(evidence.recording_ms)} to a step; without it hosts run further ahead of their "
-            "devices, and a late one may cost less."
+            f"Recording adds {amount(evidence.recording_ms)} to a step; the cost in unrecorded steps may differ."
         )
     if suspect.caused_wait_ms > 0:
         why.append(f"The others' collectives wait {amount(suspect.caused_wait_ms)} per step for it.")

@@ -4,8 +4,10 @@ import pytest
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import AnalysisError
-from rankscope.model import ClockSample, RankRecord, RunManifest, StepTimes, WindowRanks
-from rankscope.trace.load import LoadResult
+from rankscope.model import ClockSample, RankRecord, RunManifest, StepTimes, WindowRanks, from_json
+from rankscope.trace.load import LoadResult, load_traces
+
+from .conftest import DATA
 
 
 def _record(rank: int, **more) -> RankRecord:
@@ -62,6 +64,15 @@ def test_what_recording_adds_is_no_gain_of_a_faster_host(recorded, before_ms, sh
     known = analyze(recorded("ddp_healthy"), _manifest(records), hta=False)
     less = unknown.what_if["no_host_overhead"] - known.what_if["no_host_overhead"]
     assert less == pytest.approx(share * unknown.verdict.step_ms, rel=0.1)
+
+
+@pytest.mark.data
+def test_a_job_bound_by_its_hosts_is_so_unrecorded_too() -> None:
+    # steps before the window took 70 ms, and kernels 24 of those: see the README of the recorded runs
+    run = DATA / "runs" / "fsdp2_none"
+    manifest = from_json(RunManifest, (run / "run.json").read_bytes())
+    report = analyze(load_traces([run], workers=1, cache=False), manifest, hta=False)
+    assert (report.verdict.kind, report.run.recording_overhead_pct > 30) == ("host_bound", True)
 
 
 @pytest.mark.data
