@@ -125,7 +125,9 @@ def install_detectors(
 
     _watch_optimizers(stepped)
     _after(torch.nn.parallel.DistributedDataParallel, "_pre_forward", lambda _ddp: _if_training(signal))
-    _watch_graphs(capture_begins, guarded(captured.replayed))
+    _watch_graphs(torch.cuda.CUDAGraph, capture_begins, guarded(captured.replayed))
+    if (torch.version.cuda or torch.version.hip) and hasattr(torch.accelerator, "Graph"):  # another name for the same
+        _watch_graphs(torch.accelerator.Graph, capture_begins, guarded(captured.replayed))
     after_import(
         "torch.distributed.fsdp._fully_shard._fsdp_state",
         lambda: _watch_fsdp2(signal),
@@ -207,8 +209,7 @@ def _watch_profilers(signal: Callable[[str], None]) -> None:
     _after(profiler.profile, "step", lambda _profile: signal("profiler"))
 
 
-def _watch_graphs(capture_begins: Callable[[Any], None], replayed: Callable[[Any], None]) -> None:
-    graph: Any = torch.cuda.CUDAGraph
+def _watch_graphs(graph: Any, capture_begins: Callable[[Any], None], replayed: Callable[[Any], None]) -> None:
     original = graph.capture_begin
 
     @functools.wraps(original)

@@ -139,8 +139,8 @@ def test_a_root_forward_keeps_its_arguments(monkeypatch):
     assert counter.completed == 1
 
 
-@pytest.fixture
-def cuda_graphs(monkeypatch):
+@pytest.fixture(params=["torch.cuda.CUDAGraph", "torch.accelerator.Graph"])
+def cuda_graphs(monkeypatch, request):
     """Capture without a device: what stands for a graph only says when a stream is captured."""
     captures: list[object] = []
 
@@ -154,7 +154,9 @@ def cuda_graphs(monkeypatch):
         def replay(self):
             pass
 
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    for name in ("torch.cuda.CUDAGraph", "torch.accelerator.Graph"):
+        monkeypatch.setattr(name, Graph if name == request.param else type("Other", (Graph,), {}), raising=False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: bool(captures))
     monkeypatch.setattr(torch.optim.Optimizer, "profile_hook_step", torch.optim.Optimizer.profile_hook_step)
     return SimpleNamespace(Graph=Graph, captures=captures)
