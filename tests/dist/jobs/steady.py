@@ -36,7 +36,7 @@ spool = Path(os.environ.get("KINETO_ONDEMAND_TRACE_DIR", "/nowhere"))
 model = DistributedDataParallel(nn.Linear(64, 64))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 deadline = time.monotonic() + 100
-profiled = False
+profiles, profiled = False, False
 
 
 def there(pattern):
@@ -47,7 +47,7 @@ for _ in range(1_000_000):
     loss = model(torch.randn(8, 64)).pow(2).mean()
     loss.backward()
     time.sleep(args.step_ms / 1e3 * (5 if rank == args.slow_rank else 1))
-    if not profiled and there(args.profile_while):
+    if profiles and not profiled:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
             enough = time.monotonic() + args.profile_s
             model(torch.randn(8, 64))
@@ -58,13 +58,16 @@ for _ in range(1_000_000):
         print(f"rank {rank}: own profiler saw {len(own.events())} events", flush=True)
     optimizer.step()
     optimizer.zero_grad()
-    over = torch.tensor([float(args.until.exists() or time.monotonic() > deadline), float(there(args.end_while))])
-    dist.all_reduce(over, op=dist.ReduceOp.MAX)
-    if over[1]:
+    # Together: what one rank has seen the other may look for in vain, a step and a gathered file later.
+    over = args.until.exists() or time.monotonic() > deadline
+    seen = torch.tensor([float(f) for f in (over, there(args.end_while), there(args.profile_while))])
+    dist.all_reduce(seen, op=dist.ReduceOp.MAX)
+    over, ends, profiles = seen.tolist()
+    if ends:
         if args.by_signal:
             os.kill(os.getpid(), signal.SIGTERM)
         sys.exit(5)
-    if over[0]:
+    if over:
         break
 # A reducer that outlives its group ends gloo's threads while it holds Python's lock, for which they may wait (torch 2.13).
 del model
