@@ -16,7 +16,7 @@ __all__ = ["CapturedSignals"]
 
 
 class CapturedSignals:
-    """The signals in each graph, which the graph outlives at no time."""
+    """The signals captured in each graph, for as long as it lives."""
 
     def __init__(self) -> None:
         self._of: weakref.WeakKeyDictionary[Any, list[Callable[[], None]]] = weakref.WeakKeyDictionary()

@@ -37,6 +37,7 @@ def collect(
     ranks: Sequence[RankSummary],
     idle: Sequence[RankIdle],
     modules: Sequence[ModuleRow] = (),
+    recording_overhead_pct: float | None = None,
 ) -> Evidence:
     """Evidence of a run: windows are pooled, their steps strung together."""
     usable = [r for r in ranks if r.compute_pct is not None]
@@ -82,9 +83,17 @@ def collect(
             evidence.balance_gain_ms = _gain(replayed, lambda r: r.gains(r.balanced()))
         if not evidence.pipeline:
             evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
+    evidence.recording_ms = _recording_ms(evidence.whole_step_ms, recording_overhead_pct)
     evidence.modules = exposed_by_module(windows, modules)
     _repeats(windows, evidence)
     return evidence
+
+
+def _recording_ms(step_ms: float, overhead_pct: float | None) -> float:
+    """Of a recorded step. Steps before a window can be the slower ones, of a job that still warms up: then nothing."""
+    if overhead_pct is None or overhead_pct <= 0:
+        return 0.0
+    return step_ms * overhead_pct / (100.0 + overhead_pct)
 
 
 def _mean(values: Sequence[float | None]) -> float:

@@ -118,9 +118,8 @@ def analyze(
             errors += failed
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
     with _guard("diagnosis", errors):
-        evidence = collect(windows, report.ranks, report.idle, report.modules)
+        evidence = collect(windows, report.ranks, report.idle, report.modules, report.run.recording_overhead_pct)
         evidence.health, evidence.memory = report.health, report.memory
-        evidence.recording_ms = _recording_ms(evidence.whole_step_ms, report.run.recording_overhead_pct)
         report.what_if = evidence.what_if
     with _guard("findings", errors):
         report.findings = find(evidence)
@@ -143,13 +142,6 @@ def _windows(
                 analyse_window(sorted(members, key=lambda t: t.rank or 0), host_clocks(manifest, attempt, window))
             )
     return results
-
-
-def _recording_ms(step_ms: float, overhead_pct: float | None) -> float:
-    """Of a recorded step. Steps before a window can be the slower ones, of a job that still warms up: then nothing."""
-    if overhead_pct is None or overhead_pct <= 0:
-        return 0.0
-    return step_ms * overhead_pct / (100.0 + overhead_pct)
 
 
 @contextmanager

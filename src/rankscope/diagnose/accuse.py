@@ -25,6 +25,8 @@ SURE = 0.1
 """With four steps, the least a window should have, no p-value is below 1/16."""
 NOISY = frozenset({"slow_compute", "launch_bound", "unexplained"})
 """Causes that a busy machine brings about by itself; they need more proof."""
+DEVICE_CAUSES = frozenset({"extra_compute", "slow_compute", "uneven_work"})
+"""Causes of a device that works longer."""
 
 
 @dataclass(frozen=True, slots=True)

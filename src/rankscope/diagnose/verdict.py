@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.diagnose.accuse import Accusation, accuse
+from rankscope.diagnose.accuse import DEVICE_CAUSES, Accusation, accuse
 from rankscope.diagnose.evidence import Evidence
 from rankscope.diagnose.health import reasons
 from rankscope.diagnose.jobwide import idle_for_hosts
@@ -18,7 +18,6 @@ COMM_SHARE = 20.0
 HOST_SHARE = 30.0
 RECORDING_SHARE = 10.0
 """Per cent of a recorded step from which on what recording adds is told beside the cost of a late host."""
-ON_DEVICE = frozenset({"extra_compute", "slow_compute", "uneven_work"})
 
 
 def judge(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
@@ -124,7 +123,7 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
     if evidence.device and step:
         why.append(f"That is {100 * cost / step:.0f} % of the step, {hours(cost, len(evidence.ranks))}.")
-    if evidence.device and first.cause not in ON_DEVICE and evidence.recording_pct >= RECORDING_SHARE:
+    if evidence.device and first.cause not in DEVICE_CAUSES and evidence.recording_pct >= RECORDING_SHARE:
         # input stalls claimed at 54.9 and 58.8 ms cost unprofiled jobs 36.6 and 64.4 ms (benchmarks/README.md)
         why.append(
             f"Recording adds {amount(evidence.recording_ms)} to a step; the cost in unrecorded steps may differ."

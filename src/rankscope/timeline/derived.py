@@ -13,6 +13,7 @@ from rankscope.analysis.categories import Kind
 from rankscope.analysis.causes import ATTRIBUTES
 from rankscope.analysis.whatif import Segments
 from rankscope.analysis.window import WindowResult
+from rankscope.diagnose.accuse import DEVICE_CAUSES
 from rankscope.diagnose.texts import NOUN
 from rankscope.model import Verdict
 from rankscope.timeline.names import quoted
@@ -27,8 +28,6 @@ I64 = NDArray[np.int64]
 _LEAST_NS = 20_000.0
 _LEAST_SHARE = 0.02
 """Of a step: a smaller excess of a segment marks no culprit (the thresholds of ``stragglers``)."""
-
-_DEVICE_CAUSES = ("slow_compute", "extra_compute", "uneven_work")
 
 
 class Slice(NamedTuple):
@@ -132,7 +131,7 @@ def _per_segment(
     if cause in ATTRIBUTES and cause != "host_sync":  # syncs cost by draining the queue, not by their own length
         lengths = [p.length[cause] for p in window.profiles]
         return lengths[column], np.asarray(np.median([lengths[p] for p in peers], axis=0))
-    table = segments.device if cause in _DEVICE_CAUSES and window.views[column].device else segments.host
+    table = segments.device if cause in DEVICE_CAUSES and window.views[column].device else segments.host
     return table[column], np.asarray(np.median(table[peers], axis=0))
 
 
@@ -142,7 +141,7 @@ def _places(window: WindowResult, column: int, cause: str, begin: int, end: int)
     if cause == "input_stall":
         spans = intervals.clip(view.fetch, begin, end)
         yield from zip(spans[0].tolist(), spans[1].tolist(), strict=True)
-    elif cause in _DEVICE_CAUSES and view.device:
+    elif cause in DEVICE_CAUSES and view.device:
         work = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.launch >= 0))
         asked = events.start[events.launch[work]]
         work = work[(asked >= begin) & (asked < end)]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rankscope.analysis import summary
 from rankscope.analysis.clocks import Clocks
 from rankscope.analysis.collect import collect
-from rankscope.analysis.runinfo import complete_ranks
+from rankscope.analysis.runinfo import complete_ranks, run_info
 from rankscope.analysis.window import WindowResult, analyse_window
 from rankscope.diagnose.rules import find
 from rankscope.diagnose.verdict import judge
@@ -76,7 +76,8 @@ def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: l
     try:
         traces = [v.trace for w in windows for v in w.views]
         ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
-        evidence = collect(windows, ranks, summary.idle_rows(windows))
+        overhead = run_info(traces, manifest).recording_overhead_pct
+        evidence = collect(windows, ranks, summary.idle_rows(windows), (), overhead)
         return judge(evidence, find(evidence))
     except Exception as error:  # the timeline stands without a verdict
         notes.append(f"no culprit is marked: {type(error).__name__}: {error}")

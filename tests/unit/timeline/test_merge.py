@@ -13,8 +13,10 @@ import pytest
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import AnalysisError, ConfigError, RunDirError
+from rankscope.model import RunManifest, from_json
 from rankscope.timeline import merge as merge_module
 from rankscope.timeline.merge import merge
+from rankscope.timeline.scene import set_scene
 from rankscope.timeline.selection import Selection
 from rankscope.trace.columns import Category
 from rankscope.trace.load import LoadResult, load_traces
@@ -78,6 +80,15 @@ def test_tracks_of_a_rank(two_ranks: LoadResult, tmp_path: Path, strict: Any) ->
     }  # fmt: skip
     assert [s.name for s in timeline.of("steps", 0)] == ["step 5", "step 6", "step 7"]
     assert {s.rank for s in timeline.slices} == {"rank 0", "rank 1"}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["ddp_input", "fsdp2_none"])
+def test_a_runs_verdict_is_the_reports(name: str) -> None:
+    run = Path(__file__).parents[2] / "data" / "runs" / name
+    manifest = from_json(RunManifest, (run / "run.json").read_bytes())
+    load = load_traces([run], workers=1, cache=False)
+    assert set_scene(load, manifest).verdict == analyze(load, manifest, hta=False).verdict
 
 
 @pytest.mark.data
