@@ -91,7 +91,7 @@ with torch.cuda.graph(kept):
     backward()
     reduce()
     optimizer.step()
-over, begun, replays = torch.zeros(1, device="cuda"), time.monotonic(), 0
+over, begun = torch.zeros(1, device="cuda"), time.monotonic()
 for number in range(1, 1 << 30):
     # One graph goes through all windows; those captured again all the time meet every moment of a window.
     kept.replay()
@@ -103,7 +103,6 @@ for number in range(1, 1 << 30):
             backward()
     for _ in range(2):
         whole.replay()
-    replays += 3
     halves.replay()
     reduce()
     optimizer.step()
@@ -111,7 +110,7 @@ for number in range(1, 1 << 30):
     dist.all_reduce(over, op=dist.ReduceOp.MAX)
     if over.item():
         break
-print(f"steps {1 + replays + number}, weights {[w.sum().item().hex() for w in model.parameters()][:2]}", flush=True)
+print(f"steps {1 + 4 * number}", flush=True)
 del kept, whole, halves, model
 dist.destroy_process_group()
 """
@@ -126,6 +125,25 @@ def gpt(start, finish, tmp_path):
         return finish(start([*launcher, "--nproc-per-node", 2, *ours, GPT, *words]))
 
     return gpt
+
+
+@pytest.fixture
+def through_windows(start, finish, tmp_path):
+    """A script through windows every so many steps, within no budget; the run and the records of all windows."""
+
+    def through_windows(source, backend, every):
+        if backend == "kineto" and (reason := why_not_this_torch(alone=False)):
+            pytest.skip(reason)
+        script = tmp_path / "script.py"
+        script.write_text(source)
+        settings = [f"run.dir={tmp_path / 'RUN'}", f"capture.backend={backend}", "analysis.enabled=false"]
+        settings += ["schedule.skip_first=5", f"schedule.every={every}"]
+        settings += ["budget.step_pct=100", "budget.megabytes=100000"]
+        done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), script]))
+        assert done.code == 0, done.stderr
+        return done, [record for window in done.manifest.windows for record in window.records]
+
+    return through_windows
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp2"])
@@ -203,39 +221,23 @@ def test_short_jobs_end_and_leave_their_traces(start, finish, tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["inline", "kineto"])
-def test_the_scripts_own_profiler_and_ours_share_the_device(start, finish, tmp_path, backend):
+def test_the_scripts_own_profiler_and_ours_share_the_device(through_windows, backend):
     # GIVEN a script that profiles itself at random moments, once for longer than 7 s, between our windows
-    if backend == "kineto" and (reason := why_not_this_torch(alone=False)):
-        pytest.skip(reason)
-    script = tmp_path / "profiles_itself.py"
-    script.write_text(PROFILES_ITSELF)
-    settings = [f"run.dir={tmp_path / 'RUN'}", f"capture.backend={backend}", "analysis.enabled=false"]
-    settings += ["schedule.skip_first=5", "schedule.every=40", "budget.step_pct=100", "budget.megabytes=100000"]
-    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), script]))
-    assert done.code == 0, done.stderr
+    done, records = through_windows(PROFILES_ITSELF, backend, every=40)
     sessions, fewest = zip(*re.findall(r"sessions (\d+), fewest kernels (\d+)", done.stdout), strict=True)
     assert min(map(int, sessions)) > 1
     assert min(map(int, fewest)) > 20
-    records = [record for window in done.manifest.windows for record in window.records]
     wrong = [r for r in records if r.status != "ok" and "own torch.profiler" not in (r.reason or "")]
     assert not wrong
     assert [(r.capture, r.notes) for r in records if r.status == "ok"].count((backend, [])) >= 4
 
 
 @pytest.mark.parametrize(("backend", "recorder"), [("inline", "inline"), ("kineto", "kineto"), ("auto", "inline")])
-def test_cuda_graphs_are_captured_and_replayed_through_many_windows(start, finish, tmp_path, backend, recorder):
+def test_cuda_graphs_are_captured_and_replayed_through_many_windows(through_windows, backend, recorder):
     # GIVEN steps captured whole, NCCL included, whose replays are steps, and steps with their backward captured
-    if backend == "kineto" and (reason := why_not_this_torch(alone=False)):
-        pytest.skip(reason)
-    script = tmp_path / "graphs.py"
-    script.write_text(GRAPHS)
-    settings = [f"run.dir={tmp_path / 'RUN'}", f"capture.backend={backend}", "analysis.enabled=false"]
-    settings += ["schedule.skip_first=5", "schedule.every=50", "budget.step_pct=100", "budget.megabytes=100000"]
-    done = finish(start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), script]))
-    assert done.code == 0, done.stderr
+    done, records = through_windows(GRAPHS, backend, every=50)
     steps = {int(number) for number in re.findall(r"steps (\d+)", done.stdout)}
     assert {life.steps_counted for life in done.manifest.lives} == steps
-    records = [record for window in done.manifest.windows for record in window.records]
     assert {r.reason for r in records if r.status != "ok" and "the job ended" not in (r.reason or "")} == set()
     whole = [r for r in records if (r.status, r.capture, r.notes) == ("ok", recorder, [])]
     assert len(whole) >= 4
