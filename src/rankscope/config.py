@@ -117,8 +117,7 @@ class CaptureConfig:
     libkineto's own threads, for windows without stacks; training hardly notices; from torch 2.13 on. ``kineto_alone``:
     the same from torch 2.11 on, and never torch.profiler, which the script must not use either. ``cuda_profiler``:
     nobody of ours, the window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: kineto on NVIDIA devices,
-    and inline where it cannot record, is not ready for the first window, or stands beside CUDA graphs; the records say
-    who recorded and why."""
+    and inline where it cannot record or is not ready for the first window; the records say who recorded and why."""
     memory_snapshot: bool = False
     """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
     ranks: str = "all"
@@ -147,7 +146,7 @@ class BudgetConfig:
     step_pct: float = 5.0
     """Most steps, in percent of those counted, that periodic windows and windows after slow steps may record."""
     slow_step: float = 0.0
-    """A step slower than so many running medians opens a window; 0 never does, 3 is a good start."""
+    """A step slower than so many usual ones opens a window; 0 never does, 3 is a good start."""
 
     def __post_init__(self) -> None:
         """Check the limits."""

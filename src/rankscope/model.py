@@ -170,7 +170,7 @@ class BudgetSpec:
     step_pct: float
     """At most so many percent of the steps so far may be recorded by windows nobody planned."""
     slow_step: float
-    """A step slower than so many running medians asks for a window; 0 never does."""
+    """A step slower than so many usual ones asks for a window; 0 never does."""
 
 
 @dataclass(kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 import rankscope
 
 ALL = sorted(m.name for m in pkgutil.walk_packages(rankscope.__path__, "rankscope.") if not m.name.endswith("__main__"))
-GROUND = ("rankscope.errors", "rankscope.model", "rankscope.config", "rankscope.rundir")
+GROUND = ("rankscope.errors", "rankscope.model", "rankscope.config", "rankscope.pace", "rankscope.rundir")
 HEAVY = ("hydra", "omegaconf", "pandas", "hta", "plotly", "pyarrow", "rich", "jinja2")
 HELP = "import sys\nfrom rankscope.cli import main\ntry: main(sys.argv[2:])\nexcept SystemExit: pass\n"
 

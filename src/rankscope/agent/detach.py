@@ -15,9 +15,10 @@ What that does besides, and how it is kept from it:
   So the variable is set before a window begins, and not at all where ``DISABLE_CUPTI_LAZY_REINIT`` forbids that.
 - But if CUPTI is attached then, as it is after the script's own torch.profiler, the window begins with detaching it,
   and has no kernel (GenericActivityProfiler.cpp, configure). So after that one CUPTI stays, as it would without us.
-- A CUDA graph that is replayed while CUPTI is attached and again when it was let go ends the job: *unspecified launch
-  failure* 40 and 70 steps after the window (CUPTI 13.0.85, two of two jobs whose step is one graph; PyTorch's pull
-  requests 112507 and 151124 tell of the same before CUDA 12.6). So where graphs are captured CUPTI stays as well.
+- A CUDA graph that libkineto's own threads recorded and that is replayed when they have let go of CUPTI ends the job:
+  *unspecified launch failure* (CUPTI 13.0.85, nine of nine jobs whose step is one graph, and none of nine where it
+  stayed; PyTorch's pull requests 112507 and 151124 tell of the like before CUDA 12.6). So where graphs are captured
+  CUPTI stays as well.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ class Planner:
         number: int,
         completed: int,
         step_s: float,
+        beat: int,
         now_s: float,
         *,
         ready: bool,
@@ -69,7 +70,8 @@ class Planner:
         Args:
             number: of the next window.
             completed: steps completed.
-            step_s: a typical step, seconds; 0 unknown. A window that nobody planned waits until it is known.
+            step_s: a usual step, seconds; 0 unknown. A window that nobody planned waits until it is known.
+            beat: the host waits for its device every so many steps, and hurries through those between.
             now_s: any clock that only goes forward.
             ready: libkineto holds a request on every rank.
             request: from outside, not yet answered.
@@ -78,7 +80,7 @@ class Planner:
         """
         lead = self._lead
         if step_s > 0:
-            lead = max(lead, math.ceil(self._heard_within_s / step_s))
+            lead = max(lead, math.ceil(self._heard_within_s / step_s) + beat - 1)
         else:
             request, slow_step = None, False
         planned = self._schedule.window(self._planned)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
-import statistics
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,26 +33,18 @@ from rankscope.agent.pulse import Pulse
 from rankscope.agent.recording import Recording, device_name, new_record
 from rankscope.agent.steps import StepCounter, install_detectors
 from rankscope.model import AgentSpec, CaptureSpec, RankRecord, Window, to_json
+from rankscope.pace import Pace
 from rankscope.rundir import Spool, replace_text
 
 __all__ = ["Session", "user_step"]
 
 _session: Session | None = None
 
-_REMEMBERED_STEPS = 32
-"""Host times of this many unprofiled steps are kept on each side of a window."""
-_TYPICAL_STEPS = 8
-"""A running median of fewer steps is no measure for a slow one."""
 _FIRST_STEPS = 3
 """From so many on a step's length can be told well enough to say how many steps an announcement travels."""
 _RESTS_WITHIN_S = 12.0
 """How long torch.profiler, the user's or ours, waits for libkineto to write what it has recorded, which takes seconds,
 and to ask for work again, which it does every 5 s."""
-
-_GRAPHS_INLINE = (
-    "this script captures CUDA graphs, beside which libkineto's own capture is not proven; it is used when asked for: "
-    "-S capture.backend=kineto"
-)
 
 
 def user_step() -> None:
@@ -110,8 +100,7 @@ class Session:
         self._confirmed: bool | None = None
         self._alone = self._link is None
         self._recording: Recording | None = None
-        self._unprofiled: deque[float] = deque(maxlen=_REMEMBERED_STEPS)
-        self._typical_ns = 0.0
+        self._pace = Pace()
 
     @classmethod
     def begin(cls, spec: AgentSpec, *, armed: bool) -> None:
@@ -191,12 +180,9 @@ class Session:
                 recording.record.steps.inside_ms.append(elapsed_ns / 1e6)
                 recording.record.gc_ms = (recording.record.gc_ms or 0.0) + paused_ns / 1e6
             return
-        slow = self.spec.budget.slow_step
-        if slow and self._typical_ns and elapsed_ns > slow * self._typical_ns:
+        slowness = self._pace.add(elapsed_ns / 1e6)
+        if 0 < self.spec.budget.slow_step < slowness:
             self._board.post("slow_step")
-        self._unprofiled.append(elapsed_ns / 1e6)
-        if len(self._unprofiled) >= _TYPICAL_STEPS and self.counter.completed % _TYPICAL_STEPS == 0:
-            self._typical_ns = statistics.median(self._unprofiled) * 1e6
 
     def _tend(self, link: KinetoLink) -> None:
         link.tend()
@@ -220,6 +206,7 @@ class Session:
             self._number,
             completed,
             self._step_s(),
+            self._pace.beat,
             time.monotonic(),
             ready=self._all_ready(),
             request=self._board.request(self._requests),
@@ -235,10 +222,11 @@ class Session:
             self._board.answer(self._requests)
 
     def _step_s(self) -> float:
-        """A typical step; of the first ones, which are slower than the rest, the shortest. 0 while nothing is known."""
-        if self._typical_ns:
-            return self._typical_ns / 1e9
-        return min(self._unprofiled) / 1e3 if len(self._unprofiled) >= _FIRST_STEPS else 0.0
+        """A usual step; of the first ones, which are slower than the rest, the shortest. 0 while nothing is known."""
+        if self._pace.usual_ms:
+            return self._pace.usual_ms / 1e3
+        first = self._pace.recent_ms
+        return min(first) / 1e3 if len(first) >= _FIRST_STEPS else 0.0
 
     def _all_ready(self) -> bool:
         if self._link is None:
@@ -285,7 +273,7 @@ class Session:
 
     def _record(self, recording: Recording, completed: int, spec: CaptureSpec) -> None:
         self._ending.guard()
-        if not recording.open(self._makers(recording.window, spec), list(self._unprofiled)):
+        if not recording.open(self._makers(recording.window, spec), self._pace.recent_ms):
             return
         self._recording = recording
         if completed >= recording.window.first:
@@ -308,12 +296,7 @@ class Session:
                 raise RuntimeError("libkineto was not done with the window before yet")
             return InlineCapture(spec, self._detaching)
 
-        def kineto() -> Capture:
-            if self._detaching.graphs and self.spec.capture.backend == "auto":
-                raise RuntimeError(_GRAPHS_INLINE)
-            return KinetoCapture(link)
-
-        return [kineto, inline] if window.backend == "kineto" else [inline]
+        return [lambda: KinetoCapture(link), inline] if window.backend == "kineto" else [inline]
 
     def _drop_if_over(self) -> None:
         if self._recording is not None and self._recording.capture is None:
@@ -324,7 +307,7 @@ class Session:
         if recording is not None:
             self._busy_until = completed - 1
             recording.close(None if recording.has_ended(completed) else reason, completed, self.counter.source)
-            self._unprofiled.clear()
+            self._pace.forget()
 
     def _chosen(self) -> bool:
         ranks = self.spec.capture.ranks
@@ -384,7 +367,7 @@ class Session:
         if not written or not self._detaching.close():
             skip_destructors()
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
-        self.life.steps.after_ms = list(self._unprofiled)
+        self.life.steps.after_ms = self._pace.recent_ms
         self._write_life()
 
     def _write_life(self) -> None:

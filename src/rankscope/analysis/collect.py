@@ -102,12 +102,8 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 def _mean_step(windows: Sequence[WindowResult]) -> float | None:
-    """Length of the windows over their steps, on the slowest rank; episodes count in full."""
-    means = [
-        max(float(v.trace.steps.end[-1] - v.start) / v.steps for v in w.views if v.steps)
-        for w in windows
-        if w.step_count
-    ]
+    """What is accounted for over its steps, on the slowest rank; episodes count in full."""
+    means = [max(float(own.mean()) for own in w.lengths if len(own)) for w in windows if w.step_count]
     return float(np.mean(means)) / 1e6 if means else None
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.analysis import intervals
 from rankscope.analysis.categories import Kind
 from rankscope.analysis.intervals import Spans
 from rankscope.analysis.view import RankView
 
-__all__ = ["Usage", "step_bounds", "step_usage", "usage", "window_usage"]
+__all__ = ["Usage", "step_bounds", "step_lengths", "step_usage", "usage", "window_usage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,12 @@ def step_bounds(view: RankView) -> Spans:
     ends = np.maximum.accumulate(ends)
     ends[-1] = view.end
     return np.concatenate(([view.free], ends[:-1])), ends
+
+
+def step_lengths(view: RankView) -> NDArray[np.int64]:
+    """How long each recorded step took, ns. On a device, whose host may run ahead and wait every so many steps."""
+    begin, end = step_bounds(view)
+    return end - begin
 
 
 def step_usage(view: RankView) -> list[Usage]:

@@ -16,6 +16,7 @@ from rankscope.analysis.hostclocks import host_clocks
 from rankscope.analysis.kernels import kernel_rows
 from rankscope.analysis.memory import memory_rows
 from rankscope.analysis.modules import module_rows
+from rankscope.analysis.owncost import add_own_cost
 from rankscope.analysis.pulse import read_pulses
 from rankscope.analysis.queues import launch_queues
 from rankscope.analysis.runinfo import complete_ranks, run_info
@@ -84,6 +85,8 @@ def analyze(
         sources=load.sources,
     )
     report.run.notes += [note for w in windows for note in w.notes]
+    with _guard("own cost", errors):
+        add_own_cost(report.run, windows, manifest)
     with _guard("ranks", errors):
         report.ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
     with _guard("clock", errors):

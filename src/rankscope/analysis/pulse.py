@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rankscope.errors import AnalysisError
 from rankscope.model import PULSE_ENTRY, PulseBucket, PulseReport, PulseRow, PulseWindow
+from rankscope.pace import beat
 
 __all__ = ["read_pulses"]
 
@@ -29,6 +30,8 @@ TYPICAL_PCT = 10.0
 """How far the median around the windows may be from that of the run."""
 DRIFT_STEPS = 40
 """With fewer, a quarter is too short for a median."""
+BEAT_STEPS = 2048
+"""The beat of a run is that of so many of its last steps."""
 
 _ENTRY = np.dtype([("step", "<u4"), ("input", "<u4"), ("gc", "<u4"), ("recorded", "<u4")])
 _PLACE = re.compile(r"attempt_(\d+)/pulse/rank_(\d+)\.bin\.gz$")
@@ -49,14 +52,15 @@ def read_pulses(paths: Sequence[Path], world_size: int | None = None) -> PulseRe
     notes: list[str] = []
     attempt, files = _last_attempt(paths, notes)
     recorded = np.zeros(0, bool)
-    readable: dict[int, Path] = {}
+    beats: dict[int, int] = {}
     for rank, path in files.items():
         try:
-            flags = _read(path)["recorded"] > 0
+            own = _read(path)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             notes.append(f"the pulse of rank {rank} could not be read: {error}")
             continue
-        readable[rank] = path
+        flags = own["recorded"] > 0
+        beats[rank] = beat(own["step"][~flags & (own["step"] > 0)][-BEAT_STEPS:].tolist())
         longer, shorter = (flags, recorded) if len(flags) > len(recorded) else (recorded, flags)
         recorded = longer.copy()
         recorded[: len(shorter)] |= shorter
@@ -67,23 +71,24 @@ def read_pulses(paths: Sequence[Path], world_size: int | None = None) -> PulseRe
     absent = sorted(set(range(world_size or 0)) - set(files))
     if absent:
         notes.append(f"no pulse of {len(absent)} of {world_size} ranks, the first of them rank {absent[0]}")
-    width = -(-len(recorded) // MAX_BUCKETS)
+    width = _whole(-(-len(recorded) // MAX_BUCKETS), max(beats.values()))
     starts = np.arange(0, len(recorded), width)
     unprofiled = ~recorded
     unprofiled[1:] &= ~recorded[:-1]
     near = _near(recorded) & unprofiled
     rows, curves, around = [], [], []
-    for rank, path in readable.items():
+    for rank, length in beats.items():
         entries = np.zeros(len(recorded), _ENTRY)
-        own = _read(path)
+        own = _read(files[rank])
         entries[: len(own)] = own
         step_ms = np.where(entries["step"] > 0, entries["step"] / 1e3, np.nan)
-        rows.append(_row(rank, entries, step_ms, unprofiled))
+        paced = _paced(step_ms, unprofiled, length)
+        rows.append(_row(rank, entries, step_ms, paced, unprofiled))
         curves.append(_curve(step_ms, entries["input"] / 1e3, starts))
-        around.append(step_ms[near])
+        around.append(paced[near])
     report = PulseReport(attempt=attempt, steps=len(recorded), rows=rows, notes=notes)
     report.windows = [PulseWindow(first=first, last=last) for first, last in _runs(recorded)]
-    report.buckets = list(_buckets(list(readable), curves, starts, len(recorded)))
+    report.buckets = list(_buckets(list(beats), curves, starts, len(recorded)))
     report.unprofiled_steps = max(row.steps for row in rows)
     report.median_ms = _median([row.median_ms for row in rows])
     # Where most of the run lies around its windows, the comparison would be one with itself.
@@ -129,20 +134,38 @@ def _near(recorded: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return near
 
 
-def _row(rank: int, entries: npt.NDArray[Any], step_ms: Floats, unprofiled: npt.NDArray[np.bool_]) -> PulseRow:
+def _whole(width: int, length: int) -> int:
+    """The next multiple of ``length``, so that each point of the curve has as many waits of the host as any other."""
+    return -(-width // length) * length
+
+
+def _paced(step_ms: Floats, counted: npt.NDArray[np.bool_], length: int) -> Floats:
+    """Each counted step as the mean over the ``length`` that end with it; NaN for others and the first of them."""
+    numbers = np.flatnonzero(counted & ~np.isnan(step_ms))
+    times = step_ms[numbers]
+    paced = np.full(len(step_ms), np.nan)
+    if len(times) >= length:
+        paced[numbers[length - 1 :]] = np.lib.stride_tricks.sliding_window_view(times, length).mean(axis=1)
+    return paced
+
+
+def _row(
+    rank: int, entries: npt.NDArray[Any], step_ms: Floats, paced: Floats, unprofiled: npt.NDArray[np.bool_]
+) -> PulseRow:
     numbers = np.flatnonzero(unprofiled & ~np.isnan(step_ms))
     times = step_ms[numbers]
     row = PulseRow(rank=rank, steps=len(times))
     if not len(times):
         return row
     longest = int(np.argmax(times))
-    row.median_ms, row.p99_ms = float(np.median(times)), float(np.percentile(times, 99))
+    row.median_ms, row.p99_ms = _known_median(paced), float(np.percentile(times, 99))
     row.longest_ms, row.longest_step = float(times[longest]), int(numbers[longest])
     row.input_pct = float(entries["input"][numbers].sum() / 1e3 / times.sum() * 100)
     row.gc_ms_per_step = float(entries["gc"][numbers].mean() / 1e3)
     if len(times) >= DRIFT_STEPS:
-        quarter = len(times) // 4
-        row.drift_pct = float(np.median(times[-quarter:]) / np.median(times[:quarter]) - 1) * 100
+        known = paced[~np.isnan(paced)]
+        quarter = len(known) // 4
+        row.drift_pct = float(np.median(known[-quarter:]) / np.median(known[:quarter]) - 1) * 100
     return row
 
 

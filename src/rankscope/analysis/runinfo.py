@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from rankscope.model import RankRecord, RankSummary, RunInfo, RunManifest
 from rankscope.trace.columns import RankTrace
 
@@ -36,8 +34,6 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
     info.versions = {**info.versions, **manifest.versions}
     info.notes = [*manifest.notes, *(m for w in manifest.windows for m in w.mismatches), *info.notes]
     records = [r for w in manifest.windows for r in w.records]
-    info.recording_overhead_pct, info.longest_stall_ms = _overhead(records)
-    info.residue_pct = _residue(manifest)
     info.backend = info.backend or next((r.backend for r in records if r.backend), None)
     return info
 
@@ -75,32 +71,6 @@ def _notes(traces: Sequence[RankTrace]) -> list[str]:
         for note in trace.notes:
             seen.setdefault(note, []).append(trace.rank if trace.rank is not None else -1)
     return [f"rank {', '.join(map(str, sorted(set(ranks))[:8]))}: {note}" for note, ranks in seen.items()]
-
-
-def _overhead(records: Sequence[RankRecord]) -> tuple[float | None, float | None]:
-    """Median step inside the window against before it (mean over ranks), and the longest hold-up of a thread."""
-    ratios = [
-        float(np.median(r.steps.inside_ms)) / float(np.median(r.steps.before_ms))
-        for r in records
-        if r.steps.inside_ms and r.steps.before_ms and np.median(r.steps.before_ms) > 0
-    ]
-    stalls = [ms for r in records for ms in (r.steps.open_ms, r.steps.close_ms) if ms is not None]
-    return (100.0 * (float(np.median(ratios)) - 1.0) if ratios else None, max(stalls) if stalls else None)
-
-
-_SETTLING, _ENOUGH = 2, 8
-"""Steps after a window that still pay for its end, and steps that make a median."""
-
-
-def _residue(manifest: RunManifest) -> float | None:
-    """Median step after the last window against that before it (median over ranks)."""
-    before = {(r.attempt, r.rank): r.steps.before_ms for w in manifest.windows for r in w.records if r.trace}
-    ratios = []
-    for life in manifest.lives:
-        earlier, later = before.get((life.attempt, life.rank), []), life.steps.after_ms[_SETTLING:]
-        if min(len(earlier), len(later)) >= _ENOUGH and np.median(earlier) > 0:
-            ratios.append(float(np.median(later)) / float(np.median(earlier)))
-    return 100.0 * (float(np.median(ratios)) - 1.0) if ratios else None
 
 
 def complete_ranks(

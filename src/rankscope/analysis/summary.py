@@ -35,7 +35,7 @@ def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
     for rank, places in _by_rank(windows).items():
         usage = [w.usage[c] for w, c in places]
         span = sum(u.span for u in usage)
-        steps = np.concatenate([w.views[c].trace.steps.duration for w, c in places]) / 1e6
+        steps = np.concatenate([w.lengths[c] for w, c in places]) / 1e6
         comm = sum(u.comm for u in usage)
         count = len(steps)
         meta = places[0][0].views[places[0][1]].trace.meta
@@ -119,7 +119,7 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
                         window=window.window,
                         step=int(view.trace.steps.number[index]),
                         rank=view.rank,
-                        duration_ms=float(view.trace.steps.duration[index]) / 1e6,
+                        duration_ms=float(window.lengths[column][index]) / 1e6,
                         compute_ms=usage.compute / 1e6,
                         comm_ms=usage.comm / 1e6,
                         exposed_comm_ms=usage.exposed_comm / 1e6,

@@ -15,7 +15,7 @@ from rankscope.analysis.collectives import Matched, is_point_to_point, match
 from rankscope.analysis.host import settle_ends
 from rankscope.analysis.hostclocks import HostClock
 from rankscope.analysis.idle import IdleTime, idle_time
-from rankscope.analysis.overlap import Usage, step_usage, window_usage
+from rankscope.analysis.overlap import Usage, step_lengths, step_usage, window_usage
 from rankscope.analysis.replay import build_graph
 from rankscope.analysis.segments import Plan, launch_times, plan_segments
 from rankscope.analysis.stragglers import Lateness, judge_ranks, screen
@@ -54,6 +54,8 @@ class WindowResult:
     views: list[RankView]
     usage: list[Usage]
     steps: list[list[Usage]]
+    lengths: list[NDArray[np.int64]]
+    """Of each recorded step, ns, as :func:`step_lengths` says."""
     matched: Matched
     clocks: Clocks
     waits: Waits
@@ -91,6 +93,7 @@ def analyse_window(traces: Sequence[RankTrace], hosts: dict[int, HostClock] | No
         views=views,
         usage=[window_usage(v) for v in views],
         steps=[step_usage(v) for v in views],
+        lengths=[step_lengths(v) for v in views],
         matched=matched,
         clocks=clocks,
         waits=waits,
@@ -106,7 +109,7 @@ def analyse_window(traces: Sequence[RankTrace], hosts: dict[int, HostClock] | No
 
 def _replay(result: WindowResult) -> None:
     views, matched, clocks, waits = result.views, result.matched, result.clocks, result.waits
-    result.step_ns = _host_step(views)
+    result.step_ns = _own_step(result.lengths)
     if len(views) < 2:
         result.refused = "only one rank was recorded"
         return
@@ -200,7 +203,6 @@ def _comparable(result: WindowResult) -> NDArray[np.bool_]:
     return np.array([together.get(id(plan.peers[c]), alone[c]) for c in range(len(views))])
 
 
-def _host_step(views: Sequence[RankView]) -> float | None:
-    """Median host step of the slowest rank, ns."""
-    medians = [float(np.median(v.trace.steps.duration)) for v in views if v.steps]
-    return max(medians) if medians else None
+def _own_step(lengths: Sequence[NDArray[np.int64]]) -> float | None:
+    """Median step of the slowest rank, ns."""
+    return max((float(np.median(own)) for own in lengths if len(own)), default=None)

@@ -86,7 +86,8 @@ METRICS: dict[str, Metric] = {
         _R,
         "Step",
         "ms, median",
-        "The median duration of the rank's recorded steps, on its host.",
+        "The median duration of the rank's recorded steps: from the end of the last work of one step to that of the "
+        "next, on the device; without one, on the host.",
         "Recording itself is in it; see recording overhead.",
         "HTA drops the last step of a trace.",
     ),
@@ -190,7 +191,13 @@ METRICS: dict[str, Metric] = {
         "On aligned clocks. Negative is early. Differences below the clock error mean nothing.",
         "HTA compares raw clocks.",
     ),
-    "duration_ms": Metric(_S, "Step time", "ms", "From the start of the step to the start of the next, on the host."),
+    "duration_ms": Metric(
+        _S,
+        "Step time",
+        "ms",
+        "From the end of the last work of the step before to that of this one, on the device; without one, on the "
+        "host.",
+    ),
     "step.exposed_comm_ms": Metric(
         _S, "Exposed communication", "ms", "Communication of this rank and step that no compute of the rank hides."
     ),
@@ -253,7 +260,8 @@ METRICS: dict[str, Metric] = {
         "Step time",
         "ms, median",
         "Time from the end of one step to the end of the next on this host, over the unprofiled steps.",
-        "Ranks in step wait for the slowest, so that all of them show its time.",
+        "Where the host waits for its device only every so many steps, each counts as the mean of as many. Ranks in "
+        "step wait for the slowest, so that all of them show its time.",
     ),
     "pulse.p99_ms": Metric(_P, "Step time, p99", "ms", "99 % of the unprofiled steps are shorter."),
     "pulse.longest_ms": Metric(_P, "Longest step", "ms", "The longest unprofiled step."),
@@ -468,13 +476,14 @@ METRICS: dict[str, Metric] = {
         _C,
         "Recording overhead",
         "%",
-        "The median step while recorded against the median step before the window.",
+        "The median step while recorded against the usual one before the window.",
+        "Not given where the host ran ahead of its device and no rhythm tells how long a step took.",
     ),
     "residue_pct": Metric(
         _C,
         "Residue",
         "%",
-        "The median step after the last window against the median step before it.",
+        "The usual step after the last window against that before it.",
     ),
     "longest_stall_ms": Metric(
         _C,

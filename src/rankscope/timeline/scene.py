@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rankscope.analysis import summary
 from rankscope.analysis.clocks import Clocks
 from rankscope.analysis.collect import collect
+from rankscope.analysis.owncost import add_own_cost
 from rankscope.analysis.runinfo import complete_ranks, run_info
 from rankscope.analysis.window import WindowResult, analyse_window
 from rankscope.diagnose.rules import find
@@ -76,8 +77,9 @@ def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: l
     try:
         traces = [v.trace for w in windows for v in w.views]
         ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
-        overhead = run_info(traces, manifest).recording_overhead_pct
-        evidence = collect(windows, ranks, summary.idle_rows(windows), (), overhead)
+        run = run_info(traces, manifest)
+        add_own_cost(run, windows, manifest)
+        evidence = collect(windows, ranks, summary.idle_rows(windows), (), run.recording_overhead_pct)
         return judge(evidence, find(evidence))
     except Exception as error:  # the timeline stands without a verdict
         notes.append(f"no culprit is marked: {type(error).__name__}: {error}")

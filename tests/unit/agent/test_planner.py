@@ -17,10 +17,9 @@ def planner(schedule=PLAN, backend="inline", no_kineto=None, **budget) -> Planne
     return Planner(schedule, BudgetSpec(**limits), 3, 0.25, backend, no_kineto)
 
 
-def ask(planner, completed, number=0, *, step_s=0.1, now_s=0.0, ready=False, request=None, slow=False, megabytes=0.0):
-    return planner.next(
-        number, completed, step_s, now_s, ready=ready, request=request, slow_step=slow, megabytes=lambda: megabytes
-    )
+def ask(planner, completed, number=0, *, step_s=0.1, beat=1, now_s=0.0, ready=False, megabytes=0.0, **wishes):
+    wishes = {"request": None, "slow_step": wishes.pop("slow", False)} | wishes
+    return planner.next(number, completed, step_s, beat, now_s, ready=ready, megabytes=lambda: megabytes, **wishes)
 
 
 def test_a_planned_window_is_announced_when_it_is_near_and_only_once():
@@ -56,6 +55,12 @@ def test_a_request_is_announced_a_quarter_of_a_second_ahead(step_s, warm):
     window = ask(planner(NONE), 100, step_s=step_s, request=ASKED)
     assert (window.warm, window.first, window.last) == (warm, warm + 2, warm + 6)
     assert window.origin == "request_0000"
+
+
+def test_a_host_that_hurries_through_nine_steps_of_ten_is_told_so_much_earlier():
+    # a quarter of a second is 25 steps of 10 ms, and nine more may be over at once
+    window = ask(planner(NONE), 100, step_s=0.01, beat=10, request=ASKED)
+    assert window.warm == 134
 
 
 def test_a_request_waits_for_a_planned_window_that_is_near():

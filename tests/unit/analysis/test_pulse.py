@@ -84,6 +84,19 @@ def test_windows_are_typical_or_not(tmp_path: Path, around: float, typical: bool
     assert report.unprofiled_steps == 193
 
 
+def test_a_host_that_waits_for_its_device_each_tenth_step(tmp_path: Path) -> None:
+    # nine steps of 1 ms and one of 191: 20 ms a step; from step 200 on 30 ms
+    early: list[Entry] = [(191 if number % 10 == 9 else 1, 0, 0, 0) for number in range(200)]
+    late: list[Entry] = [(291 if number % 10 == 9 else 1, 0, 0, 0) for number in range(200)]
+    early[100:106] = [(*entry[:3], 1) for entry in early[100:106]]
+    report = read(write(tmp_path, 0, early + late))
+    (row,) = report.rows
+    assert (row.steps, row.longest_ms, row.drift_pct) == (393, 291, pytest.approx(50))
+    assert (report.around_ms, report.typical) == (pytest.approx(20), False)
+    assert [(b.first, b.step_ms, b.slowest_ms) for b in report.buckets[19:21]] == [(190, 20, 191), (200, 30, 291)]
+    assert len(report.buckets) == 40
+
+
 def test_drift_is_the_last_quarter_against_the_first(tmp_path: Path) -> None:
     rising: list[Entry] = [(10 + number // 10, 0, 0, 0) for number in range(40)]  # 10, 11, 12, 13 ms
     short: list[Entry] = rising[:39]

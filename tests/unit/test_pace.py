@@ -1,0 +1,67 @@
+"""How long a step takes where the host waits for its device every so often. Expected times are counted by hand."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rankscope.pace import Pace, beat, usual
+
+LOGS_EACH_TENTH = [1.0] * 9 + [191.0]  # 200 ms: 20 a step
+CHECKPOINT = [20.0] * 70 + [5000.0]
+
+
+@pytest.mark.parametrize(
+    ("steps", "length", "took"),
+    [
+        ([], 1, 0.0),
+        ([20.0, 21.0, 22.0], 1, 21.0),
+        (LOGS_EACH_TENTH * 4, 10, 20.0),
+        (LOGS_EACH_TENTH * 3, 1, 1.0),  # three waits are no rhythm yet
+        (CHECKPOINT * 3, 1, 20.0),
+        ([0.1, 9.9] * 5, 2, 5.0),
+        ([0.1, 9.9] * 5 + [0.1], 2, 5.0),
+        ([20.0] * 40 + [40.0] * 30, 1, 20.0),  # slower from one step on, with no rhythm
+    ],
+)
+def test_a_beat_and_what_a_step_takes_in_it(steps, length, took):
+    assert beat(steps) == length
+    assert usual(steps) == pytest.approx(took)
+
+
+def test_a_beat_is_heard_through_jitter_and_a_pause():
+    chance = random.Random(1)
+    steps = [chance.gauss(1.0, 0.1) * took for took in LOGS_EACH_TENTH * 12]
+    steps[44] = 3000.0
+    assert beat(steps) == 10
+    assert usual(steps) == pytest.approx(20.0, rel=0.1)
+
+
+def slownesses(pace, steps):
+    return [slowness for slowness in map(pace.add, steps) if slowness]
+
+
+def test_a_slow_step_is_so_many_usual_ones():
+    pace = Pace()
+    assert slownesses(pace, [20.0] * 8) == []  # nothing to compare with
+    assert slownesses(pace, [60.0, 20.0]) == pytest.approx([3.0, 1.0])
+
+
+def test_a_host_that_waits_each_tenth_step_is_not_slow_in_it():
+    pace = Pace()
+    for took in LOGS_EACH_TENTH * 8:
+        pace.add(took)
+    assert (pace.beat, pace.usual_ms) == (10, pytest.approx(20.0))
+    assert slownesses(pace, LOGS_EACH_TENTH * 3) == pytest.approx([1.0] * 3)
+    # one of these ten steps takes 60 ms on the device, 40 more than usual: its host waits so much longer
+    assert slownesses(pace, [*LOGS_EACH_TENTH[:9], 231.0]) == pytest.approx([3.0])
+
+
+def test_after_a_window_its_steps_are_forgotten_and_their_length_is_not():
+    pace = Pace()
+    slownesses(pace, [20.0] * 16)
+    pace.forget()
+    assert (pace.recent_ms, pace.usual_ms) == ([], 20.0)
+    pace.add(21.0)
+    assert pace.recent_ms == [21.0]
