@@ -146,7 +146,7 @@ class BudgetConfig:
     step_pct: float = 5.0
     """Most steps, in percent of those counted, that periodic windows and windows after slow steps may record."""
     slow_step: float = 0.0
-    """A step slower than so many usual ones opens a window; 0 never does, 3 is a good start."""
+    """A step slower than so many usual ones opens a window, but for the first 64; 0 never does, 3 is a good start."""
 
     def __post_init__(self) -> None:
         """Check the limits."""

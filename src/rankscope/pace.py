@@ -23,6 +23,8 @@ _REGULAR = 0.75
 _REMEMBERED = 256
 _ENOUGH = 8
 """Fewer steps are no measure."""
+_SETTLED = 64
+"""In the first steps nobody is called slow: they compile and allocate, and the beat of the rest does not show yet."""
 
 
 def beat(step_ms: Sequence[float]) -> int:
@@ -64,6 +66,7 @@ class Pace:
         self._recent: deque[float] = deque(maxlen=_REMEMBERED)
         self._since_beat_ms: list[float] = []
         self._unseen = 0
+        self._seen = 0
 
     @property
     def recent_ms(self) -> list[float]:
@@ -75,13 +78,14 @@ class Pace:
 
         Returns:
             How many usual steps the slowest step of the beat that ends here took if its others were usual ones; 0
-            within a beat, and while nothing is known.
+            within a beat, and in the first steps.
         """
+        self._seen += 1
         self._recent.append(took_ms)
         self._since_beat_ms.append(took_ms)
         slowness = 0.0
         if len(self._since_beat_ms) >= self.beat:
-            if self.usual_ms:
+            if self._seen > _SETTLED:
                 slowness = sum(self._since_beat_ms) / self.usual_ms - (self.beat - 1)
             self._since_beat_ms.clear()
         self._unseen += 1

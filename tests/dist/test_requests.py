@@ -9,7 +9,7 @@ import pytest
 
 from rankscope.model import RankRecord, from_json
 from rankscope.rundir import RunDir
-from support.launching import JOBS, RANKSCOPE, free_port
+from support.launching import JOBS, RANKSCOPE, flags_of, free_port
 
 CAPTURE = [sys.executable, "-m", "rankscope.cli", "capture"]
 NEVER = ["-S", "schedule.skip_first=1000000", "-S", "analysis.enabled=false"]
@@ -106,3 +106,12 @@ def test_the_last_step_of_windows_every_so_often_is_within_the_budget(run, ranks
     assert len(done.manifest.windows) == 2
     for window in done.manifest.windows:
         assert len({(r.first_step) for r in window.records if r.trace}) <= 1
+
+
+def test_a_slow_step_is_recorded_and_a_step_that_is_waited_in_is_none(start, finish, tmp_path):
+    # GIVEN usual steps of 11 ms, of which the host spends 50 in each fifth, and one step of 1.5 s
+    settings = ["budget.slow_step=20", "schedule.active=2", "capture.backend=inline", f"run.dir={tmp_path / 'RUN'}"]
+    running = start([*RANKSCOPE, *NEVER, *flags_of(*settings), JOBS / "beat.py"])
+    (record,) = finish(running).records()
+    assert (record.status, record.origin) == ("ok", "slow_step")
+    assert record.first_step > 200

@@ -32,7 +32,7 @@ def add_own_cost(info: RunInfo, windows: Sequence[WindowResult], manifest: RunMa
 
 def _overhead(windows: Sequence[WindowResult], manifest: RunManifest) -> list[float]:
     """Recorded steps over those before, per rank and window."""
-    recorded = {
+    recorded: dict[tuple[int, int | None, int], float] = {
         (w.attempt, w.window, v.rank): float(np.median(own)) / 1e6
         for w in windows
         for v, own in zip(w.views, w.lengths, strict=True)

@@ -166,3 +166,17 @@ def test_without_collectives_ranks_of_one_host_share_its_clock(make_trace) -> No
     assert report.clock.method == "host_clock"
     assert report.clock.offsets_us == pytest.approx({"0": 0.0, "1": -2000.5, "2": 0.0})
     assert report.clock.error_us == pytest.approx(0.5)
+
+
+@pytest.mark.data
+def test_a_host_far_ahead_of_its_device() -> None:
+    # a device busy for 72.3 ms a step, and 8 ms of sleep that are not hidden in every fifth: 73.9 ms, recorded or not
+    run = DATA / "runs" / "graph_ahead"
+    manifest = from_json(RunManifest, (run / "run.json").read_bytes())
+    report = analyze(load_traces([run], workers=1, cache=False), manifest, hta=False)
+    assert report.errors == []
+    assert (report.verdict.kind, report.verdict.step_ms) == ("comm_bound", pytest.approx(73.9, rel=0.01))
+    assert [rank.step_ms["median"] for rank in report.ranks] == pytest.approx([72.3, 72.3], rel=0.01)
+    assert (report.pulse.median_ms, report.pulse.typical) == (pytest.approx(73.9, rel=0.01), True)
+    assert report.run.recording_overhead_pct == pytest.approx(0, abs=3)
+    assert all(idle.waiting_ms + idle.transfer_ms < 73.9 for idle in report.idle)
