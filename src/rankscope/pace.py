@@ -89,12 +89,18 @@ class Pace:
                 slowness = sum(self._since_beat_ms) / self.usual_ms - (self.beat - 1)
             self._since_beat_ms.clear()
         self._unseen += 1
+        remembered = len(self._recent)
         # A look costs 0.1 us for each step it looks at, so what is remembered is looked at anew when an eighth is new.
-        if self._unseen >= max(_ENOUGH, len(self._recent) // 8):
+        if self._unseen >= max(_ENOUGH, remembered // 8) and remembered >= self._shows_beat:
             self._unseen = 0
             self.beat = beat(self._recent)
             self.usual_ms = _usual(self._recent, self.beat)
         return slowness
+
+    @property
+    def _shows_beat(self) -> int:
+        """Steps in which the beat that is known would show again."""
+        return 0 if self.beat == 1 else min((_LEAST_WAITS + 1) * self.beat, _REMEMBERED)
 
     def forget(self) -> None:
         """A window was recorded: what is remembered from here on are the steps after it."""

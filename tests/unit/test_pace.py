@@ -60,8 +60,16 @@ def test_a_host_that_waits_each_tenth_step_is_not_slow_in_it():
 
 def test_after_a_window_its_steps_are_forgotten_and_their_length_is_not():
     pace = Pace()
-    slownesses(pace, [20.0] * 16)
+    slownesses(pace, LOGS_EACH_TENTH * 8)
     pace.forget()
-    assert (pace.recent_ms, pace.usual_ms) == ([], 20.0)
-    pace.add(21.0)
-    assert pace.recent_ms == [21.0]
+    assert pace.recent_ms == []
+    assert slownesses(pace, LOGS_EACH_TENTH[:8]) == []
+    assert (pace.recent_ms, pace.beat, pace.usual_ms) == ([1.0] * 8, 10, pytest.approx(20.0))
+
+
+def test_a_beat_that_is_over_is_forgotten():
+    pace = Pace()
+    slownesses(pace, LOGS_EACH_TENTH * 8)
+    pace.forget()
+    slownesses(pace, [20.0] * 56)
+    assert (pace.beat, pace.usual_ms) == (1, 20.0)
