@@ -85,7 +85,7 @@ def test_two_nodes_write_one_run(start, finish, tmp_path):
     nodes = [start([*RANKSCOPE, *words]) for _ in range(2)]
     done = [finish(node) for node in nodes]
     # THEN one manifest holds both, and one of them made the report
-    assert [d.code for d in done] == [0, 0]
+    assert [d.code for d in done] == [0, 0], [d.stderr for d in done]
     manifest = done[0].manifest
     assert (manifest.run_id, manifest.world_size) == ("job7", 2)
     assert [r.status for r in done[0].records()] == ["ok", "ok"]

@@ -1,0 +1,102 @@
+"""Notices between nodes, carried through a store as torchrun's agents keep it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from torch.distributed import TCPStore
+
+from rankscope.agent.board import Board
+from rankscope.agent.courier import Courier
+from rankscope.model import Window
+from rankscope.rundir import Spool
+
+ENDS_LATE = """
+import sys, time
+from pathlib import Path
+from torch.distributed import TCPStore
+from rankscope.agent.board import Board
+from rankscope.agent.courier import Courier
+from rankscope.rundir import Spool
+
+server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+environ = {"RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+board = Board(Spool(Path(sys.argv[1])), 0)
+Courier("r", 0, board, {**environ, "MASTER_PORT": str(server.port)}).start()
+board.ready(0, 0)
+server.wait(["rankscope/r/0/ready_0"])  # who speaks has connected, and who listens along with him
+
+class WhenPythonShutsDown:
+    def __del__(self, tell=server.set, pause=time.sleep):
+        tell("rankscope/r/0/window_0/1", "{}")
+        pause(1)
+
+last = WhenPythonShutsDown()
+sys.modules["last"] = last
+del last
+"""
+
+
+@pytest.fixture
+def nodes(tmp_path: Path):
+    """Boards of two nodes with one rank each, and who carries between them."""
+    server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    boards, couriers = [], []
+    for node in range(2):
+        folder = tmp_path / str(node)
+        folder.mkdir()
+        boards.append(Board(Spool(folder), 0))
+        environ = {"RANK": str(node), "LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": "2", "GROUP_RANK": str(node)}
+        environ |= {"GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port)}
+        couriers.append(Courier("r", 0, boards[node], environ))
+        couriers[node].start()
+    yield boards, couriers
+    for courier in couriers:
+        courier.stop()
+
+
+def until(true):
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_windows_travel_outwards_one_after_the_other(nodes):
+    (head, other), _ = nodes
+    windows = [Window(number=number, warm=1, first=2, last=3) for number in range(3)]
+    for window in windows:
+        head.announce(window)
+    for window in windows:
+        until(lambda number=window.number: other.announced(number) is not None)
+        assert other.announced(window.number) == window
+
+
+def test_readiness_and_slow_steps_travel_inwards(nodes):
+    (head, other), _ = nodes
+    other.ready(0, 0)
+    other.post("slow_step")
+    until(lambda: head.stands("slow_step"))
+    assert not head.stands("all_ready_0")
+    head.ready(0, 0)
+    until(lambda: head.stands("all_ready_0"))
+
+
+def test_it_ends_when_it_is_told_to(nodes):
+    _, couriers = nodes
+    carrying = [t for t in threading.enumerate() if t.name.startswith(("rankscope_speak", "rankscope_listen"))]
+    assert len(carrying) == 4
+    for courier in couriers:
+        courier.stop()
+    assert not any(thread.is_alive() for thread in carrying)
+
+
+def test_a_process_that_shuts_down_while_the_store_answers_ends_well(tmp_path: Path):
+    # a thread that came back from the store now would abort it
+    done = subprocess.run([sys.executable, "-c", ENDS_LATE, tmp_path], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
