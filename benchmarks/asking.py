@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__)
-RANKSCOPE = [sys.executable, "-m", "rankscope.cli"]
+RANKSCOPE = [sys.executable, "-m", "rankscope"]
 QUIET = ["-S", "schedule.skip_first=1000000", "-S", "analysis.enabled=false"]
 STEP_S, SLOW = 0.005, 5
 """A step of most ranks, and how many times longer the slow one works."""

@@ -76,7 +76,7 @@ def launch(name: str, ranks: int, bad: int) -> ClusterReport:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         words = ["demo", "--fault", name, "--ranks", ranks, "--bad-rank", bad, "-S", f"run.dir={run}"]
-        command = [sys.executable, "-m", "rankscope.cli", *map(str, words), "-S", "analysis.hta=false"]
+        command = [sys.executable, "-m", "rankscope", *map(str, words), "-S", "analysis.hta=false"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")

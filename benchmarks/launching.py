@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 TORCHRUN = ("torch.distributed.run",)
-RANKSCOPE = ("rankscope.cli", "run")
+RANKSCOPE = ("rankscope", "run")
 
 
 def launch(

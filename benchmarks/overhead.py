@@ -21,7 +21,7 @@ from typing import Any
 
 HERE = Path(__file__)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-RANKSCOPE = [sys.executable, "-m", "rankscope.cli", "run", "-S", "analysis.enabled=false"]
+RANKSCOPE = [sys.executable, "-m", "rankscope", "run", "-S", "analysis.enabled=false"]
 NEVER = ["-S", "schedule.skip_first=1000000"]
 SETTLED = 40
 """First steps that count for nothing: compilation of kernels, allocator, first collectives."""

@@ -25,7 +25,7 @@ from typing import Any
 HERE = Path(__file__)
 BARE = [sys.executable, "-m", "torch.distributed.run"]
 OURS = [
-    *(sys.executable, "-m", "rankscope.cli", "run", "-S", "analysis.enabled=false"),
+    *(sys.executable, "-m", "rankscope", "run", "-S", "analysis.enabled=false"),
     *("-S", "schedule.skip_first=5", "-S", "schedule.warmup=1", "-S", "schedule.active=3", "-S", "schedule.every=7"),
     *("-S", "budget.windows=100000", "-S", "budget.step_pct=100", "-S", "budget.megabytes=100000"),
 ]

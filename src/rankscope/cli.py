@@ -404,7 +404,3 @@ def _demo(arguments: argparse.Namespace) -> int:
     with loopback_rendezvous() as rendezvous:
         words = [*rendezvous, "--nproc-per-node", ranks, *settings, JOBS / fault.script, *job]
         return _run([str(word) for word in words])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

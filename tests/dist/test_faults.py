@@ -28,7 +28,7 @@ def told(start, finish, tmp_path):
         if not any(s.startswith("schedule.") for s in FAULTS[name].settings):
             words += ["--steps", 16]
             settings.append("schedule.skip_first=3")
-        done = finish(start([sys.executable, "-m", "rankscope.cli", "demo", *words, *flags_of(*settings)]), run)
+        done = finish(start([sys.executable, "-m", "rankscope", "demo", *words, *flags_of(*settings)]), run)
         assert done.code == 0, done.stderr
         return done.report
 

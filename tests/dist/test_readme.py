@@ -44,7 +44,7 @@ def here(tmp_path):
 def start_words(words: list[str]) -> list[str]:
     assert words[0] == "rankscope"
     on_two_ranks = ["2" if before == "--nproc-per-node" else word for before, word in itertools.pairwise(words)]
-    return [sys.executable, "-m", "rankscope.cli", *on_two_ranks]
+    return [sys.executable, "-m", "rankscope", *on_two_ranks]
 
 
 def test_run_analyze_and_read(here, start, finish):
@@ -77,5 +77,5 @@ def test_config_tells_the_plan(here, start, finish):
 
 
 def test_demo_names_the_planted_rank(here, start, finish):
-    done = finish(start([sys.executable, "-m", "rankscope.cli", "demo"]), here / "rankscope_runs" / "run_0001")
+    done = finish(start([sys.executable, "-m", "rankscope", "demo"]), here / "rankscope_runs" / "run_0001")
     assert (done.code, done.report.verdict.ranks, done.report.verdict.cause) == (0, [1], "input_stall")

@@ -11,7 +11,7 @@ from rankscope.model import RankRecord, from_json
 from rankscope.rundir import RunDir
 from support.launching import JOBS, RANKSCOPE, flags_of, free_port
 
-CAPTURE = [sys.executable, "-m", "rankscope.cli", "capture"]
+CAPTURE = [sys.executable, "-m", "rankscope", "capture"]
 NEVER = ["-S", "schedule.skip_first=1000000", "-S", "analysis.enabled=false"]
 
 

@@ -12,7 +12,7 @@ from rankscope.model import ClusterReport, RankRecord, RunManifest, from_json
 from rankscope.rundir import RunDir
 
 JOBS = Path(__file__).parent.parent / "dist" / "jobs"
-RANKSCOPE = [sys.executable, "-m", "rankscope.cli", "run"]
+RANKSCOPE = [sys.executable, "-m", "rankscope", "run"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 

@@ -118,7 +118,7 @@ def test_a_file_that_is_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_reader_that_leaves_early_is_no_error(written: Path) -> None:
-    words = [sys.executable, "-m", "rankscope.cli", "report", str(written), "--format", "json"]
+    words = [sys.executable, "-m", "rankscope", "report", str(written), "--format", "json"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
@@ -166,7 +166,7 @@ def test_a_failing_job_ends_and_looks_as_under_torchrun(tmp_path: Path, form: st
         "no-python": ["--no-python", sys.executable, "fails.py"],
     }[form]
     theirs = ran(["torch.distributed.run", *words, "--lr", "1"], tmp_path)
-    ours = ran(["rankscope.cli", "run", "-S", "run.dir=r", *words, "--lr", "1"], tmp_path)
+    ours = ran(["rankscope", "run", "-S", "run.dir=r", *words, "--lr", "1"], tmp_path)
     assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout)
 
     def told(text: str) -> list[str]:
@@ -182,7 +182,7 @@ def test_a_failing_job_ends_and_looks_as_under_torchrun(tmp_path: Path, form: st
 @pytest.mark.dist
 def test_a_job_that_goes_well_keeps_its_stdout_and_refused_arguments(tmp_path: Path) -> None:
     (tmp_path / "ok.py").write_text("import sys\nprint(__name__, sys.argv)\n")
-    done = ran(["rankscope.cli", "run", "ok.py", "--start", "5", "-S", "a=b"], tmp_path)
+    done = ran(["rankscope", "run", "ok.py", "--start", "5", "-S", "a=b"], tmp_path)
     assert (done.returncode, done.stdout) == (0, "__main__ ['ok.py', '--start', '5', '-S', 'a=b']\n")
     assert (tmp_path / "rankscope_runs" / "run_0001" / "run.json").is_file()
 

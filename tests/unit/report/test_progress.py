@@ -50,7 +50,7 @@ def test_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("colour", [True, False])
 def test_analyze_draws_on_stderr_only(colour: bool) -> None:
-    words = [sys.executable, "-m", "rankscope.cli", "analyze", "--no-hta", str(TRACES)]
+    words = [sys.executable, "-m", "rankscope", "analyze", "--no-hta", str(TRACES)]
     text, stdout, code = on_a_terminal(words, "stderr", TERM="xterm", **({} if colour else {"NO_COLOR": "1"}))
     assert code == 0
     assert "loading traces" in text

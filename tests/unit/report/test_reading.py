@@ -109,7 +109,7 @@ def test_without_a_report_there_is_nothing_to_link(text: str | None, tmp_path: P
 
 def reported(report: Path, **more: str) -> str:
     """What ``rankscope report`` writes to a terminal of 80 columns."""
-    words = [sys.executable, "-m", "rankscope.cli", "report", str(report)]
+    words = [sys.executable, "-m", "rankscope", "report", str(report)]
     text, _, code = on_a_terminal(words, "stdout", **{"TERM": "xterm-256color", "COLUMNS": "80", **more})
     assert code == 0
     return text
@@ -121,7 +121,7 @@ def test_colour_on_a_terminal_and_nowhere_else(gpu_straggler: ClusterReport, tmp
     without = reported(tmp_path, NO_COLOR="1")
     assert "Verdict" in without
     assert "\x1b[1;31m" not in without
-    words = [sys.executable, "-m", "rankscope.cli", "report", str(tmp_path)]
+    words = [sys.executable, "-m", "rankscope", "report", str(tmp_path)]
     piped = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
     assert piped == WRITERS["terminal"](gpu_straggler)
 

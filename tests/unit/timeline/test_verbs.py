@@ -103,7 +103,7 @@ def test_view_without_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_view_serves_until_it_is_interrupted(run: Path) -> None:
-    words = [sys.executable, "-m", "rankscope.cli", "view", str(run), "--port", "0", "--no-browser"]
+    words = [sys.executable, "-m", "rankscope", "view", str(run), "--port", "0", "--no-browser"]
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
