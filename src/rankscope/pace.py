@@ -78,14 +78,14 @@ class Pace:
 
         Returns:
             How many usual steps the slowest step of the beat that ends here took if its others were usual ones; 0
-            within a beat, and in the first steps.
+            within a beat, in the first steps, and while nothing is known.
         """
         self._seen += 1
         self._recent.append(took_ms)
         self._since_beat_ms.append(took_ms)
         slowness = 0.0
         if len(self._since_beat_ms) >= self.beat:
-            if self._seen > _SETTLED:
+            if self.usual_ms and self._seen > _SETTLED:
                 slowness = sum(self._since_beat_ms) / self.usual_ms - (self.beat - 1)
             self._since_beat_ms.clear()
         self._unseen += 1

@@ -73,3 +73,11 @@ def test_a_beat_that_is_over_is_forgotten():
     pace.forget()
     slownesses(pace, [20.0] * 56)
     assert (pace.beat, pace.usual_ms) == (1, 20.0)
+
+
+def test_between_windows_that_are_close_nothing_is_learned():
+    pace = Pace()
+    for _ in range(40):
+        assert slownesses(pace, [20.0, 60.0]) == []
+        pace.forget()
+    assert pace.usual_ms == 0.0
