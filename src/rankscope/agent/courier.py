@@ -26,6 +26,7 @@ from rankscope.agent.board import Board
 
 __all__ = ["Courier", "job_has_store"]
 
+_NEEDS = {"MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "GROUP_WORLD_SIZE"}
 _PATIENCE = timedelta(seconds=5)
 _LISTEN = timedelta(minutes=10)
 _POLL_S = 0.2
@@ -35,7 +36,7 @@ _RINGS_EVERY_S = 0.05
 
 def job_has_store(environ: Mapping[str, str]) -> bool:
     """Only torchelastic's own store may be used before init_process_group: elsewhere rank 0 of the user opens it."""
-    return environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and "MASTER_PORT" in environ
+    return environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and environ.keys() >= _NEEDS
 
 
 class Courier:

@@ -12,7 +12,7 @@ import pytest
 from torch.distributed import TCPStore
 
 from rankscope.agent.board import Board
-from rankscope.agent.courier import Courier
+from rankscope.agent.courier import Courier, job_has_store
 from rankscope.model import Window
 from rankscope.rundir import Spool
 
@@ -85,6 +85,13 @@ def test_readiness_and_slow_steps_travel_inwards(nodes):
     assert not head.stands("all_ready_0")
     head.ready(0, 0)
     until(lambda: head.stands("all_ready_0"))
+
+
+def test_only_a_store_of_torchruns_is_used():
+    theirs = {"MASTER_ADDR": "a", "MASTER_PORT": "1", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "2"}
+    assert job_has_store({**theirs, "TORCHELASTIC_USE_AGENT_STORE": "True"})
+    assert not job_has_store({**theirs, "TORCHELASTIC_USE_AGENT_STORE": "False"})
+    assert not job_has_store({"MASTER_ADDR": "a", "MASTER_PORT": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"})
 
 
 def test_it_ends_when_it_is_told_to(nodes):
