@@ -42,14 +42,10 @@ _POLL_S = 0.02
 
 
 class Detaching:
-    """What libkineto was told of letting go, and whether it has. One per process.
-
-    Attributes:
-        graphs: CUDA graphs were captured in this process.
-    """
+    """What libkineto was told of letting go, and whether it has. One per process."""
 
     def __init__(self) -> None:
-        self.graphs = False
+        self._graphs = False
         self._stays = False
         self._said = False
         self._before: str | None = None
@@ -61,7 +57,7 @@ class Detaching:
         if device != "cuda":
             return
         user_decides = _TEARDOWN in os.environ or _NOT_LAZILY in os.environ
-        if self.graphs:
+        if self._graphs:
             self._say("0")
         elif not user_decides and _may_attach_again():
             self._say("0" if self._stays else "1")  # no plainly too: to let go is what later versions do by themselves
@@ -94,7 +90,7 @@ class Detaching:
         Returns:
             Whether it is the first.
         """
-        first, self.graphs = not self.graphs, True
+        first, self._graphs = not self._graphs, True
         if self._under_way:
             self._say("0")  # read when the window ends
         return first

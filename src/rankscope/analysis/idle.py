@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis import intervals
 from rankscope.analysis.collectives import Matched
-from rankscope.analysis.overlap import step_bounds
+from rankscope.analysis.intervals import Spans
 from rankscope.analysis.view import RankView
 from rankscope.analysis.waits import Waits
 
@@ -29,10 +29,11 @@ class IdleTime:
     """What of ``inputs`` lies in each recorded step."""
 
 
-def idle_time(view: RankView, column: int, matched: Matched, waits: Waits) -> IdleTime:
+def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
     """Split what is not compute: waiting for peers, transfer, copies, the data loader, any other host reason.
 
-    A call that was not matched counts as transfer, since nothing is known of the others' arrival.
+    A call that was not matched counts as transfer, since nothing is known of the others' arrival. ``bounds``: of
+    the steps (``step_bounds``).
     """
     compute, comm, copy = view.accounted()
     mine = matched.of(column)
@@ -54,5 +55,5 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits) -> Id
         inputs=inputs,
         host=intervals.measure(nothing) - inputs,
         copy=copying,
-        step_inputs=intervals.cover(fetching, *step_bounds(view)),
+        step_inputs=intervals.cover(fetching, *bounds),
     )

@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rankscope.analysis import intervals
 from rankscope.analysis.categories import Kind
 from rankscope.analysis.intervals import Spans
 from rankscope.analysis.view import RankView
 
-__all__ = ["Usage", "step_bounds", "step_lengths", "step_usage", "usage", "window_usage"]
+__all__ = ["Usage", "step_bounds", "step_usage", "usage", "window_usage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +81,11 @@ def step_bounds(view: RankView) -> Spans:
     return np.concatenate(([view.free], ends[:-1])), ends
 
 
-def step_lengths(view: RankView) -> NDArray[np.int64]:
-    """How long each recorded step took, ns. On a device, whose host may run ahead and wait every so many steps."""
-    begin, end = step_bounds(view)
-    return end - begin
-
-
-def step_usage(view: RankView) -> list[Usage]:
-    """One :class:`Usage` per recorded step; ``span`` is as :func:`step_bounds` says."""
+def step_usage(view: RankView, bounds: Spans) -> list[Usage]:
+    """One :class:`Usage` per recorded step; ``bounds`` are those of :func:`step_bounds`."""
     events, rows = view.trace.events, []
     work = [np.flatnonzero(view.kind == k) for k in (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)]
-    for index, (start, end) in enumerate(zip(*(b.tolist() for b in step_bounds(view)), strict=True)):
+    for index, (start, end) in enumerate(zip(*(b.tolist() for b in bounds), strict=True)):
         if view.device:
             of_step = [mine[events.step[mine] == index] for mine in work]
             parts = [intervals.union(events.start[mine], events.end[mine]) for mine in of_step]

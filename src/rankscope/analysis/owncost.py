@@ -11,7 +11,7 @@ from rankscope.analysis.window import WindowResult
 from rankscope.model import RunInfo, RunManifest
 from rankscope.pace import usual
 
-__all__ = ["add_own_cost"]
+__all__ = ["add_own_cost", "recording_overhead_pct"]
 
 _SETTLING, _ENOUGH = 2, 8
 """Steps after a window that still pay for its end, and steps that make a median."""
@@ -24,14 +24,16 @@ def add_own_cost(info: RunInfo, windows: Sequence[WindowResult], manifest: RunMa
     """Set ``recording_overhead_pct``, ``residue_pct`` and ``longest_stall_ms``, where the ranks noted what it takes."""
     if manifest is None:
         return
-    info.recording_overhead_pct = _more(_overhead(windows, manifest))
+    info.recording_overhead_pct = recording_overhead_pct(windows, manifest)
     info.residue_pct = _more(_residue(manifest))
     held = [r.steps for w in manifest.windows for r in w.records]
     info.longest_stall_ms = max((ms for s in held for ms in (s.open_ms, s.close_ms) if ms is not None), default=None)
 
 
-def _overhead(windows: Sequence[WindowResult], manifest: RunManifest) -> list[float]:
-    """Recorded steps over those before, per rank and window."""
+def recording_overhead_pct(windows: Sequence[WindowResult], manifest: RunManifest | None) -> float | None:
+    """Recorded steps against those before, the median over ranks and windows; None where nobody noted or can tell."""
+    if manifest is None:
+        return None
     recorded: dict[tuple[int, int | None, int], float] = {
         (w.attempt, w.window, v.rank): float(np.median(own)) / 1e6
         for w in windows
@@ -45,7 +47,7 @@ def _overhead(windows: Sequence[WindowResult], manifest: RunManifest) -> list[fl
         ahead = on_host < _AHEAD * inside and fmean(record.steps.before_ms or [0.0]) > before / _AHEAD
         if before and inside and not ahead:
             found.append(inside / before)
-    return found
+    return _more(found)
 
 
 def _residue(manifest: RunManifest) -> list[float]:

@@ -15,7 +15,7 @@ from rankscope.analysis.collectives import Matched, is_point_to_point, match
 from rankscope.analysis.host import settle_ends
 from rankscope.analysis.hostclocks import HostClock
 from rankscope.analysis.idle import IdleTime, idle_time
-from rankscope.analysis.overlap import Usage, step_lengths, step_usage, window_usage
+from rankscope.analysis.overlap import Usage, step_bounds, step_usage, window_usage
 from rankscope.analysis.replay import build_graph
 from rankscope.analysis.segments import Plan, launch_times, plan_segments
 from rankscope.analysis.stragglers import Lateness, judge_ranks, screen
@@ -55,7 +55,7 @@ class WindowResult:
     usage: list[Usage]
     steps: list[list[Usage]]
     lengths: list[NDArray[np.int64]]
-    """Of each recorded step, ns, as :func:`step_lengths` says."""
+    """How long each recorded step took, ns, by :func:`step_bounds`: on a device, as its host may run ahead."""
     matched: Matched
     clocks: Clocks
     waits: Waits
@@ -87,17 +87,18 @@ def analyse_window(traces: Sequence[RankTrace], hosts: dict[int, HostClock] | No
     clocks = align(views, matched, hosts)
     waits = measure_waits(views, matched, clocks)
     plan = plan_segments(views, matched)
+    bounds = [step_bounds(v) for v in views]
     result = WindowResult(
         attempt=traces[0].attempt,
         window=traces[0].window,
         views=views,
         usage=[window_usage(v) for v in views],
-        steps=[step_usage(v) for v in views],
-        lengths=[step_lengths(v) for v in views],
+        steps=[step_usage(v, b) for v, b in zip(views, bounds, strict=True)],
+        lengths=[end - begin for begin, end in bounds],
         matched=matched,
         clocks=clocks,
         waits=waits,
-        idle=[idle_time(v, c, matched, waits) for c, v in enumerate(views)],
+        idle=[idle_time(v, c, matched, waits, bounds[c]) for c, v in enumerate(views)],
         plan=plan,
         profiles=[profile(v, plan.times[c], plan.shift[c], plan.size) for c, v in enumerate(views)],
     )

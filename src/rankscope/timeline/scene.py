@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from rankscope.analysis import summary
 from rankscope.analysis.clocks import Clocks
 from rankscope.analysis.collect import collect
-from rankscope.analysis.owncost import add_own_cost
-from rankscope.analysis.runinfo import complete_ranks, run_info
+from rankscope.analysis.owncost import recording_overhead_pct
+from rankscope.analysis.runinfo import complete_ranks
 from rankscope.analysis.window import WindowResult, analyse_window
 from rankscope.diagnose.rules import find
 from rankscope.diagnose.verdict import judge
@@ -77,9 +77,8 @@ def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: l
     try:
         traces = [v.trace for w in windows for v in w.views]
         ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
-        run = run_info(traces, manifest)
-        add_own_cost(run, windows, manifest)
-        evidence = collect(windows, ranks, summary.idle_rows(windows), (), run.recording_overhead_pct)
+        overhead = recording_overhead_pct(windows, manifest)
+        evidence = collect(windows, ranks, summary.idle_rows(windows), (), overhead)
         return judge(evidence, find(evidence))
     except Exception as error:  # the timeline stands without a verdict
         notes.append(f"no culprit is marked: {type(error).__name__}: {error}")

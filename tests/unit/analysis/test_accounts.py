@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.analysis.overlap import step_usage, usage, window_usage
+from rankscope.analysis.overlap import step_bounds, step_usage, usage, window_usage
 from rankscope.analysis.view import make_view
 
 pytestmark = pytest.mark.data
@@ -32,7 +32,8 @@ def test_device_time_of_a_case(case, number) -> None:
 
 def test_work_belongs_to_the_step_that_launched_it(case) -> None:
     traces, expected = case("22")
-    steps = step_usage(make_view(traces[0], 0))
+    view = make_view(traces[0], 0)
+    steps = step_usage(view, step_bounds(view))
     assert [s.compute / 1000 for s in steps] == expected["compute_us_per_step"]
     assert [s.comm / 1000 for s in steps] == expected["comm_us_per_step"]
 
