@@ -18,7 +18,8 @@ from collections import Counter
 from pathlib import Path
 
 from rankscope.demo.faults import FAULTS
-from rankscope.model import ClusterReport, from_json
+from rankscope.records.codec import from_json
+from rankscope.records.report import ClusterReport
 
 WIDTH = (16, 6, 42, 10)
 

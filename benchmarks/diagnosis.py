@@ -18,8 +18,8 @@ from typing import Any
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import RankscopeError
-from rankscope.model import ClusterReport
-from rankscope.trace.load import load_traces
+from rankscope.records.report import ClusterReport
+from rankscope.trace.files.load import load_traces
 
 HEAD = ("trace", "planted", "verdict", "named", "cost ms", "of step", "rank", "cause", "s")
 WIDTH = (26, 20, 12, 20, 12, 8, 6, 6, 5)

@@ -20,8 +20,10 @@ from jobs import FAULT_FROM, Job, Judgement, Measured, judge, label, measure, sc
 from launching import RANKSCOPE, TORCHRUN, launch
 from table import HEAD, facts, row, show
 
-from rankscope.model import ClusterReport, RunManifest, from_json
-from rankscope.rundir import RunDir
+from rankscope.records.codec import from_json
+from rankscope.records.manifest import RunManifest
+from rankscope.records.report import ClusterReport
+from rankscope.rundir.layout import RunDir
 
 HERE = Path(__file__).parent
 GUESS_S = 30.0

@@ -31,7 +31,7 @@ STEP = re.compile(r"ProfilerStep#(\d+)")
 
 IMPORTS = "import sys, pathlib\n"
 OURS = IMPORTS + (
-    "from rankscope.trace.load import load_traces\n"
+    "from rankscope.trace.files.load import load_traces\n"
     "if __name__ == '__main__':\n"
     "    result = load_traces([pathlib.Path(sys.argv[1])], cache={cache})\n"
     "    print(sum(len(t.events) for t in result.traces))\n"
@@ -45,8 +45,8 @@ HTA = IMPORTS + (
     "    analysis = TraceAnalysis(trace_files=files, trace_dir=sys.argv[1])\n"
     "    print(sum(len(analysis.t.get_trace(r)) for r in analysis.t.get_ranks()))\n"
 )
-EMPTY_OURS = IMPORTS + "import rankscope.trace.load\nprint(0)\n"
-EMPTY_PARQUET = IMPORTS + "import rankscope.trace.load, pyarrow.parquet\nprint(0)\n"
+EMPTY_OURS = IMPORTS + "import rankscope.trace.files.load\nprint(0)\n"
+EMPTY_PARQUET = IMPORTS + "import rankscope.trace.files.load, pyarrow.parquet\nprint(0)\n"
 EMPTY_HTA = IMPORTS + "import hta.trace_analysis\nprint(0)\n"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rankscope.model import ClusterReport
+from rankscope.records.report import ClusterReport
 
 DUE_SHARE = 0.05
 """A planted rank must be named when the fault costs the unprofiled job this share of its step; below, naming it is

@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit" / "analysis"
 
 from worlds import MS, Fault, Item, Mesh, by_hand, simulate
 
-from rankscope.timeline import lines as timeline_lines
 from rankscope.timeline import merge as timeline_merge
-from rankscope.timeline.scene import set_scene
+from rankscope.timeline import writer as timeline_lines
+from rankscope.timeline.scene import prepare_scene
 from rankscope.timeline.selection import Selection
-from rankscope.trace.load import LoadResult
+from rankscope.trace.files.load import LoadResult
 
 LAYERS = 50
 """Three calls each: 150 a step."""
@@ -41,7 +41,7 @@ def main() -> int:
     print(f"{len(traces)} ranks, {events:,} events, {calls:,} of them collectives; {peak_mb():.0f} MB")
     load = LoadResult(traces=traces, sources=[])
     begin = time.perf_counter()
-    scene = set_scene(load)
+    scene = prepare_scene(load)
     print(f"{'aligned and judged':20} {time.perf_counter() - begin:6.1f} s, peak {peak_mb():.0f} MB", flush=True)
     selection = Selection(max_mb=arguments.max_mb)
     with tempfile.TemporaryDirectory() as folder:

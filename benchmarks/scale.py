@@ -20,15 +20,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit" / "analysis"
 
 from worlds import MS, Fault, Item, Mesh, by_hand, simulate
 
-from rankscope.analysis.clocks import align
-from rankscope.analysis.collectives import match
+from rankscope.analysis.matching.clocks import align
+from rankscope.analysis.matching.collectives import match
+from rankscope.analysis.matching.waits import measure_waits
 from rankscope.analysis.pipeline import analyze
-from rankscope.analysis.segments import plan_segments
-from rankscope.analysis.stragglers import screen
-from rankscope.analysis.view import make_view
-from rankscope.analysis.waits import measure_waits
+from rankscope.analysis.rank.view import make_view
+from rankscope.analysis.replay.segments import plan_segments
+from rankscope.analysis.stragglers.cost import screen
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.load import LoadResult
+from rankscope.trace.files.load import LoadResult
 
 T = TypeVar("T")
 LAYERS = 50

@@ -7,7 +7,8 @@ from typing import Any
 
 from jobs import Job, Judgement, Measured
 
-from rankscope.model import ClusterReport, RunManifest
+from rankscope.records.manifest import RunManifest
+from rankscope.records.report import ClusterReport
 
 HEAD = (
     "job",

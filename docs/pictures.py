@@ -18,9 +18,10 @@ RUNS = ROOT / "tests" / "data"
 sys.path.insert(0, str(ROOT / "tests"))
 
 from rankscope.analysis.pipeline import analyze  # noqa: E402
-from rankscope.model import RunManifest, from_json  # noqa: E402
+from rankscope.records.codec import from_json  # noqa: E402
+from rankscope.records.manifest import RunManifest  # noqa: E402
 from rankscope.report import write_report  # noqa: E402
-from rankscope.trace.load import load_traces  # noqa: E402
+from rankscope.trace.files.load import load_traces  # noqa: E402
 from support.browser import Browser, browsing  # noqa: E402 - after the path to it
 
 

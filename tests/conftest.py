@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.rundir import RunDir
+from rankscope.rundir.layout import RunDir
 from support.launching import JOBS, RANKSCOPE, TORCHRUN, Launched, environment, flags_of
 
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from rankscope.errors import ConfigError
-from rankscope.model import AgentSpec, BudgetSpec, CaptureSpec, ScheduleSpec
+from rankscope.records.spec import AgentSpec, BudgetSpec, CaptureSpec, ScheduleSpec
 
 __all__ = [
     "ACTIVITIES",

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rankscope.demo.faults import FAULTS
-from rankscope.diagnose.accuse import NOISY
+from rankscope.causes.table import NOISY
 from support.launching import flags_of
 
 ON_TWO = [(name, 2, bad, None) for bad, name in enumerate(FAULTS)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.rundir import RunDir
+from rankscope.rundir.layout import RunDir
 from support.launching import JOBS
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from rankscope.model import RankRecord, from_json
-from rankscope.rundir import RunDir
+from rankscope.records.codec import from_json
+from rankscope.records.rank import RankRecord
+from rankscope.rundir.layout import RunDir
 from support.launching import JOBS, RANKSCOPE, flags_of, free_port
 
 CAPTURE = [sys.executable, "-m", "rankscope", "capture"]

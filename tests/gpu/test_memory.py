@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.analysis.memory import BEFORE, memory_rows
+from rankscope.analysis.tables.memory import BEFORE, memory_rows
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -18,7 +18,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import torch
-from rankscope.agent.memory import MemoryHistory, watch_out_of_memory
+from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_memory
 
 folder = Path(sys.argv[1])
 watch_out_of_memory(folder / "rank_00000.memory_oom.pickle", rank=0, attempt=0)

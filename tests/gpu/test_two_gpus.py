@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.agent.kineto import why_not_this_torch
+from rankscope.agent.backends.kineto import why_not_this_torch
 from support.launching import RANKSCOPE, TORCHRUN, flags_of
 
 GPT = Path(__file__).parents[2] / "benchmarks" / "gpt.py"

@@ -8,8 +8,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.model import ClusterReport, RankRecord, RunManifest, from_json
-from rankscope.rundir import RunDir
+from rankscope.records.codec import from_json
+from rankscope.records.manifest import RunManifest
+from rankscope.records.rank import RankRecord
+from rankscope.records.report import ClusterReport
+from rankscope.rundir.layout import RunDir
 
 JOBS = Path(__file__).parent.parent / "dist" / "jobs"
 RANKSCOPE = [sys.executable, "-m", "rankscope", "run"]

@@ -12,17 +12,11 @@ from typing import Any
 import pytest
 
 from rankscope import cli
-from rankscope.launcher.elastic import Ending
-from rankscope.model import (
-    ClockReport,
-    ClusterReport,
-    CollectivesReport,
-    RankSummary,
-    RunInfo,
-    Verdict,
-    from_json,
-    to_json,
-)
+from rankscope.cli.console import FORMATS, say
+from rankscope.launcher.torchrun import Ending
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict
+from rankscope.records.rows import RankSummary
 
 REPORT = ClusterReport(
     run=RunInfo(source="traces", world_size=1),
@@ -100,7 +94,7 @@ def test_report_finds_it_from_run_folder_or_file(written: Path, where: str, caps
     assert from_json(ClusterReport, capsys.readouterr().out) == REPORT
 
 
-@pytest.mark.parametrize("form", cli.FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 def test_every_format_goes_to_stdout(written: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", str(written), "--format", form]) == 0
     assert "Only one rank left a trace" in capsys.readouterr().out
@@ -197,7 +191,7 @@ def test_a_broken_hydra_does_not_keep_the_job_from_running(
         return Ending(1)
 
     monkeypatch.setitem(sys.modules, "rankscope.compose", None)
-    monkeypatch.setattr("rankscope.launcher.elastic.run_torchrun", run_torchrun)
+    monkeypatch.setattr("rankscope.launcher.torchrun.run_torchrun", run_torchrun)
     assert cli.main(["run", "train.py"]) == 1
     assert ran_with == ["train.py"]
     assert "not recording" in capsys.readouterr().err
@@ -207,4 +201,4 @@ def test_say_survives_a_closed_stderr(monkeypatch: pytest.MonkeyPatch, tmp_path:
     stream: Any = (tmp_path / "x").open("w")
     stream.close()
     monkeypatch.setattr(sys, "stderr", stream)
-    cli._say("nobody hears this")
+    say("nobody hears this")

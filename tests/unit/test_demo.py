@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rankscope import cli
+from rankscope.causes.wording import PHRASE
 from rankscope.compose import compose
 from rankscope.demo import JOBS
 from rankscope.demo.faults import FAULTS
-from rankscope.diagnose.texts import PHRASE
 
 ON_DEVICES = {"host_sync", "h2d_copy", "allocator", "launch_bound"}
 """No job on the CPU waits for its device, copies to it, allocates on it or launches kernels."""

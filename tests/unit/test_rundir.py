@@ -9,7 +9,9 @@ import socket
 import pytest
 
 from rankscope.errors import RunDirError
-from rankscope.rundir import RunDir, claim, next_run_dir, write_new
+from rankscope.rundir.claim import claim, next_run_dir
+from rankscope.rundir.files import write_new
+from rankscope.rundir.layout import RunDir
 
 
 def test_write_new_refuses_to_replace_and_leaves_no_temporary(tmp_path):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rankscope.agent.imports import after_import, before_import
-from rankscope.model import AgentSpec, from_json
+from rankscope.agent.process.import_hooks import after_import, before_import
+from rankscope.records.codec import from_json
+from rankscope.records.spec import AgentSpec
 
 __all__ = ["arm"]
 

@@ -15,26 +15,29 @@ from pathlib import Path
 
 import torch
 
-from rankscope.agent.board import Board
-from rankscope.agent.capture import Capture, detailed, device_in_use, needs_inline
-from rankscope.agent.courier import Courier, job_has_store
-from rankscope.agent.detach import Detaching, why_not_this_environment
-from rankscope.agent.ending import Ending
-from rankscope.agent.foreign import ForeignProfilers
-from rankscope.agent.guard import guarded
-from rankscope.agent.inline import InlineCapture
-from rankscope.agent.kineto import KinetoCapture, KinetoLink, why_not_this_torch
-from rankscope.agent.leave import skip_destructors
-from rankscope.agent.memory import MemoryHistory, watch_out_of_memory
-from rankscope.agent.nsight import CudaProfilerCapture
-from rankscope.agent.pauses import GcPauses
-from rankscope.agent.planner import HEARD_WITHIN_S, Planner
-from rankscope.agent.pulse import Pulse
-from rankscope.agent.recording import Recording, device_name, new_record
-from rankscope.agent.steps import StepCounter, install_detectors
-from rankscope.model import AgentSpec, CaptureSpec, RankRecord, Window, to_json
-from rankscope.pace import Pace
-from rankscope.rundir import Spool, replace_text
+from rankscope.agent.backends.base import Capture, detailed, device_in_use, needs_inline
+from rankscope.agent.backends.cuda_profiler import CudaProfilerCapture
+from rankscope.agent.backends.inline import InlineCapture
+from rankscope.agent.backends.kineto import KinetoCapture, KinetoLink, why_not_this_torch
+from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_memory
+from rankscope.agent.process.cupti_teardown import CuptiTeardown, why_not_this_environment
+from rankscope.agent.process.exit import ExitHandler
+from rankscope.agent.process.guard import guarded
+from rankscope.agent.process.skip_destructors import skip_destructors
+from rankscope.agent.process.user_profiler import UserProfilerWatch
+from rankscope.agent.steps.counter import StepCounter, install_detectors
+from rankscope.agent.steps.gc_pauses import GcPauses
+from rankscope.agent.steps.step_log import StepLog
+from rankscope.agent.windows.notices import Notices
+from rankscope.agent.windows.planner import HEARD_WITHIN_S, Planner
+from rankscope.agent.windows.recording import Recording, device_name, new_record
+from rankscope.agent.windows.store_relay import StoreRelay, job_has_store
+from rankscope.records.codec import to_json
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import AgentSpec, CaptureSpec, Window
+from rankscope.rundir.files import replace_text
+from rankscope.rundir.spool import Spool
+from rankscope.step_time import Pace
 
 __all__ = ["Session", "user_step"]
 
@@ -75,8 +78,8 @@ class Session:
         self._environ = environ
         self._several_nodes = environ.get("GROUP_WORLD_SIZE", "1") != "1"
         self._local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
-        self._board = Board(self.spool, self.life.attempt)
-        self._detaching = Detaching()
+        self._board = Notices(self.spool, self.life.attempt)
+        self._detaching = CuptiTeardown()
         no_kineto = _no_kineto(spec, armed, not self._several_nodes or job_has_store(environ))
         self._link = None if no_kineto else KinetoLink(Path(spec.spool), spec.capture, self._detaching)
         self._planner = Planner(
@@ -87,12 +90,12 @@ class Session:
             spec.capture.backend,
             no_kineto,
         )
-        self._foreign = ForeignProfilers(self._is_ours, self._stand_aside)
-        self._ending = Ending(guarded(self._end), spec.exit_grace_s)
+        self._foreign = UserProfilerWatch(self._is_ours, self._stand_aside)
+        self._ending = ExitHandler(guarded(self._end), spec.exit_grace_s)
         self._pauses = GcPauses()
         self._history = MemoryHistory()
         self._thread: int | None = None
-        self._pulse: Pulse | None = None
+        self._pulse: StepLog | None = None
         self._number, self._planned, self._requests = 0, 0, self._board.answered()
         self._ready_for = -1
         self._next: Window | None = None
@@ -160,16 +163,16 @@ class Session:
             _disarm()
             return
         self._thread = threading.get_ident()
-        self._pulse = Pulse(self.spool.pulse(self.life.attempt, self.life.rank))
+        self._pulse = StepLog(self.spool.pulse(self.life.attempt, self.life.rank))
         self._pauses.start()
         if self._several_nodes and self.life.local_rank == 0 and job_has_store(self._environ):
-            Courier(self.spec.run_id, self.life.attempt, self._board, self._environ).start()
+            StoreRelay(self.spec.run_id, self.life.attempt, self._board, self._environ).start()
 
     def _fetched(self, spent_ns: int) -> None:
         if self._pulse is not None:
             self._pulse.input_ns += spent_ns
 
-    def _time_step(self, pulse: Pulse) -> None:
+    def _time_step(self, pulse: StepLog) -> None:
         recording = self._recording
         paused_ns = sum(self._pauses.take().ns)
         elapsed_ns = pulse.step(recording is not None, paused_ns)
@@ -352,7 +355,7 @@ class Session:
         return rests
 
     def _end(self, reason: str | None) -> None:
-        """The process ends. Called once, by :class:`Ending`."""
+        """The process ends. Called once, by :class:`ExitHandler`."""
         if _session is not self:
             return
         completed = self.counter.completed

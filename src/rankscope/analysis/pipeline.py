@@ -9,32 +9,26 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rankscope.analysis import summary
-from rankscope.analysis.collect import collect
-from rankscope.analysis.health import health_rows
-from rankscope.analysis.hostclocks import host_clocks
-from rankscope.analysis.kernels import kernel_rows
-from rankscope.analysis.memory import memory_rows
-from rankscope.analysis.modules import module_rows
-from rankscope.analysis.owncost import add_own_cost
-from rankscope.analysis.pulse import read_pulses
-from rankscope.analysis.queues import launch_queues
-from rankscope.analysis.runinfo import complete_ranks, run_info
-from rankscope.analysis.window import WindowResult, analyse_window
-from rankscope.diagnose.evidence import Evidence
-from rankscope.diagnose.rules import find
+from rankscope.analysis.evidence.collect import collect
+from rankscope.analysis.matching.host_clocks import host_clocks
+from rankscope.analysis.tables import summary
+from rankscope.analysis.tables.health import health_rows
+from rankscope.analysis.tables.kernels import kernel_rows
+from rankscope.analysis.tables.launch_queue import launch_queues
+from rankscope.analysis.tables.memory import memory_rows
+from rankscope.analysis.tables.modules import module_rows
+from rankscope.analysis.tables.profiling_overhead import add_profiling_overhead
+from rankscope.analysis.tables.run_info import complete_ranks, run_info
+from rankscope.analysis.tables.run_steps import read_pulses
+from rankscope.analysis.windows.analyse import WindowResult, analyse_window
+from rankscope.diagnose.rules.table import find
 from rankscope.diagnose.verdict import judge
 from rankscope.errors import AnalysisError
-from rankscope.model import (
-    ClockReport,
-    ClusterReport,
-    CollectivesReport,
-    ReportError,
-    RunManifest,
-    Verdict,
-)
+from rankscope.records.evidence import Evidence
+from rankscope.records.manifest import RunManifest
+from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, ReportError, Verdict
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.load import LoadResult
+from rankscope.trace.files.load import LoadResult
 
 __all__ = ["analyze", "stages"]
 
@@ -86,7 +80,7 @@ def analyze(
     )
     report.run.notes += [note for w in windows for note in w.notes]
     with _guard("own cost", errors):
-        add_own_cost(report.run, windows, manifest)
+        add_profiling_overhead(report.run, windows, manifest)
     with _guard("ranks", errors):
         report.ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
     with _guard("clock", errors):
@@ -114,7 +108,7 @@ def analyze(
         report.pulse = read_pulses(load.pulses, report.run.world_size)
     if hta and traces:
         with _guard("hta", errors):
-            from rankscope.analysis.hta import run_hta
+            from rankscope.analysis.hta.adapter import run_hta
 
             say("computing the breakdowns of HolisticTraceAnalysis")
             report.hta, failed = run_hta(traces)

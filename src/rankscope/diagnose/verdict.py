@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.diagnose.accuse import DEVICE_CAUSES, Accusation, accuse
-from rankscope.diagnose.evidence import Evidence
-from rankscope.diagnose.health import reasons
-from rankscope.diagnose.jobwide import idle_for_hosts
-from rankscope.diagnose.lost import verdict_beside_lost
-from rankscope.diagnose.texts import ADVICE, NOUN, PHRASE, SCENARIO, amount, hours, parts
-from rankscope.model import Finding, Verdict
+from rankscope.causes.table import DEVICE_CAUSES
+from rankscope.causes.wording import ADVICE, NOUN, PHRASE, SCENARIO, amount, hours, parts
+from rankscope.diagnose.rules.decision import Accusation, accuse
+from rankscope.diagnose.rules.health import reasons
+from rankscope.diagnose.rules.job import idle_for_hosts
+from rankscope.diagnose.rules.missing_ranks import verdict_beside_lost
+from rankscope.records.evidence import Evidence
+from rankscope.records.report import Finding, Verdict
 
 __all__ = ["judge"]
 

@@ -8,10 +8,10 @@ from typing import Any
 from rankscope.config import ToolConfig, plan_in_words
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.launcher.arguments import RunArguments
-from rankscope.launcher.elastic import run_torchrun
-from rankscope.launcher.plan import RunPlan, check
-from rankscope.launcher.session import Session, begin
-from rankscope.launcher.wrapup import Outcome, wrap_up
+from rankscope.launcher.job import Session, begin
+from rankscope.launcher.run_plan import RunPlan, check
+from rankscope.launcher.torchrun import run_torchrun
+from rankscope.launcher.wrap_up import Outcome, wrap_up
 
 __all__ = ["launch"]
 

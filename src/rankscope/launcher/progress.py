@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from rankscope.rundir import Spool
+from rankscope.rundir.spool import Spool
 
 if TYPE_CHECKING:
-    from rankscope.report.progress import Work
+    from rankscope.progress import Work
 
 __all__ = ["bars", "calmly", "gathering"]
 
@@ -25,7 +25,7 @@ def bars(say: Say) -> Iterator[Work | None]:
         doing = None
         with contextlib.suppress(Exception):  # the traces matter more than bars
             if sys.stderr.isatty():
-                from rankscope.report.progress import work  # rich, which only a terminal needs
+                from rankscope.progress import work
 
                 doing = stack.enter_context(work(say))
         yield doing if doing is not None and doing.drawn else None

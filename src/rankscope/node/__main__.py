@@ -15,14 +15,18 @@ import sys
 from pathlib import Path
 
 from rankscope.errors import RankscopeError
-from rankscope.model import AgentSpec, RankRecord, from_json, to_json
 from rankscope.node.gather import gather_out_of_memory, gather_ready, read_lives
-from rankscope.node.health import HealthWatch
-from rankscope.node.kineto import answering
+from rankscope.node.health.sampler import HealthWatch
+from rankscope.node.kineto_server import answering
 from rankscope.node.manifest import NodeResult
-from rankscope.node.pulse import PulseDrain
 from rankscope.node.requests import RequestRelay
-from rankscope.rundir import RunDir, Spool, replace_text, write_new
+from rankscope.node.step_log import StepLogDrain
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import AgentSpec
+from rankscope.rundir.files import replace_text, write_new
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
 
 _POLL_S = 0.2
 _SELDOM = 5
@@ -47,7 +51,7 @@ def serve(spool: Spool, run_dir: RunDir, node: str) -> None:
 
 def _gather(spool: Spool, run_dir: RunDir, node: str, notes: list[str]) -> list[RankRecord]:
     records: list[RankRecord] = []
-    pulses, requests, health = PulseDrain(spool), RequestRelay(spool, run_dir), HealthWatch.begin()
+    pulses, requests, health = StepLogDrain(spool), RequestRelay(spool, run_dir), HealthWatch.begin()
     for turn in itertools.count():
         ready, _, _ = select.select([sys.stdin], [], [], _POLL_S)
         finished = bool(ready) and not os.read(sys.stdin.fileno(), 4096)

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from rankscope.errors import RunDirError
-from rankscope.model import RankRecord, from_json, to_json
-from rankscope.rundir import RunDir, Spool, place, temporary_beside, write_new
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank import RankRecord
+from rankscope.rundir.files import place, temporary_beside, write_new
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
 
 __all__ = ["gather_out_of_memory", "gather_ready", "read_lives"]
 

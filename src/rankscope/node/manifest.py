@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankscope.model import BY_LIBKINETO, RankRecord, RunManifest, ScheduleSpec, WindowRanks
+from rankscope.records.manifest import RunManifest, WindowRanks
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import BY_LIBKINETO, ScheduleSpec
 
 __all__ = ["NodeResult", "build_manifest"]
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 
 from rankscope.errors import RunDirError
-from rankscope.model import CaptureRequest, RankRecord, from_json, to_json
-from rankscope.rundir import RunDir, Spool, replace_text, write_new
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import CaptureRequest
+from rankscope.rundir.files import replace_text, write_new
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
 
 __all__ = ["RequestRelay", "answers", "ask"]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.model import ClusterReport, from_json
-from rankscope.report import contract, html, markdown, terminal
+from rankscope.records.codec import from_json
+from rankscope.records.report import ClusterReport
 from rankscope.report.files import write_atomically
+from rankscope.report.formats import html, markdown, terminal
+from rankscope.report.formats import json as contract
 
 __all__ = ["TIMELINE", "WRITERS", "link_timeline", "write_report"]
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from rankscope.analysis.window import WindowResult
+from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.errors import ConfigError, RunDirError
-from rankscope.model import RunManifest
-from rankscope.timeline.lines import Merged, lines
-from rankscope.timeline.scene import Scene, set_scene
+from rankscope.records.manifest import RunManifest
+from rankscope.timeline.scene import Scene, prepare_scene
 from rankscope.timeline.selection import Selection
-from rankscope.trace.load import LoadResult
+from rankscope.timeline.writer import Merged, lines
+from rankscope.trace.files.load import LoadResult
 
 __all__ = ["Merged", "merge", "write"]
 
@@ -58,7 +58,7 @@ def merge(
     if output.exists() and not replace:
         raise RunDirError(f"{output} exists already and is not overwritten; give another --output")
     say(f"aligning {len(load.traces)} traces")
-    scene = set_scene(load, manifest)
+    scene = prepare_scene(load, manifest)
     wanted = _wanted(scene, selection)
     merged = Merged(output, notes=list(scene.notes))
     say("writing the timeline")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankscope.errors import ConfigError, RunDirError
-from rankscope.rundir import RunDir
+from rankscope.rundir.layout import RunDir
 
 __all__ = ["TIMELINE", "choose_output", "report_folder"]
 

@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis import summary
-from rankscope.analysis.clocks import Clocks
-from rankscope.analysis.collect import collect
-from rankscope.analysis.owncost import recording_overhead_pct
-from rankscope.analysis.runinfo import complete_ranks
-from rankscope.analysis.window import WindowResult, analyse_window
-from rankscope.diagnose.rules import find
+from rankscope.analysis.evidence.collect import collect
+from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.tables import summary
+from rankscope.analysis.tables.profiling_overhead import recording_overhead_pct
+from rankscope.analysis.tables.run_info import complete_ranks
+from rankscope.analysis.windows.analyse import WindowResult, analyse_window
+from rankscope.diagnose.rules.table import find
 from rankscope.diagnose.verdict import judge
 from rankscope.errors import AnalysisError
-from rankscope.model import RunManifest, Verdict
+from rankscope.records.manifest import RunManifest
+from rankscope.records.report import Verdict
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.load import LoadResult
+from rankscope.trace.files.load import LoadResult
 
-__all__ = ["Scene", "on_axis", "set_scene"]
+__all__ = ["Scene", "on_axis", "prepare_scene"]
 
 I64 = NDArray[np.int64]
 
@@ -37,7 +38,7 @@ class Scene:
     notes: list[str] = field(default_factory=list)
 
 
-def set_scene(load: LoadResult, manifest: RunManifest | None = None) -> Scene:
+def prepare_scene(load: LoadResult, manifest: RunManifest | None = None) -> Scene:
     """Align, match and judge, as ``analyze`` does.
 
     Raises:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rankscope.errors import ConfigError
 from rankscope.timeline.output import TIMELINE
-from rankscope.timeline.page import hand_over
+from rankscope.timeline.perfetto_page import hand_over
 
 __all__ = ["PERFETTO", "PORT", "TIMELINE", "Server", "make_server"]
 

@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from rankscope.node.kineto import answer, listen
+from rankscope.node.kineto_server import answer, listen
 
 parser = argparse.ArgumentParser()
 parser.add_argument("folder", type=Path)
@@ -38,14 +38,14 @@ os.environ.update(where | {"KINETO_USE_DAEMON": "1", "KINETO_DAEMON_INIT_DELAY_S
 
 import torch
 
-from rankscope.agent.detach import Detaching
-from rankscope.agent.kineto import KinetoCapture, KinetoLink
-from rankscope.agent.leave import skip_destructors
-from rankscope.model import CaptureSpec
+from rankscope.agent.process.cupti_teardown import CuptiTeardown
+from rankscope.agent.backends.kineto import KinetoCapture, KinetoLink
+from rankscope.agent.process.skip_destructors import skip_destructors
+from rankscope.records.spec import CaptureSpec
 
 skip_destructors()
 nothing = dict.fromkeys(["record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules"], False)
-link = KinetoLink(folder, CaptureSpec(activities=["auto"], **nothing), Detaching())
+link = KinetoLink(folder, CaptureSpec(activities=["auto"], **nothing), CuptiTeardown())
 written = 0
 while written < args.windows:
     link.tend()

@@ -11,23 +11,23 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore
 
-from rankscope.agent.board import Board
-from rankscope.agent.courier import Courier, job_has_store
-from rankscope.model import Window
-from rankscope.rundir import Spool
+from rankscope.agent.windows.notices import Notices
+from rankscope.agent.windows.store_relay import StoreRelay, job_has_store
+from rankscope.records.spec import Window
+from rankscope.rundir.spool import Spool
 
 ENDS_LATE = """
 import sys, time
 from pathlib import Path
 from torch.distributed import TCPStore
-from rankscope.agent.board import Board
-from rankscope.agent.courier import Courier
-from rankscope.rundir import Spool
+from rankscope.agent.windows.notices import Notices
+from rankscope.agent.windows.store_relay import StoreRelay
+from rankscope.rundir.spool import Spool
 
 server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 environ = {"RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-board = Board(Spool(Path(sys.argv[1])), 0)
-Courier("r", 0, board, {**environ, "MASTER_PORT": str(server.port)}).start()
+board = Notices(Spool(Path(sys.argv[1])), 0)
+StoreRelay("r", 0, board, {**environ, "MASTER_PORT": str(server.port)}).start()
 board.ready(0, 0)
 server.wait(["rankscope/r/0/ready_0"])  # who speaks has connected, and who listens along with him
 
@@ -50,10 +50,10 @@ def nodes(tmp_path: Path):
     for node in range(2):
         folder = tmp_path / str(node)
         folder.mkdir()
-        boards.append(Board(Spool(folder), 0))
+        boards.append(Notices(Spool(folder), 0))
         environ = {"RANK": str(node), "LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": "2", "GROUP_RANK": str(node)}
         environ |= {"GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port)}
-        couriers.append(Courier("r", 0, boards[node], environ))
+        couriers.append(StoreRelay("r", 0, boards[node], environ))
         couriers[node].start()
     yield boards, couriers
     for courier in couriers:

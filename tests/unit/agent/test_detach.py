@@ -7,8 +7,8 @@ import os
 import pytest
 import torch
 
-from rankscope.agent import detach
-from rankscope.agent.detach import Detaching, why_not_this_environment
+from rankscope.agent.process import cupti_teardown as detach
+from rankscope.agent.process.cupti_teardown import CuptiTeardown, why_not_this_environment
 
 NAME = "TEARDOWN_CUPTI"
 NOT_LAZILY = "DISABLE_CUPTI_LAZY_REINIT"
@@ -25,7 +25,7 @@ def now(monkeypatch):
 
 
 def test_a_window_of_a_gpu_is_followed_by_letting_go(now):
-    detaching = Detaching()
+    detaching = CuptiTeardown()
     assert detaching.close()
     detaching.ask("cuda")
     assert os.environ[NAME] == "1"
@@ -47,7 +47,7 @@ def test_another_profiler_begins_when_cupti_was_let_go(now, monkeypatch):
         now[0] += 0.2
 
     monkeypatch.setattr(detach, "_call", call)
-    detaching = Detaching()
+    detaching = CuptiTeardown()
     detaching.finish()
     detaching.ask("cuda")
     detaching.finish()
@@ -58,7 +58,7 @@ def test_another_profiler_begins_when_cupti_was_let_go(now, monkeypatch):
 
 
 def test_after_the_scripts_own_profiler_cupti_stays(now):
-    detaching = Detaching()
+    detaching = CuptiTeardown()
     detaching.ask("cuda")
     detaching.stay()
     assert os.environ[NAME] == "1"  # of the window that is under way
@@ -73,7 +73,7 @@ def test_after_the_scripts_own_profiler_cupti_stays(now):
 
 
 def test_where_graphs_are_captured_cupti_stays():
-    detaching = Detaching()
+    detaching = CuptiTeardown()
     detaching.graph()
     assert NAME not in os.environ
     detaching.ask("cuda")
@@ -84,7 +84,7 @@ def test_where_graphs_are_captured_cupti_stays():
 
 
 def test_a_graph_captured_in_a_window_is_not_replayed_after_letting_go():
-    detaching = Detaching()
+    detaching = CuptiTeardown()
     detaching.ask("cuda")
     detaching.graph()
     assert os.environ[NAME] == "0"
@@ -95,7 +95,7 @@ def test_a_graph_captured_in_a_window_is_not_replayed_after_letting_go():
 @pytest.mark.parametrize("value", ["1", "0"])
 def test_where_graphs_are_captured_the_users_own_word_rests_during_our_windows(monkeypatch, value):
     monkeypatch.setenv(NAME, value)
-    detaching = Detaching()
+    detaching = CuptiTeardown()
     detaching.ask("cuda")
     detaching.graph()
     assert os.environ[NAME] == "0"
@@ -110,7 +110,7 @@ def test_where_graphs_are_captured_the_users_own_word_rests_during_our_windows(m
 @pytest.mark.parametrize(("device", "cuda"), [(None, "13.0"), ("xpu", None), ("cuda", "12.4"), ("cuda", None)])
 def test_elsewhere_nobody_is_asked(monkeypatch, device, cuda):
     monkeypatch.setattr(torch.version, "cuda", cuda)
-    detaching = Detaching()
+    detaching = CuptiTeardown()
     detaching.ask(device)
     assert NAME not in os.environ
     detaching.told()
@@ -120,7 +120,7 @@ def test_elsewhere_nobody_is_asked(monkeypatch, device, cuda):
 @pytest.mark.parametrize(("value", "over"), [("1", False), ("0", True)])
 def test_the_users_own_word_is_left_alone(monkeypatch, value, over):
     monkeypatch.setenv(NAME, value)
-    detaching = Detaching()
+    detaching = CuptiTeardown()
     detaching.ask("cuda")
     assert detaching.close() is over
     detaching.told()
@@ -130,7 +130,7 @@ def test_the_users_own_word_is_left_alone(monkeypatch, value, over):
 
 def test_where_libkineto_may_not_attach_lazily_nobody_is_asked(monkeypatch):
     monkeypatch.setenv(NOT_LAZILY, "1")
-    Detaching().ask("cuda")
+    CuptiTeardown().ask("cuda")
     assert NAME not in os.environ
     assert why_not_this_environment() is None
     monkeypatch.setenv(NAME, "1")
@@ -138,7 +138,7 @@ def test_where_libkineto_may_not_attach_lazily_nobody_is_asked(monkeypatch):
 
 
 def test_a_second_way_to_record_the_same_window_asks_once():
-    detaching = Detaching()
+    detaching = CuptiTeardown()
     detaching.ask("cuda")
     detaching.ask("cuda")
     detaching.told()

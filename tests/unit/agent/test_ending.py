@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from rankscope.agent.ending import Settler
+from rankscope.agent.process.exit import Settler
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rankscope.agent import session as sessions
-from rankscope.agent.kineto import KinetoCapture
+from rankscope.agent.backends.kineto import KinetoCapture
 from rankscope.agent.session import Session
 from rankscope.config import CaptureConfig, ToolConfig, to_agent_spec
-from rankscope.model import Window
+from rankscope.records.spec import Window
 
 
 class Link:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rankscope.agent.inject
-from rankscope.agent.imports import after_import
+from rankscope.agent.process.import_hooks import after_import
 
 INJECT = Path(rankscope.agent.inject.__file__).parent
 

@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from rankscope.agent import kineto
-from rankscope.agent.detach import Detaching
-from rankscope.agent.kineto import KinetoLink, why_not_this_torch
-from rankscope.model import CaptureSpec
+from rankscope.agent.backends import kineto
+from rankscope.agent.backends.kineto import KinetoLink, why_not_this_torch
+from rankscope.agent.process.cupti_teardown import CuptiTeardown
+from rankscope.records.spec import CaptureSpec
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def link(tmp_path, monkeypatch):
 
     monkeypatch.setattr(kineto, "_kineto_step", iterate)
     nothing = dict.fromkeys(["record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules"], False)
-    link = KinetoLink(tmp_path, CaptureSpec(activities=["auto"], **nothing), Detaching())
+    link = KinetoLink(tmp_path, CaptureSpec(activities=["auto"], **nothing), CuptiTeardown())
     asked(tmp_path).unlink()
     link.tend()
     return link

@@ -8,8 +8,8 @@ import pickletools
 import pytest
 import torch
 
-from rankscope.agent import memory
-from rankscope.agent.memory import MemoryHistory, watch_out_of_memory
+from rankscope.agent.backends import memory_history as memory
+from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_memory
 
 
 class FakeCuda:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from rankscope.agent.pauses import GcPauses
+from rankscope.agent.steps.gc_pauses import GcPauses
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.agent.planner import Planner
-from rankscope.model import BudgetSpec, CaptureRequest, ScheduleSpec
+from rankscope.agent.windows.planner import Planner
+from rankscope.records.spec import BudgetSpec, CaptureRequest, ScheduleSpec
 
 PLAN = ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=1)  # warm-up 11 and 12, records 13 to 18
 NONE = ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerAction
 
-from rankscope.model import ScheduleSpec
+from rankscope.records.spec import ScheduleSpec
 
 
 @pytest.mark.parametrize(

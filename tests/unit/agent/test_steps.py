@@ -1,4 +1,4 @@
-"""What counts as a step. The expected numbers follow from the definitions in agent/steps.py."""
+"""What counts as a step. The expected numbers follow from the definitions in agent/steps/counter.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rankscope.agent.steps import PATIENCE, StepCounter, install_detectors
+from rankscope.agent.steps.counter import PATIENCE, StepCounter, install_detectors
 
 
 class Thing:

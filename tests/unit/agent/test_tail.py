@@ -10,17 +10,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rankscope.agent.capture import DeviceTail
+from rankscope.agent.backends.base import DeviceTail
 from rankscope.config import ToolConfig, to_agent_spec
-from rankscope.model import RankRecord, from_json, to_json
-from rankscope.rundir import Spool
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank import RankRecord
+from rankscope.rundir.spool import Spool
 
 # Records steps 3 and 4. Step 4 has ended on the device at the third question, asked when step 6 has ended.
 SCRIPT = """
 import os, sys
 import torch
 from rankscope.agent.session import Session
-from rankscope.model import AgentSpec, from_json
+from rankscope.records.codec import from_json
+from rankscope.records.spec import AgentSpec
 
 class Lagging:
     name, device, recording = "inline", None, False

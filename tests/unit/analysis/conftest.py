@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rankscope.trace.columns import Category, Collectives, Events, Group, RankTrace, Steps, TraceMeta
-from rankscope.trace.load import LoadResult, load_traces
+from rankscope.trace.files.load import LoadResult, load_traces
 
 DATA = Path(__file__).parents[2] / "data"
 LABELS: dict[str, Any] = json.loads((DATA / "traces" / "labels.json").read_text())["traces"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.analysis.overlap import step_bounds, step_usage, usage, window_usage
-from rankscope.analysis.view import make_view
+from rankscope.analysis.accounting.usage import step_bounds, step_usage, usage, window_usage
+from rankscope.analysis.rank.view import make_view
 
 pytestmark = pytest.mark.data
 

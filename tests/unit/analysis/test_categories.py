@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.analysis.categories import Kind, classify, family, is_communication, is_input
 from rankscope.trace.columns import Category
+from rankscope.trace.names import Kind, classify, family, is_communication, is_input
 
 COMMUNICATION = [
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from rankscope.analysis.causes import profile, work_difference
-from rankscope.analysis.view import make_view
-from rankscope.trace.load import load_traces
+from rankscope.analysis.rank.view import make_view
+from rankscope.analysis.stragglers.profile import profile, work_difference
+from rankscope.trace.files.load import load_traces
 
 MS = 1_000_000  # ns
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.analysis.clocks import align
-from rankscope.analysis.collectives import match
+from rankscope.analysis.matching.clocks import align
+from rankscope.analysis.matching.collectives import match
 from rankscope.analysis.pipeline import analyze
-from rankscope.analysis.view import make_view
-from rankscope.analysis.window import analyse_window
+from rankscope.analysis.rank.view import make_view
+from rankscope.analysis.windows.analyse import analyse_window
 
 WITHIN_NS = 20_000
 

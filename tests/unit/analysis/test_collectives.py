@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.analysis.clocks import align, matched_times
-from rankscope.analysis.collectives import canonical, match
-from rankscope.analysis.view import make_view
-from rankscope.analysis.waits import bus_bytes, element_bytes, lateness, measure_waits
-from rankscope.analysis.window import analyse_window
-from rankscope.trace.load import load_traces
+from rankscope.analysis.matching.clocks import align, matched_times
+from rankscope.analysis.matching.collectives import canonical, match
+from rankscope.analysis.matching.waits import bus_bytes, element_bytes, lateness, measure_waits
+from rankscope.analysis.rank.view import make_view
+from rankscope.analysis.windows.analyse import analyse_window
+from rankscope.trace.files.load import load_traces
 from support.archives import unpack
 
 from .conftest import DATA

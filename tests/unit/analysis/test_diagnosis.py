@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.pipeline import analyze
-from rankscope.model import ClusterReport, from_json, to_json
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.report import ClusterReport
 
 from .conftest import LABELS
 
@@ -82,7 +83,7 @@ def test_the_contract(recorded, name) -> None:
 
 
 def test_the_case_of_four_ranks(case) -> None:
-    from rankscope.trace.load import LoadResult
+    from rankscope.trace.files.load import LoadResult
 
     traces, expected = case("23")
     report = analyze(LoadResult(traces=traces, sources=[]), hta=False)
@@ -91,7 +92,7 @@ def test_the_case_of_four_ranks(case) -> None:
 
 
 def test_the_case_without_a_device(case) -> None:
-    from rankscope.trace.load import LoadResult
+    from rankscope.trace.files.load import LoadResult
 
     traces, expected = case("19")
     report = analyze(LoadResult(traces=traces, sources=[]))
@@ -102,7 +103,7 @@ def test_the_case_without_a_device(case) -> None:
 
 
 def test_windows_are_pooled(recorded) -> None:
-    from rankscope.trace.load import LoadResult
+    from rankscope.trace.files.load import LoadResult
 
     first, second = recorded("ddp_dataloader_stall"), recorded("ddp_dataloader_stall")
     for trace in second.traces:
@@ -117,7 +118,7 @@ def test_windows_are_pooled(recorded) -> None:
 
 
 def test_cut_to_one_rank_it_abstains(recorded) -> None:
-    from rankscope.trace.load import LoadResult
+    from rankscope.trace.files.load import LoadResult
 
     traces = recorded("ddp_slow_gpu").traces
     report = analyze(LoadResult(traces=traces[1:], sources=[]), hta=False)

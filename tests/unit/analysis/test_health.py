@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from rankscope.analysis.health import health_rows
 from rankscope.analysis.pipeline import analyze
-from rankscope.model import HealthRow, HealthSample, HostSample, RankRecord, RunManifest, WindowRanks
-from rankscope.trace.load import LoadResult
+from rankscope.analysis.tables.health import health_rows
+from rankscope.records.manifest import RunManifest, WindowRanks
+from rankscope.records.rank import HealthSample, HostSample, RankRecord
+from rankscope.records.rows import HealthRow
+from rankscope.trace.files.load import LoadResult
 
 
 def record(rank: int, window: int = 0, **more) -> RankRecord:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.diagnose.evidence import Evidence, Suspect
-from rankscope.diagnose.rules import find
-from rankscope.diagnose.texts import ADVICE
-from rankscope.diagnose.throttling import LIMITING, gpu_throttled
+from rankscope.causes.wording import ADVICE
+from rankscope.diagnose.rules.table import find
+from rankscope.diagnose.rules.throttling import LIMITING, gpu_throttled
 from rankscope.diagnose.verdict import judge
-from rankscope.model import HealthRow
-from rankscope.node.gpus import throttle_reasons
+from rankscope.node.health.gpus import throttle_reasons
+from rankscope.records.evidence import Evidence, Suspect
+from rankscope.records.rows import HealthRow
 
 HEAT, CAP = "thermal slowdown (hardware)", "power cap"
 

@@ -1,4 +1,4 @@
-"""Waits of a CPU-only rank, which nothing records: numbers by hand from the definition in analysis/host.py."""
+"""Waits of a CPU-only rank, which nothing records: numbers by hand from the definition in analysis/rank/cpu_only.py."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from rankscope.analysis.host import cpu_waits, settle_ends
-from rankscope.analysis.view import make_view
-from rankscope.trace.load import load_traces
+from rankscope.analysis.rank.cpu_only import cpu_waits, settle_ends
+from rankscope.analysis.rank.view import make_view
+from rankscope.trace.files.load import load_traces
 
 US = 1000  # ns
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from rankscope.analysis.breakdowns import BREAKDOWNS
-from rankscope.analysis.hta import run_hta
+from rankscope.analysis.hta.adapter import run_hta
+from rankscope.analysis.hta.breakdowns import BREAKDOWNS
 
 pytestmark = pytest.mark.data
 
@@ -57,5 +57,5 @@ def test_one_failing_analysis_costs_only_itself(recorded, monkeypatch) -> None:
 
 
 def test_importing_the_analysis_does_not_import_hta() -> None:
-    code = "import sys, rankscope.analysis.pipeline, rankscope.analysis.hta; sys.exit('hta' in sys.modules)"
+    code = "import sys, rankscope.analysis.pipeline, rankscope.analysis.hta.adapter; sys.exit('hta' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analysis.breakdowns import MOST_KERNELS, _type_of
-from rankscope.analysis.hta import run_hta, trace_analysis
+from rankscope.analysis.hta.adapter import run_hta, trace_analysis
+from rankscope.analysis.hta.breakdowns import MOST_KERNELS, _type_of
 from rankscope.trace.columns import Events, RankTrace
-from rankscope.trace.load import load_traces
+from rankscope.trace.files.load import load_traces
 from support.archives import unpack
 
 DATA = Path(__file__).parents[2] / "data"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rankscope.analysis.pipeline import analyze
-from rankscope.trace.load import load_traces
+from rankscope.trace.files.load import load_traces
 
 NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.analysis import intervals
+from rankscope.analysis.rank import intervals
 
 pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=12)
 

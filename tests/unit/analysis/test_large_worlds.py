@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.analysis.clocks import align
-from rankscope.analysis.collectives import match
-from rankscope.analysis.view import make_view
+from rankscope.analysis.matching.clocks import align
+from rankscope.analysis.matching.collectives import match
+from rankscope.analysis.rank.view import make_view
 
 from .test_diagnosis import cut
 from .test_worlds import cost_ms, report_of

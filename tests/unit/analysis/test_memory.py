@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rankscope.analysis.memory import BEFORE, NO_FRAME, memory_row, memory_rows, read_snapshot
 from rankscope.analysis.pipeline import analyze
+from rankscope.analysis.tables.memory import BEFORE, NO_FRAME, memory_row, memory_rows, read_snapshot
 from rankscope.errors import TraceError
-from rankscope.model import MemoryFrame, MemoryRow
+from rankscope.records.rows import MemoryFrame, MemoryRow
 from rankscope.trace.columns import DeviceMemory, Steps
-from rankscope.trace.load import load_traces
+from rankscope.trace.files.load import load_traces
 
 DATA = Path(__file__).parents[2] / "data"
 MIB = 1 << 20
@@ -30,7 +30,7 @@ def frame(path: str, line: int, name: str) -> dict:
 SITE = "/opt/venv/lib/python3.11/site-packages"
 LINEAR = frame(f"{SITE}/torch/nn/modules/linear.py", 134, "forward")
 ADAMW = frame(f"{SITE}/torch/optim/adamw.py", 200, "_init_group")
-OURS = frame(f"{SITE}/rankscope/agent/steps.py", 70, "step")
+OURS = frame(f"{SITE}/rankscope/agent/steps/counter.py", 70, "step")
 MODEL = frame("/home/user/job/model.py", 10, "forward")
 TRAIN = frame("/home/user/job/train.py", 30, "main")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rankscope.diagnose.evidence import Evidence
-from rankscope.diagnose.rules import find
-from rankscope.diagnose.texts import ADVICE
-from rankscope.model import MemoryFrame, MemoryRow
+from rankscope.causes.wording import ADVICE
+from rankscope.diagnose.rules.table import find
+from rankscope.records.evidence import Evidence
+from rankscope.records.rows import MemoryFrame, MemoryRow
 
 GIB = 2**30
 

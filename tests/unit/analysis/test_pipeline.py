@@ -4,8 +4,10 @@ import pytest
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import AnalysisError
-from rankscope.model import ClockSample, RankRecord, RunManifest, StepTimes, WindowRanks, from_json
-from rankscope.trace.load import LoadResult, load_traces
+from rankscope.records.codec import from_json
+from rankscope.records.manifest import RunManifest, WindowRanks
+from rankscope.records.rank import ClockSample, RankRecord, StepTimes
+from rankscope.trace.files.load import LoadResult, load_traces
 
 from .conftest import DATA
 

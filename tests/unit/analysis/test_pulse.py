@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from rankscope.analysis.pipeline import analyze
-from rankscope.analysis.pulse import read_pulses
+from rankscope.analysis.tables.run_steps import read_pulses
 from rankscope.errors import AnalysisError
-from rankscope.model import PULSE_ENTRY, PulseReport, PulseWindow, RankRecord, RunManifest, WindowRanks
-from rankscope.rundir import RunDir
-from rankscope.trace.load import load_traces
+from rankscope.records.manifest import RunManifest, WindowRanks
+from rankscope.records.rank import RankRecord
+from rankscope.records.run_steps import RecordedRange, RunSteps
+from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.rundir.layout import RunDir
+from rankscope.trace.files.load import load_traces
 
 Entry = tuple[float, float, float, int]
 
@@ -20,7 +23,7 @@ Entry = tuple[float, float, float, int]
 def write(run: Path, rank: int, entries: list[Entry], attempt: int = 0) -> Path:
     """Entries in ms: step, input, garbage collection; then the flag."""
     raw = b"".join(
-        PULSE_ENTRY.pack(round(step * 1e3), round(data * 1e3), round(gc * 1e3), flag)
+        STEP_LOG_ENTRY.pack(round(step * 1e3), round(data * 1e3), round(gc * 1e3), flag)
         for step, data, gc, flag in entries
     )
     path = RunDir(run).pulse(attempt, rank)
@@ -29,7 +32,7 @@ def write(run: Path, rank: int, entries: list[Entry], attempt: int = 0) -> Path:
     return path
 
 
-def read(*paths: Path, world_size: int | None = None) -> PulseReport:
+def read(*paths: Path, world_size: int | None = None) -> RunSteps:
     report = read_pulses(paths, world_size)
     assert report is not None
     return report
@@ -40,7 +43,7 @@ def test_curve_and_totals_of_two_ranks(tmp_path: Path) -> None:
     second = [(0, 0, 0, 0), (20, 6, 0, 0), (22, 6, 0, 0), (60, 0, 0, 1), (310, 0, 0, 0), (24, 6, 0, 0)]
     report = read(write(tmp_path, 0, first), write(tmp_path, 1, second))
     assert (report.attempt, report.steps, report.unprofiled_steps) == (0, 6, 3)
-    assert report.windows == [PulseWindow(first=3, last=3)]
+    assert report.windows == [RecordedRange(first=3, last=3)]
     assert [(b.first, b.last) for b in report.buckets] == [(step, step) for step in range(6)]
     assert [b.step_ms for b in report.buckets] == [None, 15, 17, 55, 305, 19]
     assert [(b.slowest_ms, b.slowest_rank) for b in report.buckets][1:] == [
@@ -79,7 +82,7 @@ def test_windows_are_typical_or_not(tmp_path: Path, around: float, typical: bool
     steps[100:106] = [(90, 0, 0, 1)] * 6
     steps[106:126] = [(around, 0, 0, 0)] * 20
     report = read(write(tmp_path, 0, steps))
-    assert report.windows == [PulseWindow(first=100, last=105)]
+    assert report.windows == [RecordedRange(first=100, last=105)]
     assert (report.median_ms, report.around_ms, report.typical) == (10, around, typical)
     assert report.unprofiled_steps == 193
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.analysis.queues import launch_queues
-from rankscope.analysis.window import analyse_window
+from rankscope.analysis.tables.launch_queue import launch_queues
+from rankscope.analysis.windows.analyse import analyse_window
 
 from .worlds import US, Item, Mesh, simulate
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.analysis.graph import Builder, Work
-from rankscope.analysis.longest import Levels, by_node
-from rankscope.analysis.stragglers import sign_flip
-from rankscope.analysis.window import MAX_REPLAY_ERROR, analyse_window
+from rankscope.analysis.replay.graph import Builder, Work
+from rankscope.analysis.replay.longest_path import Levels, by_node
+from rankscope.analysis.stragglers.cost import sign_flip
+from rankscope.analysis.windows.analyse import MAX_REPLAY_ERROR, analyse_window
 
 
 def test_a_node_happens_at_the_latest_of_its_edges() -> None:

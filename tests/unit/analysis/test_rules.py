@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.diagnose.accuse import accuse
-from rankscope.diagnose.evidence import Anomaly, Evidence, Suspect
-from rankscope.diagnose.rules import find
-from rankscope.diagnose.texts import ADVICE, PHRASE, amount
+from rankscope.causes.wording import ADVICE, PHRASE, amount
+from rankscope.diagnose.rules.decision import accuse
+from rankscope.diagnose.rules.table import find
 from rankscope.diagnose.verdict import judge
+from rankscope.records.evidence import Anomaly, Evidence, Suspect
 
 
 def evidence(*suspects: Suspect, **more) -> Evidence:

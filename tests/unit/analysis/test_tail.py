@@ -7,9 +7,9 @@ import copy
 import numpy as np
 import pytest
 
-from rankscope.analysis.summary import group_rows, rank_summaries, step_rows
-from rankscope.analysis.tail import whole_steps
-from rankscope.analysis.window import analyse_window
+from rankscope.analysis.rank.trim import whole_steps
+from rankscope.analysis.tables.summary import group_rows, rank_summaries, step_rows
+from rankscope.analysis.windows.analyse import analyse_window
 
 
 @pytest.fixture

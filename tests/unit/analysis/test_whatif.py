@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rankscope.analysis.callcosts import exposed_per_call
-from rankscope.analysis.graph import Work
-from rankscope.analysis.modules import exposed_by_module, module_rows
-from rankscope.analysis.summary import group_rows
-from rankscope.analysis.window import analyse_window
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.tables.collective_costs import exposed_per_call
+from rankscope.analysis.tables.modules import exposed_by_module, module_rows
+from rankscope.analysis.tables.summary import group_rows
+from rankscope.analysis.windows.analyse import analyse_window
 
 from .test_worlds import NOISE, SMALL, period_ms
 from .worlds import MS, US, Fault, Item, Mesh, by_hand, simulate

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.pipeline import analyze
-from rankscope.analysis.window import analyse_window
-from rankscope.model import ClusterReport
-from rankscope.trace.load import LoadResult
+from rankscope.analysis.windows.analyse import analyse_window
+from rankscope.records.report import ClusterReport
+from rankscope.trace.files.load import LoadResult
 
 from .test_diagnosis import cut
 from .worlds import MS, US, Fault, Item, Mesh, by_hand, of_a_recorded_rank, pipeline, simulate

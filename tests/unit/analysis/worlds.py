@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rankscope.analysis.collectives import canonical
+from rankscope.analysis.matching.collectives import canonical
 from rankscope.trace.columns import Category, Collectives, Events, Group, RankTrace, Steps, TraceMeta
 
 US = 1000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.model import ClockReport, ClusterReport, CollectivesReport, Finding, RunInfo, Verdict
+from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, Finding, RunInfo, Verdict
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 

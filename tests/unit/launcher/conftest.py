@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from rankscope.model import RunManifest
-from rankscope.rundir import NodeClaim, RunDir, Spool
+from rankscope.records.manifest import RunManifest
+from rankscope.rundir.claim import NodeClaim
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
 
 
 class FakeHelper:
-    """Stands for ``rankscope.node.helper.NodeHelper``; tells what it was asked."""
+    """Stands for ``rankscope.launcher.node_helper.NodeHelper``; tells what it was asked."""
 
     def __init__(self) -> None:
         self.started: tuple[Any, ...] | None = None
@@ -40,7 +42,7 @@ class FakeHelper:
 @pytest.fixture
 def helper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHelper:
     fake = FakeHelper()
-    monkeypatch.setattr("rankscope.node.helper.NodeHelper", fake)
+    monkeypatch.setattr("rankscope.launcher.node_helper.NodeHelper", fake)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.chdir(tmp_path)

@@ -8,8 +8,8 @@ from argparse import Namespace
 import pytest
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
-from rankscope.launcher import elastic
-from rankscope.launcher.elastic import Ending, run_torchrun
+from rankscope.launcher import torchrun as elastic
+from rankscope.launcher.torchrun import Ending, run_torchrun
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_shows_torchs_frames_and_not_ours(monkeypatch: pytest.MonkeyPatch, capsy
     shown = capsys.readouterr().err
     assert shown.startswith("Traceback (most recent call last):")
     assert "ValueError: from torchrun" in shown
-    assert "launcher/elastic.py" not in shown
+    assert "launcher/torchrun.py" not in shown
 
 
 def test_leaves_the_process_alone_unless_torchrun_would_die_of_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,11 @@ from rankscope.config import AnalysisConfig, RunConfig, ToolConfig
 from rankscope.errors import AnalysisError, RunDirError
 from rankscope.launcher import launch as launching
 from rankscope.launcher.arguments import parse
-from rankscope.launcher.elastic import Ending
 from rankscope.launcher.launch import launch
-from rankscope.launcher.wrapup import Outcome
-from rankscope.model import RunManifest
-from rankscope.rundir import ENV_SPEC
+from rankscope.launcher.torchrun import Ending
+from rankscope.launcher.wrap_up import Outcome
+from rankscope.records.manifest import RunManifest
+from rankscope.rundir.spool import ENV_SPEC
 
 
 class Job:
@@ -66,7 +66,7 @@ def analysis(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setitem(sys.modules, name, fake)
 
     module("rankscope.analysis.pipeline", analyze=analyze, stages=lambda load, hta: 0)
-    module("rankscope.trace.load", load_traces=lambda paths: paths)
+    module("rankscope.trace.files.load", load_traces=lambda paths: paths)
     module(
         "rankscope.report",
         write_report=lambda report, folder: {},

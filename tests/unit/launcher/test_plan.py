@@ -9,7 +9,7 @@ import pytest
 from rankscope.config import RunConfig, ToolConfig
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.launcher.arguments import parse
-from rankscope.launcher.plan import RunPlan, check, take
+from rankscope.launcher.run_plan import RunPlan, check, take
 
 
 def planned(*words: str, run_dir: str | None = None) -> RunPlan:

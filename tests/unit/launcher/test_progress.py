@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rankscope.launcher.progress import bars, calmly, gathering
-from rankscope.rundir import Spool
+from rankscope.rundir.spool import Spool
 
 
 def test_progress_is_told_only_now_and_then() -> None:
@@ -30,7 +30,7 @@ def test_a_short_wait_needs_no_words() -> None:
 
 
 class Drawn:
-    """Stands for ``rankscope.report.progress.Work``."""
+    """Stands for ``rankscope.progress.Work``."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.seen: list[tuple[float, float]] = []
@@ -82,7 +82,7 @@ def test_no_bars_where_they_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> 
             return True
 
     monkeypatch.setattr("sys.stderr", Terminal())
-    monkeypatch.setitem(__import__("sys").modules, "rankscope.report.progress", None)  # an import that fails
+    monkeypatch.setitem(__import__("sys").modules, "rankscope.progress", None)  # an import that fails
     with bars(pytest.fail) as doing:
         assert doing is None
     monkeypatch.setattr("sys.stderr", None)

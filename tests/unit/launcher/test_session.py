@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from rankscope.config import CaptureConfig, ToolConfig
-from rankscope.launcher import session as sessions
-from rankscope.launcher.plan import RunPlan
-from rankscope.launcher.session import begin
-from rankscope.model import AgentSpec, from_json
-from rankscope.rundir import ENV_PYTHONPATH, ENV_SPEC
+from rankscope.launcher import job as sessions
+from rankscope.launcher.job import begin
+from rankscope.launcher.run_plan import RunPlan
+from rankscope.records.codec import from_json
+from rankscope.records.spec import AgentSpec
+from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC
 
 PLAN = RunPlan(run_id="job", run_dir=None, node=None)
 

@@ -11,7 +11,7 @@ import yaml
 
 from rankscope.compose import compose
 from rankscope.launcher.arguments import RunArguments, parse
-from rankscope.launcher.plan import RunPlan, check
+from rankscope.launcher.run_plan import RunPlan, check
 
 LAUNCH = Path(__file__).parents[3] / "launch"
 

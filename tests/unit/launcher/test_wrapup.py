@@ -22,8 +22,8 @@ WAITING = """
 import sys, time
 from types import SimpleNamespace
 from rankscope.config import ToolConfig
-from rankscope.launcher.elastic import Ending
-from rankscope.launcher.wrapup import wrap_up
+from rankscope.launcher.torchrun import Ending
+from rankscope.launcher.wrap_up import wrap_up
 
 class Helper:
     def finish(self, exit_code, *, progress, patience_s):
@@ -50,10 +50,11 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from rankscope.config import ToolConfig
-from rankscope.launcher.elastic import Ending
-from rankscope.launcher.wrapup import wrap_up
-from rankscope.model import RunManifest
-from rankscope.rundir import RunDir, Spool
+from rankscope.launcher.torchrun import Ending
+from rankscope.launcher.wrap_up import wrap_up
+from rankscope.records.manifest import RunManifest
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
 
 spool = Spool(Path(sys.argv[1]))
 manifest = RunManifest(run_id="r", argv=[], config={}, versions={}, hosts=[], world_size=2, attempts=1, exit_code=0,

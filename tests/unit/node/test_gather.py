@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 
-from rankscope.model import RankRecord, to_json
 from rankscope.node.gather import gather_ready
-from rankscope.rundir import RunDir, Spool
+from rankscope.records.codec import to_json
+from rankscope.records.rank import RankRecord
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
 
 
 def announce(spool: Spool, text: str | None, **fields) -> RankRecord:

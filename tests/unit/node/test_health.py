@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from rankscope.model import ClockSample, HealthSample, HostSample, RankRecord, from_json, to_json
-from rankscope.node import health
-from rankscope.node.gpus import AmdGpus, NvidiaGpus, throttle_reasons
-from rankscope.node.health import HealthWatch, enclosing, within
-from rankscope.node.hostload import HostReader
+from rankscope.node.health import sampler as health
+from rankscope.node.health.gpus import AmdGpus, NvidiaGpus, throttle_reasons
+from rankscope.node.health.host import HostReader
+from rankscope.node.health.sampler import HealthWatch, enclosing, within
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank import ClockSample, HealthSample, HostSample, RankRecord
 
 SECOND = 10**9
 UUID = "GPU-8f1b7a52-1d2c-4c8e-9a55-0123456789ab"

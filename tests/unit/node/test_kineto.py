@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from rankscope.node.kineto import answer, answering, listen, serve
+from rankscope.node.kineto_server import answer, answering, listen, serve
 
 HEADER = struct.Struct("=Q32s")
 

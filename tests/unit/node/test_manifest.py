@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from rankscope.model import RankRecord, RunManifest, ScheduleSpec, from_json, to_json
 from rankscope.node.manifest import NodeResult, build_manifest
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.manifest import RunManifest
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import ScheduleSpec
 
 
 def record(rank: int, world: int = 3, **fields) -> RankRecord:

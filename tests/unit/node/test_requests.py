@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rankscope.errors import RunDirError
-from rankscope.model import CaptureRequest, RankRecord, from_json, to_json
 from rankscope.node.requests import RequestRelay, answers, ask
-from rankscope.rundir import RunDir, Spool, claim
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import CaptureRequest
+from rankscope.rundir.claim import claim
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
 
 
 def running(tmp_path) -> RunDir:

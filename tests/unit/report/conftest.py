@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.model import (
+from rankscope.records.report import (
     ClockReport,
     ClusterReport,
     CollectivesReport,
     Finding,
+    ReportError,
+    RunInfo,
+    SourceFile,
+    Verdict,
+)
+from rankscope.records.rows import (
     GroupRow,
     HealthRow,
     KernelRow,
@@ -16,18 +22,11 @@ from rankscope.model import (
     MemoryFrame,
     MemoryRow,
     ModuleRow,
-    PulseBucket,
-    PulseReport,
-    PulseRow,
-    PulseWindow,
     RankIdle,
     RankSummary,
-    ReportError,
-    RunInfo,
-    SourceFile,
     StepRow,
-    Verdict,
 )
+from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
 
 GEMM = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
@@ -230,17 +229,17 @@ def gpu_straggler() -> ClusterReport:
             )
             for rank in range(2)
         ],
-        pulse=PulseReport(
+        pulse=RunSteps(
             attempt=0,
             steps=800,
             unprofiled_steps=792,
             median_ms=79.6,
             around_ms=80.1,
             typical=True,
-            windows=[PulseWindow(first=12, last=18)],
-            buckets=[PulseBucket(first=0, last=0)]
+            windows=[RecordedRange(first=12, last=18)],
+            buckets=[StepBucket(first=0, last=0)]
             + [
-                PulseBucket(
+                StepBucket(
                     first=first,
                     last=first + 1,
                     step_ms=79.0 + first % 5,
@@ -252,7 +251,7 @@ def gpu_straggler() -> ClusterReport:
                 for first in range(1, 799, 2)
             ],
             rows=[
-                PulseRow(
+                RankStepTimes(
                     rank=rank,
                     steps=792,
                     median_ms=79.6,

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.pipeline import analyze
-from rankscope.model import ClusterReport, RankIdle, RankSummary
-from rankscope.trace.load import load_traces
+from rankscope.records.report import ClusterReport
+from rankscope.records.rows import RankIdle, RankSummary
+from rankscope.trace.files.load import load_traces
 
 DATA = Path(__file__).parents[2] / "data" / "traces"
 NAMES = sorted(folder.name for folder in DATA.iterdir() if folder.is_dir())

@@ -13,8 +13,9 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rankscope.model import ClusterReport
-from rankscope.report import WRITERS, markdown, terminal
+from rankscope.records.report import ClusterReport
+from rankscope.report import WRITERS
+from rankscope.report.formats import markdown, terminal
 
 _spec = importlib.util.spec_from_file_location("report_test_writers", Path(__file__).with_name("test_writers.py"))
 assert _spec is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.model import ClusterReport
+from rankscope.records.report import ClusterReport
 from rankscope.report import write_report
 from support.browser import CHROME, DRIVER, Browser, browsing
 

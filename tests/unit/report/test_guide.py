@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rankscope import model
-from rankscope.diagnose.texts import NOUN
+from rankscope.causes.wording import NOUN
+from rankscope.records.manifest import RunManifest
+from rankscope.records.report import ClusterReport
 from rankscope.timeline.selection import CATEGORIES
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide"
@@ -35,7 +36,7 @@ RECORDS = (
     *("run", "ranks", "idle", "groups", "modules", "queues", "memory", "kernels", "verdict", "clock", "collectives"),
     *("windows", "lives"),
 )
-KNOWN = fields(model.ClusterReport) | fields(model.RunManifest)
+KNOWN = fields(ClusterReport) | fields(RunManifest)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)

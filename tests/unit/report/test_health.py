@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.model import ClusterReport, HealthRow
-from rankscope.report import WRITERS, health, words
-from rankscope.report.cells import Table
+from rankscope.records.report import ClusterReport
+from rankscope.records.rows import HealthRow
+from rankscope.report import WRITERS
+from rankscope.report.common import wording as words
+from rankscope.report.common.cells import Table
+from rankscope.report.sections import health
 
 HOT = {"thermal slowdown (hardware)": 75.0, "power cap": 25.0}
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.model import ClusterReport, RankSummary
-from rankscope.report import calls, links, words
+from rankscope.records.report import ClusterReport
+from rankscope.records.rows import RankSummary
+from rankscope.report.common import link_bandwidth as links
+from rankscope.report.common import wording as words
+from rankscope.report.sections import collectives as calls
 
 SXM = "NVIDIA H100 80GB HBM3"
 

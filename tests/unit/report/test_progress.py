@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rankscope.report.progress import work
+from rankscope.progress import work
 from support.terminal import on_a_terminal
 
 TRACES = Path(__file__).parents[2] / "data" / "cases" / "23_straggler_late_rank" / "traces"

@@ -6,17 +6,20 @@ import re
 
 import pytest
 
-from rankscope.model import ClusterReport, PulseBucket, PulseReport, PulseRow, PulseWindow
-from rankscope.report import html, markdown, pulse, terminal, words
+from rankscope.records.report import ClusterReport
+from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
+from rankscope.report.common import wording as words
+from rankscope.report.formats import html, markdown, terminal
+from rankscope.report.sections import run_steps as pulse
 
 
-def made(*means: float | None, longest: float = 0.0) -> PulseReport:
+def made(*means: float | None, longest: float = 0.0) -> RunSteps:
     """One bucket a step."""
     buckets = [
-        PulseBucket(first=step, last=step, step_ms=mean, slowest_ms=None if mean is None else max(mean, longest))
+        StepBucket(first=step, last=step, step_ms=mean, slowest_ms=None if mean is None else max(mean, longest))
         for step, mean in enumerate(means)
     ]
-    return PulseReport(attempt=0, steps=len(means), buckets=buckets)
+    return RunSteps(attempt=0, steps=len(means), buckets=buckets)
 
 
 def points(path: str) -> list[tuple[float, float]]:
@@ -54,7 +57,7 @@ def test_a_gap_is_a_gap() -> None:
 
 def test_a_window_of_one_step_in_many_can_be_seen() -> None:
     record = made(*[10.0] * 10)
-    record.steps, record.windows = 100_000, [PulseWindow(first=50_000, last=50_004)]
+    record.steps, record.windows = 100_000, [RecordedRange(first=50_000, last=50_004)]
     chart = pulse.chart(record)
     assert chart is not None
     (mark,) = chart["windows"]
@@ -77,7 +80,7 @@ def test_rows(gpu_straggler: ClusterReport) -> None:
         "Input": "75.2",
         "Garbage collection": "0.12",
     }
-    gpu_straggler.pulse = PulseReport(attempt=0, steps=1, rows=[PulseRow(rank=0)])
+    gpu_straggler.pulse = RunSteps(attempt=0, steps=1, rows=[RankStepTimes(rank=0)])
     assert [c.label for c in pulse.rows(gpu_straggler).columns] == ["Rank", "Unprofiled steps"]
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rankscope.diagnose.texts import ADVICE, NOUN
-from rankscope.model import ClusterReport, Finding
-from rankscope.report import TIMELINE, WRITERS, html, link_timeline, terminal, words, write_report
+from rankscope.causes.wording import ADVICE, NOUN
+from rankscope.records.report import ClusterReport, Finding
+from rankscope.report import TIMELINE, WRITERS, link_timeline, write_report
+from rankscope.report.common import wording as words
+from rankscope.report.formats import html, terminal
 from support.terminal import on_a_terminal
 
 

@@ -6,10 +6,17 @@ import dataclasses
 
 import pytest
 
-from rankscope.model import ClusterReport
-from rankscope.report import WRITERS, calls, heat, html, memory, sections, tables, words
-from rankscope.report.cells import Table
-from rankscope.report.words import DASH
+from rankscope.records.report import ClusterReport
+from rankscope.report import WRITERS
+from rankscope.report.common import wording as words
+from rankscope.report.common.cells import Table
+from rankscope.report.common.wording import DASH
+from rankscope.report.formats import html
+from rankscope.report.sections import collectives as calls
+from rankscope.report.sections import heatmap as heat
+from rankscope.report.sections import measurements as tables
+from rankscope.report.sections import memory
+from rankscope.report.sections import table as sections
 
 
 def shown(report: ClusterReport) -> list[str]:

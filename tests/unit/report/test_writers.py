@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rankscope.model import ClusterReport, from_json
-from rankscope.report import WRITERS, breakdown, markdown, metrics, terminal, tidy, words, write_report
+from rankscope.records.codec import from_json
+from rankscope.records.report import ClusterReport
+from rankscope.report import WRITERS, write_report
+from rankscope.report.common import breakdown, metrics
+from rankscope.report.common import rounding as tidy
+from rankscope.report.common import wording as words
+from rankscope.report.formats import markdown, terminal
 
 CONTRACT = {"schema_version", "run", "ranks", "clock", "collectives", "verdict", "findings", "hta", "errors"}
 RANK_KEYS = {

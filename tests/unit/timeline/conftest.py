@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rankscope.trace.load import LoadResult, load_traces
+from rankscope.trace.files.load import LoadResult, load_traces
 
 DATA = Path(__file__).parents[2] / "data" / "traces"
 

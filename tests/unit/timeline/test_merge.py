@@ -13,13 +13,14 @@ import pytest
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import AnalysisError, ConfigError, RunDirError
-from rankscope.model import RunManifest, from_json
+from rankscope.records.codec import from_json
+from rankscope.records.manifest import RunManifest
 from rankscope.timeline import merge as merge_module
 from rankscope.timeline.merge import merge
-from rankscope.timeline.scene import set_scene
+from rankscope.timeline.scene import prepare_scene
 from rankscope.timeline.selection import Selection
 from rankscope.trace.columns import Category
-from rankscope.trace.load import LoadResult, load_traces
+from rankscope.trace.files.load import LoadResult, load_traces
 
 NAMES = ("ddp_dataloader_stall", "ddp_gpu_bound", "fsdp2_slow_gpu", "gloo_ddp_input", "gloo_fsdp2_pause")
 
@@ -88,7 +89,7 @@ def test_a_runs_verdict_is_the_reports(name: str) -> None:
     run = Path(__file__).parents[2] / "data" / "runs" / name
     manifest = from_json(RunManifest, (run / "run.json").read_bytes())
     load = load_traces([run], workers=1, cache=False)
-    assert set_scene(load, manifest).verdict == analyze(load, manifest, hta=False).verdict
+    assert prepare_scene(load, manifest).verdict == analyze(load, manifest, hta=False).verdict
 
 
 @pytest.mark.data

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankscope.errors import ConfigError, RunDirError
-from rankscope.rundir import RunDir
+from rankscope.rundir.layout import RunDir
+from rankscope.timeline.json_lines import us
 from rankscope.timeline.output import choose_output, report_folder
 from rankscope.timeline.selection import parse_categories, parse_ranks, parse_steps
-from rankscope.timeline.text import us
 from rankscope.timeline.tracks import lanes
 from rankscope.trace.columns import Category
 

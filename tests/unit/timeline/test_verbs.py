@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from rankscope import cli
-from rankscope.model import ClusterReport, from_json
+from rankscope.records.codec import from_json
+from rankscope.records.report import ClusterReport
 from rankscope.report import write_report
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analysis.categories import is_communication
 from rankscope.trace.columns import Category, RankTrace
+from rankscope.trace.names import is_communication
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankscope.trace import load
-from rankscope.trace.build import read_trace
-from rankscope.trace.cache import cache_path, load_cached, store_cached
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.load import load_traces
+from rankscope.trace.files import load
+from rankscope.trace.files.cache import cache_path, load_cached, store_cached
+from rankscope.trace.files.load import load_traces
+from rankscope.trace.kineto.build import read_trace
 
 pytestmark = pytest.mark.data
 CASES = sorted((Path(__file__).parents[2] / "data" / "cases").glob("*/traces/*rank*.json"))
@@ -78,7 +78,7 @@ def test_a_cache_that_does_not_fit_is_left(copied: Path, monkeypatch: pytest.Mon
     elif change == "grow":
         copied.write_bytes(copied.read_bytes() + b"\n")
     elif change == "version":
-        monkeypatch.setattr("rankscope.trace.cache.PARQUET_VERSION", 10**6)
+        monkeypatch.setattr("rankscope.trace.files.cache.PARQUET_VERSION", 10**6)
     elif change == "corrupt":
         parquet.write_bytes(b"PAR1" + b"\0" * 500 + b"PAR1")
     else:
@@ -105,7 +105,9 @@ def test_a_foreign_parquet_is_not_overwritten(copied: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankscope.trace.cache.tempfile.mkstemp", lambda **k: (_ for _ in ()).throw(PermissionError()))
+    monkeypatch.setattr(
+        "rankscope.trace.files.cache.tempfile.mkstemp", lambda **k: (_ for _ in ()).throw(PermissionError())
+    )
     assert len(load_traces([copied]).traces) == 1
     assert [p.name for p in copied.parent.iterdir()] == [copied.name]
 
@@ -116,7 +118,7 @@ def test_a_read_only_folder_is_cached_in_the_user_s_own(
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     # rights are no obstacle to root, so that the answer is forged instead
-    monkeypatch.setattr("rankscope.trace.cache.os.access", lambda path, mode: Path(path) != copied.parent)
+    monkeypatch.setattr("rankscope.trace.files.cache.os.access", lambda path, mode: Path(path) != copied.parent)
     first = load_traces([copied])
     assert [p.name for p in copied.parent.iterdir()] == [copied.name]
     (kept,) = (home / "rankscope").iterdir()
@@ -127,7 +129,7 @@ def test_a_read_only_folder_is_cached_in_the_user_s_own(
 
 def test_a_read_only_folder_without_a_home(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
-    monkeypatch.setattr("rankscope.trace.cache.os.access", lambda path, mode: False)
+    monkeypatch.setattr("rankscope.trace.files.cache.os.access", lambda path, mode: False)
     assert len(load_traces([copied]).traces) == 1
     assert [p.name for p in copied.parent.iterdir()] == [copied.name]
 
@@ -150,7 +152,7 @@ def test_readable_by_others(copied: Path) -> None:
 def test_pandas_is_not_needed(copied: Path) -> None:
     """Importing pandas takes longer than reading a large trace's columns."""
     script = (
-        "import sys, pathlib; from rankscope.trace.load import load_traces\n"
+        "import sys, pathlib; from rankscope.trace.files.load import load_traces\n"
         "for _ in range(2): assert len(load_traces([pathlib.Path(sys.argv[1])]).traces) == 1\n"
         "sys.exit('pandas' in sys.modules)"
     )

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.trace import repair
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.load import LoadResult, load_traces
+from rankscope.trace.files.load import LoadResult, load_traces
+from rankscope.trace.kineto import repair
 
 pytestmark = pytest.mark.data
 Accounts = Callable[..., dict[str, float]]

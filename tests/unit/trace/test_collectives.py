@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rankscope.trace.build import read_trace
 from rankscope.trace.columns import Group, RankTrace
+from rankscope.trace.kineto.build import read_trace
 
 Write = Callable[..., Path]
 Make = Callable[..., dict[str, Any]]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rankscope.trace.find import find_traces, rank_of_name
-from rankscope.trace.load import load_traces
+from rankscope.trace.files.find import find_traces, rank_of_name
+from rankscope.trace.files.load import load_traces
 
 Write = Callable[..., Path]
 Make = Callable[..., dict[str, Any]]
@@ -133,7 +133,7 @@ def test_what_lies_beside_the_traces_of_a_run(tmp_path: Path, monkeypatch: pytes
 
 WATCHED = """
 import json, pathlib, sys
-from rankscope.trace.load import load_traces
+from rankscope.trace.files.load import load_traces
 folder, listed = sys.argv[1], []
 sys.addaudithook(lambda event, found: listed.append(str(found[0])) if event in ("os.scandir", "os.listdir") else None)
 load_traces([pathlib.Path(folder)])

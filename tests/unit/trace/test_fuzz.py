@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import TraceError
-from rankscope.trace.build import read_trace
-from rankscope.trace.cache import load_cached, store_cached
 from rankscope.trace.columns import RankTrace
+from rankscope.trace.files.cache import load_cached, store_cached
+from rankscope.trace.kineto.build import read_trace
 
 pytestmark = pytest.mark.data
 CASES = int(os.environ.get("RANKSCOPE_FUZZ", "200"))

@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.trace.build import read_trace
 from rankscope.trace.columns import Category
-from rankscope.trace.link import link_launches
+from rankscope.trace.kineto.build import read_trace
+from rankscope.trace.kineto.link import link_launches
 
 ROW = st.tuples(
     st.sampled_from([Category.KERNEL, Category.CUDA_RUNTIME, Category.CPU_OP]), st.integers(-1, 4), st.integers(0, 20)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rankscope.trace import load
-from rankscope.trace.load import load_traces
+from rankscope.trace.files import load
+from rankscope.trace.files.load import load_traces
 
 pytestmark = pytest.mark.data
 Write = Callable[..., Path]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.trace.load import LoadResult, load_traces
+from rankscope.trace.files.load import LoadResult, load_traces
 from support.archives import unpack
 
 pytestmark = pytest.mark.data

@@ -1,0 +1,120 @@
+"""What every way to record a window has in common, and which one a window gets."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from rankscope.records.spec import CaptureSpec
+
+__all__ = ["Capture", "DeviceTail", "StepMarks", "detailed", "device_in_use", "needs_inline"]
+
+
+class Capture(Protocol):
+    """One window: ``prepare``, ``start``, ``mark`` at every step, then ``stop``; or ``cancel`` before it records."""
+
+    name: str
+    """The backend, for the record."""
+    device: str | None
+    """``cuda``, ``xpu``, or None on a CPU."""
+    recording: bool
+
+    def prepare(self) -> None:
+        """Begin the warm-up: what is seen is discarded."""
+
+    def start(self, step: int, metadata: dict[str, Any]) -> None:
+        """Begin to record, with step ``step`` as the first."""
+
+    def mark(self, step: int) -> None:
+        """Step ``step`` begins."""
+
+    def drained(self) -> bool:
+        """The step that was marked last has ended, on the host; has it on the device?
+
+        Asked at the end of each further step, which is recorded but not marked, until it is true.
+        """
+
+    def stop(self, target: Path) -> str | None:
+        """End recording.
+
+        Returns:
+            The name of the trace in the folder of ``target``, complete now or soon; None when another tool holds it.
+
+        Raises:
+            OSError: nothing was or will be written.
+        """
+
+    def cancel(self) -> None:
+        """Leave the warm-up."""
+
+    def owns(self, profile: object) -> bool:
+        """Is this ``torch.autograd.profiler.profile`` ours?"""
+
+
+class StepMarks:
+    """``ProfilerStep#N`` ranges, as torch.profiler names the steps of its schedule."""
+
+    def __init__(self) -> None:
+        self._range: Any = None
+
+    def begin(self, step: int) -> None:
+        """End the range that is open and open that of ``step``."""
+        self.end()
+        self._range = torch.profiler.record_function(f"ProfilerStep#{step}")
+        self._range.__enter__()
+
+    def end(self) -> None:
+        """Close the open range, if one is."""
+        if self._range is not None:
+            self._range.__exit__(None, None, None)
+            self._range = None
+
+
+class DeviceTail:
+    """Tells when a device has done what was launched before the first question, without waiting for it."""
+
+    def __init__(self, device: str | None) -> None:
+        self._device = getattr(torch, device) if device is not None else None
+        self._event: Any = None
+
+    def is_over(self) -> bool:
+        """In the training thread, whose current stream is asked. No step ends while it is captured."""
+        if self._device is None:
+            return True
+        if self._event is None:
+            self._event = self._device.Event()
+            self._event.record()
+        return bool(self._event.query())
+
+
+def device_in_use() -> str | None:
+    """``cuda`` (ROCm too) or ``xpu`` when this process has used it. Never initialises a device."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return "cuda"
+    if hasattr(torch, "xpu") and torch.xpu.is_available() and torch.xpu.is_initialized():  # type: ignore[no-untyped-call]
+        return "xpu"
+    return None
+
+
+def detailed(spec: CaptureSpec, detail: str) -> CaptureSpec:
+    """The configuration with what a request asked for added to it."""
+    added = {
+        "shapes": {"record_shapes": True},
+        "stacks": {"record_shapes": True, "with_stack": True},
+        "memory": {"profile_memory": True, "memory_snapshot": True},
+    }
+    return dataclasses.replace(spec, **added.get(detail, {}))  # type: ignore[arg-type]
+
+
+def needs_inline(spec: CaptureSpec) -> str | None:
+    """Why only torch.profiler can record this, or None."""
+    if spec.with_stack or spec.with_modules:
+        return "Python stacks and modules are seen from inside only"
+    if "auto" not in spec.activities:
+        return "chosen activities are torch.profiler's"
+    if torch.version.hip is not None or (hasattr(torch, "xpu") and torch.xpu.is_available()):
+        return "libkineto's own capture is not proven on this device"
+    return None

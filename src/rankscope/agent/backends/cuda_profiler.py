@@ -1,0 +1,72 @@
+"""Backend ``cuda_profiler``: the window is marked for another tool that holds CUPTI.
+
+``nsys profile -c cudaProfilerApi`` records from ``cudaProfilerStart`` to ``cudaProfilerStop``, so it gets the steps
+the ranks agreed on, each as an NVTX range.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rankscope.agent.backends.base import DeviceTail, device_in_use
+
+__all__ = ["CudaProfilerCapture"]
+
+
+class CudaProfilerCapture:
+    """See :class:`rankscope.agent.backends.base.Capture`."""
+
+    name = "cuda_profiler"
+
+    def __init__(self) -> None:
+        self.device = device_in_use()
+        self.recording = False
+        self._marked = False
+        self._tail = DeviceTail(self.device)
+
+    def owns(self, profile: object) -> bool:  # noqa: ARG002 - the protocol's
+        """See :class:`Capture`. There is no profile object."""
+        return False
+
+    def prepare(self) -> None:
+        """See :class:`Capture`.
+
+        Raises:
+            RuntimeError: there is no CUDA device in use.
+        """
+        if self.device != "cuda":
+            raise RuntimeError("capture.backend=cuda_profiler marks windows for nsys; this process uses no CUDA device")
+
+    def start(self, step: int, metadata: dict[str, Any]) -> None:  # noqa: ARG002 - nsys has its own
+        """See :class:`Capture`."""
+        torch.cuda.cudart().cudaProfilerStart()  # type: ignore[no-untyped-call]
+        self.recording = True
+        self.mark(step)
+
+    def mark(self, step: int) -> None:
+        """See :class:`Capture`."""
+        self._end_range()
+        torch.cuda.nvtx.range_push(f"ProfilerStep#{step}")  # type: ignore[no-untyped-call]
+        self._marked = True
+
+    def _end_range(self) -> None:
+        if self._marked:
+            torch.cuda.nvtx.range_pop()  # type: ignore[no-untyped-call]
+            self._marked = False
+
+    def drained(self) -> bool:
+        """See :class:`Capture`."""
+        self._end_range()
+        return self._tail.is_over()
+
+    def stop(self, target: Path) -> None:  # noqa: ARG002 - nsys writes
+        """See :class:`Capture`."""
+        self._end_range()
+        self.recording = False
+        torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call]
+
+    def cancel(self) -> None:
+        """See :class:`Capture`. Nothing was begun."""

@@ -1,0 +1,1 @@
+"""What recording does to the process: exits, forks, CUPTI, other profilers, imports."""

@@ -1,0 +1,138 @@
+"""CUPTI is let go after a window, and neither the end of the process nor another profiler meets that half done.
+
+Attached, CUPTI goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of the
+job, and 22 ms when detached (benchmarks/README.md). With ``TEARDOWN_CUPTI`` set, libkineto detaches it in a thread of
+its own, inside the next call that anyone makes to the device (libkineto/src/CuptiActivityApi.cpp, teardownContext).
+What that does besides, and how it is kept from it:
+
+- A process that makes no call any more and ends would hang: a destructor of libkineto waits for that thread for ever
+  (``pthread_cond_destroy``; native stacks, torch 2.11). :meth:`CuptiTeardown.close` makes one.
+- A profiler that begins before that call would have CUPTI taken from it, and no kernel (torch 2.13). The script's own
+  waits in :meth:`CuptiTeardown.finish`.
+- libkineto subscribes to CUPTI at a window's beginning if the variable is set by then, else in that thread; and there,
+  with CUPTI attached, ``cuptiSubscribe`` says that there is a subscriber before it has the tables of what he wants, and
+  whatever thread calls the device just then crashes (CUPTI 13.0.85, three of three busy jobs; core and machine code).
+  So the variable is set before a window begins, and not at all where ``DISABLE_CUPTI_LAZY_REINIT`` forbids that.
+- But if CUPTI is attached then, as it is after the script's own torch.profiler, the window begins with detaching it,
+  and has no kernel (GenericActivityProfiler.cpp, configure). So after that one CUPTI stays, as it would without us.
+- A CUDA graph that libkineto's own threads recorded and that is replayed when they have let go of CUPTI ends the job:
+  *unspecified launch failure* (CUPTI 13.0.85, nine of nine jobs whose step is one graph, and none of nine where it
+  stayed; PyTorch's pull requests 112507 and 151124 tell of the like before CUDA 12.6). So where graphs are captured
+  CUPTI stays as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+
+import torch
+
+__all__ = ["CuptiTeardown", "why_not_this_environment"]
+
+_TEARDOWN = "TEARDOWN_CUPTI"
+_NOT_LAZILY = "DISABLE_CUPTI_LAZY_REINIT"
+_WAITS_WITHIN_S = 2.0
+"""libkineto's thread waits for a call some milliseconds after it was made."""
+_LETS_GO_WITHIN_S = 0.5
+"""The same where nobody is harmed for life if not."""
+_POLL_S = 0.02
+
+
+class CuptiTeardown:
+    """What libkineto was told of letting go, and whether it has. One per process."""
+
+    def __init__(self) -> None:
+        self._graphs = False
+        self._stays = False
+        self._said = False
+        self._before: str | None = None
+        self._under_way = False
+        self._told_s: float | None = None
+
+    def ask(self, device: str | None) -> None:
+        """A window begins, after which CUPTI is not needed for a while."""
+        if device != "cuda":
+            return
+        user_decides = _TEARDOWN in os.environ or _NOT_LAZILY in os.environ
+        if self._graphs:
+            self._say("0")
+        elif not user_decides and _may_attach_again():
+            self._say("0" if self._stays else "1")  # no plainly too: to let go is what later versions do by themselves
+        self._under_way = os.environ.get(_TEARDOWN) == "1"
+
+    def _say(self, value: str) -> None:
+        if not self._said:
+            self._said, self._before = True, os.environ.get(_TEARDOWN)
+        os.environ[_TEARDOWN] = value
+
+    def told(self) -> None:
+        """libkineto has ended the window: it has read the variable, or is not to read it any more."""
+        if self._said:
+            self._said = False
+            if self._before is None:
+                os.environ.pop(_TEARDOWN, None)
+            else:
+                os.environ[_TEARDOWN] = self._before
+        if self._under_way:
+            self._under_way = False
+            self._told_s = time.monotonic()
+
+    def stay(self) -> None:
+        """The script's own profiler begins, and leaves CUPTI attached. The window under way lets go of it still."""
+        self._stays = True
+
+    def graph(self) -> bool:
+        """A CUDA graph is about to be captured. It may be replayed in this window and after.
+
+        Returns:
+            Whether it is the first.
+        """
+        first, self._graphs = not self._graphs, True
+        if self._under_way:
+            self._say("0")  # read when the window ends
+        return first
+
+    def finish(self) -> None:
+        """Another profiler begins: make the calls in which CUPTI is let go. libkineto has ended its window."""
+        if self._told_s is None:
+            return
+        pause = threading.Event()
+        _call()
+        while time.monotonic() - self._told_s <= _LETS_GO_WITHIN_S:
+            pause.wait(_POLL_S)
+            _call()
+
+    def close(self) -> bool:
+        """The process ends: make the call that libkineto's thread may wait for still.
+
+        Returns:
+            False when it may come to wait after that, and a destructor for it.
+        """
+        if self._under_way:
+            return False
+        if self._told_s is None:
+            return True
+        _call()
+        return time.monotonic() - self._told_s > _WAITS_WITHIN_S
+
+
+def why_not_this_environment() -> str | None:
+    """Why libkineto shall not record by itself with the variables that the user has set, or None."""
+    if os.environ.get(_TEARDOWN) == "1" and _NOT_LAZILY in os.environ:
+        return f"{_TEARDOWN}=1 with {_NOT_LAZILY} makes libkineto subscribe to CUPTI while training calls the device"
+    return None
+
+
+def _call() -> None:
+    """Make a call to the device: one that is allowed also while a CUDA graph is captured."""
+    with contextlib.suppress(Exception):
+        torch.cuda.is_current_stream_capturing()
+
+
+def _may_attach_again() -> bool:
+    """Before CUDA 12.6 that can crash a process with CUDA graphs (see start_trace of torch.profiler)."""
+    version = torch.version.cuda
+    return version is not None and tuple(int(part) for part in version.split(".")[:2]) >= (12, 6)

@@ -1,0 +1,160 @@
+"""The end of a rank's process: leave what was recorded, and end as it would have ended without us.
+
+Three ways out concern us. A normal end or an uncaught exception runs ``atexit``. SIGTERM (torchrun's way to end the
+survivors of a peer) kills without a word, so while a window is open or libkineto still writes it, and only if nobody
+else handles the signal, a handler brings it to its end and then lets the signal do its work. A main thread that hangs
+in native code, say in a collective whose peer is gone, never runs Python handlers: a watcher thread then ends the
+process by the same signal when the grace is over. SIGKILL and ``os._exit`` leave only the record of a life that did not
+end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+import torch
+
+__all__ = ["ExitHandler", "Settler", "exit_reason"]
+
+
+def exit_reason() -> str | None:
+    """The uncaught exception this process ends with, in a line; None for a normal end."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return f"ended by {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}" if error else None
+
+
+class ExitHandler:
+    """Calls ``close(reason)`` once when the process ends. ``reason`` is None for a normal end."""
+
+    def __init__(self, close: Callable[[str | None], None], grace_s: float) -> None:
+        self._close = close
+        self._grace_s = grace_s
+        self._begun = False
+        self._terminated = False
+        self._wakeup: socket.socket | None = None
+        atexit.register(self._at_exit)
+
+    def _at_exit(self) -> None:
+        self.guard()  # a peer's death sends SIGTERM within 0.1 s, in the middle of our closing
+        self._run(exit_reason())
+        self._unguard()
+        if self._terminated:
+            _terminate()
+
+    def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signature of a handler
+        self._terminated = True
+        if not self._begun:
+            self._run("terminated by SIGTERM")
+            _terminate()
+
+    def _run(self, reason: str | None) -> None:
+        if not self._begun:
+            self._begun = True
+            self._close(reason)
+
+    def guard(self) -> None:
+        """Handle SIGTERM from now on.
+
+        Does nothing outside the main thread, or when somebody else handles the signal or uses the wake-up descriptor.
+        """
+        in_main = threading.current_thread() is threading.main_thread()
+        if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+        reader, writer = socket.socketpair()
+        writer.setblocking(False)
+        previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        if previous != -1:
+            signal.set_wakeup_fd(previous)
+            reader.close()
+            writer.close()
+            return
+        self._wakeup = writer
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        with contextlib.suppress(RuntimeError):  # Python 3.12 starts no threads once it is shutting down
+            threading.Thread(target=_watch, args=(reader, self._grace_s), name="rankscope-sigterm", daemon=True).start()
+
+    def release(self) -> None:
+        """All is written: leave the signal alone again, unless the process is ending."""
+        if not self._begun:
+            self._unguard()
+
+    def _unguard(self) -> None:
+        if self._wakeup is None:
+            return
+        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        current = signal.set_wakeup_fd(-1)
+        if current not in (-1, self._wakeup.fileno()):
+            signal.set_wakeup_fd(current)  # somebody else has taken it meanwhile, and keeps it
+        self._wakeup.close()
+        self._wakeup = None
+
+
+def _terminate() -> None:
+    """Let SIGTERM do what it would have done."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _watch(reader: socket.socket, grace_s: float) -> None:
+    """Wait for SIGTERM's number; when the process still lives after the grace, end it by the default action."""
+    with reader:
+        received = reader.recv(64)
+        while received and signal.SIGTERM not in received:
+            received = reader.recv(64)
+        if not received:
+            return
+    threading.Event().wait(grace_s)
+    # signal.signal works in the main thread only, and that one hangs.
+    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Settler:
+    """Tells whether a device finishes its work in time. Stopping a profiler waits for the device, and a collective
+    whose peer is gone never finishes: then the window is given up rather than the process held.
+
+    Its thread is made when the window opens: Python 3.12 starts no threads once it is shutting down.
+
+    Args:
+        device: ``cuda``, ``xpu``, or None on a CPU. Which of several is asked here, in the training thread: a new
+            thread begins with the first, and to touch that creates a context there (0.2 s, 0.5 GB).
+    """
+
+    def __init__(self, device: str | None) -> None:
+        self._asked = threading.Event()
+        self._settled = threading.Event()
+        self._dismissed = False
+        self._device = device
+        if device is not None:
+            module = getattr(torch, device)
+            work = functools.partial(module.synchronize, module.current_device())
+            threading.Thread(target=self._wait, args=(work,), name="rankscope-settler", daemon=True).start()
+
+    def _wait(self, work: Callable[[], None]) -> None:
+        self._asked.wait()
+        if self._dismissed:
+            return
+        with contextlib.suppress(Exception):
+            work()
+            self._settled.set()
+
+    def settles(self, within_s: float) -> bool:
+        """Wait for the device, at most so long."""
+        self._asked.set()
+        return self._device is None or self._settled.wait(within_s)
+
+    def dismiss(self) -> None:
+        """Let the thread end."""
+        self._dismissed = True
+        self._asked.set()

@@ -1,0 +1,67 @@
+"""Call back when a module is about to be imported or has been, without importing it."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+from rankscope.agent.process.guard import guarded
+
+__all__ = ["after_import", "before_import"]
+
+
+def after_import(name: str, callback: Callable[[], None]) -> None:
+    """Call ``callback`` once, as soon as module ``name`` is imported; now if it is already."""
+    if name in sys.modules:
+        guarded(callback)()
+    else:
+        sys.meta_path.insert(0, _Watch(name, after=callback))
+
+
+def before_import(name: str, callback: Callable[[], None]) -> None:
+    """Call ``callback`` once, when module ``name`` is about to be imported; never if it is already."""
+    if name not in sys.modules:
+        sys.meta_path.insert(0, _Watch(name, before=callback))
+
+
+class _Watch(importlib.abc.MetaPathFinder):
+    """Finds one module the usual way and wraps its loader, then removes itself."""
+
+    def __init__(
+        self, name: str, before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
+    ) -> None:
+        self.name = name
+        self.before = before
+        self.after = after
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Defer to the other finders; see importlib.abc.MetaPathFinder."""
+        if fullname != self.name:
+            return None
+        sys.meta_path.remove(self)
+        if self.before is not None:
+            guarded(self.before)()
+        for finder in sys.meta_path:
+            spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                if spec.loader is not None and self.after is not None:
+                    _run_after_exec(spec.loader, self.after)
+                return spec
+        return None
+
+
+def _run_after_exec(loader: object, callback: Callable[[], None]) -> None:
+    """Shadow ``exec_module`` of this one loader instance; its type, which others may ask for, stays."""
+    execute = loader.exec_module  # type: ignore[attr-defined]
+
+    def exec_module(module: ModuleType) -> None:
+        del loader.exec_module  # type: ignore[attr-defined]
+        execute(module)
+        guarded(callback)()
+
+    loader.exec_module = exec_module  # type: ignore[attr-defined]

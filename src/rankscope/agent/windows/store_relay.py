@@ -1,0 +1,128 @@
+"""Between nodes: rank 0's announcements outwards, readiness and slow steps inwards, through torchrun's own store.
+
+One rank of each node has two threads that wait in the store or look up every 0.2 s; nobody else touches the network,
+and a job on one node has no courier at all. Never a barrier or a collective: those deadlock when ranks disagree
+(vllm#51881, torchtitan#645). Without the store each rank opens where its plan says, which is the same step for all that
+count alike.
+
+The threads end before the process does. Up to Python 3.13 a thread that wants to go on while the interpreter shuts down
+is unwound (PyThread_exit_thread, cpython#87135); one that comes back from the store has C++ frames that may not be, and
+the process aborts: *terminate called without an active exception*.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from torch._C import _DistStoreError
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+
+from rankscope.agent.windows.notices import Notices
+
+__all__ = ["StoreRelay", "job_has_store"]
+
+_NEEDS = {"MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "GROUP_WORLD_SIZE"}
+_PATIENCE = timedelta(seconds=5)
+_LISTEN = timedelta(minutes=10)
+_POLL_S = 0.2
+_ENDS_WITHIN_S = 2.0
+_RINGS_EVERY_S = 0.05
+
+
+def job_has_store(environ: Mapping[str, str]) -> bool:
+    """Only torchelastic's own store may be used before init_process_group: elsewhere rank 0 of the user opens it."""
+    return environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and environ.keys() >= _NEEDS
+
+
+class StoreRelay:
+    """Carries notices between this node's board and the store. Made by local rank 0 of every node."""
+
+    def __init__(self, run_id: str, attempt: int, board: Notices, environ: Mapping[str, str]) -> None:
+        self._board = board
+        self._head = environ.get("RANK") == "0"
+        self._local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
+        self._world = int(environ.get("WORLD_SIZE", "1"))
+        self._node, self._nodes = int(environ["GROUP_RANK"]), int(environ["GROUP_WORLD_SIZE"])
+        self._address = (environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
+        self._prefix = f"rankscope/{run_id}/{attempt}"
+        self._heard = 0
+        self._over = threading.Event()
+        works = (self._speak, self._speak_for_all) if self._head else (self._speak, self._listen)
+        self._threads = [
+            threading.Thread(target=self._quietly, args=(work,), name=f"rankscope{work.__name__}", daemon=True)
+            for work in works
+        ]
+
+    def start(self) -> None:
+        """Begin to carry."""
+        for thread in self._threads:
+            thread.start()
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """The process ends; threads that the store holds up for longer than some moments are left behind."""
+        self._over.set()
+        deadline = time.monotonic() + _ENDS_WITHIN_S
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
+
+    def _quietly(self, work: Callable[[PrefixStore], None]) -> None:
+        with contextlib.suppress(Exception):  # no store, no announcement; the records say so
+            work(PrefixStore(self._prefix, TCPStore(*self._address, is_master=False, timeout=_PATIENCE)))
+
+    def _speak(self, store: PrefixStore) -> None:
+        """This node's readiness and slow steps go to the store; on the head node the windows too."""
+        ready, window = 0, 0
+        while not self._over.is_set():
+            if self._board.stands(f"window_{ready}"):
+                ready += 1  # announced, ready or not
+            elif self._board.count_ready(ready, self._local_world) == self._local_world:
+                store.add(f"ready_{ready}", self._local_world)
+                ready += 1
+            elif self._head and (text := self._board.read(f"window_{window}")) is not None:
+                keys = [_window(window, node) for node in range(self._nodes)]
+                store.multi_set(keys, [text] * self._nodes)  # type: ignore[attr-defined]  # its stub lacks it
+                window += 1
+            elif not self._head and self._board.take("slow_step"):
+                store.add("slow_steps", 1)
+            else:
+                self._over.wait(_POLL_S)
+        # Who listens waits in the store for one key: that is how to reach it.
+        while not self._head and self._threads[1].is_alive():
+            store.set(_window(self._heard, self._node), "")
+            self._threads[1].join(_RINGS_EVERY_S)
+
+    def _listen(self, store: PrefixStore) -> None:
+        """Windows come from the store; the wait is the server's, nothing is polled."""
+        while not self._over.is_set():
+            with contextlib.suppress(_DistStoreError):  # nothing in ten minutes
+                key = _window(self._heard, self._node)
+                store.wait([key], _LISTEN)
+                if text := store.get(key).decode():
+                    self._board.post(f"window_{self._heard}", text)
+                    self._heard += 1
+
+    def _speak_for_all(self, store: PrefixStore) -> None:
+        """On the head node: what all nodes have said, put up for rank 0."""
+        ready, slow = 0, 0
+        while not self._over.is_set():
+            if self._board.stands(f"window_{ready}"):
+                ready += 1
+            elif store.add(f"ready_{ready}", 0) == self._world:
+                self._board.post(f"all_ready_{ready}")
+                ready += 1
+            elif (count := store.add("slow_steps", 0)) > slow:
+                slow = count
+                self._board.post("slow_step")
+            else:
+                self._over.wait(_POLL_S)
+
+
+def _window(number: int, node: int) -> str:
+    """Each node has a key of its own, so that one can be woken without the others."""
+    return f"window_{number}/{node}"

@@ -1,0 +1,1 @@
+"""Where the time of each rank goes: compute, communication, copies, idle and why."""

@@ -1,0 +1,59 @@
+"""Why a rank's device (or, without one, its training thread) does no compute. See ``model.RankIdle`` for the terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.matching.waits import Waits
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.intervals import Spans
+from rankscope.analysis.rank.view import RankView
+
+__all__ = ["IdleTime", "idle_time"]
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTime:
+    """Lengths over the recorded window, ns. Together with compute they fill the window."""
+
+    waiting: int
+    transfer: int
+    inputs: int
+    host: int
+    copy: int
+    step_inputs: NDArray[np.int64]
+    """What of ``inputs`` lies in each recorded step."""
+
+
+def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
+    """Split what is not compute: waiting for peers, transfer, copies, the data loader, any other host reason.
+
+    A call that was not matched counts as transfer, since nothing is known of the others' arrival. ``bounds``: of
+    the steps (``step_bounds``).
+    """
+    compute, comm, copy = view.accounted()
+    mine = matched.of(column)
+    events = view.trace.collectives.event[matched.row[mine]]
+    start = view.trace.events.start[events]
+    until = start + np.round(waits.wait[mine]).astype(np.int64)
+    exposed = intervals.subtract(comm, compute)
+    waiting = intervals.measure(intervals.intersect(exposed, intervals.union(start, until)))
+    copying = intervals.measure(intervals.subtract(intervals.subtract(copy, compute), comm))
+    busy = intervals.union(
+        np.concatenate((compute[0], comm[0], copy[0])), np.concatenate((compute[1], comm[1], copy[1]))
+    )
+    nothing = intervals.complement(busy, view.free, view.end)
+    fetching = intervals.intersect(nothing, view.fetch)
+    inputs = intervals.measure(fetching)
+    return IdleTime(
+        waiting=waiting,
+        transfer=intervals.measure(exposed) - waiting,
+        inputs=inputs,
+        host=intervals.measure(nothing) - inputs,
+        copy=copying,
+        step_inputs=intervals.cover(fetching, *bounds),
+    )

@@ -1,0 +1,1 @@
+"""From the windows to the one record that the diagnosis reads."""

@@ -1,0 +1,267 @@
+"""Put the numbers of all windows into the one record the rules of ``diagnose`` read."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.evidence.missing_ranks import holds, lost_partners
+from rankscope.analysis.matching.waits import median_of_others
+from rankscope.analysis.rank.view import name_mask
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.replay.what_if import Replay
+from rankscope.analysis.stragglers.cost import sign_flip
+from rankscope.analysis.stragglers.profile import ATTRIBUTES, work_difference
+from rankscope.analysis.tables.kernels import median_kernel_us
+from rankscope.analysis.tables.modules import exposed_by_module
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.causes.table import BY_NAME
+from rankscope.records.evidence import Anomaly, Evidence, Suspect
+from rankscope.records.rows import ModuleRow, RankIdle, RankSummary
+from rankscope.trace.columns import Category
+from rankscope.trace.names import Kind
+
+__all__ = ["collect"]
+
+F64 = NDArray[np.float64]
+
+UNEVEN_DEVICE = 1.4
+"""Device work of a rank over its peers' from here on is told. Kernels beside a waiting collective reach 1.32."""
+UNEVEN_CPU = 1.2
+
+
+def collect(
+    windows: Sequence[WindowResult],
+    ranks: Sequence[RankSummary],
+    idle: Sequence[RankIdle],
+    modules: Sequence[ModuleRow] = (),
+    recording_overhead_pct: float | None = None,
+) -> Evidence:
+    """Evidence of a run: windows are pooled, their steps strung together."""
+    usable = [r for r in ranks if r.compute_pct is not None]
+    trusted = [w for w in windows if w.refused is None]  # without a replay where nobody makes others wait
+    replayed = [w for w in trusted if w.replay is not None]
+    total = sum(w.matched.total for w in windows)
+    lengths = [w.step_ns for w in windows if w.step_ns]
+    errors = [w.clocks.error_ns for w in windows if w.clocks.error_ns is not None]
+    evidence = Evidence(
+        ranks=[r.rank for r in usable],
+        missing=[r.rank for r in ranks if r.status in {"missing", "corrupt"}],
+        steps=sum(w.step_count for w in windows),
+        step_ms=float(np.median(lengths)) / 1e6 if lengths else None,
+        mean_step_ms=_mean_step(windows),
+        device=any(v.device for w in windows for v in w.views),
+        calls=sum(len(w.matched) for w in windows),
+        matched_pct=100.0 * sum(w.matched.matched for w in windows) / total if total else None,
+        clock_error_us=max(errors) / 1e3 if errors else None,
+        clock_spread_us=max((w.clocks.spread_ns for w in windows), default=0.0) / 1e3,
+        replay_error_pct=100.0 * max(w.replay.error for w in replayed if w.replay) if replayed else None,
+        refused=None if trusted else next((w.refused for w in windows if w.refused), "no window"),
+        pipeline=any(w.pipeline for w in windows),
+        staged=any(w.staged for w in windows),
+        compute_pct=_mean([r.compute_pct for r in usable]),
+        exposed_comm_pct=_mean([r.exposed_comm_pct for r in usable]),
+        overlap_pct=_mean(known) if (known := [r.overlap_pct for r in usable if r.overlap_pct is not None]) else None,
+        idle_pct=_mean([r.idle_pct for r in usable]),
+        waiting_ms=_mean([i.waiting_ms for i in idle]),
+        transfer_ms=_mean([i.transfer_ms for i in idle]),
+        input_ms=_mean([i.input_ms for i in idle]),
+        host_ms=_mean([i.host_ms for i in idle]),
+        copy_ms=_mean([i.copy_ms for i in idle]),
+        kernel_us=median_kernel_us([v for w in windows for v in w.views]),
+        launches=_launches(windows),
+        groups=sorted({f"{c.name} {list(c.ranks)}" for w in windows for c in w.matched.channels}),
+    )
+    if trusted:
+        evidence.suspects = _suspects(trusted, ranks)
+        if replayed:
+            evidence.network_gain_ms = _gain(replayed, Replay.ideal_network)
+            evidence.host_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.HOST)))
+            evidence.overlap_gain_ms = _gain(replayed, Replay.hidden)
+            evidence.balance_gain_ms = _gain(replayed, lambda r: r.gains(r.balanced()))
+        if not evidence.pipeline:
+            evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
+    evidence.recording_ms = _recording_ms(evidence.whole_step_ms, recording_overhead_pct)
+    evidence.modules = exposed_by_module(windows, modules)
+    _repeats(windows, evidence)
+    return evidence
+
+
+def _recording_ms(step_ms: float, overhead_pct: float | None) -> float:
+    """Of a recorded step. Steps before a window can be the slower ones, of a job that still warms up: then nothing."""
+    if overhead_pct is None or overhead_pct <= 0:
+        return 0.0
+    return step_ms * overhead_pct / (100.0 + overhead_pct)
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    real = [v for v in values if v is not None]
+    return float(np.mean(real)) if real else 0.0
+
+
+def _mean_step(windows: Sequence[WindowResult]) -> float | None:
+    """What is accounted for over its steps, on the slowest rank; episodes count in full."""
+    means = [max(float(own.mean()) for own in w.lengths if len(own)) for w in windows if w.step_count]
+    return float(np.mean(means)) / 1e6 if means else None
+
+
+def _launches(windows: Sequence[WindowResult]) -> float:
+    rates = [
+        float(((v.kind == Kind.COMPUTE) & (v.trace.events.step >= 0)).sum()) / v.steps
+        for w in windows
+        for v in w.views
+        if v.device and v.steps
+    ]
+    return float(np.mean(rates)) if rates else 0.0
+
+
+def _gain(windows: Sequence[WindowResult], ask: Callable[[Replay], F64]) -> float:
+    """Mean gain per step, ms; ``ask`` gives that of each step of a window in ns."""
+    gained = steps = 0.0
+    for window in windows:
+        if window.replay is not None:
+            gained += float(ask(window.replay).sum())
+            steps += window.replay.steps
+    return gained / max(steps, 1.0) / 1e6
+
+
+def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> list[Suspect]:
+    gains: dict[int, list[F64]] = defaultdict(list)
+    excess: dict[int, float] = defaultdict(float)
+    explained: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    even: dict[int, list[float]] = defaultdict(list)
+    beside: dict[int, set[int]] = defaultdict(set)
+    held: dict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
+    model: list[float] = []
+    for window in windows:
+        for column, (view, late) in enumerate(zip(window.views, window.lateness, strict=False)):
+            held[view.rank] += holds(window, column)
+            gains[view.rank].append(late.gains)
+            excess[view.rank] += late.excess
+            even[view.rank].append(late.uniform)
+            beside[view.rank] |= {window.views[c].rank for c in late.beside}
+            for cause, ns in late.explained.items():
+                explained[view.rank][cause] += ns
+        if window.replay is not None:
+            model.append(window.replay.error * (window.step_ns or 0.0) + 2.0 * window.clocks.spread_ns)
+    absent = {r.rank for r in ranks if r.compute_pct is None}
+    views = {v.rank: v for w in windows for v in w.views}
+    waits = {r.rank: r.caused_wait_ms_per_step or 0.0 for r in ranks}
+    found = []
+    for rank, parts in gains.items():
+        per_step = np.concatenate(parts)
+        count = max(len(per_step), 1)
+        longest = held[rank].most_common(1)
+        lost, group = lost_partners(views[rank], longest[0][0], absent) if longest else ([], "")
+        spread = float(per_step.std(ddof=1)) / np.sqrt(count) if count > 1 else float(per_step.sum())
+        found.append(
+            Suspect(
+                rank=rank,
+                cost_ms=float(per_step.sum()) / count / 1e6,
+                error_ms=float(np.hypot(spread, max(model, default=0.0))) / 1e6,
+                gains_ms=[float(g) / 1e6 for g in per_step],
+                p_value=sign_flip(per_step),
+                excess_ms=excess[rank] / count / 1e6,
+                explained={c: ns / count / 1e6 for c, ns in sorted(explained[rank].items(), key=lambda i: -i[1])},
+                uniform=float(np.median(even[rank])),
+                beside=sorted(beside[rank]),
+                caused_wait_ms=waits.get(rank, 0.0),
+                held_ms=longest[0][1] / count / 1e6 if longest else 0.0,
+                lost=lost,
+                lost_group=group,
+            )
+        )
+    return sorted(found, key=lambda s: -s.cost_ms)
+
+
+def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]:
+    """Ranks that spend more on something than the median of their peers, whatever it costs the job."""
+    ranks = sorted({v.rank for w in windows for v in w.views})
+    steps = max(sum(w.step_count for w in windows), 1)
+    if len(ranks) < 2:
+        return []
+    table = np.zeros((len(ATTRIBUTES) + 1, len(ranks)))  # ms per step of each attribute, last the number of syncs
+    for window in windows:
+        for view, own in zip(window.views, window.profiles, strict=True):
+            lengths = [float(own.length[name].sum()) / 1e6 for name in ATTRIBUTES]
+            table[:, ranks.index(view.rank)] += np.array([*lengths, own.count["syncs"].sum()]) / steps
+    others = median_of_others(table)
+    found = []
+    least = max(0.02 * step_ms, 1.0)
+    whole = 1e6 * max(windows[-1].step_count, 1)
+    busy = [sum(u.compute for u in own) / whole for own in windows[-1].steps]
+    for column, rank in enumerate(ranks):
+        *lengths, syncs = table[:, column].tolist()
+        *theirs, usual = others[:, column].tolist()
+        for name, mine, peers in zip(ATTRIBUTES, lengths, theirs, strict=True):
+            if BY_NAME[name].by_count:
+                # how long a sync takes says how late the device is; that there are many says something of the code
+                if syncs >= 5.0 and syncs >= 3.0 * usual + 5.0:
+                    found.append(_anomaly(rank, name, mine, peers, (syncs, usual)))
+            elif mine - peers >= least and mine >= 1.5 * peers:
+                found.append(_anomaly(rank, name, mine, peers, None))
+        found += _work_anomaly(windows[-1], rank, busy, least)
+    return found
+
+
+def _anomaly(rank: int, cause: str, own: float, peers: float, counts: tuple[float, float] | None) -> Anomaly:
+    return Anomaly(
+        rank=rank,
+        cause=cause,
+        own_ms=own,
+        peers_ms=peers,
+        own_count=counts[0] if counts else None,
+        peers_count=counts[1] if counts else None,
+    )
+
+
+def _work_anomaly(window: WindowResult, rank: int, busy: Sequence[float], least: float) -> list[Anomaly]:
+    """Clearly more device work (operators on a CPU; ``busy``, ms per step) than the median peer, with the reason."""
+    columns = {v.rank: c for c, v in enumerate(window.views)}
+    if rank not in columns or not window.plan.peers[columns[rank]]:
+        return []
+    own = columns[rank]
+    peers = [p for p in window.plan.peers[own] if p != own]
+    if not peers:
+        return []
+    middle = sorted(peers, key=lambda c: busy[c])[len(peers) // 2]
+    limit = UNEVEN_DEVICE if window.views[own].device else UNEVEN_CPU
+    if busy[own] - busy[middle] < least or busy[own] < limit * busy[middle]:
+        return []
+    segments = np.arange(window.plan.size)
+    reasons = work_difference(
+        window.views[own], window.views[middle], window.profiles[own], window.profiles[middle], segments
+    )
+    return [Anomaly(rank=rank, cause=cause, own_ms=busy[own], peers_ms=busy[middle]) for cause in reasons]
+
+
+def _repeats(windows: Sequence[WindowResult], evidence: Evidence) -> None:
+    """How many times the same gradients are reduced in a step: as many forwards as equal blocks of reductions."""
+    for window in windows:
+        if not window.step_count or not len(window.matched):
+            continue
+        view, mine = window.views[0], window.matched.of(0)
+        step = window.waits.step[mine]
+        events = view.trace.events
+        roots = (events.category == Category.USER_ANNOTATION) & name_mask(
+            view.trace, lambda n: n in {"DistributedDataParallel.forward", "FSDP::root_pre_forward"}
+        )
+        last = window.step_count - 1
+        forwards = int((roots & (events.step == last)).sum())
+        kinds = np.isin(np.array(window.matched.kind), ("all_reduce", "reduce_scatter"))
+        chosen = mine[(step == last) & kinds[window.matched.call[mine]]]
+        rows = window.matched.row[chosen]
+        calls = view.trace.collectives
+        sizes = [(calls.kind[r], int(calls.in_elements[r])) for r in rows.tolist()]
+        if forwards < 2 or not sizes or len(sizes) % forwards:
+            continue
+        block = len(sizes) // forwards
+        if all(sorted(sizes[i * block : (i + 1) * block]) == sorted(sizes[:block]) for i in range(forwards)):
+            every = np.isin(window.matched.call, window.matched.call[chosen])
+            size = window.matched.size[window.matched.call[every]]
+            transfer = float((window.waits.transfer[every] / size).sum()) / 1e6
+            evidence.repeats, evidence.repeat_calls = forwards, float(len(sizes) - block)
+            evidence.repeat_ms = transfer * (forwards - 1) / forwards

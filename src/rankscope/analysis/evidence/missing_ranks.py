@@ -1,0 +1,45 @@
+"""Whom a rank holds up, and which ranks without a trace may be behind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.windows.analyse import WindowResult
+
+__all__ = ["holds", "lost_partners"]
+
+
+def holds(window: WindowResult, column: int) -> Counter[tuple[int, ...]]:
+    """Ranks of each group -> how long its others wait for this rank (mean over them), ns over the window."""
+    matched, waits = window.matched, window.waits
+    found: Counter[tuple[int, ...]] = Counter()
+    calls = matched.call[matched.of(column)]
+    calls = calls[(waits.last[calls] == column) & ~waits.early[calls]]
+    if not len(calls):
+        return found
+    before = np.concatenate(([0.0], np.cumsum(waits.wait)))
+    first, end = matched.first[calls], matched.first[calls + 1]
+    waited = (before[end] - before[first]) / (end - first - 1)
+    for channel, ns in enumerate(np.bincount(matched.channel[calls], waited).tolist()):
+        if ns > 0:
+            found[matched.channels[channel].ranks] += ns
+    return found
+
+
+def lost_partners(view: RankView, held: tuple[int, ...], absent: AbstractSet[int]) -> tuple[list[int], str]:
+    """Ranks without a trace in another group of this rank's than the one it holds up, and the smallest such group.
+
+    In that group itself a lost rank changes nothing: what it delays comes after the last arrival, and is transfer.
+    """
+    used = np.unique(view.trace.collectives.group)
+    groups = [view.trace.groups[g] for g in used[used >= 0].tolist()]
+    others = [g for g in groups if g.ranks and view.rank in g.ranks and g.ranks != held and absent & set(g.ranks)]
+    if not others:
+        return [], ""
+    group = min(others, key=lambda g: len(g.ranks))
+    some = ", ".join(map(str, group.ranks[:8])) + (", ..." if len(group.ranks) > 8 else "")
+    return sorted(absent & set(group.ranks)), f"{group.description or group.name} [{some}]"

@@ -1,0 +1,1 @@
+"""HolisticTraceAnalysis' numbers over our columns. Nothing else depends on this package."""

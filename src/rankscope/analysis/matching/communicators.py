@@ -1,0 +1,130 @@
+"""Which calls of a rank can be matched at all, and with whom: kinds in one spelling, groups by their rank lists."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank.view import RankView
+
+I64 = NDArray[np.int64]
+
+__all__ = ["Communicator", "canonical", "channels_of", "is_point_to_point"]
+
+_KINDS = (
+    "reduce_scatter",
+    "all_reduce",
+    "all_gather",
+    "all_to_all",
+    "broadcast",
+    "barrier",
+    "gather",
+    "scatter",
+    "reduce",
+    "sendrecv",
+    "send",
+    "recv",
+)
+
+
+LONELY = "no other rank of the group was recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Communicator:
+    """Ranks that call together, in an order all of them share."""
+
+    ranks: tuple[int, ...]
+    name: str
+    point_to_point: bool = False
+
+
+def canonical(kind: str) -> str:
+    """One spelling per collective: ``_allgather_base``, ``ncclDevKernel_AllGather_RING_LL`` -> ``all_gather``."""
+    plain = re.sub(r"[^a-z]", "", kind.lower())
+    for name in _KINDS:
+        if name.replace("_", "") in plain:
+            return name
+    return kind
+
+
+def is_point_to_point(kind: str) -> bool:
+    """Whether the canonical kind involves two ranks only."""
+    return kind in {"send", "recv", "sendrecv"}
+
+
+def channels_of(
+    view: RankView, kinds: list[str], world: tuple[int, ...], reasons: Counter[str], known: list[int]
+) -> dict[Communicator, I64]:
+    """Rows of one rank that can be matched, by channel; why the others cannot goes to ``reasons``.
+
+    ``known`` receives the rows of groups whose ranks are known, recorded or not.
+
+    Rows of the same group, kind, peer and state are decided once.
+    """
+    calls = view.trace.collectives
+    if not kinds:
+        return {}
+    launched = view.trace.events.launch[calls.event] >= 0
+    if not view.device or not launched.any():
+        launched = np.ones(len(kinds), np.bool_)
+    _, code = np.unique(np.array(kinds), return_inverse=True)
+    table = np.stack((calls.group.astype(np.int64), code, calls.peer.astype(np.int64), launched.astype(np.int64)))
+    _, first, which = np.unique(table, axis=1, return_index=True, return_inverse=True)
+    which = which.reshape(-1)
+    found: dict[Communicator, list[I64]] = defaultdict(list)
+    for number, example in enumerate(first.tolist()):
+        rows = np.flatnonzero(which == number)
+        kind, channel = _channel(view, example, kinds[example], world) if launched[example] else ("", None)
+        if channel is not None or kind == LONELY:
+            known.extend(rows.tolist())
+        if channel is None:
+            reasons[kind or "launched before the window"] += len(rows)
+            continue
+        if kind != kinds[example]:
+            for row in rows.tolist():
+                kinds[row] = kind
+        found[channel].append(rows)
+    return {channel: np.sort(np.concatenate(parts)) for channel, parts in found.items()}
+
+
+def _channel(view: RankView, row: int, kind: str, world: tuple[int, ...]) -> tuple[str, Communicator | None]:
+    """(kind, channel) of a call, or (why there is none, None)."""
+    groups, index, peer = view.trace.groups, int(view.trace.collectives.group[row]), view.trace.collectives.peer[row]
+    known = [g for g in groups if g.ranks]
+    if index >= 0 and groups[index].ranks:
+        ranks, name = groups[index].ranks, groups[index].description or groups[index].name
+    elif len(known) == 1:
+        ranks, name = known[0].ranks, known[0].description or known[0].name
+    elif not known:
+        size = view.trace.meta.world_size
+        ranks, name = tuple(range(size)) if size else world, "all ranks"
+    else:
+        return "process group unknown", None
+    channel = Communicator(tuple(ranks), name)
+    if kind == "sendrecv" and peer < 0 and len(ranks) > 2:
+        kind = "all_to_all"  # the kernel that NCCL runs for it; a pair would have said its peer
+    if is_point_to_point(kind):
+        pair = _pair(view.rank, int(peer), kind, channel.ranks)
+        if pair is None:
+            return "peer unknown", None
+        channel = Communicator(pair, name, point_to_point=True)
+    if len(set(channel.ranks) & set(world)) < 2:
+        return LONELY, None
+    return kind, channel
+
+
+def _pair(rank: int, peer: int, kind: str, ranks: tuple[int, ...]) -> tuple[int, int] | None:
+    """(source, target) of a point-to-point call."""
+    if peer < 0 or peer == rank:
+        others = [r for r in ranks if r != rank]
+        if len(others) != 1:
+            return None
+        peer = others[0]
+    if kind == "sendrecv":
+        return (min(rank, peer), max(rank, peer))
+    return (rank, peer) if kind == "send" else (peer, rank)

@@ -1,0 +1,122 @@
+"""Arrival, wait and transfer of every matched call, on the aligned axis (ns from the clocks' origin).
+
+``wait`` runs from a rank's own arrival to the last arrival, ``transfer`` from the last arrival to the rank's end.
+Waiting is not cost: only a replay tells what a lateness costs (``whatif``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.clocks import Clocks, matched_times
+from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.rank.view import RankView
+
+__all__ = ["Waits", "bus_bytes", "element_bytes", "lateness", "measure_waits", "median_of_others"]
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Waits:
+    """One entry a member of the matched calls, unless said otherwise."""
+
+    arrival: F64
+    end: F64
+    wait: F64
+    transfer: F64
+    step: NDArray[np.int32]
+    """Index of the launching step on its rank, -1 unknown."""
+    last: NDArray[np.int32]
+    """Per call, column of the rank that arrived last."""
+    early: NDArray[np.bool_]
+    """Per call: some member was not recorded yet when the first one arrived. Such a wait says nothing of the job
+    (recording starts at another time on each rank) and is left out of sums of waits; the end still tells the clock."""
+
+
+def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -> Waits:
+    """Waits and transfers of one window."""
+    starts, ends = (matched_times(views, matched, end=end) for end in (False, True))
+    arrival, end, step = np.empty(len(starts)), np.empty(len(starts)), np.empty(len(starts), np.int32)
+    begun = np.empty(len(starts))
+    for column, view in enumerate(views):
+        mine = matched.of(column)
+        arrival[mine], end[mine] = clocks.aligned(column, starts[mine]), clocks.aligned(column, ends[mine])
+        step[mine] = view.trace.events.step[view.trace.collectives.event[matched.row[mine]]]
+        begun[mine] = _recorded_from(view, clocks, column)
+    if not len(matched):
+        return Waits(arrival, end, arrival, arrival, step, np.empty(0, np.int32), np.empty(0, np.bool_))
+    first, call = matched.first[:-1], matched.call
+    latest = np.maximum.reduceat(arrival, first)
+    _, place = np.unique(call[arrival == latest[call]], return_index=True)
+    last = matched.column[np.flatnonzero(arrival == latest[call])[place]]
+    early = np.maximum.reduceat(begun, first) > np.minimum.reduceat(arrival, first)
+    # a clock error may put the last arrival after an end: nobody waited longer than his own call
+    latest = np.minimum(latest, np.minimum.reduceat(end, first))[call]
+    wait, transfer = np.maximum(latest - arrival, 0.0), np.maximum(end - latest, 0.0)
+    return Waits(arrival, end, wait, transfer, step, last.astype(np.int32), early)
+
+
+def lateness(matched: Matched, waits: Waits) -> F64:
+    """By how much each member arrived after the median of the call's others, ns."""
+    out = np.empty(len(waits.arrival))
+    for members in matched.by_size():
+        out[members] = waits.arrival[members] - median_of_others(waits.arrival[members])
+    return out
+
+
+def median_of_others(table: F64) -> F64:
+    """For each entry the median of the others of its row; rows have at least two."""
+    size = table.shape[1]
+    order = np.argsort(table, axis=1, kind="stable")
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.broadcast_to(np.arange(size), order.shape), axis=1)
+    ordered = np.take_along_axis(table, order, axis=1)
+    # the middle of the size - 1 others: their places without one's own
+    low, high = (size - 2) // 2, (size - 1) // 2
+    middle = [np.take_along_axis(ordered, n + (place <= n), axis=1) for n in (low, high)]
+    return np.asarray((middle[0] + middle[1]) / 2.0)
+
+
+def _recorded_from(view: RankView, clocks: Clocks, column: int) -> float:
+    """First sign of a rank on the aligned axis: its first event or step mark."""
+    events, steps = view.trace.events, view.trace.steps
+    signs = [*events.start[:1].tolist(), *steps.start[:1].tolist()]
+    return float(clocks.aligned(column, np.array([min(signs)], np.int64))[0]) if signs else -np.inf
+
+
+def element_bytes(dtype: str) -> int | None:
+    """Size of one element by Kineto's type name, None when unknown."""
+    plain = dtype.lower().replace("c10::", "")
+    if plain in {"float", "int", "float32", "int32"}:
+        return 4
+    if plain in {"double", "long", "float64", "int64", "long int"}:
+        return 8
+    if plain in {"half", "bfloat16", "float16", "short", "short int"}:
+        return 2
+    if plain in {"byte", "char", "bool", "uint8", "int8"} or plain.startswith("float8"):
+        return 1
+    digits = re.search(r"(8|16|32|64)$", plain)
+    return int(digits[1]) // 8 if digits else None
+
+
+def bus_bytes(kind: str, size: int, inputs: F64, outputs: F64) -> F64 | None:
+    """Bytes that calls of a group of ``size`` ranks move over the bus, as NCCL tests define it; divided by the transfer
+    they are the bus bandwidth. None where the kind has no such definition."""
+    factors = {
+        "all_reduce": (2.0 * (size - 1) / size, inputs),
+        "all_gather": ((size - 1) / size, outputs),
+        "reduce_scatter": ((size - 1) / size, inputs),
+        "all_to_all": ((size - 1) / size, inputs),
+        "broadcast": (1.0, inputs),
+        "reduce": (1.0, inputs),
+    }
+    if kind not in factors or size < 2:
+        return None
+    factor, moved = factors[kind]
+    return np.asarray(factor * moved)

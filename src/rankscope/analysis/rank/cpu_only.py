@@ -1,0 +1,115 @@
+"""What the host of a CPU-only rank does: when it issued each call of the backend, and where it waited for one.
+
+torch 2.13 records a gloo call as a range on a thread of the backend, and no argument of it; the issuing ``c10d::``
+operator is on the training thread, the waiting nowhere. It is inferred: the training thread runs no operator, and goes
+on soon after a call of the backend ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.view import RankView, make_view, name_mask
+from rankscope.trace.columns import Category
+from rankscope.trace.names import Kind
+
+__all__ = ["cpu_issues", "cpu_waits", "settle_ends"]
+
+I64 = NDArray[np.int64]
+
+LEAST_WAIT_NS = 100_000
+"""A shorter gap between operators is taken for Python."""
+
+LATE_NS = 2_000_000
+"""A thread that waited goes on within this of the call's end, or within half of its gap (a loaded machine)."""
+
+EARLY_NS = 500_000
+"""The range of a call on its backend's thread ends after the waiter was woken: 0.1 ms on an idle machine, more (up to
+half of the wait is believed) where that thread has lost its core."""
+
+_ISSUE = (
+    "allreduce",
+    "allgather",
+    "reduce_scatter",
+    "alltoall",
+    "broadcast",
+    "reduce_",
+    "gather_",
+    "scatter_",
+    "barrier",
+)
+
+
+def cpu_issues(view: RankView) -> I64:
+    """When the training thread issued each communication call (own clock); its start where that is not known."""
+    events, calls = view.trace.events, view.trace.collectives
+    start: I64 = events.start[calls.event].copy()
+    named = name_mask(view.trace, lambda n: n.startswith("c10d::") and any(k in n for k in _ISSUE))
+    issues: I64 = events.start[view.chain & (events.category == Category.CPU_OP) & named]
+    if len(issues) == len(start) and bool((issues <= start).all()):
+        return issues
+    return start
+
+
+def settle_ends(view: RankView) -> RankView:
+    """End each call of a CPU backend when the thread that waited for it went on, where its range says later.
+
+    Without this the wait is not recognised, and what is waiting would count as work of the rank that waits.
+    """
+    events, calls = view.trace.events, view.trace.collectives
+    if view.device or not len(calls):
+        return view
+    begin, resume = _gaps(view)
+    start, duration = events.start[calls.event], events.duration.copy()
+    end = events.end[calls.event]
+    for gap_begin, gap_resume in zip(begin.tolist(), resume.tolist(), strict=True):
+        running = np.flatnonzero((start < gap_resume) & (end > gap_resume))
+        if not len(running):
+            continue
+        row = running[np.argmin(end[running])]
+        ended = end[(end > gap_begin) & (end <= gap_resume)]
+        if len(ended) and gap_resume - ended.max() <= max(EARLY_NS, end[row] - gap_resume):
+            continue  # a call that ended in this gap explains it better
+        if end[row] - gap_resume <= max(EARLY_NS, (gap_resume - gap_begin) // 2):
+            end[row] = gap_resume
+            duration[calls.event[row]] = gap_resume - start[row]
+    trimmed = replace(events, duration=duration)
+    return make_view(replace(view.trace, events=trimmed), view.rank)
+
+
+def _gaps(view: RankView) -> tuple[I64, I64]:
+    """Where the training thread runs no operator for longer than Python takes, outside the data loader."""
+    events = view.trace.events
+    running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
+    busy = intervals.union(events.start[running], events.end[running])
+    begin, resume = intervals.subtract(intervals.complement(busy, view.start, view.end), view.fetch)
+    long = resume - begin >= LEAST_WAIT_NS
+    return begin[long], resume[long]
+
+
+def cpu_waits(view: RankView) -> tuple[I64, I64, I64]:
+    """Inferred waits of the training thread: (begin, resume, row in ``Collectives``), own clock.
+
+    Time in the data loader is never a wait.
+    """
+    events, calls = view.trace.events, view.trace.collectives
+    begin, resume = _gaps(view)
+    nothing = np.empty(0, np.int64)
+    if not len(begin) or not len(calls):
+        return nothing, nothing, nothing
+    end = events.end[calls.event]
+    order = np.argsort(end, kind="stable")
+    at = np.searchsorted(end[order], resume, side="right") - 1
+    row = order[at.clip(0)]
+    late = resume - end[row]
+    # a call issued inside the gap was issued before the thread began to wait
+    issues = np.sort(cpu_issues(view))
+    before = np.searchsorted(issues, end[row], side="left") - 1
+    begin = np.where(before >= 0, np.maximum(begin, issues[before.clip(0)]), begin)
+    # what had ended before the gap began was not waited for in it
+    ok = (at >= 0) & (end[row] > begin) & (late <= np.maximum(LATE_NS, (resume - begin) // 2))
+    return begin[ok], resume[ok], row[ok].astype(np.int64)

@@ -1,0 +1,67 @@
+"""Host time of one rank, as causes ask for it (``causes.base.HostTime``)."""
+
+from __future__ import annotations
+
+from re import Pattern
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.trace.columns import Category
+from rankscope.trace.names import Kind
+
+__all__ = ["RankHostTime"]
+
+SILENCE_NS = 1_000_000
+"""A stretch of the training threads without any operator or call is a pause from here on."""
+
+
+class RankHostTime:
+    """Answers for one rank. Only the threads that drive the training count."""
+
+    def __init__(self, view: RankView) -> None:
+        self._view = view
+        self._calls = view.chain & np.isin(view.trace.events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
+
+    def events(self, names: Pattern[str]) -> intervals.Spans:
+        """Time in host events of such names."""
+        return self._view.spans(self._view.chain & name_mask(self._view.trace, names.search))
+
+    def calls(self, names: Pattern[str]) -> intervals.Spans:
+        """Time in runtime and driver calls of such names."""
+        return self._view.spans(self.named_calls(names))
+
+    def named_calls(self, names: Pattern[str]) -> NDArray[np.bool_]:
+        """The calls themselves."""
+        return self._calls & name_mask(self._view.trace, names.search)
+
+    def loading(self) -> intervals.Spans:
+        """Time in the data loader."""
+        return self._view.fetch
+
+    def copies_to_device(self) -> intervals.Spans:
+        """Time in copy calls of which the device took part: long ones are copies from pageable memory."""
+        view, events = self._view, self._view.trace.events
+        copying = np.zeros(len(events), np.bool_)
+        to_device = name_mask(view.trace, lambda n: "HtoD" in n or "HostToDevice" in n)
+        launch = events.launch[(view.kind == Kind.COPY) & to_device]
+        copying[launch[launch >= 0]] = True
+        return view.spans(self._calls & copying)
+
+    def silence(self) -> intervals.Spans:
+        """Long stretches in which the training threads run neither an operator nor a call.
+
+        Up to the end of their last step: a device that is behind works on alone.
+        """
+        view, events, steps = self._view, self._view.trace.events, self._view.trace.steps
+        noise = np.isin(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
+        running = view.chain & noise & ~name_mask(view.trace, lambda n: n.startswith("autograd::engine::evaluate"))
+        busy = view.spans(running)
+        until = int(steps.end[-1]) if view.device and len(steps) else view.end
+        free = intervals.complement(busy, view.start, until)
+        if not view.device:
+            free = intervals.subtract(free, view.comm)  # there it may wait for its peers
+        long = free[1] - free[0] >= SILENCE_NS
+        return free[0][long], free[1][long]

@@ -1,0 +1,75 @@
+"""The end of a recording, where host and device are not in the same step.
+
+A window of ours stays open until the device has finished its steps (agent/windows/recording.py); what the host did
+meanwhile belongs to steps outside the window.
+In traces of others the device may not have run the last steps: libkineto keeps nothing
+that runs after the stop. Both are left out before anything is counted per step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank.view import name_mask
+from rankscope.trace.columns import Collectives, RankTrace, Steps
+
+__all__ = ["whole_steps"]
+
+MISSING = 0.05
+"""A step of which the kernels of more than this share of the launches are missing was not run to its end."""
+
+
+def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
+    """The traces of a window, up to the last step that every device has run: without later steps, host events after
+    them, and their work. Host events after the last step of other people's traces stay: somebody wanted them.
+    """
+    runs = [_steps_run(trace) for trace in traces]
+    last = min((int(t.steps.number[run - 1]) for t, run in zip(traces, runs, strict=True) if run), default=-1)
+    counts = [int((t.steps.number[:run] <= last).sum()) for t, run in zip(traces, runs, strict=True)]
+    if any(run and not count for run, count in zip(runs, counts, strict=True)):
+        counts = runs  # they recorded different steps
+    return [_up_to(trace, count) for trace, count in zip(traces, counts, strict=True)]
+
+
+def _up_to(trace: RankTrace, count: int) -> RankTrace:
+    if not count or not trace.has_device or (count == len(trace.steps) and "rankscope" not in trace.meta.raw):
+        return trace
+    steps = Steps(**{f.name: getattr(trace.steps, f.name)[:count] for f in fields(Steps)})
+    events = trace.events
+    host = (events.stream < 0) & (events.start >= int(steps.end[-1]))
+    tail = host | ((events.launch >= 0) & host[events.launch])
+    if count == len(trace.steps) and not tail.any():
+        return trace
+    place = np.where(tail, -1, np.cumsum(~tail) - 1).astype(np.int32)
+    kept = replace(events, **{f.name: getattr(events, f.name)[~tail] for f in fields(events)})
+    kept.launch = np.where(kept.launch >= 0, place[kept.launch], np.int32(-1))
+    kept.step = np.where(kept.step < count, kept.step, np.int32(-1))
+    return replace(trace, steps=steps, events=kept, collectives=_kept(trace.collectives, place))
+
+
+def _steps_run(trace: RankTrace) -> int:
+    """How many steps, from the first, the device ran to their end; all where there is no device, or it ran none."""
+    events, count = trace.events, len(trace.steps)
+    if not trace.has_device:
+        return count
+    launches = (events.stream < 0) & (events.step >= 0) & name_mask(trace, lambda name: "LaunchKernel" in name)
+    asked = np.bincount(events.step[launches], minlength=count)
+    missing = np.bincount(events.step[launches & ~events.launching], minlength=count)
+    whole = np.flatnonzero(missing <= MISSING * asked)
+    return int(whole[-1]) + 1 if len(whole) else count
+
+
+def _kept(calls: Collectives, place: NDArray[np.int32]) -> Collectives:
+    rows = np.flatnonzero(place[calls.event] >= 0)
+
+    def chosen(column: Any) -> Any:
+        return [column[i] for i in rows.tolist()] if isinstance(column, list) else column[rows]
+
+    kept = replace(calls, **{f.name: chosen(getattr(calls, f.name)) for f in fields(calls)})
+    kept.event = place[kept.event]
+    return kept

@@ -1,0 +1,153 @@
+"""One rank prepared for analysis: what each event does, where the device and the host are busy, which threads count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.intervals import Spans
+from rankscope.trace.columns import Category, RankTrace
+from rankscope.trace.names import Kind, classify, is_input
+
+__all__ = ["RankView", "make_view", "name_mask"]
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class RankView:
+    """Derived columns of one :class:`RankTrace`; nothing here is on an aligned clock."""
+
+    trace: RankTrace
+    rank: int
+    device: bool
+    """False for a CPU-only trace: then operators are the compute and the backend's operators the communication."""
+    kind: NDArray[np.int8]
+    """A :class:`Kind` per event."""
+    chain: Mask
+    """Host events of the threads that drive the training: those that launch device work or run operators."""
+    start: int
+    """The recorded window, nanoseconds of the rank's own clock: from the first step to the end of its last work."""
+    end: int
+    free: int
+    """Start of the time that is accounted for: ``start``, or the end of what was queued on the device before. So the
+    window holds as many steps of device work as of host work."""
+    compute: Spans
+    comm: Spans
+    copy: Spans
+    fetch: Spans
+    """Host time inside the data loader."""
+
+    @property
+    def steps(self) -> int:
+        """Number of recorded steps, 0 when the trace has no step marks."""
+        return len(self.trace.steps)
+
+    def spans(self, mask: Mask) -> Spans:
+        """Union of the selected events."""
+        events = self.trace.events
+        return intervals.union(events.start[mask], events.end[mask])
+
+    def accounted(self) -> tuple[Spans, Spans, Spans]:
+        """Compute, communication and copies in the time that is accounted for."""
+        compute, comm, copy = (intervals.clip(s, self.free, self.end) for s in (self.compute, self.comm, self.copy))
+        return compute, comm, copy
+
+
+def name_mask(trace: RankTrace, test: Any) -> Mask:
+    """Events whose name passes ``test(name) -> bool``; each distinct name is tested once."""
+    names = trace.events.name
+    used = np.flatnonzero(np.bincount(names, minlength=len(trace.strings)))
+    passes = np.zeros(len(trace.strings), np.bool_)
+    passes[used] = [bool(test(trace.strings[i])) for i in used.tolist()]
+    return passes[names]
+
+
+def make_view(trace: RankTrace, rank: int) -> RankView:
+    """Classify and measure one trace."""
+    events = trace.events
+    kind = _kinds(trace)
+    device = bool(np.isin(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET)).any())
+    rows = trace.collectives.event
+    if device:
+        work = events.stream >= 0
+        work &= np.isin(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET))
+    else:
+        kind[rows] = Kind.COMMUNICATION
+        work = (kind == Kind.COMPUTE) | (kind == Kind.COMMUNICATION)
+    chain = _chain(trace, device, kind)
+    kind[~work & (kind != Kind.WAIT)] = Kind.OTHER
+    if not device:
+        kind[(kind == Kind.COMPUTE) & ~chain] = Kind.OTHER
+        work &= kind != Kind.OTHER
+    start, end = _window(trace, work)
+    free = max(start, _backlog_end(trace, work)) if device else start
+    view = RankView(trace, rank, device, kind, chain, start, end, free, *([intervals.EMPTY] * 4))
+    compute = view.spans(kind == Kind.COMPUTE)
+    if not device:
+        compute = intervals.subtract(compute, view.spans((kind == Kind.WAIT) & chain))
+    view.compute, view.comm = compute, view.spans(kind == Kind.COMMUNICATION)
+    view.copy = view.spans(kind == Kind.COPY)
+    annotation = events.category == Category.USER_ANNOTATION
+    view.fetch = view.spans(annotation & name_mask(trace, is_input))
+    return view
+
+
+def _kinds(trace: RankTrace) -> NDArray[np.int8]:
+    events = trace.events
+    if not len(events):
+        return np.empty(0, np.int8)
+    key = events.name.astype(np.int64) * 64 + events.category
+    used, inverse = np.unique(key, return_inverse=True)
+    table = np.array([int(classify(trace.strings[k // 64], int(k % 64))) for k in used], np.int8)
+    return table[inverse]
+
+
+def _chain(trace: RankTrace, device: bool, kind: NDArray[np.int8]) -> Mask:
+    """Threads that launch device work; without a device, those that compute on their own behalf.
+
+    Backend threads (gloo, the NCCL watchdog) and data-loading helpers are left out, so that what they do is not
+    taken for work of the training loop.
+    """
+    events = trace.events
+    host = events.stream < 0
+    key = events.pid * 1_000_003 + events.tid
+    if device:
+        return host & np.isin(key, np.unique(key[events.launching]))
+    busy = np.zeros(len(events), np.bool_)
+    busy[trace.collectives.event] = True
+    backend = np.unique(key[busy])
+    marks = (events.category == Category.USER_ANNOTATION) & name_mask(trace, lambda n: n.startswith("ProfilerStep#"))
+    main = np.unique(key[marks])
+    computing = np.unique(key[(kind == Kind.COMPUTE) & host])
+    wanted = np.union1d(main, np.setdiff1d(computing, np.setdiff1d(backend, main)))
+    return host & np.isin(key, wanted)
+
+
+def _window(trace: RankTrace, work: Mask) -> tuple[int, int]:
+    events, steps = trace.events, trace.steps
+    if len(steps):
+        end = int(steps.end[-1])
+        late = events.end[work & (events.step >= 0)]
+        return int(steps.start[0]), max(end, int(late.max()) if len(late) else end)
+    if not work.any():
+        return 0, 0
+    return int(events.start[work].min()), int(events.end[work].max())
+
+
+def _backlog_end(trace: RankTrace, work: Mask) -> int:
+    """When the last work ended that its stream ran before the first that a recorded step launched; 0 for none."""
+    events, ends = trace.events, [0]
+    rows = np.flatnonzero(work)
+    inside = events.step[rows] >= 0
+    for stream in np.unique(events.stream[rows[inside]]).tolist():
+        mine = events.stream[rows] == stream
+        first = int(np.flatnonzero(mine & inside)[0])
+        before = rows[:first][mine[:first]]
+        ends.append(int(events.end[before].max()) if len(before) else 0)
+    return max(ends)

@@ -1,0 +1,1 @@
+"""The recorded steps as a dependency graph, and the step time under other assumptions."""

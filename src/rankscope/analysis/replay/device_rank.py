@@ -1,0 +1,191 @@
+"""A rank with a device as part of the graph: its host chain, then its streams.
+
+The constants were measured on 2 H100 (NCCL 2.28, torch 2.11) and are upper limits: a larger distance is kept as
+residual or as work, so a wrong one makes a what-if more cautious, not the unchanged replay wrong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.replay.collective_nodes import HOST, START, CallNodes
+from rankscope.analysis.replay.graph import Builder, Work
+from rankscope.analysis.replay.segments import Plan
+from rankscope.trace.columns import Category
+from rankscope.trace.names import Kind
+
+__all__ = ["DeviceRank"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+LAUNCH_NS = 10_000.0
+"""Least time from the start of a launch call to the start of its work."""
+GAP_NS = 12_000.0
+"""Least time between two pieces of work of one stream."""
+TAIL_NS = 60_000.0
+"""A blocking call returns within this of the device work it waited for."""
+BLOCKING_NS = 150_000.0
+"""A call longer than this may have waited for the device; a shorter one is taken for work."""
+NEAR_NS = 15_000.0
+"""Without a wait call: work on another stream that ended this shortly before may have been waited for."""
+
+
+class DeviceRank:
+    """One rank with a device. *Pieces* are its device events; their columns are in order of start."""
+
+    def __init__(
+        self, builder: Builder, calls: CallNodes, view: RankView, column: int, clocks: Clocks, plan: Plan
+    ) -> None:
+        self.builder, self.view, self.column = builder, view, column
+        events = view.trace.events
+        gpu = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)))
+        self.launch, self.stream = events.launch[gpu], events.stream[gpu]
+        self.launched = self.launch >= 0
+        self.host_start, self.host_end = clocks.aligned(column, events.start), clocks.aligned(column, events.end)
+        self.begin, self.end = self.host_start[gpu], self.host_end[gpu]
+        self.asked = self.host_start[np.where(self.launched, self.launch, 0)]
+        self.bounds, self.shift = clocks.aligned(column, plan.times[column]), plan.shift[column]
+        self.opened = float(clocks.aligned(column, np.array([view.start]))[0])
+        member = np.full(len(events), -1, np.int64)
+        member[view.trace.collectives.event] = calls.member_of(view, column)
+        self._nodes(calls, member[gpu], view.kind[gpu] == Kind.COMMUNICATION, events.duration[gpu].astype(np.float64))
+
+    def _nodes(self, calls: CallNodes, member: I64, comm: Mask, duration: F64) -> None:
+        """The start of each piece, and what its end is in terms of nodes: ``source + base + work``."""
+        matched, own = member >= 0, member < 0
+        self.node = np.empty(len(member), np.int64)
+        self.node[matched] = calls.start[member[matched]]
+        self.builder.pin(self.node[matched & ~self.launched])
+        self.node[own] = self.builder.nodes(self.begin[own], START, fixed=~self.launched[own])
+        working = own & ~comm & self.launched
+        place = self.segment(self.asked)
+        self.builder.device(self.column, place[working], duration[working])
+        self.source = self.node.copy()
+        self.source[matched] = calls.end[member[matched]]
+        length = self.end - self.begin
+        self.base, self.work = np.where(own & ~working, length, 0.0), np.where(working, length, 0.0)
+        self.label = np.where(working, Work.DEVICE, Work.NONE)
+        self.owner, self.place = np.where(working, self.column, -1), np.where(working, place, -1)
+
+    def segment(self, times: F64) -> I64:
+        """The segments in which ``times`` lie."""
+        return np.searchsorted(self.bounds, times) + self.shift
+
+    def _after(self, target: I64, piece: I64, distance: F64) -> None:
+        """``target`` happens no earlier than ``distance`` after the end of a piece."""
+        base = self.base[piece] + distance
+        carried = self.work[piece], self.label[piece], self.owner[piece], self.place[piece]
+        self.builder.edges(target, self.source[piece], base, *carried)
+
+    def add(self) -> None:
+        """Its edges."""
+        self._add_starts(self._add_host())
+
+    def _add_host(self) -> I64:
+        """The host chain; returns the node of each launching event."""
+        view, events, builder = self.view, self.view.trace.events, self.builder
+        launching = events.launching
+        runtime = np.isin(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & view.chain
+        calls = np.flatnonzero((runtime | launching) & (launching | (events.duration > BLOCKING_NS)))
+        begin, finish = self.host_start[calls], self.host_end[calls]
+        by_end = np.argsort(self.end, kind="stable")
+        ends = self.end[by_end]
+        last = np.searchsorted(ends, finish, side="right") - 1
+        ended = ends[last] if len(ends) else np.full(len(calls), -np.inf)
+        blocks = (finish - begin > BLOCKING_NS) & (last >= 0) & (finish - ended <= TAIL_NS) & (ended > begin)
+        blocking, nested = _nested(begin, finish, np.flatnonzero(blocks))
+        kept = np.flatnonzero(nested < 0)
+        blocks = np.isin(kept, blocking)
+        first = min([self.opened, *begin[:1].tolist()])
+        opened = builder.nodes(first, HOST, fixed=True)
+        node, done = builder.nodes(begin[kept], HOST), builder.nodes(finish[kept[blocks]], HOST)
+        goes_on, free = node.copy(), begin[kept]
+        goes_on[blocks], free[blocks] = done, finish[kept[blocks]]
+        previous, free = np.concatenate((opened, goes_on))[:-1], np.concatenate(([first], free))[:-1]
+
+        at = begin[kept]
+        drained = np.searchsorted(ends, at, side="right") - 1
+        waited = np.zeros(len(kept), np.bool_)
+        # without operators nothing shows that the host worked while the device had run dry: then it waited for it
+        if len(ends) and not bool((view.chain & (events.category == Category.CPU_OP)).any()):
+            running = np.searchsorted(np.sort(self.begin), at, side="right") > drained + 1
+            waited = (drained >= 0) & (ends[drained] > free) & ~running
+        works = ~waited
+        builder.edges(
+            node[works], previous[works], 0.0, (at - free)[works], Work.HOST, self.column, self.segment(at[works])
+        )
+        builder.edges(node[waited], previous[waited], np.minimum((at - free)[waited], LAUNCH_NS))
+        self._after(node[waited], by_end[drained[waited]], at[waited] - ends[drained[waited]])
+        stop = kept[blocks]
+        builder.edges(done, node[blocks], np.minimum(finish[stop] - begin[stop], LAUNCH_NS))
+        self._after(done, by_end[last[stop]], finish[stop] - ends[last[stop]])
+
+        host = np.full(len(events), -1, np.int64)
+        host[calls[kept]] = node
+        inside = np.flatnonzero(nested >= 0)  # launched with the blocking call
+        host[calls[inside]] = done[np.searchsorted(blocking, nested[inside])]
+        return host
+
+    def _add_starts(self, host: I64) -> None:
+        """What each launched piece waits for: its launch, and the last work of each stream it may depend on."""
+        waits = np.flatnonzero(self.view.chain & name_mask(self.view.trace, lambda n: "StreamWaitEvent" in n))
+        waits_before = np.searchsorted(np.sort(self.host_start[waits]), self.asked)
+        mine = np.flatnonzero(self.launched)
+        mine = mine[np.argsort(self.asked[mine], kind="stable")]
+        turn = np.full(len(self.begin), -1, np.int64)
+        turn[mine] = np.arange(len(mine))
+        streams, waited = self.stream[mine], np.zeros(len(mine), np.bool_)
+        for stream in np.unique(streams).tolist():
+            at = np.flatnonzero(streams == stream)
+            waited[at] = np.diff(waits_before[mine[at]], prepend=0) > 0
+        begin, asked = self.begin[mine], self.asked[mine]
+        distance = np.minimum(begin - asked, LAUNCH_NS)
+        allowed = asked + distance
+        found: list[tuple[I64, I64, F64]] = []
+        for stream in np.unique(self.stream).tolist():
+            before = _last_before(np.flatnonzero(self.stream == stream), self.end, turn, begin)
+            gap = begin - self.end[before]
+            taken = np.flatnonzero((before >= 0) & ((streams == stream) | waited | (gap <= NEAR_NS)))
+            near = np.minimum(gap[taken], GAP_NS)
+            allowed[taken] = np.maximum(allowed[taken], begin[taken] - gap[taken] + near)
+            found.append((taken, before[taken], near))
+        rest = begin - allowed
+        self.builder.residual += float(rest.sum())
+        self.builder.edges(self.node[mine], host[self.launch[mine]], distance + rest)
+        for taken, before, near in found:
+            self._after(self.node[mine[taken]], before, near + rest[taken])
+
+
+def _nested(begin: F64, finish: F64, blocking: I64) -> tuple[I64, I64]:
+    """Blocking calls that are in no other, and for each call the one it is in, -1 for none."""
+    outer: list[int] = []
+    free = -np.inf
+    for call in blocking.tolist():
+        if begin[call] >= free:
+            outer.append(call)
+            free = float(finish[call])
+    kept = np.array(outer, np.int64)
+    if not len(kept):
+        return kept, np.full(len(begin), -1, np.int64)
+    before = np.searchsorted(kept, np.arange(len(begin))) - 1
+    inside = (before >= 0) & (finish[kept[before]] > begin)
+    return kept, np.where(inside, kept[before], -1)
+
+
+def _last_before(pieces: I64, end: F64, turn: I64, begin: F64) -> I64:
+    """For the pieces of all turns (in order of launch): of ``pieces`` that were launched earlier, the one that ended
+    last by the time it begins; -1 for none."""
+    order = pieces[np.lexsort((turn[pieces], end[pieces]))]
+    own = turn[order]
+    place = np.searchsorted(end[order], begin, side="right") - 1
+    # streams run in order of launch: the last that was launched earlier is the answer unless it ended too late
+    least = np.minimum.accumulate(own[::-1])[::-1]
+    place = np.minimum(place, np.searchsorted(least, np.arange(len(begin)), side="left") - 1)
+    while len(wrong := np.flatnonzero((place >= 0) & (own[place] >= np.arange(len(begin))))):
+        place[wrong] -= 1
+    return np.where(place >= 0, order[place], -1)

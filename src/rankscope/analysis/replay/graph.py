@@ -1,0 +1,174 @@
+"""The recorded window as a max-plus graph: when each host call, kernel and collective could start, given the others.
+
+Nodes are points in time; a node happens at the latest of ``source + weight`` over its edges. They are:
+
+- *host points* of one chain per rank (the threads that launch or wait; main and autograd threads take turns): the
+  start of each launch, the end of each blocking call. The gaps between are host work.
+- *device work*: starts after its launch, after what ran before on its stream and, behind a wait call, after the last
+  work of the other streams. The duration is device work.
+- *ends of collectives*: the last arrival over all ranks plus the transfer, as recorded on each rank.
+
+What the rules do not explain stays as a constant residual, so that replaying the graph unchanged gives the recorded
+times; nodes launched before the window are fixed. Edges never point backwards in recorded time, so there are no cycles.
+On a CPU-only trace the backend's operators stand in for device work on one stream a thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rankscope.analysis.replay.longest_path import Levels, by_node
+
+__all__ = ["Builder", "Graph", "Work"]
+
+F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+
+
+WIDE = 16
+"""Graphs of so many ranks are replayed by levels."""
+
+
+class Work(IntEnum):
+    """Labels of edges that carry work, for scaling."""
+
+    NONE = 0
+    HOST = 1
+    DEVICE = 2
+    TRANSFER = 3
+
+
+@dataclass(slots=True)
+class Graph:
+    """Nodes in an order in which every edge points forward. Edges of node i: ``first[i]:first[i + 1]``."""
+
+    recorded: F64
+    """Recorded (aligned) time of each node, ns."""
+    fixed: NDArray[np.bool_]
+    first: I64
+    source: I32
+    base: F64
+    """Weight that no scenario changes, ns."""
+    work: F64
+    """Part of the weight that is work, ns; a scenario scales it."""
+    label: NDArray[np.int8]
+    """A :class:`Work` per edge."""
+    owner: I32
+    """Column of the rank whose work the edge carries."""
+    segment: I32
+    """How many matched calls the rank had launched before the edge's work."""
+    device_owner: I32
+    """Column, segment and ns of each piece of device work, once (``work`` repeats it on every edge that leaves it)."""
+    device_segment: I32
+    device_work: F64
+    ends: I32
+    """Node of the end of each matched call on each of its members."""
+    residual_ns: float = 0.0
+    """How long device work started after the rules say it could, summed over all of it."""
+    dropped: int = 0
+    """Edges left out because they pointed backwards in time."""
+
+    _levels: Levels | None = None
+
+    def replay(self, work: F64 | None = None) -> F64:
+        """Times of all nodes with the given work per edge (default: as recorded)."""
+        weight = self.base + (self.work if work is None else work)
+        if self.owner.max(initial=0) < WIDE:
+            return by_node(self.first, self.source, weight, self.recorded, self.fixed)
+        if self._levels is None:
+            self._levels = Levels.of(self.first, self.source, self.fixed)
+        return self._levels.run(weight, self.recorded)
+
+
+@dataclass(slots=True)
+class Builder:
+    """Collects nodes and edges in any order, as arrays, then sorts them by recorded time."""
+
+    count: int = 0
+    """Nodes so far, the provisional number of the next."""
+    residual: float = 0.0
+    _nodes: list[tuple[F64, NDArray[np.int8], NDArray[np.bool_]]] = field(default_factory=list)
+    _edges: list[tuple[I32, I32, F64, F64, NDArray[np.int8], I32, I32]] = field(default_factory=list)
+    _device: list[tuple[I32, I32, F64]] = field(default_factory=list)
+    _pinned: list[I64] = field(default_factory=list)
+
+    def nodes(self, time: ArrayLike, rise: int, *, fixed: ArrayLike = False) -> I64:
+        """Add nodes; returns their provisional numbers. ``rise`` orders nodes of the same time."""
+        times = np.atleast_1d(np.asarray(time, np.float64))
+        size = len(times)
+        self._nodes.append((times, np.full(size, rise, np.int8), np.broadcast_to(np.asarray(fixed, np.bool_), size)))
+        self.count += size
+        return np.arange(self.count - size, self.count)
+
+    def pin(self, nodes: I64) -> None:
+        """Fix nodes at their recorded time."""
+        self._pinned.append(nodes)
+
+    def edges(
+        self,
+        target: ArrayLike,
+        source: ArrayLike,
+        base: ArrayLike,
+        work: ArrayLike = 0.0,
+        label: ArrayLike = Work.NONE,
+        owner: ArrayLike = -1,
+        segment: ArrayLike = -1,
+    ) -> None:
+        """Each ``target`` happens no earlier than ``source + base + work``. Single values hold for all."""
+        size = np.broadcast(np.atleast_1d(target), source, base).size
+
+        def column(values: ArrayLike, kind: type) -> NDArray[Any]:
+            return np.broadcast_to(np.asarray(values, kind), size)
+
+        self._edges.append(
+            (
+                column(target, np.int32),
+                column(source, np.int32),
+                column(base, np.float64),
+                column(work, np.float64),
+                column(label, np.int8),
+                column(owner, np.int32),
+                column(segment, np.int32),
+            )
+        )
+
+    def device(self, owner: int, segment: I64, ns: F64) -> None:
+        """Add pieces of device work."""
+        self._device.append((np.full(len(ns), owner, np.int32), segment.astype(np.int32), ns))
+
+    def finish(self, ends: I64) -> Graph:
+        """Sort, drop what points backwards, and number the nodes anew."""
+        time, rise, pinned = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
+        for nodes in self._pinned:
+            pinned[nodes] = True
+        order = np.lexsort((rise, time))
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        target, source, base, work, label, owner, segment = (np.concatenate(c) for c in zip(*self._edges, strict=True))
+        target, source = place[target], place[source]
+        forward = np.flatnonzero(source < target)
+        kept = forward[np.argsort(target[forward], kind="stable")]
+        device = [np.concatenate(c) for c in zip(*self._device, strict=True)]
+        return Graph(
+            recorded=time[order],
+            fixed=pinned[order],
+            first=np.searchsorted(target[kept], np.arange(len(order) + 1)),
+            source=source[kept],
+            base=base[kept],
+            work=work[kept],
+            label=label[kept],
+            owner=owner[kept],
+            segment=segment[kept],
+            device_owner=device[0] if device else np.empty(0, np.int32),
+            device_segment=device[1] if device else np.empty(0, np.int32),
+            device_work=device[2] if device else np.empty(0),
+            ends=place[ends],
+            residual_ns=self.residual,
+            dropped=len(target) - len(kept),
+        )

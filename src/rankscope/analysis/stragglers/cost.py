@@ -1,0 +1,218 @@
+"""Which rank costs the job step time: by replay, not by adding up waits.
+
+A rank's *concentrated excess* is its work in segments where it does clearly more than its peers: the host beyond
+``HOST_RATIO`` times the peers' median (after the discount for even slowness) or with a named attribute that explains
+most of it, the device beyond ``DEVICE_RATIO``. Replaying with those segments at the peers' median gives what each step
+would gain. Everything evenly a little slower is no place to mend and is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.matching.waits import Waits
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.replay.what_if import UNIFORM_LIMIT, Replay
+from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile, work_difference
+from rankscope.causes.table import NOISY
+
+__all__ = ["Lateness", "judge_ranks", "screen", "sign_flip"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+HOST_RATIO = 1.5
+"""From here on a segment of the host is an excess of its own. Healthy segments reach 1.45 (traces of the lab)."""
+DEVICE_RATIO = 1.05
+"""The device is steadier than the host; kernels beside a waiting collective run up to 1.4 times longer, which the
+replay shows to cost nothing."""
+NAMED_SHARE = 0.6
+"""A named attribute that explains this much of a segment's excess makes it an excess whatever its ratio."""
+LEAST_SHARE = 0.02
+"""Of the step: smaller excesses are noise."""
+LEAST_NS = 20_000.0
+JOINT_SHARE = 0.05
+"""Excess, as a share of the step, from which on a rank may be one of several at fault (the accusation's least cost)."""
+JOINT_EXPLAINED = 0.7
+"""And its cause must explain this much of it: what several ranks gain together is no proof against any of them."""
+SCREEN = 0.025
+"""Half the least cost of an accusation: a rank that makes others wait less than this share of the step costs less."""
+
+
+@dataclass(slots=True)
+class Lateness:
+    """What the window says of one rank. Times in ns."""
+
+    gains: F64
+    """Per step."""
+    excess: float = 0.0
+    explained: dict[str, float] = field(default_factory=dict)
+    uniform: float = 1.0
+    factor: F64 | None = None
+    """What mends the rank: factors of its host and device work per segment."""
+    beside: list[int] = field(default_factory=list)
+    """Columns of other ranks at fault, mended as well where ``gains`` says what this one costs."""
+
+
+def screen(matched: Matched, waits: Waits, step_ns: float, steps: int) -> I64:
+    """Columns of the ranks that may cost the job time.
+
+    Mending a rank gains no more than the others wait while it is the last to arrive.
+    """
+    if not len(matched):
+        return np.empty(0, np.int64)
+    waited = np.add.reduceat(waits.wait, matched.first[:-1]) / np.maximum(matched.size - 1, 1)
+    caused = np.bincount(waits.last, waited, len(matched.ranks))
+    return np.flatnonzero(caused >= SCREEN * step_ns * max(steps, 1)).astype(np.int64)
+
+
+def judge_ranks(
+    replay: Replay,
+    views: Sequence[RankView],
+    profiles: Sequence[Profile],
+    step_ns: float,
+    comparable: NDArray[np.bool_],
+    columns: I64,
+) -> list[Lateness]:
+    """One :class:`Lateness` per rank; only the given columns are looked at.
+
+    ``comparable`` (R x S) says which segments a rank and its peers recorded whole.
+
+    Two ranks that are late at the same place hide each other: where several have an excess with a clear cause, each is
+    also asked what it costs once the others are mended.
+    """
+    found = [Lateness(np.zeros(replay.steps)) for _ in views]
+    for column in columns.tolist():
+        found[column] = _judge_rank(replay, column, views, profiles, step_ns, comparable[column])
+    at_fault = [c for c, late in enumerate(found) if _clear(late, step_ns * replay.steps)]
+    if len(at_fault) < 2:
+        return found
+    together = replay.gains(_mended(replay, found, at_fault))
+    for column in at_fault:
+        others = [c for c in at_fault if c != column]
+        gains = together - replay.gains(_mended(replay, found, others))
+        if gains.sum() > found[column].gains.sum() + LEAST_NS:
+            found[column].gains, found[column].beside = gains, others
+    return found
+
+
+def _clear(late: Lateness, span: float) -> bool:
+    if late.factor is None or late.excess < JOINT_SHARE * span or not late.explained:
+        return False
+    cause = max(late.explained, key=lambda c: late.explained[c])
+    return cause not in NOISY and late.explained[cause] >= JOINT_EXPLAINED * late.excess
+
+
+def _mended(replay: Replay, found: Sequence[Lateness], columns: Sequence[int]) -> F64:
+    work = replay.graph.work
+    for column in columns:
+        factor = found[column].factor
+        if factor is not None:
+            work = replay.scaled(column, factor, work)
+    return work
+
+
+def _judge_rank(
+    replay: Replay,
+    column: int,
+    views: Sequence[RankView],
+    profiles: Sequence[Profile],
+    step_ns: float,
+    comparable: NDArray[np.bool_],
+) -> Lateness:
+    """Gain per step without the rank's concentrated excess, and what explains the excess.
+
+    Only segments that it and all its peers recorded whole are compared.
+    """
+    peers = [p for p in replay.peers[column] if p != column]
+    nothing = Lateness(np.zeros(replay.steps))
+    if not peers:
+        return nothing
+    segments = replay.segments
+    own_host, own_device = segments.host[column], segments.device[column]
+    other_host, other_device = np.median(segments.host[peers], axis=0), np.median(segments.device[peers], axis=0)
+    named = np.zeros(len(own_host))
+    for name in ATTRIBUTES:
+        theirs = np.median([profiles[p].length[name] for p in peers], axis=0)
+        named += np.maximum(profiles[column].length[name] - theirs, 0.0)
+    even = replay.uniform(column, named)
+    # beyond the limit it is a slow machine, not one a little slower: then all of it is excess
+    uniform, ratio = (even, HOST_RATIO) if even <= UNIFORM_LIMIT else (1.0, UNIFORM_LIMIT)
+    before_last = comparable & (np.arange(len(own_host)) < segments.count[column])
+    least = max(LEAST_SHARE * step_ns / (1.0 if even <= UNIFORM_LIMIT else 4.0), LEAST_NS)
+
+    excess = own_host - other_host
+    late_host = before_last & (own_host - uniform * other_host > least)
+    late_host &= (own_host > ratio * uniform * other_host) | (named > NAMED_SHARE * excess)
+    late_device = before_last & (own_device - other_device > least) & (own_device > DEVICE_RATIO * other_device)
+    late = late_host | late_device
+    if not late.any():
+        nothing.uniform = even
+        return nothing
+    # a late segment is mended as a whole: its launches and its kernels belong together
+    factor = np.ones((4, len(own_host)))
+    factor[Work.HOST, late] = _lowered(other_host * uniform, own_host)[late]
+    factor[Work.DEVICE, late] = _lowered(other_device, own_device)[late]
+    gains = replay.gains(replay.scaled(column, factor))
+    more_host = np.where(late, np.maximum(own_host - uniform * other_host, 0.0), 0.0)
+    more_device = np.where(late, np.maximum(own_device - other_device, 0.0), 0.0)
+    total = float(np.maximum(more_host, more_device).sum())
+    return Lateness(
+        gains=gains,
+        excess=total,
+        explained=_explain(column, peers, views, profiles, np.flatnonzero(late), total),
+        uniform=even,
+        factor=factor,
+    )
+
+
+def _lowered(target: F64, own: F64) -> F64:
+    return np.minimum(np.divide(target, own, out=np.ones_like(own), where=own > 0), 1.0)
+
+
+def _explain(
+    column: int, peers: list[int], views: Sequence[RankView], profiles: Sequence[Profile], late: I64, total: float
+) -> dict[str, float]:
+    """Cause -> ns of the excess, at most all of it."""
+    found: dict[str, float] = {}
+    for name in ATTRIBUTES:
+        theirs = np.median([profiles[p].length[name][late] for p in peers], axis=0)
+        found[name] = float(np.maximum(profiles[column].length[name][late] - theirs, 0.0).sum())
+    middle = _middle_peer(peers, profiles, late)
+    found |= work_difference(views[column], views[middle], profiles[column], profiles[middle], late)
+    syncs = profiles[column].count["syncs"][late].sum()
+    others = np.median([profiles[p].count["syncs"][late].sum() for p in peers])
+    if syncs >= 3 * others + 5 * len(late) and found.get("slow_compute", 0.0) == 0.0:
+        # each of them drains the queue, so that every launch around it is paid in full
+        rest = total - sum(found[n] for n in ATTRIBUTES if n != "host_sync")
+        found["host_sync"] = max(found["host_sync"], rest)
+    known = sum(found.values())
+    if known < 0.5 * total:
+        ops = profiles[column].count["ops"][late].sum()
+        same = np.median([profiles[p].count["ops"][late].sum() for p in peers])
+        if abs(ops - same) <= 0.05 * max(same, 1.0):
+            found["launch_bound"] = total - known
+    return {k: min(v, total) for k, v in sorted(found.items(), key=lambda item: -item[1]) if v > 0}
+
+
+def _middle_peer(peers: list[int], profiles: Sequence[Profile], late: I64) -> int:
+    ops = [float(profiles[p].count["ops"][late].sum()) for p in peers]
+    return peers[int(np.argsort(ops)[len(ops) // 2])]
+
+
+def sign_flip(gains: F64, *, seed: int = 0) -> float | None:
+    """One-sided p-value that the mean gain is no larger than chance signs would make it; exact up to 12 steps."""
+    if not len(gains) or gains.sum() <= 0:
+        return None
+    if len(gains) <= 12:
+        signs = np.array(np.meshgrid(*[[1.0, -1.0]] * len(gains))).reshape(len(gains), -1)
+    else:
+        signs = np.random.default_rng(seed).choice([1.0, -1.0], (len(gains), 4096))
+        signs[:, 0] = 1.0
+    return float((gains @ signs >= gains.sum() - 1e-6).mean())

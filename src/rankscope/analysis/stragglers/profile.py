@@ -1,0 +1,154 @@
+"""Why a rank is late: what its host and device did in each segment, against the same segment on its peers.
+
+Every attribute is a length (ns) or a count per segment, a segment being the stretch between two launches of matched
+calls. Comparing sums over the segments in which a rank is late with its peers' gives milliseconds explained.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.host_time import RankHostTime
+from rankscope.analysis.rank.view import RankView
+from rankscope.causes import host_sync
+from rankscope.causes.table import HOST_CAUSES, WORK_CAUSES
+from rankscope.trace.columns import Category
+from rankscope.trace.names import Kind
+
+__all__ = ["ATTRIBUTES", "COUNTS", "Profile", "profile", "work_difference"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+ATTRIBUTES = tuple(cause.name for cause in HOST_CAUSES)
+"""Host times that name a cause, most specific first: time in two of them belongs to the first."""
+
+COUNTS = ("syncs", "ops", "launches")
+
+
+@dataclass(slots=True)
+class Profile:
+    """One rank's attributes: S values each."""
+
+    bounds: I64
+    """Own-clock times between which the segments lie, S + 1."""
+    shift: int
+    """Position of the first segment."""
+    length: dict[str, F64]
+    count: dict[str, F64]
+    named: intervals.Spans
+    """Host time in any attribute: what is computed there (a compiler tries operators out, a loader stacks samples)
+    belongs to that cause, and is no work beside it."""
+
+
+def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
+    """Attributes of a rank.
+
+    Args:
+        view: the rank.
+        cuts: launches of the calls that bound its segments, in order, own clock.
+        shift: position of the first of them.
+        size: number of positions of the window.
+    """
+    events = view.trace.events
+    bounds = np.concatenate(([view.start], cuts, [max(view.end, int(cuts[-1]) if len(cuts) else 0)])).astype(np.int64)
+    begin, end = bounds[:-1], np.maximum(bounds[1:], bounds[:-1])
+
+    operators = view.chain & (events.category == Category.CPU_OP)
+    host = RankHostTime(view)
+    named = {cause.name: cause.host_time(host) for cause in HOST_CAUSES if cause.host_time}
+    taken = intervals.EMPTY
+    length: dict[str, F64] = {}
+    for name in ATTRIBUTES:
+        spans = intervals.subtract(named[name], taken)
+        length[name] = _padded(intervals.cover(spans, begin, end), shift, size)
+        taken = intervals.union(np.concatenate((taken[0], spans[0])), np.concatenate((taken[1], spans[1])))
+    masks = {"syncs": host.named_calls(host_sync.CALLS), "ops": operators, "launches": events.launching}
+    count = {
+        name: _padded(np.histogram(events.start[mask], bounds)[0] if len(bounds) > 1 else np.zeros(0), shift, size)
+        for name, mask in masks.items()
+    }
+    return Profile(bounds, shift, length, count, taken)
+
+
+def _padded(values: NDArray[np.int64] | F64, shift: int, size: int) -> F64:
+    out = np.zeros(max(size, shift + len(values)))
+    out[shift : shift + len(values)] = values
+    return out[:size]
+
+
+def work_difference(late: RankView, peer: RankView, a: Profile, b: Profile, segments: I64) -> dict[str, float]:
+    """Split the extra device work (operators on a CPU) of ``late`` over ``peer`` into causes, ns.
+
+    The first of ``WORK_CAUSES`` that fits. Judged by operators, not kernel names, because the
+    library picks another kernel for another shape.
+    """
+    more = _work_time(late, a, segments) - _work_time(peer, b, segments)
+    if more <= 0:
+        return {}
+    compared = _Comparison(late, peer, a, b, segments)
+    return {next(cause.name for cause in WORK_CAUSES if cause.more_work and cause.more_work(compared)): more}
+
+
+class _Comparison:
+    """See ``causes.base.WorkComparison``."""
+
+    def __init__(self, late: RankView, peer: RankView, a: Profile, b: Profile, segments: I64) -> None:
+        self._sides, self._segments = ((late, a), (peer, b)), segments
+        ours, theirs = _operators(late, a, segments), _operators(peer, b, segments)
+        count_a, count_b = Counter(k[0] for k in ours.elements()), Counter(k[0] for k in theirs.elements())
+        self.operators = max(sum(count_b.values()), 1)
+        self.extra_operators = sum((count_a - count_b).values())
+        self.other_shapes = sum((ours - theirs).values())
+        self.shapes_known = any(k[1] for k in ours)
+
+    @property
+    def other_grids(self) -> bool:
+        own, other = (_grids(view, profile, self._segments) for view, profile in self._sides)
+        return own != other
+
+
+def _inside(own: Profile, times: I64, segments: I64) -> NDArray[np.bool_]:
+    """Times in the given segments, outside of what has a name of its own."""
+    place = np.searchsorted(own.bounds, times, side="right") - 1
+    return np.isin(np.where(place >= 0, place + own.shift, -1), segments) & ~intervals.contains(own.named, times)
+
+
+def _work_time(view: RankView, own: Profile, segments: I64) -> float:
+    events = view.trace.events
+    compute = np.flatnonzero(view.kind == Kind.COMPUTE)
+    if not view.device:
+        begin, end = own.bounds[:-1], own.bounds[1:]
+        chosen = segments - own.shift
+        chosen = chosen[(chosen >= 0) & (chosen < len(begin))]
+        alone = intervals.subtract(view.compute, own.named)
+        return float(intervals.cover(alone, begin[chosen], end[chosen]).sum())
+    compute = compute[events.launch[compute] >= 0]
+    asked = events.start[events.launch[compute]]
+    return float(events.duration[compute[_inside(own, asked, segments)]].sum())
+
+
+def _operators(view: RankView, own: Profile, segments: I64) -> Counter[tuple[str, str]]:
+    """(name, input dims) of the operators of the training threads."""
+    events, strings = view.trace.events, view.trace.strings
+    chosen = np.flatnonzero(view.chain & (events.category == Category.CPU_OP))
+    chosen = chosen[_inside(own, events.start[chosen], segments)]
+    pairs, counts = np.unique(np.stack((events.name[chosen], events.shape[chosen])), axis=1, return_counts=True)
+    return Counter(
+        {
+            (strings[n], strings[s] if s >= 0 else ""): int(c)
+            for n, s, c in zip(pairs[0].tolist(), pairs[1].tolist(), counts.tolist(), strict=True)
+        }
+    )
+
+
+def _grids(view: RankView, own: Profile, segments: I64) -> Counter[str]:
+    events, strings = view.trace.events, view.trace.strings
+    chosen = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.launch >= 0))
+    chosen = chosen[_inside(own, events.start[events.launch[chosen]], segments)]
+    return Counter(strings[s] if s >= 0 else "" for s in events.shape[chosen].tolist())

@@ -1,0 +1,1 @@
+"""Rows of the report, pooled over the windows. One module a table."""

@@ -1,0 +1,71 @@
+"""Kernels (operators on a CPU-only trace) by name, over all ranks and windows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from rankscope.analysis.rank.view import RankView
+from rankscope.records.rows import KernelRow
+from rankscope.trace.names import Kind, family
+
+__all__ = ["kernel_rows", "median_kernel_us"]
+
+MOST = 50
+
+
+def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRow]:
+    """The names with most time, averaged per step over the ranks that ran them.
+
+    On a CPU-only trace an operator's time includes the operators it calls. Without step marks the whole trace counts as
+    one step.
+    """
+    time: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    count: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    kinds: dict[str, Kind] = {}
+    steps: dict[int, int] = defaultdict(int)
+    for view in views:
+        steps[view.rank] += max(view.steps, 1)
+        events = view.trace.events
+        chosen = view.kind != Kind.OTHER
+        chosen &= view.kind != Kind.WAIT
+        if view.steps:
+            chosen &= events.step >= 0
+        names, inverse = np.unique(events.name[chosen], return_inverse=True)
+        total = np.bincount(inverse, events.duration[chosen], len(names))
+        launches = np.bincount(inverse, minlength=len(names))
+        kind = np.zeros(len(names), np.int8)
+        kind[inverse] = view.kind[chosen]
+        for code, ns, times, what in zip(names.tolist(), total, launches, kind.tolist(), strict=True):
+            name = view.trace.strings[code]
+            time[name][view.rank] += float(ns)
+            count[name][view.rank] += float(times)
+            kinds[name] = Kind(what)
+    rows = []
+    everything = sum(sum(by_rank.values()) for by_rank in time.values())
+    for name in sorted(time, key=lambda n: -sum(time[n].values()))[:most]:
+        per_step = {rank: ns / steps[rank] / 1e6 for rank, ns in time[name].items()}
+        values = np.array(list(per_step.values()))
+        top = max(per_step, key=lambda rank: per_step[rank])
+        middle = float(np.median(values))
+        rows.append(
+            KernelRow(
+                name=name,
+                category=family(name, kinds[name]),
+                ms_per_step=float(values.mean()),
+                launches_per_step=float(np.mean([n / steps[rank] for rank, n in count[name].items()])),
+                share_pct=100.0 * sum(time[name].values()) / everything if everything else 0.0,
+                max_rank=top,
+                max_over_median=per_step[top] / middle if middle > 0 else None,
+            )
+        )
+    return rows
+
+
+def median_kernel_us(views: Sequence[RankView]) -> float | None:
+    """Median duration of the compute kernels of all ranks, microseconds; None without a device."""
+    found = [v.trace.events.duration[v.kind == Kind.COMPUTE] for v in views if v.device]
+    durations = np.concatenate(found) if found else np.empty(0)
+    return float(np.median(durations)) / 1e3 if len(durations) else None

@@ -1,0 +1,71 @@
+"""How far the hosts run ahead of their devices: launches whose work has not begun (see ``model.LaunchQueue``)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.records.rows import LaunchQueue
+from rankscope.trace.names import Kind
+
+__all__ = ["launch_queues"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+
+def launch_queues(windows: Sequence[WindowResult]) -> list[LaunchQueue]:
+    """One row per rank with a device of whose work the launches are known; windows of a rank are pooled."""
+    views: dict[int, list[RankView]] = defaultdict(list)
+    for window in windows:
+        for view in window.views:
+            if view.device and (_asked(view)[0]).size:
+                views[view.rank].append(view)
+    return [_queue(rank, own) for rank, own in sorted(views.items())]
+
+
+def _asked(view: RankView) -> tuple[I64, I64]:
+    """Start of the launch and start of the work, of all device work that was launched inside the window."""
+    events = view.trace.events
+    work = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)) & (events.launch >= 0))
+    asked = events.start[events.launch[work]]
+    inside = asked >= view.start
+    # a device clock a little ahead of its host's shows work that began before it was asked for
+    return asked[inside], np.maximum(events.start[work[inside]], asked[inside])
+
+
+def _queue(rank: int, views: Sequence[RankView]) -> LaunchQueue:
+    length, outstanding, delays, starved = [], [], [], 0
+    for view in views:
+        asked, begun = _asked(view)
+        delays.append(begun - asked)
+        edges = np.concatenate((begun, asked))  # of the same moment: first what begins, then what is asked for
+        change = np.repeat(np.array([-1, 1], np.int64), len(asked))
+        order = np.argsort(edges, kind="stable")
+        bounds = np.concatenate(([view.start], edges[order], [view.end])).clip(view.start, view.end)
+        length.append(np.diff(bounds))
+        outstanding.append(np.maximum(np.concatenate(([0], np.cumsum(change[order]))), 0))
+        spans = (view.compute, view.comm, view.copy, intervals.union(asked, begun))
+        taken = intervals.union(*(np.concatenate(part) for part in zip(*spans, strict=True)))
+        starved += intervals.measure(intervals.complement(taken, view.start, view.end))
+    lengths, levels = np.concatenate(length), np.concatenate(outstanding)
+    return LaunchQueue(
+        rank=rank,
+        median_outstanding=_weighted_median(levels, lengths),
+        max_outstanding=int(levels[lengths > 0].max(initial=0)),
+        median_delay_us=float(np.median(np.concatenate(delays))) / 1e3,
+        starved_pct=100.0 * starved / max(int(lengths.sum()), 1),
+    )
+
+
+def _weighted_median(values: I64, weights: I64) -> float:
+    """The value that at least half of the time lies at or below."""
+    order = np.argsort(values, kind="stable")
+    filled = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(filled, filled[-1] / 2)]) if len(filled) and filled[-1] else 0.0

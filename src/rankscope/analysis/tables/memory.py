@@ -1,0 +1,238 @@
+"""Device memory of a window, from the snapshot of PyTorch's allocator; without one, from its totals in the trace.
+
+A snapshot's format is that of ``torch.cuda.memory._snapshot`` (its docstring, and
+torch/csrc/cuda/memory_snapshot.cpp): the segments and blocks at the end, and what the allocator did until then. As in
+PyTorch's own viewer the past is found backwards from the end. *Allocated* counts the bytes asked for, from the
+allocation until the memory can be used again; PyTorch's counters, which the trace tells, also hold what is added in
+rounding up (to 512 bytes), and let go of memory that another stream still uses.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.errors import TraceError
+from rankscope.records.rows import MemoryFrame, MemoryRow
+from rankscope.trace.columns import RankTrace
+from rankscope.trace.kineto.memory import peaks
+
+__all__ = ["BEFORE", "NO_FRAME", "memory_row", "memory_rows", "read_snapshot"]
+
+I64 = NDArray[np.int64]
+Bounds = Mapping[tuple[int, int | None, int | None], tuple[I64, I64]]
+"""Attempt, window and rank -> begin and end of each step, ns of CLOCK_REALTIME."""
+
+MOST_FRAMES = 10
+BEFORE = "(before the recording)"
+"""Stands for the line of allocations older than the history."""
+NO_FRAME = "(no Python frame)"
+"""For those that no Python line asked for; of the backward pass, which autograd runs in a thread of its own."""
+_LIBRARY = ("/torch/", "/rankscope/agent/")
+"""Frames in these folders did what a line of the script asked for."""
+_TAKEN = ("segment_alloc", "segment_map")
+_GIVEN = ("segment_free", "segment_unmap")
+
+
+def memory_rows(traces: Sequence[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
+    """A row for each snapshot and for each trace that has none but tells; what is wrong with the other snapshots."""
+    steps: Bounds = {_place(t): (t.steps.start, t.steps.end) for t in traces}
+    found = [_row(path, steps) for path in snapshots]
+    rows = [row for row in found if isinstance(row, MemoryRow)]
+    told = {(row.attempt, row.window, row.rank) for row in rows}
+    rows += [_of_trace(t, t.rank) for t in traces if t.rank is not None and t.memory and _place(t) not in told]
+    order = sorted(rows, key=lambda r: (r.attempt, -1 if r.window is None else r.window, r.rank))
+    return order, [fault for fault in found if isinstance(fault, str)]
+
+
+def _place(trace: RankTrace) -> tuple[int, int, int | None]:
+    return trace.attempt, trace.window, trace.rank
+
+
+def _of_trace(trace: RankTrace, rank: int) -> MemoryRow:
+    device = max(trace.memory, key=lambda m: m.peak_allocated)
+    return MemoryRow(
+        attempt=trace.attempt,
+        window=trace.window,
+        rank=rank,
+        file=None,
+        peak_allocated_bytes=device.peak_allocated,
+        peak_reserved_bytes=device.peak_reserved,
+        end_allocated_bytes=device.end_allocated,
+        end_reserved_bytes=device.end_reserved,
+        segment_allocs=None,
+        segment_frees=None,
+        peak_per_step=device.step_peaks,
+    )
+
+
+def _row(path: Path, steps: Bounds) -> MemoryRow | str:
+    try:
+        return memory_row(read_snapshot(path), path.name, steps)
+    except TraceError as error:
+        return f"{path.name}: {error}"
+
+
+def read_snapshot(path: Path) -> dict[str, Any]:
+    """Read a snapshot without running it: a pickle can call anything, and this reader refuses all but containers.
+
+    Raises:
+        TraceError: not a snapshot, or one that names a class or function.
+    """
+    try:
+        with path.open("rb") as stream:
+            snapshot = _Containers(stream).load()
+        snapshot["segments"], snapshot["device_traces"]
+    except TraceError:
+        raise
+    except Exception as error:  # a damaged pickle fails in many ways
+        raise TraceError(f"not a memory snapshot of PyTorch: {error!r}") from error
+    return dict(snapshot)
+
+
+class _Containers(pickle.Unpickler):
+    """Dicts, lists, tuples, numbers, text; nothing that has a name."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(stream)
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise TraceError(f"refused: it would run {module}.{name}, and a memory snapshot needs no code")
+
+
+def memory_row(snapshot: dict[str, Any], file: str, steps: Bounds) -> MemoryRow:
+    """The numbers of one snapshot, of the device with the highest peak.
+
+    Args:
+        snapshot: as :func:`read_snapshot` returns it, with the agent's own entry.
+        file: its name.
+        steps: where the steps of each rank are known, when each begins and ends.
+
+    Raises:
+        TraceError: the snapshot is not the agent's, so that its rank is not known, or holds something unexpected.
+    """
+    about = snapshot.get("rankscope")
+    if not isinstance(about, dict) or not isinstance(about.get("rank"), int):
+        raise TraceError("it does not say which rank it is of")
+    try:
+        devices = [_Device(snapshot, index) for index in range(len(snapshot["device_traces"]))]
+        device = max(devices, key=lambda d: d.peak)
+        taken, given = device.times(_TAKEN), device.times(_GIVEN)
+        attempt, window, rank = about.get("attempt") or 0, about.get("window"), about["rank"]
+        bounds = steps.get((attempt, window, rank))
+        return MemoryRow(
+            attempt=attempt,
+            window=window,
+            rank=rank,
+            file=file,
+            peak_allocated_bytes=device.peak,
+            peak_reserved_bytes=int(device.reserved.max()),
+            end_allocated_bytes=int(device.allocated[-1]),
+            end_reserved_bytes=int(device.reserved[-1]),
+            segment_allocs=len(taken),
+            segment_frees=len(given),
+            allocs_per_step=_per_step(taken, bounds),
+            frees_per_step=_per_step(given, bounds),
+            peak_per_step=peaks(device.times(), device.allocated, *bounds) if bounds else [],
+            complete=bool(about.get("complete", False)),
+            requested_bytes=about.get("requested_bytes"),
+            top=_top(device),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TraceError(f"not the format of a memory snapshot: {error!r}") from error
+
+
+class _Device:
+    """One device: its blocks at the end, its events, and how much was allocated and reserved after each of them.
+
+    Element 0 of both is the state before the first event.
+    """
+
+    def __init__(self, snapshot: dict[str, Any], index: int) -> None:
+        segments = [s for s in snapshot["segments"] if s["device"] == index]
+        self.events: list[dict[str, Any]] = snapshot["device_traces"][index]
+        self.blocks = [b for s in segments for b in _blocks(s) if b["state"].startswith("active")]
+        sizes = np.array([e["size"] for e in self.events], np.int64)
+        self._actions = np.array([e["action"] for e in self.events], np.str_)
+        change = np.where(self._is("alloc"), sizes, 0) - np.where(self._is("free_completed"), sizes, 0)
+        held = np.where(self._is(*_TAKEN), sizes, 0) - np.where(self._is(*_GIVEN), sizes, 0)
+        self.allocated = _backwards(change, sum(_size(b) for b in self.blocks))
+        self.reserved = _backwards(held, sum(s["total_size"] for s in segments))
+
+    @property
+    def peak(self) -> int:
+        return int(self.allocated.max())
+
+    def times(self, actions: tuple[str, ...] = ()) -> I64:
+        """Of these events, or of all, ns."""
+        chosen = np.flatnonzero(self._is(*actions)) if actions else np.arange(len(self.events))
+        return np.array([self.events[i]["time_us"] for i in chosen.tolist()], np.int64) * 1000
+
+    def _is(self, *actions: str) -> NDArray[np.bool_]:
+        return np.isin(self._actions, actions)
+
+
+def _backwards(change: I64, end: int) -> I64:
+    total = np.concatenate([[0], np.cumsum(change)])
+    return np.asarray(total + (end - total[-1]), np.int64)
+
+
+def _blocks(segment: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    address = segment["address"]
+    for block in segment["blocks"]:
+        yield {**block, "addr": address}  # before torch 2.1 a block did not tell its address
+        address += block["size"]
+
+
+def _size(block: dict[str, Any]) -> int:
+    return int(block.get("requested_size", block["size"]))
+
+
+def _per_step(times: I64, bounds: tuple[I64, I64] | None) -> list[int]:
+    if bounds is None:
+        return []
+    start, end = bounds
+    return [int(((times >= a) & (times < b)).sum()) for a, b in zip(start, end, strict=True)]
+
+
+def _top(device: _Device) -> list[MemoryFrame]:
+    """Who allocated what was alive at the (first) peak."""
+    peak = int(np.argmax(device.allocated))
+    alive: dict[int, dict[str, Any]] = {}
+    older: list[tuple[str, int]] = []
+    ever: set[int] = set()
+    at_peak: list[tuple[str, int]] | None = None
+    for index, event in enumerate(device.events):
+        if index == peak:
+            at_peak = [(_line(e.get("frames")), e["size"]) for e in alive.values()]
+        if event["action"] == "alloc":
+            alive[event["addr"]] = event
+            ever.add(event["addr"])
+        elif event["action"] == "free_completed" and alive.pop(event["addr"], None) is None:
+            ever.add(event["addr"])
+            if index >= peak:
+                older.append((BEFORE, event["size"]))
+    if at_peak is None:
+        at_peak = [(_line(e.get("frames")), e["size"]) for e in alive.values()]
+    lasting = [b for b in device.blocks if b["addr"] not in ever]
+    older += [(_line(b.get("frames"), BEFORE), _size(b)) for b in lasting]
+    sums: dict[str, list[int]] = {}
+    for line, size in at_peak + older:
+        entry = sums.setdefault(line, [0, 0])
+        entry[0] += size
+        entry[1] += 1
+    rows = [MemoryFrame(frame=line, bytes=size, count=count) for line, (size, count) in sums.items()]
+    return sorted(rows, key=lambda r: -r.bytes)[:MOST_FRAMES]
+
+
+def _line(frames: Sequence[dict[str, Any]] | None, unknown: str = NO_FRAME) -> str:
+    """The innermost line outside the library; frames come innermost first."""
+    if not frames:
+        return unknown
+    frame = next((f for f in frames if not any(part in f["filename"] for part in _LIBRARY)), frames[0])
+    return f"{'/'.join(frame['filename'].split('/')[-2:])}:{frame['line']} {frame['name']}"

@@ -1,0 +1,92 @@
+"""Communication by what it belongs to: the FSDP module an annotation names, or the place of a DDP bucket.
+
+FSDP2 wraps each launch in ``FSDP::all_gather (layers.3)`` or ``FSDP::post_backward_reduce (layers.3)``. DDP names
+nothing; its buckets are reduced in the same order in each backward, so the n-th all-reduce after a forward is bucket n.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.replay.segments import launch_times
+from rankscope.analysis.tables.collective_costs import call_costs
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.records.rows import ModuleRow
+from rankscope.trace.columns import Category
+
+__all__ = ["exposed_by_module", "module_rows"]
+
+I64 = NDArray[np.int64]
+
+ROOT = "(root)"
+_FSDP = re.compile(r"^FSDP::(?:all_gather|post_backward_reduce|post_backward_all_reduce)(?: \((?P<module>.*)\))?$")
+_BUCKET = "DDP bucket"
+
+
+def module_rows(windows: Sequence[WindowResult]) -> list[ModuleRow]:
+    """Most exposed first; empty where neither FSDP2 nor DDP ran."""
+    return [
+        ModuleRow(module=module, group=name, ranks=list(ranks), collective=kind, **cost.numbers())
+        for (module, ranks, name, kind, _), cost in call_costs(windows, [_labels(w) for w in windows]).items()
+    ]
+
+
+def exposed_by_module(windows: Sequence[WindowResult], rows: Sequence[ModuleRow]) -> dict[str, float]:
+    """Label -> ms per step that compute does not hide (waiting included), mean over the ranks, largest first."""
+    recorded = {v.rank for w in windows for v in w.views}
+    total: dict[str, float] = defaultdict(float)
+    for row in rows:
+        what = "" if row.module.startswith(_BUCKET) else f"{row.collective.replace('_', '-')} of "
+        total[what + row.module] += row.exposed_ms_per_step * len(recorded & set(row.ranks)) / len(recorded)
+    return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+
+def _labels(window: WindowResult) -> list[str]:
+    """Of each matched call, empty where nothing names it. The first rank that can tell does."""
+    matched = window.matched
+    out = [""] * len(matched)
+    named = np.zeros(len(matched), np.bool_)
+    for column, view in enumerate(window.views):
+        mine = matched.of(column)
+        mine = mine[~named[matched.call[mine]]]
+        if not len(mine):
+            continue
+        calls = matched.call[mine]
+        for call, label in zip(calls.tolist(), _told_by(view, matched.row[mine].astype(np.int64)), strict=True):
+            out[call] = label
+        named[calls] = [out[c] != "" for c in calls.tolist()]
+    return out
+
+
+def _told_by(view: RankView, rows: I64) -> list[str]:
+    trace, events = view.trace, view.trace.events
+    annotation = events.category == Category.USER_ANNOTATION
+    marks = np.flatnonzero(annotation & name_mask(trace, lambda n: _FSDP.match(n) is not None))
+    forwards = events.start[annotation & name_mask(trace, lambda n: n == "DistributedDataParallel.forward")]
+    if not len(marks) and not len(forwards):
+        return [""] * len(rows)
+    times = launch_times(view, rows)
+    if len(marks):
+        at = np.searchsorted(events.start[marks], times, side="right") - 1
+        inside = (at >= 0) & (times < events.end[marks[at.clip(0)]])
+        names = [trace.strings[n] for n in events.name[marks[at.clip(0)]].tolist()]
+        return [
+            ((found["module"] or ROOT) if within and (found := _FSDP.match(name)) else "")
+            for name, within in zip(names, inside.tolist(), strict=True)
+        ]
+    out = [""] * len(rows)
+    reduces = np.array(["reduce" in trace.collectives.kind[r] for r in rows.tolist()], np.bool_)
+    chosen = np.flatnonzero(reduces)[np.argsort(times[reduces], kind="stable")]
+    after = np.searchsorted(forwards, times[chosen], side="right")
+    begun = np.flatnonzero(np.diff(after, prepend=-1))
+    bucket = np.arange(len(chosen)) - np.repeat(begun, np.diff(np.append(begun, len(chosen)))) + 1
+    for place, number, forward in zip(chosen.tolist(), bucket.tolist(), after.tolist(), strict=True):
+        if forward:  # those before the first belong to a backward that began before the window
+            out[place] = f"{_BUCKET} {number}"
+    return out

@@ -1,0 +1,107 @@
+"""What the manifest and the traces' metadata say of the run and its ranks. No measuring here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankscope.records.manifest import RunManifest
+from rankscope.records.rank import RankRecord
+from rankscope.records.report import RunInfo
+from rankscope.records.rows import RankSummary
+from rankscope.trace.columns import RankTrace
+
+__all__ = ["complete_ranks", "run_info"]
+
+_WORST = {"ok": 0, "skipped": 0, "partial": 1, "corrupt": 2, "missing": 3}
+
+
+def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunInfo:
+    """Head of the report."""
+    sizes = [t.meta.world_size for t in traces if t.meta.world_size]
+    info = RunInfo(
+        source="traces" if manifest is None else "run",
+        world_size=max(sizes) if sizes else None,
+        hosts=sorted({t.meta.host for t in traces if t.meta.host}),
+        devices=sorted({t.meta.device for t in traces if t.meta.device}),
+        backend=next((t.meta.backend for t in traces if t.meta.backend), None),
+        windows=_windows(traces, manifest),
+        notes=_notes(traces),
+    )
+    for trace in traces:
+        info.versions = {**trace.meta.versions, **info.versions}
+    if manifest is None:
+        return info
+    info.run_id, info.command, info.exit_code = manifest.run_id, list(manifest.argv), manifest.exit_code
+    info.world_size = manifest.world_size or info.world_size
+    info.hosts = list(manifest.hosts) or info.hosts
+    info.versions = {**info.versions, **manifest.versions}
+    info.notes = [*manifest.notes, *(m for w in manifest.windows for m in w.mismatches), *info.notes]
+    records = [r for w in manifest.windows for r in w.records]
+    info.backend = info.backend or next((r.backend for r in records if r.backend), None)
+    return info
+
+
+_RECORDERS = {"inline": "torch.profiler", "kineto": "libkineto", "cuda_profiler": "another tool"}
+
+
+def _recorders(records: Sequence[RankRecord]) -> str:
+    """Who recorded a window, and why not who was asked to."""
+    said: dict[str, list[int]] = {}
+    for record in records:
+        if record.trace is not None and record.capture is not None:
+            why = f" ({record.capture_reason})" if record.capture_reason else ""
+            said.setdefault(f"by {_RECORDERS.get(record.capture, record.capture)}{why}", []).append(record.rank)
+    if len(said) == 1:
+        return next(iter(said))
+    return ", ".join(f"{who} on rank {', '.join(map(str, sorted(ranks)[:8]))}" for who, ranks in said.items())
+
+
+def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[str]:
+    recorders = {(w.attempt, w.window): _recorders(w.records) for w in manifest.windows} if manifest else {}
+    found = []
+    for attempt, window in sorted({(t.attempt, t.window) for t in traces}):
+        members = [t for t in traces if (t.attempt, t.window) == (attempt, window)]
+        numbers = [int(n) for t in members for n in (t.steps.number[:1].tolist() + t.steps.number[-1:].tolist())]
+        steps = f"steps {min(numbers)} to {max(numbers)}" if numbers else "no step marks"
+        by = recorders.get((attempt, window))
+        found.append(f"attempt {attempt}, window {window}: {steps}, {len(members)} ranks{f', {by}' if by else ''}")
+    return found
+
+
+def _notes(traces: Sequence[RankTrace]) -> list[str]:
+    seen: dict[str, list[int]] = {}
+    for trace in traces:
+        for note in trace.notes:
+            seen.setdefault(note, []).append(trace.rank if trace.rank is not None else -1)
+    return [f"rank {', '.join(map(str, sorted(set(ranks))[:8]))}: {note}" for note, ranks in seen.items()]
+
+
+def complete_ranks(
+    rows: list[RankSummary], traces: Sequence[RankTrace], manifest: RunManifest | None
+) -> list[RankSummary]:
+    """Add what the manifest knows: hosts, states, and the ranks that left nothing.
+
+    Without a manifest the world size of the traces says which ranks are missing.
+    """
+    by_rank = {row.rank: row for row in rows}
+    if manifest is None:
+        sizes = [t.meta.world_size for t in traces if t.meta.world_size]
+        for rank in range(max(sizes) if sizes else 0):
+            if rank not in by_rank:
+                by_rank[rank] = RankSummary(rank=rank, status="missing", reason="no trace of this rank was given")
+        return [by_rank[rank] for rank in sorted(by_rank)]
+    records = [r for w in manifest.windows for r in w.records] or list(manifest.lives)
+    for record in records:
+        row = by_rank.get(record.rank)
+        if row is None:
+            status = "missing" if record.status in {"ok", "partial"} else record.status
+            reason = record.reason or "no usable trace"
+            by_rank[record.rank] = RankSummary(
+                rank=record.rank, host=record.host, device=record.device, status=status, reason=reason
+            )
+            continue
+        row.host, row.device = record.host or row.host, record.device or row.device
+        if _WORST[record.status] > _WORST[row.status] and row.compute_pct is not None:
+            # it did leave a trace somewhere, or there would be no numbers
+            row.status, row.reason = "partial", record.reason
+    return [by_rank[rank] for rank in sorted(by_rank)]

@@ -1,0 +1,208 @@
+"""Every step of a run from its pulse files: a curve of step time, one row a rank, and whether the windows were typical.
+
+Files are read one by one and twice, first for the windows, then for the times, so that a thousand ranks need the memory
+of one. Steps in which any rank recorded are in the curve and in no median: ranks in step slow each other down. Neither
+is the step after a window in any median, as closing the window falls into it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankscope.errors import AnalysisError
+from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
+from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.step_time import beat
+
+__all__ = ["read_pulses"]
+
+MAX_BUCKETS = 400
+AROUND = 20
+"""Steps on either side of a window that tell in what time it fell."""
+TYPICAL_PCT = 10.0
+"""How far the median around the windows may be from that of the run."""
+DRIFT_STEPS = 40
+"""With fewer, a quarter is too short for a median."""
+BEAT_STEPS = 2048
+"""The beat of a run is that of so many of its last steps."""
+
+_ENTRY = np.dtype([("step", "<u4"), ("input", "<u4"), ("gc", "<u4"), ("recorded", "<u4")])
+_PLACE = re.compile(r"attempt_(\d+)/pulse/rank_(\d+)\.bin\.gz$")
+
+Floats = npt.NDArray[np.float64]
+
+
+def read_pulses(paths: Sequence[Path], world_size: int | None = None) -> RunSteps | None:
+    """Read the last attempt's pulses; None without any.
+
+    Args:
+        paths: ``.../attempt_K/pulse/rank_NNNNN.bin.gz``; others are ignored.
+        world_size: to name the ranks that left none, where known.
+
+    Raises:
+        AnalysisError: there are some and none can be read.
+    """
+    notes: list[str] = []
+    attempt, files = _last_attempt(paths, notes)
+    recorded = np.zeros(0, bool)
+    beats: dict[int, int] = {}
+    for rank, path in files.items():
+        try:
+            own = _read(path)
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            notes.append(f"the pulse of rank {rank} could not be read: {error}")
+            continue
+        flags = own["recorded"] > 0
+        beats[rank] = beat(own["step"][~flags & (own["step"] > 0)][-BEAT_STEPS:].tolist())
+        longer, shorter = (flags, recorded) if len(flags) > len(recorded) else (recorded, flags)
+        recorded = longer.copy()
+        recorded[: len(shorter)] |= shorter
+    if not len(recorded):
+        if files:
+            raise AnalysisError("; ".join(notes))
+        return None
+    absent = sorted(set(range(world_size or 0)) - set(files))
+    if absent:
+        notes.append(f"no pulse of {len(absent)} of {world_size} ranks, the first of them rank {absent[0]}")
+    width = _whole(-(-len(recorded) // MAX_BUCKETS), max(beats.values()))
+    starts = np.arange(0, len(recorded), width)
+    unprofiled = ~recorded
+    unprofiled[1:] &= ~recorded[:-1]
+    near = _near(recorded) & unprofiled
+    rows, curves, around = [], [], []
+    for rank, length in beats.items():
+        entries = np.zeros(len(recorded), _ENTRY)
+        own = _read(files[rank])
+        entries[: len(own)] = own
+        step_ms = np.where(entries["step"] > 0, entries["step"] / 1e3, np.nan)
+        paced = _paced(step_ms, unprofiled, length)
+        rows.append(_row(rank, entries, step_ms, paced, unprofiled))
+        curves.append(_curve(step_ms, entries["input"] / 1e3, starts))
+        around.append(paced[near])
+    report = RunSteps(attempt=attempt, steps=len(recorded), rows=rows, notes=notes)
+    report.windows = [RecordedRange(first=first, last=last) for first, last in _runs(recorded)]
+    report.buckets = list(_buckets(list(beats), curves, starts, len(recorded)))
+    report.unprofiled_steps = max(row.steps for row in rows)
+    report.median_ms = _median([row.median_ms for row in rows])
+    # Where most of the run lies around its windows, the comparison would be one with itself.
+    if report.unprofiled_steps >= 2 * np.count_nonzero(near):
+        report.around_ms = _median([_known_median(own) for own in around])
+    if report.median_ms and report.around_ms:
+        report.typical = 100 * abs(report.around_ms - report.median_ms) <= TYPICAL_PCT * report.median_ms
+    return report
+
+
+def _last_attempt(paths: Sequence[Path], notes: list[str]) -> tuple[int, dict[int, Path]]:
+    """Rank -> file, in order of rank."""
+    found: dict[tuple[int, Path], dict[int, Path]] = {}
+    for path in paths:
+        place = _PLACE.search(path.as_posix())
+        if place:
+            found.setdefault((int(place[1]), path.parent), {})[int(place[2])] = path
+    if not found:
+        return 0, {}
+    attempt, folder = max(found)
+    if len({folder.parents[1] for _, folder in found}) > 1:
+        notes.append(f"the pulse is that of {folder.parents[1].name} only: several runs were given")
+    return attempt, dict(sorted(found[attempt, folder].items()))
+
+
+def _read(path: Path) -> npt.NDArray[Any]:
+    raw = gzip.decompress(path.read_bytes())
+    if not raw or len(raw) % STEP_LOG_ENTRY.size:
+        raise ValueError(f"{len(raw)} bytes are no whole number of steps")
+    return np.frombuffer(raw, _ENTRY)
+
+
+def _runs(mask: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First and last index of each run of True."""
+    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return [(int(first), int(end) - 1) for first, end in edges.reshape(-1, 2)]
+
+
+def _near(recorded: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    near = np.zeros_like(recorded)
+    for first, last in _runs(recorded):
+        near[max(0, first - AROUND) : last + 1 + AROUND] = True
+    return near
+
+
+def _whole(width: int, length: int) -> int:
+    """The next multiple of ``length``, so that each point of the curve has as many waits of the host as any other."""
+    return -(-width // length) * length
+
+
+def _paced(step_ms: Floats, counted: npt.NDArray[np.bool_], length: int) -> Floats:
+    """Each counted step as the mean over the ``length`` that end with it; NaN for others and the first of them."""
+    numbers = np.flatnonzero(counted & ~np.isnan(step_ms))
+    times = step_ms[numbers]
+    paced = np.full(len(step_ms), np.nan)
+    if len(times) >= length:
+        paced[numbers[length - 1 :]] = np.lib.stride_tricks.sliding_window_view(times, length).mean(axis=1)
+    return paced
+
+
+def _row(
+    rank: int, entries: npt.NDArray[Any], step_ms: Floats, paced: Floats, unprofiled: npt.NDArray[np.bool_]
+) -> RankStepTimes:
+    numbers = np.flatnonzero(unprofiled & ~np.isnan(step_ms))
+    times = step_ms[numbers]
+    row = RankStepTimes(rank=rank, steps=len(times))
+    if not len(times):
+        return row
+    longest = int(np.argmax(times))
+    row.median_ms, row.p99_ms = _known_median(paced), float(np.percentile(times, 99))
+    row.longest_ms, row.longest_step = float(times[longest]), int(numbers[longest])
+    row.input_pct = float(entries["input"][numbers].sum() / 1e3 / times.sum() * 100)
+    row.gc_ms_per_step = float(entries["gc"][numbers].mean() / 1e3)
+    if len(times) >= DRIFT_STEPS:
+        known = paced[~np.isnan(paced)]
+        quarter = len(known) // 4
+        row.drift_pct = float(np.median(known[-quarter:]) / np.median(known[:quarter]) - 1) * 100
+    return row
+
+
+def _curve(step_ms: Floats, input_ms: Floats, starts: npt.NDArray[np.intp]) -> Floats:
+    """Per bucket of one rank: mean step, longest step, mean input; NaN where no step was timed."""
+    known = ~np.isnan(step_ms)
+    counts = np.add.reduceat(known, starts, dtype=np.int64)
+    counts_or_nan = np.where(counts > 0, counts, np.nan)
+    mean = np.add.reduceat(np.where(known, step_ms, 0.0), starts) / counts_or_nan
+    longest = np.fmax.reduceat(step_ms, starts)
+    waited = np.add.reduceat(np.where(known, input_ms, 0.0), starts) / counts_or_nan
+    return np.stack([mean, longest, waited])
+
+
+def _buckets(
+    ranks: Sequence[int], curves: Sequence[Floats], starts: npt.NDArray[np.intp], steps: int
+) -> Iterator[StepBucket]:
+    every = np.stack(curves)
+    ends = [*starts[1:].tolist(), steps]
+    for index, (first, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
+        here = every[:, :, index]
+        timed = np.flatnonzero(~np.isnan(here[:, 0]))
+        bucket = StepBucket(first=first, last=end - 1)
+        if len(timed):
+            mean, longest, waited = here[timed].T
+            slow, waits = int(np.argmax(longest)), int(np.argmax(waited))
+            bucket.step_ms = float(np.median(mean))
+            bucket.slowest_ms, bucket.slowest_rank = float(longest[slow]), ranks[timed[slow]]
+            bucket.input_ms, bucket.input_rank = float(waited[waits]), ranks[timed[waits]]
+        yield bucket
+
+
+def _known_median(values: Floats) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else None
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    return _known_median(np.array([np.nan if value is None else value for value in values], float))

@@ -1,0 +1,170 @@
+"""Pool the windows into the rows of the report: times add up, steps are strung together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from rankscope.analysis.matching.waits import lateness
+from rankscope.analysis.tables.collective_costs import call_costs
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.records.report import ClockReport, CollectivesReport
+from rankscope.records.rows import GroupRow, RankIdle, RankSummary, StepRow
+
+__all__ = [
+    "clock_report",
+    "collectives_report",
+    "group_rows",
+    "idle_rows",
+    "rank_summaries",
+    "step_rows",
+]
+
+
+def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
+    """One row per rank with a usable trace. Waits per step are None without steps or matched calls."""
+    rows, caused = [], {id(w): _caused(w) for w in windows}
+    for rank, places in _by_rank(windows).items():
+        usage = [w.usage[c] for w, c in places]
+        span = sum(u.span for u in usage)
+        steps = np.concatenate([w.lengths[c] for w, c in places]) / 1e6
+        comm = sum(u.comm for u in usage)
+        count = len(steps)
+        meta = places[0][0].views[places[0][1]].trace.meta
+        known = count > 0 and any(len(w.matched) for w, _ in places)
+        row = RankSummary(
+            rank=rank,
+            host=meta.host,
+            device=meta.device or ("CPU" if not places[0][0].views[places[0][1]].device else None),
+            steps=count,
+            step_ms={
+                "median": float(np.median(steps)) if count else None,
+                "p95": float(np.quantile(steps, 0.95)) if count else None,
+            },
+            overlap_pct=100.0 * sum(u.overlap for u in usage) / comm if comm else None,
+            wait_ms_per_step=sum(_waited(w, c) for w, c in places) / 1e6 / count if known else None,
+            caused_wait_ms_per_step=sum(caused[id(w)][c] for w, c in places) / 1e6 / count if known else None,
+            files=[w.views[c].trace.source for w, c in places],
+        )
+        if span:
+            row.compute_pct = 100.0 * sum(u.compute for u in usage) / span
+            row.comm_pct = 100.0 * comm / span
+            row.exposed_comm_pct = 100.0 * sum(u.exposed_comm for u in usage) / span
+            row.memcpy_pct = 100.0 * sum(u.exposed_copy for u in usage) / span
+            row.idle_pct = 100.0 * sum(u.idle for u in usage) / span
+        rows.append(row)
+    return rows
+
+
+def _by_rank(windows: Sequence[WindowResult]) -> dict[int, list[tuple[WindowResult, int]]]:
+    found: dict[int, list[tuple[WindowResult, int]]] = defaultdict(list)
+    for window in windows:
+        for column, view in enumerate(window.views):
+            found[view.rank].append((window, column))
+    return dict(sorted(found.items()))
+
+
+def _waited(window: WindowResult, column: int) -> float:
+    mine = window.matched.of(column)
+    return float(window.waits.wait[mine][~window.waits.early[window.matched.call[mine]]].sum())
+
+
+def _caused(window: WindowResult) -> list[float]:
+    """Waiting of all others while a rank was the last, per rank."""
+    call = window.matched.call
+    wait = np.where(window.waits.early[call], 0.0, window.waits.wait)
+    return [float(ns) for ns in np.bincount(window.waits.last[call], wait, len(window.views)).tolist()]
+
+
+def idle_rows(windows: Sequence[WindowResult]) -> list[RankIdle]:
+    """Per step; per window where there are no step marks."""
+    rows = []
+    for rank, places in _by_rank(windows).items():
+        steps = sum(w.views[c].steps or 1 for w, c in places)
+        idle = [w.idle[c] for w, c in places]
+        rows.append(
+            RankIdle(
+                rank=rank,
+                waiting_ms=sum(i.waiting for i in idle) / 1e6 / steps,
+                transfer_ms=sum(i.transfer for i in idle) / 1e6 / steps,
+                input_ms=sum(i.inputs for i in idle) / 1e6 / steps,
+                host_ms=sum(i.host for i in idle) / 1e6 / steps,
+                copy_ms=sum(i.copy for i in idle) / 1e6 / steps,
+            )
+        )
+    return rows
+
+
+def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
+    """One row per window, step and rank."""
+    rows = []
+    for window in windows:
+        waits, matched = window.waits, window.matched
+        late, counted = lateness(matched, waits), np.where(waits.early[matched.call], 0.0, waits.wait)
+        for column, view in enumerate(window.views):
+            mine = matched.of(column)
+            for index, usage in enumerate(window.steps[column]):
+                calls = mine[waits.step[mine] == index]
+                rows.append(
+                    StepRow(
+                        attempt=window.attempt,
+                        window=window.window,
+                        step=int(view.trace.steps.number[index]),
+                        rank=view.rank,
+                        duration_ms=float(window.lengths[column][index]) / 1e6,
+                        compute_ms=usage.compute / 1e6,
+                        comm_ms=usage.comm / 1e6,
+                        exposed_comm_ms=usage.exposed_comm / 1e6,
+                        idle_ms=usage.idle / 1e6,
+                        input_ms=float(window.idle[column].step_inputs[index]) / 1e6,
+                        wait_ms=float(counted[calls].sum()) / 1e6 if len(calls) else None,
+                        lateness_ms=float(late[calls].mean()) / 1e6 if len(calls) else None,
+                    )
+                )
+    return rows
+
+
+def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
+    """Kinds of calls per process group, most exposed first."""
+    return [
+        GroupRow(group=name, ranks=list(ranks), collective=kind, dtype=dtype, **cost.numbers())
+        for (_, ranks, name, kind, dtype), cost in call_costs(windows).items()
+    ]
+
+
+def clock_report(windows: Sequence[WindowResult]) -> ClockReport:
+    """Offsets as the median over windows, the error of the worst window."""
+    aligned = [w for w in windows if w.clocks.method != "none"]
+    if not aligned:
+        return ClockReport(method="none")
+    offsets: dict[int, list[float]] = defaultdict(list)
+    for window in aligned:
+        for column, view in enumerate(window.views):
+            middle = (view.start + view.end) // 2
+            own = float(middle - window.clocks.origin)
+            offsets[view.rank].append(float(window.clocks.aligned(column, np.array([middle]))[0]) - own)
+    errors = [w.clocks.error_ns for w in aligned if w.clocks.error_ns is not None]
+    return ClockReport(
+        method=aligned[0].clocks.method,
+        offsets_us={str(rank): float(np.median(found)) / 1e3 for rank, found in sorted(offsets.items())},
+        error_us=max(errors) / 1e3 if errors else None,
+    )
+
+
+def collectives_report(windows: Sequence[WindowResult]) -> CollectivesReport:
+    """Calls of all ranks and windows."""
+    total = sum(w.matched.total for w in windows)
+    methods: list[str] = []
+    unmatched: dict[str, int] = defaultdict(int)
+    for window in windows:
+        methods += [m for m in window.matched.methods if m not in methods]
+        for reason, calls in window.matched.unmatched.items():
+            unmatched[reason] += calls
+    return CollectivesReport(
+        count=sum(len(v.trace.collectives) for w in windows for v in w.views),
+        matched_pct=100.0 * sum(w.matched.matched for w in windows) / total if total else None,
+        method="+".join(methods) or "none",
+        unmatched=dict(unmatched),
+    )

@@ -1,0 +1,1 @@
+"""One window of all its ranks: the rooms before this one, in their order."""

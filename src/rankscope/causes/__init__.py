@@ -1,0 +1,1 @@
+"""What can slow a rank down: names, words and advice. Standard library only."""

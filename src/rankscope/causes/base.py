@@ -1,0 +1,82 @@
+"""What a cause is: one record, given by one file of this folder. None of them imports the analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from re import Pattern
+from typing import Any, Protocol
+
+__all__ = ["Cause", "HostTime", "Spans", "WorkComparison"]
+
+Spans = Any
+"""Sorted, disjoint intervals, ns of the rank's own clock, as in ``analysis.rank.intervals``."""
+
+
+class HostTime(Protocol):
+    """Host time of one rank, as a cause may ask for it. Implemented by ``analysis.rank.host_time``."""
+
+    def events(self, names: Pattern[str]) -> Spans:
+        """Time in host events of such names, on the threads that drive the training."""
+
+    def calls(self, names: Pattern[str]) -> Spans:
+        """Time in runtime and driver calls of such names."""
+
+    def loading(self) -> Spans:
+        """Time in the data loader."""
+
+    def copies_to_device(self) -> Spans:
+        """Time in calls that copy to the device."""
+
+    def silence(self) -> Spans:
+        """Long stretches without any operator or call."""
+
+
+class WorkComparison(Protocol):
+    """A late rank's operators against a peer's, in the segments where it is late."""
+
+    operators: int
+    """Of the peer."""
+    extra_operators: int
+    """That the peer does not run, or fewer of."""
+    other_shapes: int
+    """Operators whose input shapes the peer does not have."""
+    shapes_known: bool
+
+    @property
+    def other_grids(self) -> bool:
+        """Whether the kernels' launch grids differ."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cause:
+    """Why a rank can be late. At most one of ``host_time`` and ``more_work`` says how it is told apart."""
+
+    name: str
+    """``verdict.cause`` in report.json: it never changes."""
+    phrase: str
+    """The end of "Rank 1 holds the job back: ...", without a full stop."""
+    noun: str
+    """The end of a title, or what milliseconds are spent on."""
+    advice: tuple[str, ...]
+    """What to do, most promising first. Whole sentences."""
+    first_try: str
+    """Where to look or what to change first, in a few words: a cell of the guide's table."""
+    needs: tuple[str, ...]
+    """What a trace must hold for this cause to be seen."""
+    planted_by: str
+    """Where the fault is planted with known truth: ``demo: NAME`` or ``benchmarks: NAME``; empty where it cannot be."""
+    host_time: Callable[[HostTime], Spans] | None = None
+    """Host time that this cause accounts for."""
+    more_work: Callable[[WorkComparison], bool] | None = None
+    """Whether extra device work (operators on a CPU) is of this kind."""
+    noisy: bool = False
+    """A busy machine brings it about by itself: it takes more proof to accuse a rank."""
+    by_count: bool = False
+    """How often it happens tells, and not how long it takes."""
+
+    def __post_init__(self) -> None:
+        if self.host_time and self.more_work:
+            raise ValueError(f"{self.name}: a cause is told by host time or by extra work, not by both")
+        if self.phrase.endswith(".") or not all(line.endswith(".") for line in self.advice) or not self.advice:
+            raise ValueError(f"{self.name}: the phrase ends a sentence, and each line of advice is one")

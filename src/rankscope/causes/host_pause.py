@@ -1,0 +1,29 @@
+"""The training threads run neither an operator nor a call: garbage collection, locks, files, sleeps."""
+
+from __future__ import annotations
+
+from rankscope.causes.base import Cause, HostTime, Spans
+
+__all__ = ["CAUSE"]
+
+
+def _host_time(host: HostTime) -> Spans:
+    return host.silence()
+
+
+CAUSE = Cause(
+    name="host_pause",
+    phrase="its Python stands still, doing nothing the profiler sees",
+    noun="Python standing still",
+    advice=(
+        (
+            "Look for garbage collection (gc.freeze(), gc.disable() with a collect between steps), locks, files, "
+            "writes and sleeps in the step."
+        ),
+        "Record again with stacks (with_stack) to see the Python line.",
+    ),
+    first_try="garbage collection, locks, files, sleeps",
+    needs=("cpu_op",),
+    planted_by="demo: host_pause",
+    host_time=_host_time,
+)

@@ -1,0 +1,34 @@
+"""The code waits for the device: ``.item()``, ``.cpu()``, ``torch.cuda.synchronize()``.
+
+Not ``aten::item``: an optimizer reads its step counters from CPU tensors hundreds of times without waiting. And how
+long a synchronisation takes says how far the device is behind; that there are many says something of the code."""
+
+from __future__ import annotations
+
+import re
+
+from rankscope.causes.base import Cause, HostTime, Spans
+
+__all__ = ["CALLS", "CAUSE"]
+
+CALLS = re.compile(r"Synchronize$")
+
+
+def _host_time(host: HostTime) -> Spans:
+    return host.calls(CALLS)
+
+
+CAUSE = Cause(
+    name="host_sync",
+    phrase="its code waits for the device again and again",
+    noun="waiting for the device",
+    advice=(
+        "Remove .item(), .cpu(), print(tensor) and torch.cuda.synchronize() from the step; log every N steps instead.",
+        "torch.cuda.set_sync_debug_mode('warn') names the lines.",
+    ),
+    first_try="`.item()`, `.cpu()`, `print(tensor)` in the step",
+    needs=("cuda_runtime",),
+    planted_by="benchmarks: host_sync",
+    host_time=_host_time,
+    by_count=True,
+)

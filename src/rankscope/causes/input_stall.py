@@ -1,0 +1,26 @@
+"""The training thread waits in the data loader."""
+
+from __future__ import annotations
+
+from rankscope.causes.base import Cause, HostTime, Spans
+
+__all__ = ["CAUSE"]
+
+
+def _host_time(host: HostTime) -> Spans:
+    return host.loading()
+
+
+CAUSE = Cause(
+    name="input_stall",
+    phrase="it waits for input",
+    noun="waiting for input",
+    advice=(
+        "Raise num_workers and prefetch_factor of the DataLoader, with persistent_workers=True.",
+        "Look at this rank's shard, disk and decoding: the other ranks get their batches in time.",
+    ),
+    first_try="more data loader workers; this rank's shard, disk and decoding",
+    needs=("user_annotation",),
+    planted_by="demo: input_stall",
+    host_time=_host_time,
+)

@@ -1,0 +1,18 @@
+"""The same operators are launched more slowly. Found by what no other cause explains (``analysis.stragglers.cost``)."""
+
+from __future__ import annotations
+
+from rankscope.causes.base import Cause
+
+__all__ = ["CAUSE"]
+
+CAUSE = Cause(
+    name="launch_bound",
+    phrase="its host is slower at launching the same work",
+    noun="slower launching",
+    advice=("Launch less: torch.compile, CUDA graphs (mode='reduce-overhead'), fused or foreach optimizers.",),
+    first_try="the host's CPU; fewer launches",
+    needs=("cpu_op",),
+    planted_by="",
+    noisy=True,
+)

@@ -1,0 +1,30 @@
+"""Compilation in the step: torch.compile, Triton autotuning."""
+
+from __future__ import annotations
+
+import re
+
+from rankscope.causes.base import Cause, HostTime, Spans
+
+__all__ = ["CAUSE"]
+
+EVENTS = re.compile(r"compile_id=|_compile\b|entire_frame_compile|CachingAutotuner|async_compile|TritonBundler")
+
+
+def _host_time(host: HostTime) -> Spans:
+    return host.events(EVENTS)
+
+
+CAUSE = Cause(
+    name="recompile",
+    phrase="it compiles during training",
+    noun="compiling",
+    advice=(
+        "Keep shapes fixed (padding, bucketing) or mark them with torch._dynamo.mark_dynamic.",
+        "TORCH_LOGS=recompiles says why it compiles.",
+    ),
+    first_try="shapes that change; `TORCH_LOGS=recompiles`",
+    needs=("cpu_op",),
+    planted_by="demo: recompile",
+    host_time=_host_time,
+)

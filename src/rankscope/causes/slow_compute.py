@@ -1,0 +1,28 @@
+"""The same operators with the same shapes take longer. Last of the three: what is left when both sides do the same."""
+
+from __future__ import annotations
+
+from rankscope.causes.base import Cause, WorkComparison
+
+__all__ = ["CAUSE"]
+
+
+def _more_work(_work: WorkComparison) -> bool:
+    return True
+
+
+CAUSE = Cause(
+    name="slow_compute",
+    phrase="the same work takes longer there",
+    noun="the same work taking longer",
+    advice=(
+        "Check this device for throttling, ECC errors or another process on it (nvidia-smi -q -d CLOCK,PERFORMANCE).",
+        "Move the rank to another device: a slowness that stays behind is the device's.",
+        "On a CPU, record shapes (-S capture=shapes): without them a rank with more data looks the same.",
+    ),
+    first_try="the device: clocks, temperature, ECC, another process on it",
+    needs=("cpu_op",),
+    planted_by="demo: slow_compute",
+    more_work=_more_work,
+    noisy=True,
+)

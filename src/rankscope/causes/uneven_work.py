@@ -1,0 +1,23 @@
+"""The same operators with other shapes; without recorded shapes, kernels with other grids."""
+
+from __future__ import annotations
+
+from rankscope.causes.base import Cause, WorkComparison
+
+__all__ = ["CAUSE"]
+
+
+def _more_work(work: WorkComparison) -> bool:
+    return work.other_shapes > 0.2 * work.operators if work.shapes_known else work.other_grids
+
+
+CAUSE = Cause(
+    name="uneven_work",
+    phrase="it has more data to work on than the other ranks",
+    noun="more data to work on",
+    advice=("Even out the batches: bucket by length, pack sequences, or use a sampler that balances tokens per rank.",),
+    first_try="even out the batches: lengths, packing, a balancing sampler",
+    needs=("cpu_op", "shapes or grids"),
+    planted_by="demo: uneven_work",
+    more_work=_more_work,
+)

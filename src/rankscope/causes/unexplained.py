@@ -1,0 +1,18 @@
+"""No single cause explains half of the excess."""
+
+from __future__ import annotations
+
+from rankscope.causes.base import Cause
+
+__all__ = ["CAUSE"]
+
+CAUSE = Cause(
+    name="unexplained",
+    phrase="no single cause explains most of it",
+    noun="no single cause",
+    advice=("Record again with stacks (with_stack) and look at the segment in the merged timeline.",),
+    first_try="record again with stacks (`-S capture=full`)",
+    needs=(),
+    planted_by="",
+    noisy=True,
+)

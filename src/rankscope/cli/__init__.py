@@ -1,0 +1,31 @@
+"""The verbs and their exit codes. ``cli`` is the only package that prints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from rankscope.cli.console import say
+from rankscope.cli.parser import make_parser
+from rankscope.cli.run import run
+from rankscope.errors import RankscopeError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit code; a :class:`RankscopeError` becomes one line on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words[:1] == ["run"]:  # never through argparse, which would take torchrun's flags for its own
+            return run(words[1:])
+        arguments = make_parser().parse_args(words)
+        verb: Callable[[argparse.Namespace], int] = arguments.verb
+        return verb(arguments)
+    except RankscopeError as error:
+        say(f"error: {error}")
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()  # or Python complains about stdout at exit
+        return 1

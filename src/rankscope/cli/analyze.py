@@ -1,0 +1,67 @@
+"""``rankscope analyze`` and ``rankscope report``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankscope.cli.console import say, show
+from rankscope.errors import ConfigError, RunDirError
+from rankscope.rundir.layout import RunDir
+
+if TYPE_CHECKING:
+    from rankscope.records.manifest import RunManifest
+
+__all__ = ["analyze_verb", "report_verb"]
+
+
+def analyze_verb(arguments: argparse.Namespace) -> int:
+    """Analyse a run, a folder or trace files, and show the report."""
+    missing = [path for path in arguments.paths if not path.exists()]
+    if missing:
+        raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
+
+    from rankscope.analysis.pipeline import analyze, stages
+    from rankscope.progress import work
+    from rankscope.trace.files.load import load_traces
+
+    manifest = _manifest(arguments.paths)
+    with work(say) as doing:
+        load = load_traces(arguments.paths, progress=doing.bytes("loading traces"))
+        progress = doing.stages(stages(load, hta=arguments.hta))
+        report = analyze(load, manifest, hta=arguments.hta, progress=progress)
+    return show(report, arguments)
+
+
+def _manifest(paths: Sequence[Path]) -> RunManifest | None:
+    """Ours tells more than the traces: steps, hosts, who is missing. Several folders have no common one."""
+    from rankscope.records.codec import from_json
+    from rankscope.records.manifest import RunManifest
+
+    manifest = RunDir(paths[0]).manifest
+    if len(paths) != 1 or not manifest.is_file():
+        return None
+    try:
+        return from_json(RunManifest, manifest.read_bytes())
+    except ValueError as error:
+        say(f"{manifest} is left out: {error}")
+        return None
+
+
+def report_verb(arguments: argparse.Namespace) -> int:
+    """Show a report that was written before."""
+    from rankscope.records.codec import from_json
+    from rankscope.records.report import ClusterReport
+
+    path: Path = arguments.path
+    candidates = [path / "report" / "report.json", path / "report.json"] if path.is_dir() else [path]
+    found = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if found is None:
+        raise RunDirError(f"{path} holds no report.json; `rankscope analyze {path} --output {path}/report` writes one")
+    try:
+        report = from_json(ClusterReport, found.read_bytes())
+    except ValueError as error:
+        raise RunDirError(f"{found} is not a report of rankscope: {error}") from error
+    return show(report, arguments)

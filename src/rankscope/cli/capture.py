@@ -1,0 +1,59 @@
+"""``rankscope capture`` and ``rankscope config``."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from rankscope.cli.console import say
+from rankscope.errors import ConfigError, RunDirError
+from rankscope.rundir.layout import RunDir
+
+__all__ = ["capture_verb", "config_verb"]
+
+
+def capture_verb(arguments: argparse.Namespace) -> int:
+    """Ask a running job for a window, and wait for the ranks' answers."""
+    from rankscope.node.requests import answers, ask
+
+    for name, least in (("steps", 1), ("warmup", 1)):
+        if getattr(arguments, name) < least:
+            raise ConfigError(f"--{name} {getattr(arguments, name)} is below its limit of {least}")
+    run_dir = RunDir(arguments.path)
+    request = ask(run_dir, steps=arguments.steps, warmup=arguments.warmup, detail=arguments.detail)
+    say(f"{request.name}: asked for {request.steps} steps of every rank")
+    deadline = time.monotonic() + arguments.timeout
+    while True:
+        records = answers(run_dir, request)
+        if records and len(records) == records[0].world_size:
+            break
+        if time.monotonic() > deadline:
+            said = (
+                f"{len(records)} of {records[0].world_size} ranks have answered" if records else "no rank has answered"
+            )
+            raise RunDirError(
+                f"{said} within {arguments.timeout:.0f} s; is the job training? The request stands: "
+                f"what comes later is kept in {run_dir.path}"
+            )
+        time.sleep(0.2)
+    first = records[0]
+    folder = run_dir.window(first.attempt, first.window or 0)
+    whole = sum(record.trace is not None for record in records)
+    steps = f"steps {first.first_step} to {first.last_step}" if first.first_step is not None else "no steps"
+    print(f"{folder}: {steps}, {whole} of {len(records)} ranks")
+    for reason in sorted({record.reason for record in records if record.trace is None and record.reason}):
+        say(reason)
+    say(f"`rankscope analyze {folder}` compares the ranks now; the report at the end of the job holds all windows")
+    return 0 if whole else RunDirError.exit_code
+
+
+def config_verb(arguments: argparse.Namespace) -> int:
+    """Print the composed configuration and what it records."""
+    from rankscope.compose import compose
+    from rankscope.config import plan_in_words
+
+    composed = compose(arguments.overrides, arguments.config_dirs)
+    print(composed.yaml)
+    for line in plan_in_words(composed.config):
+        print(f"# {line}")
+    return 0

@@ -1,0 +1,129 @@
+"""Arguments of every verb. Heavy imports wait for the verb that needs them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rankscope.cli.analyze import analyze_verb, report_verb
+from rankscope.cli.capture import capture_verb, config_verb
+from rankscope.cli.console import FORMATS
+from rankscope.cli.run import demo_verb
+from rankscope.cli.timeline import merge_verb, view_verb
+from rankscope.records.spec import DETAILS
+
+__all__ = ["make_parser"]
+
+
+_EXAMPLES = """\
+examples:
+  rankscope demo                                      a slow rank, found in a minute on any machine
+  rankscope demo --fault turns --ranks 4              another fault, on more ranks; --help lists them
+  rankscope run --nproc-per-node 8 train.py --lr 1    in place of torchrun --nproc-per-node 8 train.py --lr 1
+  rankscope run -S schedule=short train.py            record steps 3 to 5
+  rankscope capture rankscope_runs/run_0001           a window of the running job, now
+  rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
+  rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
+  rankscope config -S schedule.active=3               what would be recorded
+
+Each verb has its own --help.
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Build the parser of all verbs but ``run``, which torchrun's parser reads."""
+    parser = argparse.ArgumentParser(
+        prog="rankscope",
+        description="Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and leave")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    verbs.add_parser("run", help="launch a script as torchrun does, record it and report", add_help=False)
+
+    analyze = verbs.add_parser("analyze", help="report on a run, or on any traces of torch.profiler")
+    analyze.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
+    analyze.add_argument("--no-hta", dest="hta", action="store_false", help="leave out Holistic Trace Analysis")
+    _add_output(analyze)
+    analyze.set_defaults(verb=analyze_verb)
+
+    report = verbs.add_parser("report", help="show a report again, in another format")
+    report.add_argument(
+        "path", type=Path, metavar="RUN_OR_FILE", help="a run directory, its report folder or report.json"
+    )
+    _add_output(report)
+    report.set_defaults(verb=report_verb)
+
+    capture = verbs.add_parser("capture", help="record a window of a job that is running under `rankscope run`")
+    capture.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
+    capture.add_argument("--steps", type=int, default=5, help="steps to record (default: 5)")
+    capture.add_argument("--warmup", type=int, default=2, help="steps to throw away before them (default: 2)")
+    capture.add_argument("--detail", choices=DETAILS, default="", help="what else to record")
+    capture.add_argument("--timeout", type=float, default=120, metavar="S", help="wait so long (default: 120)")
+    capture.set_defaults(verb=capture_verb)
+
+    _add_timeline(verbs)
+
+    config = verbs.add_parser("config", help="show the configuration and what it will record")
+    config.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    config.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
+    config.set_defaults(verb=config_verb)
+
+    _add_demo(verbs)
+    return parser
+
+
+def _add_demo(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from rankscope.demo.faults import FAULTS
+
+    demo = verbs.add_parser(
+        "demo",
+        help="train a small transformer with a fault planted, and find it",
+        epilog="faults:\n" + "\n".join(f"  {name:15} {fault.line()}" for name, fault in FAULTS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    demo.add_argument("--fault", choices=FAULTS, metavar="NAME", default="input_stall", help="default: input_stall")
+    demo.add_argument("--ranks", type=int, default=2, help="processes, all on this machine (default: 2)")
+    demo.add_argument("--bad-rank", type=int, metavar="RANK", help="the rank that is struck (default: the last)")
+    demo.add_argument("--size", type=float, help="of the fault (default: as below)")
+    demo.add_argument("--steps", type=int, help="training steps (default: enough to show the fault)")
+    demo.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    demo.set_defaults(verb=demo_verb)
+
+
+def _add_timeline(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    merge = verbs.add_parser("merge", help="put all ranks on one timeline, for the Perfetto UI")
+    merge.add_argument("path", type=Path, metavar="RUN", help="a run directory, or a folder of traces")
+    merge.add_argument("--output", type=Path, metavar="FILE", help="default: RUN/report/cluster.trace.json.gz")
+    merge.add_argument("--steps", metavar="A-B", help="only these steps, for instance 13-15")
+    merge.add_argument("--ranks", metavar="LIST", help="only these ranks, for instance 0,3 or 0-3")
+    merge.add_argument("--categories", metavar="LIST", help="only these events, for instance kernel,cpu_op")
+    merge.add_argument(
+        "--max-mb", type=float, metavar="N", help="bound of the unpacked file; the least important is left out"
+    )
+    merge.set_defaults(verb=merge_verb)
+
+    view = verbs.add_parser("view", help="serve report and timeline on this machine and open them")
+    view.add_argument("path", type=Path, metavar="RUN", help="a run directory or its report folder")
+    view.add_argument("--port", type=int, help="default: 9001, to which the Perfetto UI may connect, or a free one")
+    view.add_argument("--no-browser", dest="browser", action="store_false", help="only print the addresses")
+    view.set_defaults(verb=view_verb)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=FORMATS, default="terminal", help="what goes to stdout (default: terminal)")
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="also write report.html, report.json, report.md there"
+    )
+
+
+class _Version(argparse.Action):
+    """Reads the installed version only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"rankscope {version('rankscope')}")
+        parser.exit()

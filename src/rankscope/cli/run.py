@@ -1,0 +1,74 @@
+"""``rankscope run`` and ``rankscope demo``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+
+from rankscope.cli.console import say, shown_in_colour
+from rankscope.errors import ConfigError, RankscopeError
+
+__all__ = ["demo_verb", "run"]
+
+
+def run(words: Sequence[str]) -> int:
+    """Launch a script under torchrun, record it, and report."""
+    from rankscope.launcher.arguments import HelpAsked, help_text, parse
+    from rankscope.launcher.launch import launch
+    from rankscope.launcher.torchrun import run_torchrun
+    from rankscope.launcher.wrap_up import Outcome
+
+    try:
+        arguments = parse(words)
+    except HelpAsked:
+        print(help_text())
+        return 0
+    try:
+        from rankscope.compose import compose
+
+        composed = compose(arguments.overrides, arguments.config_dirs)
+    except RankscopeError:
+        raise
+    except Exception as error:  # a broken Hydra is our trouble, not the job's
+        say(f"not recording, the job runs without rankscope: {type(error).__name__}: {error}")
+        outcome = Outcome(run_torchrun(arguments.torchrun))
+    else:
+        outcome = launch(arguments, composed.config, plain=composed.plain, argv=["rankscope", "run", *words], say=say)
+    # On stderr: the job's stdout may be read by a program and stays the job's.
+    with contextlib.suppress(OSError, ValueError):
+        if outcome.summary is not None and not shown_in_colour(outcome.report):
+            print(f"\n{outcome.summary.rstrip()}", file=sys.stderr)
+        if outcome.report is not None:
+            print(f"\nReport: {outcome.report / 'report.html'}", file=sys.stderr, flush=True)
+    outcome.ending.leave()
+    return outcome.ending.exit_code
+
+
+def demo_verb(arguments: argparse.Namespace) -> int:
+    """Train the demo job with a fault planted."""
+    import os
+
+    from rankscope.demo import JOBS
+    from rankscope.demo.faults import FAULTS
+    from rankscope.demo.loopback import loopback_rendezvous
+
+    fault, ranks = FAULTS[arguments.fault], arguments.ranks
+    bad = ranks - 1 if arguments.bad_rank is None else arguments.bad_rank
+    if not 1 <= ranks <= 64:
+        raise ConfigError(f"--ranks {ranks} is out of 1 to 64; 2 are enough to see a slow one")
+    if not 0 <= bad < ranks:
+        raise ConfigError(f"--bad-rank {bad} is none of the {ranks} ranks, 0 to {ranks - 1}")
+    lacking = fault.lacking(ranks)
+    if lacking is not None:
+        raise ConfigError(f"--fault {arguments.fault} needs {lacking}")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would set, without its banner
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # Kineto tells each start and stop on stderr, and finds no GPU
+    job = ["--fault", arguments.fault, "--bad-rank", bad, "--steps", arguments.steps or fault.steps]
+    if arguments.size is not None:
+        job += ["--size", arguments.size]
+    settings = [word for setting in (*fault.settings, *arguments.overrides) for word in ("-S", setting)]
+    with loopback_rendezvous() as rendezvous:
+        words = [*rendezvous, "--nproc-per-node", ranks, *settings, JOBS / fault.script, *job]
+        return run([str(word) for word in words])

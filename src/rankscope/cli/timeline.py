@@ -1,0 +1,80 @@
+"""``rankscope merge`` and ``rankscope view``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+
+from rankscope.cli.analyze import _manifest
+from rankscope.cli.console import say
+from rankscope.errors import ConfigError
+from rankscope.rundir.layout import RunDir
+
+__all__ = ["merge_verb", "view_verb"]
+
+
+def merge_verb(arguments: argparse.Namespace) -> int:
+    """Write all ranks on one timeline."""
+    run: Path = arguments.path
+    if not run.is_dir():
+        raise ConfigError(f"{run} is no folder; name a run directory or a folder of traces")
+
+    from rankscope.progress import work
+    from rankscope.report import link_timeline
+    from rankscope.timeline.merge import merge
+    from rankscope.timeline.output import choose_output
+    from rankscope.timeline.selection import MAX_MB, Selection, parse_categories, parse_ranks, parse_steps
+    from rankscope.trace.files.load import load_traces
+
+    selection = Selection(
+        steps=parse_steps(arguments.steps) if arguments.steps is not None else None,
+        ranks=parse_ranks(arguments.ranks) if arguments.ranks is not None else None,
+        categories=parse_categories(arguments.categories) if arguments.categories is not None else None,
+        max_mb=MAX_MB if arguments.max_mb is None else arguments.max_mb,
+    )
+    output, ours = choose_output(RunDir(run), arguments.output)
+    manifest = _manifest([run])
+    with work(say) as doing:
+        load = load_traces([run], progress=doing.bytes("loading traces"))
+        stages, written = doing.stages(2), doing.bytes("writing the timeline")
+        merged = merge(load, output, selection, manifest, replace=ours, progress=stages, written=written)
+    if ours:
+        link_timeline(output.parent)
+    for note in merged.notes:
+        say(note)
+    if merged.left_out:
+        say(f"left out to stay under {selection.max_mb:g} MB: {'; '.join(merged.left_out)}")
+    size = f"{merged.file_bytes / 1e6:.1f} MB ({merged.json_bytes / 1e6:.1f} unpacked)"
+    say(f"{merged.slices:,} slices, {merged.arrows:,} arrows, {size}")
+    print(merged.path)
+    return 0
+
+
+def view_verb(arguments: argparse.Namespace) -> int:
+    """Serve report and timeline on this machine."""
+    from rankscope.timeline.output import TIMELINE, report_folder
+    from rankscope.timeline.serve import make_server
+
+    folder = report_folder(arguments.path)
+    with make_server(folder, arguments.port) as server:
+        urls = []
+        if (folder / "report.html").is_file():
+            urls.append(server.report_url)
+            print(f"report:   {server.report_url}")
+        if (folder / TIMELINE).is_file():
+            urls.append(server.timeline_url)
+            print(f"timeline: {server.timeline_url}")
+        else:
+            say(f"no timeline yet; `rankscope merge {arguments.path}` writes one")
+        sys.stdout.flush()
+        say("serving on this machine only, until Ctrl-C")
+        if arguments.browser:
+            import webbrowser
+
+            for url in urls:
+                webbrowser.open(url)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return 0

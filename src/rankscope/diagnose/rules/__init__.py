@@ -1,0 +1,1 @@
+"""Findings: one function each, in the table of ``diagnose.rules.table``."""

@@ -1,0 +1,116 @@
+"""When a suspect is a straggler. One place for every threshold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankscope.causes.table import NOISY
+from rankscope.records.evidence import Evidence, Suspect
+from rankscope.records.report import Confidence
+
+__all__ = ["Accusation", "accuse"]
+
+LEAST_SHARE = 0.05
+"""Of the step. On the lab's traces faults cost 11 % and more, healthy ranks at most 2.6 %."""
+EPISODE_SHARE = 0.08
+"""An excess in few steps must cost more to be told from chance, and have a name."""
+UNNAMED_SHARE = 0.10
+DOMINANCE = 2.0
+"""A rank without a clear cause must cost this many times what the next one does."""
+NAMED = 0.5
+"""Share of the excess a cause must explain to be named."""
+CLEAR = 0.7
+"""Share of the excess from which on a cause stands by itself."""
+P_VALUE = 0.05
+SURE = 0.1
+"""With four steps, the least a window should have, no p-value is below 1/16."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accusation:
+    """A rank that costs the job step time."""
+
+    suspect: Suspect
+    cause: str
+    explained: float
+    """Share of the excess the cause explains."""
+    once: bool
+    """True when a few steps make up the loss."""
+    confidence: Confidence
+
+
+def accuse(evidence: Evidence) -> list[Accusation]:
+    """Ranks named, most costly first. Empty is a verdict too."""
+    if not evidence.step_ms or evidence.pipeline:
+        return []
+    found = []
+    for suspect in evidence.suspects:
+        others = [s.cost_ms for s in evidence.suspects if s is not suspect]
+        accusation = _judge(suspect, evidence.step_ms, max(others, default=0.0), evidence.clock_spread_us)
+        if accusation is not None:
+            found.append(accusation)
+    found += _in_turns(evidence, {a.suspect.rank for a in found})
+    return sorted(found, key=lambda a: -a.suspect.cost_ms)
+
+
+def _in_turns(evidence: Evidence, named: set[int]) -> list[Accusation]:
+    """Ranks that take turns: late for one clear reason in different steps, each of them in too few to be told alone.
+
+    Together they are judged as one rank would be; each must still cost what any accused rank does.
+    """
+    step_ms = evidence.step_ms or 0.0
+    teams: dict[str, list[tuple[Suspect, float]]] = {}
+    for suspect in evidence.suspects:
+        cause, explained = _cause(suspect)
+        if cause not in NOISY and explained >= CLEAR and suspect.cost_ms >= LEAST_SHARE * step_ms:
+            teams.setdefault(cause, []).append((suspect, explained))
+    found = []
+    for cause, team in teams.items():
+        if len({len(s.gains_ms) for s, _ in team}) > 1:
+            continue  # of different windows
+        gains = [sum(step) for step in zip(*(s.gains_ms for s, _ in team), strict=True)]
+        hit = sum(g > 0.02 * step_ms for g in gains)
+        often = hit >= 0.75 * len(gains) and max(gains) < 0.8 * sum(gains)
+        if len(team) > 1 and often and sum(gains) >= 2.0 * EPISODE_SHARE * step_ms * len(gains):
+            found += [Accusation(s, cause, min(e, 1.0), False, "medium") for s, e in team if s.rank not in named]
+    return found
+
+
+def _cause(suspect: Suspect) -> tuple[str, float]:
+    """What explains most of the excess, if it explains enough, and the share it explains."""
+    if not suspect.explained or suspect.excess_ms <= 0:
+        return "unexplained", 0.0
+    best = max(suspect.explained, key=lambda c: suspect.explained[c])
+    explained = suspect.explained[best] / suspect.excess_ms
+    return best if explained >= NAMED else "unexplained", explained
+
+
+def _judge(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) -> Accusation | None:
+    share = suspect.cost_ms / step_ms
+    if share < LEAST_SHARE or suspect.cost_ms < 3.0 * clock_us / 1000.0:
+        return None
+    cause, explained = _cause(suspect)
+    gains = suspect.gains_ms
+    hit = [g for g in gains if g > 0.02 * step_ms]
+    usual = len(hit) >= 0.5 * len(gains) and max(gains) < 0.8 * sum(gains)
+    proven = len(gains) < 5 or (suspect.p_value is not None and suspect.p_value <= P_VALUE)
+    dominant = suspect.cost_ms >= DOMINANCE * max(next_cost, 0.0)
+    if cause in NOISY:
+        if not (usual and proven and dominant and share >= UNNAMED_SHARE and len(hit) >= 0.75 * len(gains)):
+            return None
+    else:
+        # a cause that explains nearly all of a large excess needs no other rank to be better: faults may take turns
+        clear = dominant or explained >= CLEAR
+        if usual and not proven and not (clear and share >= UNNAMED_SHARE):
+            return None
+        if not usual and not (clear and share >= (EPISODE_SHARE if dominant else 2.0 * EPISODE_SHARE)):
+            return None
+    sure = (
+        usual
+        and (suspect.p_value or 1.0) <= SURE
+        and share >= 0.1
+        and explained >= 0.7
+        and len(hit) >= 0.75 * len(gains)
+    )
+    confidence: Confidence = "high" if sure else "medium" if usual or share >= 0.1 else "low"
+    return Accusation(suspect, cause, min(explained, 1.0), not usual, confidence)

@@ -1,0 +1,75 @@
+"""Which run this is and where it is kept. Every node of a run must come to the same answer, so no clock is asked."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch.distributed.run import parse_min_max_nnodes
+
+from rankscope.config import ToolConfig
+from rankscope.errors import ConfigError
+from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
+from rankscope.rundir.layout import RunDir
+
+__all__ = ["BASE", "RunPlan", "check", "take"]
+
+BASE = Path("rankscope_runs")
+"""Where runs go that were given no ``run.dir``, below the current folder."""
+_NO_ID = "none"  # torchrun's default of --rdzv-id
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """Name and place of a run, as far as the command line tells."""
+
+    run_id: str | None
+    """None: the run directory's name."""
+    run_dir: Path | None
+    """None: the next free number below :data:`BASE`."""
+    node: str | None
+    """The node rank where the user numbered the nodes, else None."""
+
+
+def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
+    """Apply the rules; touches no file.
+
+    Raises:
+        ConfigError: several nodes that could not know that they belong together.
+    """
+    run_id = torchrun.rdzv_id if torchrun.rdzv_id not in (None, "", _NO_ID) else None
+    run_dir = Path(config.run.dir).absolute() if config.run.dir else None
+    several = _most_nodes(torchrun.nnodes) > 1 and not torchrun.standalone
+    if several and run_id is None:
+        raise ConfigError(
+            f"--nnodes {torchrun.nnodes} needs --rdzv-id: all nodes must name the same run. "
+            "Add for instance --rdzv-id=$SLURM_JOB_ID on every node"
+        )
+    if several and run_dir is None:
+        raise ConfigError(
+            f"--nnodes {torchrun.nnodes} needs a run directory that all nodes see. "
+            "Add -S run.dir=/shared/folder/NAME, the same on every node"
+        )
+    numbered = several and torchrun.rdzv_backend == "static"
+    return RunPlan(run_id=run_id, run_dir=run_dir, node=str(torchrun.node_rank) if numbered else None)
+
+
+def take(plan: RunPlan) -> tuple[RunDir, NodeClaim]:
+    """Claim the run directory.
+
+    Raises:
+        RunDirError: it is taken or cannot be written.
+    """
+    if plan.run_dir is None:
+        run_dir, name = next_run_dir(BASE.absolute())
+    else:
+        run_dir, name = RunDir(plan.run_dir), plan.run_dir.name
+    return run_dir, claim(run_dir, plan.run_id or name, plan.node)
+
+
+def _most_nodes(nnodes: str) -> int:
+    try:
+        return int(parse_min_max_nnodes(nnodes)[1])
+    except (ValueError, RuntimeError):
+        return 1  # torchrun will refuse it in its own words

@@ -1,0 +1,170 @@
+"""Health of this node's accelerators and of the host, sampled beside the job and never inside a training process."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from rankscope.node.health.gpus import AmdGpus, GpuReader, NvidiaGpus
+from rankscope.node.health.host import HostReader
+from rankscope.records.rank import HealthSample, HostSample, RankRecord
+
+__all__ = ["HealthWatch", "enclosing", "find_gpus", "within"]
+
+Sample = TypeVar("Sample", HealthSample, HostSample)
+
+_KEPT_NS = 600 * 10**9
+_NEAR_NS = 5 * 10**9
+_DRIVERS = {"/dev/nvidiactl": "nvidia-ml-py (pip install 'rankscope[nvml]')", "/dev/kfd": "amdsmi, which ROCm ships"}
+"""What the kernel driver of a vendor leaves in /dev, and the Python module that reads its devices."""
+_READERS: dict[str, Callable[[object], GpuReader]] = {"pynvml": NvidiaGpus, "amdsmi": AmdGpus}
+
+
+class HealthWatch:
+    """A ring of the last ten minutes.
+
+    :meth:`begin` gives it a thread: a driver can take its time, and so can the gathering of traces.
+
+    Args:
+        gpus: reads the accelerators; None where there are none or nothing can read them.
+        host: reads the host.
+        notes: why accelerators that are there cannot be read.
+        period_s: samples are at least this far apart, however often :meth:`sample` is called.
+        clock_ns: CLOCK_REALTIME, on which traces are.
+    """
+
+    def __init__(
+        self,
+        gpus: GpuReader | None,
+        host: HostReader,
+        notes: Iterable[str] = (),
+        *,
+        period_s: float = 1.0,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.notes = list(notes)
+        self._gpus = gpus
+        self._host = host
+        self._period_ns = round(period_s * 1e9)
+        self._clock_ns = clock_ns
+        self._devices: dict[str, deque[HealthSample]] = {}
+        self._hosts: deque[HostSample] = deque()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    @classmethod
+    def begin(cls) -> HealthWatch:
+        """A watch over whatever this node has, at work until :meth:`close`."""
+        watch = cls(None, HostReader())
+        threading.Thread(target=watch._run, name="health", daemon=True).start()
+        return watch
+
+    def _run(self) -> None:
+        self._gpus, found = find_gpus()  # starting a driver that sleeps takes seconds
+        self.notes += found
+        while not self._closed.is_set():
+            self.sample()
+            self._closed.wait(self._period_ns / 1e9)
+        self._let_go()
+
+    def sample(self) -> None:
+        """Read everything once, if it is time. A driver that breaks is left alone from then on."""
+        now = self._clock_ns()
+        if self._hosts and 0 <= now - self._hosts[-1].time_ns < self._period_ns:
+            return
+        self._keep(self._hosts, self._host.read(now))
+        if self._gpus is None:
+            return
+        try:
+            found = self._gpus.read(now)
+        except Exception as error:  # a library of a vendor, in a process that must gather traces
+            self.notes.append(f"no health of accelerators any more: {error!r}")
+            self._let_go()
+            return
+        for reading in found:
+            with self._lock:
+                ring = self._devices.setdefault(_identity(reading.device), deque())
+            self._keep(ring, reading)
+
+    def attach(self, record: RankRecord) -> None:
+        """Give a window's record what was sampled between its first and last clock sample."""
+        if len(record.clock) < 2:
+            return
+        begin, end = record.clock[0].realtime_ns, record.clock[-1].realtime_ns
+        record.health = self.between(begin, end, record.device_uuid)
+        record.host_load = self.host_between(begin, end)
+
+    def between(self, begin_ns: int, end_ns: int, device: str | None) -> list[HealthSample]:
+        """Samples of a device (UUID, or PCI address on ROCm) in a window, or those just before and after it."""
+        with self._lock:
+            kept = list(self._devices.get(_identity(device), ())) if device else []
+        return within(kept, begin_ns, end_ns)
+
+    def host_between(self, begin_ns: int, end_ns: int) -> list[HostSample]:
+        """Samples of the host that enclose a window, since its counters tell by their difference."""
+        with self._lock:
+            kept = list(self._hosts)
+        return enclosing(kept, begin_ns, end_ns)
+
+    def close(self) -> None:
+        """End the thread; what was sampled can still be asked for."""
+        self._closed.set()
+
+    def _let_go(self) -> None:
+        gpus, self._gpus = self._gpus, None
+        if gpus is not None:
+            gpus.close()
+
+    def _keep(self, ring: deque[Sample], reading: Sample) -> None:
+        with self._lock:
+            ring.append(reading)
+            while ring[0].time_ns < reading.time_ns - _KEPT_NS:
+                ring.popleft()
+
+
+def find_gpus() -> tuple[GpuReader | None, list[str]]:
+    """The first vendor whose library answers, and notes on accelerators that nothing can read."""
+    failed = []
+    for name, reader in _READERS.items():
+        if importlib.util.find_spec(name) is not None:
+            try:
+                return reader(importlib.import_module(name)), []
+            except Exception as error:  # a module without its driver; each vendor has its own errors
+                failed.append(f"{name}: {error}")
+    present = [module for device, module in _DRIVERS.items() if Path(device).exists()]
+    if not present:
+        return None, []
+    why = "; ".join(failed) or f"needs {' or '.join(present)}"
+    return None, [f"no health of accelerators: {why}"]
+
+
+def within(ordered: list[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
+    """Samples of ``[begin_ns, end_ns]``; where there are none, the nearest on either side, at most 5 s away."""
+    before, inside, after = _split(ordered, begin_ns, end_ns)
+    return inside or before + after
+
+
+def enclosing(ordered: list[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
+    """Samples of ``[begin_ns, end_ns]`` and the nearest on either side, at most 5 s away."""
+    before, inside, after = _split(ordered, begin_ns, end_ns)
+    return before + inside + after
+
+
+def _split(ordered: list[Sample], begin_ns: int, end_ns: int) -> tuple[list[Sample], list[Sample], list[Sample]]:
+    times = [s.time_ns for s in ordered]
+    first, last = bisect_left(times, begin_ns), bisect_right(times, end_ns)
+    before = [s for s in ordered[max(first - 1, 0) : first] if begin_ns - s.time_ns <= _NEAR_NS]
+    after = [s for s in ordered[last : last + 1] if s.time_ns - end_ns <= _NEAR_NS]
+    return before, ordered[first:last], after
+
+
+def _identity(device: str) -> str:
+    """One name for a device: NVML writes ``GPU-`` before the UUID, PyTorch does not."""
+    return device.lower().removeprefix("gpu-")

@@ -1,0 +1,159 @@
+"""What the analysis hands to the rules: numbers, no traces. Milliseconds and per cent unless a name says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rankscope.records.rows import HealthRow, MemoryRow
+
+__all__ = ["Anomaly", "Evidence", "Suspect"]
+
+
+@dataclass(kw_only=True)
+class Suspect:
+    """One rank and what the job would gain if its concentrated excess were gone (by replay)."""
+
+    rank: int
+    cost_ms: float
+    """Per step, over all recorded steps."""
+    error_ms: float
+    gains_ms: list[float]
+    """Per recorded step."""
+    p_value: float | None = None
+    """Sign-flip test over steps; None when no step gains."""
+    excess_ms: float = 0.0
+    """Own work beyond the peers' in the segments where it is late, per step."""
+    explained: dict[str, float] = field(default_factory=dict)
+    """Cause -> ms per step of that excess."""
+    uniform: float = 1.0
+    """Even slowness of the host, not part of the cost."""
+    beside: list[int] = field(default_factory=list)
+    """Other ranks at fault. Late at the same place, they hide each other: the cost is that of this rank once they are
+    mended; empty where it is the cost of this rank alone."""
+    caused_wait_ms: float = 0.0
+    """Waiting of others for this rank, per step. Not a cost."""
+    held_ms: float = 0.0
+    """How long the group that waits most for this rank does so, per step: mean over its other ranks."""
+    lost: list[int] = field(default_factory=list)
+    """Ranks without a trace that share another group with it."""
+    lost_group: str = ""
+    """That group, by name and ranks."""
+
+
+@dataclass(kw_only=True)
+class Anomaly:
+    """A rank that spends more on something than its peers, whether or not it costs the job anything."""
+
+    rank: int
+    cause: str
+    own_ms: float
+    peers_ms: float
+    own_count: float | None = None
+    peers_count: float | None = None
+
+
+@dataclass(kw_only=True)
+class Evidence:
+    """Everything a verdict rests on."""
+
+    ranks: list[int]
+    missing: list[int] = field(default_factory=list)
+    steps: int = 0
+    step_ms: float | None = None
+    """The usual step."""
+    mean_step_ms: float | None = None
+    """The mean step, what happened once included; times per step are means over the same window."""
+    device: bool = True
+    calls: int = 0
+    matched_pct: float | None = None
+    clock_error_us: float | None = None
+    clock_spread_us: float = 0.0
+    """Typical residual of the clocks' alignment; the error is the 95 % quantile."""
+    replay_error_pct: float | None = None
+    """Of replaying the window unchanged; None when there was no replay."""
+    refused: str | None = None
+    """Why no replay was made or trusted."""
+    pipeline: bool = False
+    """Ranks of different stages talk point to point and none has a peer; waiting is the schedule."""
+    staged: bool = False
+    """Some ranks are stages, and have peers to compare with."""
+    suspects: list[Suspect] = field(default_factory=list)
+    anomalies: list[Anomaly] = field(default_factory=list)
+    compute_pct: float = 0.0
+    exposed_comm_pct: float = 0.0
+    overlap_pct: float | None = None
+    """Share of communication hidden behind compute."""
+    idle_pct: float = 0.0
+    waiting_ms: float = 0.0
+    transfer_ms: float = 0.0
+    """Exposed, per step, mean over ranks."""
+    input_ms: float = 0.0
+    host_ms: float = 0.0
+    """Idle for the host, recording's part included."""
+    recording_ms: float = 0.0
+    """What recording adds to a step: recorded steps against those before the window; 0 where nobody measured it."""
+    copy_ms: float = 0.0
+    kernel_us: float | None = None
+    """Median duration of a compute kernel."""
+    launches: float = 0.0
+    """Kernels per step and rank."""
+    network_gain_ms: float | None = None
+    """What an infinitely fast network would gain per step (replay)."""
+    host_gain_ms: float | None = None
+    """What a host without overhead would gain per step (replay)."""
+    overlap_gain_ms: float | None = None
+    """What hiding all transfers behind other work would gain per step (replay)."""
+    balance_gain_ms: float | None = None
+    """What device work shared out evenly would gain per step (replay)."""
+    modules: dict[str, float] = field(default_factory=dict)
+    """FSDP module or DDP bucket -> exposed communication per step, waiting included, largest first."""
+    repeats: int = 1
+    """How many times in a step the same gradients are reduced."""
+    repeat_calls: float = 0.0
+    repeat_ms: float = 0.0
+    """Time of the redundant calls per step, transfer only."""
+    groups: list[str] = field(default_factory=list)
+    health: list[HealthRow] = field(default_factory=list)
+    memory: list[MemoryRow] = field(default_factory=list)
+
+    @property
+    def whole_step_ms(self) -> float:
+        """What times per step are parts of: the mean step, else the usual one, else 0."""
+        return self.mean_step_ms or self.step_ms or 0.0
+
+    @property
+    def recording_pct(self) -> float:
+        """``recording_ms`` of a recorded step."""
+        return 100.0 * self.recording_ms / self.whole_step_ms if self.whole_step_ms else 0.0
+
+    @property
+    def own_host_ms(self) -> float:
+        """What of ``host_ms`` remains in an unrecorded step.
+
+        Recording slows hosts; so what it adds to a step is time in which devices do not work: of waiting for peers, for
+        input and for the host alike.
+        """
+        waiting = self.host_ms + self.waiting_ms + self.input_ms
+        return self.host_ms * max(1.0 - self.recording_ms / waiting, 0.0) if waiting > 0 else 0.0
+
+    @property
+    def own_host_pct(self) -> float:
+        """The same of an unrecorded step."""
+        unrecorded = self.whole_step_ms - self.recording_ms
+        return 100.0 * self.own_host_ms / unrecorded if unrecorded > 0 else 0.0
+
+    @property
+    def own_host_gain_ms(self) -> float | None:
+        """``host_gain_ms`` of an unrecorded step."""
+        return None if self.host_gain_ms is None else max(self.host_gain_ms - self.recording_ms, 0.0)
+
+    @property
+    def what_if(self) -> dict[str, float]:
+        """What was replayed, by the names of ``ClusterReport.what_if``; a loss is no gain."""
+        asked = {
+            "ideal_network": self.network_gain_ms,
+            "hidden_transfers": self.overlap_gain_ms,
+            "even_compute": self.balance_gain_ms,
+            "no_host_overhead": self.own_host_gain_ms,
+        }
+        return {name: max(gain, 0.0) for name, gain in asked.items() if gain is not None}

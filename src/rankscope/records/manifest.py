@@ -1,0 +1,42 @@
+"""Node helpers to analysis: the run as a whole (``run.json``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rankscope.records.codec import SCHEMA_VERSION
+from rankscope.records.rank import RankRecord
+
+__all__ = ["RunManifest", "WindowRanks"]
+
+
+@dataclass(kw_only=True)
+class WindowRanks:
+    """One window of one attempt: the ranks that were due and what became of them."""
+
+    attempt: int
+    window: int
+    world_size: int
+    records: list[RankRecord]
+    """One per rank of the world, in order of rank; missing ones have status ``missing``."""
+    mismatches: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class RunManifest:
+    """``run.json``: the run as a whole. Written once, by the node that hosts rank 0."""
+
+    run_id: str
+    argv: list[str]
+    config: dict[str, Any]
+    versions: dict[str, str]
+    hosts: list[str]
+    world_size: int | None
+    attempts: int
+    exit_code: int | None
+    windows: list[WindowRanks]
+    lives: list[RankRecord]
+    """Per attempt and rank: steps counted and how it ended (records with ``window`` None)."""
+    notes: list[str] = field(default_factory=list)
+    schema_version: str = SCHEMA_VERSION

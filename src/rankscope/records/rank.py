@@ -1,0 +1,138 @@
+"""Ranks to node helper: what one rank says of one window, or of its whole life."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["ClockSample", "HealthSample", "HostSample", "RankRecord", "RankStatus", "StepTimes"]
+
+
+RankStatus = Literal["ok", "partial", "missing", "corrupt", "skipped"]
+"""``skipped``: not among the ranks that were to record (``capture.ranks``)."""
+
+
+@dataclass(kw_only=True)
+class ClockSample:
+    """CLOCK_REALTIME and CLOCK_MONOTONIC of one host, read back to back."""
+
+    realtime_ns: int
+    monotonic_ns: int
+
+
+@dataclass(kw_only=True)
+class HealthSample:
+    """State of one accelerator at one moment, as its driver tells it; None is what it does not tell.
+
+    Sources: NVML (nvidia-ml-py) or AMD SMI. ``ecc_*`` count since the driver was loaded, ``pcie_replays`` too.
+    """
+
+    time_ns: int
+    device: str
+    """Its UUID, as NVML writes it: ``GPU-...``; on ROCm its PCI address."""
+    sm_mhz: int | None = None
+    sm_max_mhz: int | None = None
+    memory_mhz: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: int | None = None
+    utilisation_pct: int | None = None
+    throttle: list[str] = field(default_factory=list)
+    """Why the clock is below what it could be, in words; idleness and clocks set by an administrator included."""
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    pcie_replays: int | None = None
+
+
+@dataclass(kw_only=True)
+class HostSample:
+    """State of one host at one moment, as its kernel tells it.
+
+    ``quota_periods`` and ``throttled_*`` count since the cgroup was made: scheduling periods under a CPU quota, those
+    in which it ran out, and the time its tasks were held for that. ``pressure_*`` is PSI's ``some avg10``: the share of
+    the last 10 s in which at least one task waited for that resource.
+    """
+
+    time_ns: int
+    load_1m: float | None = None
+    cpus: float | None = None
+    """CPUs this job may use: affinity, or the cgroup's quota where that is less."""
+    quota_periods: int | None = None
+    throttled_periods: int | None = None
+    throttled_ms: float | None = None
+    memory_available_bytes: int | None = None
+    pressure_cpu_pct: float | None = None
+    pressure_memory_pct: float | None = None
+    pressure_io_pct: float | None = None
+
+
+@dataclass(kw_only=True)
+class StepTimes:
+    """Host step times around a window, the product's own cost: before, inside, after (milliseconds)."""
+
+    before_ms: list[float] = field(default_factory=list)
+    inside_ms: list[float] = field(default_factory=list)
+    after_ms: list[float] = field(default_factory=list)
+    open_ms: float | None = None
+    """What opening the window cost the training thread."""
+    close_ms: float | None = None
+    """What stopping and exporting cost the training thread."""
+
+
+@dataclass(kw_only=True)
+class RankRecord:
+    """What one rank says of one window, or, with ``window`` None, of its whole life."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    host: str
+    pid: int
+    attempt: int
+    window: int | None = None
+    status: RankStatus = "ok"
+    reason: str | None = None
+    """Why the status is not ok, in words for the report."""
+    device: str | None = None
+    backend: str | None = None
+    torch_version: str | None = None
+    step_source: str | None = None
+    """The detector that counted, for instance ``optimizer``."""
+    steps_counted: int = 0
+    first_step: int | None = None
+    last_step: int | None = None
+    """Inclusive range of the steps recorded."""
+    planned_first_step: int | None = None
+    planned_last_step: int | None = None
+    agreed: bool | None = None
+    """True when the window was opened as rank 0 had announced; None when no announcement came."""
+    origin: str = "plan"
+    """What the window was opened for; see :class:`Window`."""
+    capture: str | None = None
+    """The backend that recorded: ``inline``, ``kineto`` or ``cuda_profiler``."""
+    capture_reason: str | None = None
+    """Why that one."""
+    gc_ms: float | None = None
+    """Time Python's garbage collector held the training thread during the recorded steps."""
+    clock: list[ClockSample] = field(default_factory=list)
+    steps: StepTimes = field(default_factory=StepTimes)
+    notes: list[str] = field(default_factory=list)
+    trace: str | None = None
+    """File name of the trace beside this record."""
+    snapshot: str | None = None
+    """File name of the CUDA memory snapshot beside this record."""
+    trace_bytes: int | None = None
+    sha256: str | None = None
+    cuda_used: bool = False
+    open_window: int | None = None
+    """In the record of a life: the window that was open when the process was last heard of."""
+    device_uuid: str | None = None
+    """The accelerator, as its driver names it."""
+    health: list[HealthSample] = field(default_factory=list)
+    """Of that accelerator during the window, from the node helper; or the samples just before and after."""
+    host_load: list[HostSample] = field(default_factory=list)
+    """Of its host, likewise."""

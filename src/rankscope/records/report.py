@@ -1,0 +1,174 @@
+"""Analysis to report: the contract that other programs read (``report.json``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rankscope.records.codec import SCHEMA_VERSION
+from rankscope.records.rows import (
+    GroupRow,
+    HealthRow,
+    KernelRow,
+    LaunchQueue,
+    MemoryRow,
+    ModuleRow,
+    RankIdle,
+    RankSummary,
+    StepRow,
+)
+from rankscope.records.run_steps import RunSteps
+
+__all__ = [
+    "ClockReport",
+    "ClusterReport",
+    "CollectivesReport",
+    "Confidence",
+    "Finding",
+    "ReportError",
+    "RunInfo",
+    "SourceFile",
+    "Verdict",
+    "VerdictKind",
+]
+
+Confidence = Literal["high", "medium", "low"]
+VerdictKind = Literal["straggler", "balanced", "host_bound", "comm_bound", "pipeline", "insufficient_data"]
+
+
+@dataclass(kw_only=True)
+class RunInfo:
+    """The head of the report. For foreign traces only ``source``, ``world_size`` and ``windows`` are known."""
+
+    source: Literal["run", "traces"]
+    run_id: str | None = None
+    command: list[str] = field(default_factory=list)
+    world_size: int | None = None
+    hosts: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    backend: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    windows: list[str] = field(default_factory=list)
+    """Each analysed window in words, e.g. ``attempt 0, window 0: steps 13 to 18``."""
+    exit_code: int | None = None
+    recording_overhead_pct: float | None = None
+    """Median step inside the window against the median before it; None when not measured."""
+    residue_pct: float | None = None
+    """Median step after the last window against the median before it: what recording left behind."""
+    longest_stall_ms: float | None = None
+    """Longest time opening or closing a window held up a training thread."""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class ClockReport:
+    """How the ranks' clocks were put on one axis: ``aligned = own + offset``."""
+
+    method: str
+    """``collective_ends``, ``host_clock`` (host events of one host share a clock) or ``none``."""
+    offsets_us: dict[str, float] = field(default_factory=dict)
+    """Rank (as text, for JSON) -> offset."""
+    error_us: float | None = None
+    """95 % of the residuals of collective ends are within this; for ``host_clock`` what Kineto's times may err."""
+
+
+@dataclass(kw_only=True)
+class CollectivesReport:
+    """How many collectives the ranks recorded, and how many were recognised as the same call on all ranks."""
+
+    count: int
+    matched_pct: float | None
+    method: str
+    """``comms_id``, ``seq``, ``order``, joined by ``+`` when several were used, or ``none``."""
+    unmatched: dict[str, int] = field(default_factory=dict)
+    """Reason -> calls."""
+
+
+@dataclass(kw_only=True)
+class Verdict:
+    """The first line of the report.
+
+    ``cost_ms_per_step`` is what the job's step would shrink by without the cause, ``cost_error_ms`` its
+    uncertainty in the same unit; both None where no cost is claimed.
+    """
+
+    kind: VerdictKind
+    ranks: list[int] = field(default_factory=list)
+    cause: str | None = None
+    cost_ms_per_step: float | None = None
+    cost_error_ms: float | None = None
+    confidence: Confidence = "low"
+    step_ms: float | None = None
+    """The job's step time the cost refers to."""
+    share_of_steps_pct: float | None = None
+    """Recorded steps that lose more than 2 % of their time to the cause; None where no cost is claimed."""
+    p_value: float | None = None
+    sentence: str = ""
+    """Verdict: one sentence for someone who reads nothing else."""
+    why: list[str] = field(default_factory=list)
+    """Why: the numbers that convince, most convincing first."""
+    next: list[str] = field(default_factory=list)
+    """Next: what to do first."""
+
+
+@dataclass(kw_only=True)
+class Finding:
+    """Something worth knowing, with its evidence. ``id`` is stable within a report and used as an anchor."""
+
+    id: str
+    kind: str
+    ranks: list[int]
+    cost_ms_per_step: float | None
+    confidence: Confidence
+    title: str
+    evidence: list[str]
+    advice: list[str]
+
+
+@dataclass(kw_only=True)
+class SourceFile:
+    """One file that was offered to the analysis and what became of it."""
+
+    path: str
+    status: Literal["used", "ignored", "unusable", "unassigned"]
+    rank: int | None = None
+    reason: str | None = None
+    repairs: dict[str, int] = field(default_factory=dict)
+    """Kind of repair or drop -> number of events."""
+
+
+@dataclass(kw_only=True)
+class ReportError:
+    """An analysis that failed; the rest of the report stands without it."""
+
+    where: str
+    message: str
+
+
+@dataclass(kw_only=True)
+class ClusterReport:
+    """``report.json``. Everything that measures writes it, everything that shows reads only this."""
+
+    run: RunInfo
+    ranks: list[RankSummary]
+    clock: ClockReport
+    collectives: CollectivesReport
+    verdict: Verdict
+    findings: list[Finding] = field(default_factory=list)
+    what_if: dict[str, float] = field(default_factory=dict)
+    """What each step would gain by replay, ms: ``ideal_network``, ``hidden_transfers``, ``even_compute``,
+    ``no_host_overhead``. Empty where nothing was replayed."""
+    hta: dict[str, Any] = field(default_factory=dict)
+    """Analysis name -> rank (as text) -> HTA's own numbers."""
+    errors: list[ReportError] = field(default_factory=list)
+    idle: list[RankIdle] = field(default_factory=list)
+    steps: list[StepRow] = field(default_factory=list)
+    groups: list[GroupRow] = field(default_factory=list)
+    modules: list[ModuleRow] = field(default_factory=list)
+    kernels: list[KernelRow] = field(default_factory=list)
+    queues: list[LaunchQueue] = field(default_factory=list)
+    sources: list[SourceFile] = field(default_factory=list)
+    health: list[HealthRow] = field(default_factory=list)
+    memory: list[MemoryRow] = field(default_factory=list)
+    pulse: RunSteps | None = None
+    schema_version: str = SCHEMA_VERSION

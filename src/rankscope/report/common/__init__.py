@@ -1,0 +1,1 @@
+"""What sections and formats share: tables, wording, rounding, definitions of numbers."""

@@ -1,0 +1,135 @@
+"""One self-contained page: no request leaves it, and nothing in a trace can become markup or script."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from rankscope.records.report import ClusterReport, ReportError
+from rankscope.report.common import wording as words
+from rankscope.report.common.metrics import hover
+from rankscope.report.common.rounding import tidy
+from rankscope.report.sections import heatmap as heat
+from rankscope.report.sections.findings import LEVELS
+from rankscope.report.sections.table import SECTIONS
+
+__all__ = ["render"]
+
+_TEMPLATES = "templates"
+_SCRIPTS = ("report.js", "steps.js")
+_SIGNS = {
+    "straggler": "▲",
+    "balanced": "✓",
+    "host_bound": "◆",
+    "comm_bound": "⇄",
+    "pipeline": "≡",
+    "insufficient_data": "?",
+}
+
+
+def render(report: ClusterReport, *, timeline: str | None = None) -> str:
+    """Return the page. ``timeline`` is the name of the merged timeline beside it, where there is one."""
+    report = tidy(report)
+    style, script = _asset("report.css"), "".join(map(_asset, _SCRIPTS))
+    page = _environment().get_template("report.html.j2").render(
+        **_context(report),
+        style=Markup(style),  # noqa: S704 - ours, from the package
+        script=Markup(script),  # noqa: S704 - ours, from the package
+        policy=_policy(style, script),
+        timeline=timeline,
+        data=_embed({"heat": heat.heatmap(report)}),
+    )  # fmt: skip
+    return words.clean(page)
+
+
+def _context(report: ClusterReport) -> dict[str, Any]:
+    verdict = report.verdict
+    return {
+        "report": report,
+        "run": report.run,
+        "verdict": verdict,
+        "error": words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms, "").partition(" ± ")[2],
+        "kind": words.KIND_LABELS.get(verdict.kind, "Verdict"),
+        "kind_class": verdict.kind if verdict.kind in words.KIND_LABELS else "insufficient_data",
+        "sign": _SIGNS.get(verdict.kind, "?"),
+        "level": LEVELS.get(verdict.confidence, 1),
+        "sentence": words.keep_units(words.sentence(verdict)),
+        "share": words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms),
+        "serious": bool(report.errors) or any(rank.status != "ok" for rank in report.ranks),
+        "warnings": words.warnings(report),
+        "sections": _sections(report),
+    }
+
+
+def _sections(report: ClusterReport) -> list[dict[str, Any]]:
+    """Anchor, name, heading and markup of each section that has something to show."""
+    found = []
+    for section in SECTIONS:
+        values = section.build(report)
+        if values is None:
+            continue
+        values = {"nav": section.nav, "title": section.title, "report": report, "run": report.run} | values
+        body = Markup(_environment().get_template(section.template).render(values))  # noqa: S704 - escaped there
+        found.append({"anchor": section.anchor, "nav": values["nav"], "title": values["title"], "body": body})
+    return found
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["hover"] = hover
+    environment.filters |= {
+        "line": words.one_line,
+        "prose": _prose,
+        "cause": words.cause,
+        "ms": words.ms,
+        "pct": words.pct,
+        "ranks": words.ranks,
+        "failed": _failed,
+    }
+    return environment
+
+
+def _prose(text: object, limit: int = 400) -> str:
+    return words.keep_units(words.prose(text, limit))
+
+
+def _failed(error: ReportError) -> str:
+    return words.elide(words.clean(error.message), 4000)
+
+
+def _asset(name: str) -> str:
+    return resources.files("rankscope.report").joinpath(_TEMPLATES).joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """A policy that allows our own style and script by hash, and nothing else from anywhere."""
+
+    def source(text: str) -> str:
+        digest = hashlib.sha256(text.encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+    return (
+        f"default-src 'none'; style-src {source(style)}; script-src {source(script)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _embed(data: dict[str, Any]) -> Markup:
+    """JSON inside a script element: without the characters that could end it."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704

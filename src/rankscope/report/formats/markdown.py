@@ -1,0 +1,119 @@
+"""Markdown for a pull request or an issue: short, and nothing from a trace can break its layout."""
+
+from __future__ import annotations
+
+import re
+
+from rankscope.records.report import ClusterReport, Finding
+from rankscope.records.rows import RankSummary
+from rankscope.report.common import wording as words
+from rankscope.report.common.rounding import tidy
+
+__all__ = ["MAX_CHARACTERS", "escape", "render"]
+
+MAX_CHARACTERS = 60_000
+"""GitHub refuses comments above 65,536."""
+
+_MAX_RANKS = 16
+_MAX_FINDINGS = 12
+_MAX_LINES = 8
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&#$])")
+_MENTION = re.compile(r"@(?=\w)")
+
+
+def escape(text: object, limit: int = 400) -> str:
+    """Return one line that Markdown shows as it is: no table break, code, link, HTML or mention."""
+    line = _SPECIAL.sub(r"\\\1", words.one_line(text, limit))
+    return _MENTION.sub("@\u200b", line)  # a zero-width space: a kernel's name must not notify a person
+
+
+def render(report: ClusterReport) -> str:
+    """Return the report as Markdown, at most :data:`MAX_CHARACTERS`."""
+    report = tidy(report)
+    blocks = [_verdict(report), _ranks(report), *_findings(report), _details(report), _trust(report)]
+    text = ""
+    for block in (block for block in blocks if block):
+        if len(text) + len(block) > MAX_CHARACTERS - 200:
+            text += "*Shortened; the rest is in report.html and report.json.*\n\n"
+            break
+        text += block + "\n\n"
+    return text.rstrip("\n") + "\n"
+
+
+def _verdict(report: ClusterReport) -> str:
+    verdict = report.verdict
+    facts = [words.KIND_LABELS.get(verdict.kind, "Verdict")]
+    if verdict.cost_ms_per_step is not None:
+        share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
+        of = "" if share is None else f", {share:.0f} % of a step of {words.ms(verdict.step_ms)}"
+        steps = words.steps_share(verdict)
+        cost = f"{words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)} per step{of}"
+        facts.append(f"{cost}, {steps}" if steps else cost)
+    facts.append(f"{escape(verdict.confidence)} confidence")
+    lines = [f"**Verdict:** {escape(words.sentence(verdict), 600)}", "", f"*{'; '.join(facts)}*"]
+    for title, items in (("Why", verdict.why), ("Next", verdict.next)):
+        if items:
+            lines += ["", f"**{title}**", "", *(f"- {escape(item)}" for item in items[:_MAX_LINES])]
+    return "\n".join(lines)
+
+
+def _ranks(report: ClusterReport) -> str:
+    if not report.ranks:
+        return ""
+    shown = words.interesting(report, _MAX_RANKS)
+    heads = ["Rank", "Status", "Step ms", "p95 ms", "Compute %", "Exposed comm. %", "Copies %", "Idle %"]
+    heads += ["Waits ms/step", "Makes others wait ms/step"]
+    rule = ["---:", "---", *["---:"] * (len(heads) - 2)]
+    rows = [heads, rule, *(_rank(rank, rank.rank in report.verdict.ranks) for rank in shown)]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    hidden = len(report.ranks) - len(shown)
+    return table + (f"\n\nand {hidden:,} more ranks" if hidden else "")
+
+
+def _rank(rank: RankSummary, named: bool) -> list[str]:
+    numbers = [
+        *(words.ms(rank.step_ms.get(key), "") for key in ("median", "p95")),
+        *(
+            words.DASH if share is None else f"{share:.1f}"
+            for share in (rank.compute_pct, rank.exposed_comm_pct, rank.memcpy_pct, rank.idle_pct)
+        ),
+        words.ms(rank.wait_ms_per_step, ""),
+        words.ms(rank.caused_wait_ms_per_step, ""),
+    ]
+    return [f"**{rank.rank}** ▲" if named else str(rank.rank), escape(rank.status), *numbers]
+
+
+def _findings(report: ClusterReport) -> list[str]:
+    blocks = [_finding(finding, report.verdict.step_ms) for finding in report.findings[:_MAX_FINDINGS]]
+    hidden = len(report.findings) - len(blocks)
+    if hidden:
+        blocks.append(f"and {hidden} more findings in report.html")
+    return blocks
+
+
+def _finding(finding: Finding, step: float | None) -> str:
+    cost = "" if finding.cost_ms_per_step is None else f", {words.ms(finding.cost_ms_per_step)} per step"
+    where = "" if not finding.ranks else f", {words.named_ranks(finding.ranks)}"
+    title = escape(words.prose(finding.title or words.cause(finding.kind), 200))
+    lines = [f"**{title}** ({escape(finding.confidence)} confidence{cost}{where})", ""]
+    lines += [f"- {escape(line)}" for line in finding.evidence[:_MAX_LINES]]
+    lines += [f"- To do: {escape(line)}" for line in finding.advice[:_MAX_LINES]]
+    return "\n".join([*lines, f"- {words.gain(finding, step)}"])
+
+
+def _details(report: ClusterReport) -> str:
+    lines = (
+        ("Modules", words.modules_line(report, 6)),
+        ("Launch queue", words.queue_line(report)),
+        ("Device memory", words.memory_line(report)),
+        ("Pulse", words.pulse_line(report)),
+    )
+    return "\n".join(f"- {label}: {escape(line)}" for label, line in lines if line)
+
+
+def _trust(report: ClusterReport) -> str:
+    lines = [f"Trust: {escape(words.clock_line(report))}."]
+    overhead = words.overhead_line(report)
+    if overhead:
+        lines.append(f"Recording: {escape(overhead)}.")
+    return "  \n".join(lines + [f"Note: {escape(line)}" for line in words.warnings(report)[:_MAX_LINES]])

@@ -1,0 +1,137 @@
+"""The whole run: a curve of step time with the windows marked, and a table of ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from rankscope.records.report import ClusterReport
+from rankscope.records.run_steps import RunSteps, StepBucket
+from rankscope.report.common import wording as words
+from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers
+
+__all__ = ["chart", "rows"]
+
+LOG_ABOVE = 8.0
+"""A longest step of more medians than this makes the scale logarithmic: else one outlier would flatten the curve."""
+_NARROWEST = 0.3
+"""Width of a window in the chart, in percent, below which nobody would see it."""
+_INPUT_MATTERS = 0.01
+"""The line of input is drawn where it reaches this share of a step."""
+
+
+class Mark(NamedTuple):
+    """A rectangle over the chart's whole height, percent of its width, and what it says."""
+
+    x: float
+    width: float
+    title: str
+
+
+def rows(report: ClusterReport) -> Table:
+    """One row a rank; columns that are empty for every rank are left out."""
+    found = sorted(report.pulse.rows, key=lambda row: row.rank) if report.pulse else []
+    heads = [Column("Rank", numeric=True), metric("pulse.steps")]
+    columns = [[number(r.rank) for r in found], numbers([float(r.steps) for r in found], 0)]
+    for name, decimals in (
+        ("median_ms", None),
+        ("p99_ms", None),
+        ("longest_ms", None),
+        ("longest_step", 0),
+        ("drift_pct", 1),
+        ("input_pct", 1),
+        ("gc_ms_per_step", 2),
+    ):
+        values = [getattr(row, name) for row in found]
+        if any(value is not None for value in values):
+            heads.append(metric(f"pulse.{name}"))
+            columns.append(numbers(values, decimals))
+    return Table("pulse", heads, [Row(cells) for cells in assemble(columns)])
+
+
+def chart(pulse: RunSteps) -> dict[str, Any] | None:
+    """Paths in a box of 100 by 100, marks and ticks in percent; None where no step was timed."""
+    timed = [b for b in pulse.buckets if b.step_ms is not None and b.step_ms > 0]
+    if not timed:
+        return None
+    steps = max(pulse.steps, 1)
+    highest = max(max(_slowest(b), b.step_ms or 0.0) for b in timed)
+    means = sorted(b.step_ms or 0.0 for b in timed)
+    logarithmic = highest > LOG_ABOVE * means[len(means) // 2]
+    low, high = (means[0] / 1.3, highest * 1.15) if logarithmic else (0.0, highest * 1.08)
+
+    def x(step: float) -> float:
+        return round(min(max(step / steps * 100, 0.0), 100.0), 3)
+
+    def y(value: float) -> float:
+        if logarithmic:
+            share = math.log(max(value, low) / low) / math.log(high / low)
+        else:
+            share = value / high
+        return round(100 - min(max(share, 0.0), 1.0) * 100, 2)
+
+    def middle(bucket: StepBucket) -> float:
+        return x((bucket.first + bucket.last + 1) / 2)
+
+    pieces = [list(piece) for known, piece in groupby(pulse.buckets, lambda b: (b.step_ms or 0.0) > 0) if known]
+    has_input = any((b.input_ms or 0.0) > _INPUT_MATTERS * (b.step_ms or 0.0) for b in timed) and not logarithmic
+    return {
+        "band": [_band(piece, middle, y) for piece in pieces],
+        "mean": [_line([(middle(b), y(b.step_ms or 0.0)) for b in piece]) for piece in pieces],
+        "input": [_line([(middle(b), y(b.input_ms or 0.0)) for b in piece]) for piece in pieces] if has_input else [],
+        "windows": [_window(w.first, w.last, x) for w in pulse.windows],
+        "points": [Mark(x(b.first), max(x(b.last + 1) - x(b.first), 0.0), _said(b)) for b in timed],
+        "ticks": [(y(value), f"{value:,.6g} ms") for value in _ticks(low, high, logarithmic)],
+        "steps": [(x(step), f"{step:,}") for step in (0, steps // 4, steps // 2, 3 * steps // 4)],
+        "last": f"{steps - 1:,}",
+        "logarithmic": logarithmic,
+    }
+
+
+def _slowest(bucket: StepBucket) -> float:
+    return max(bucket.slowest_ms or 0.0, bucket.step_ms or 0.0)
+
+
+def _line(points: Sequence[tuple[float, float]]) -> str:
+    if len(points) == 1:  # a path of one point is invisible
+        points = [(points[0][0] - 0.1, points[0][1]), (points[0][0] + 0.1, points[0][1])]
+    return "M" + "L".join(f"{px:g},{py:g}" for px, py in points)
+
+
+def _band(piece: Sequence[StepBucket], middle: Callable[[StepBucket], float], y: Callable[[float], float]) -> str:
+    upper = [(middle(b), y(_slowest(b))) for b in piece]
+    lower = [(middle(b), y(b.step_ms or 0.0)) for b in reversed(piece)]
+    return _line([*upper, *lower]) + "Z"
+
+
+def _window(first: int, last: int, x: Callable[[float], float]) -> Mark:
+    start, end = x(first), x(last + 1)
+    spare = max(_NARROWEST - (end - start), 0.0)
+    return Mark(
+        round(start - spare / 2, 3),
+        round(end - start + spare, 3),
+        f"recording, warm-up included: steps {first:,} to {last:,}",
+    )
+
+
+def _said(bucket: StepBucket) -> str:
+    where = f"step {bucket.first:,}" if bucket.first == bucket.last else f"steps {bucket.first:,} to {bucket.last:,}"
+    said = f"{where}: {words.ms(bucket.step_ms)}"
+    if bucket.slowest_ms is not None and bucket.slowest_rank is not None:
+        said += f"\nlongest {words.ms(bucket.slowest_ms)} (rank {bucket.slowest_rank})"
+    if bucket.input_ms is not None and bucket.input_rank is not None:
+        said += f"\nmost input {words.ms(bucket.input_ms)} (rank {bucket.input_rank})"
+    return said
+
+
+def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
+    """Round values, three to six of them."""
+    if not logarithmic:
+        unit = 10.0 ** math.floor(math.log10(high / 3))
+        step = next(unit * factor for factor in (1, 2, 5, 10) if high / (unit * factor) <= 5.5)
+        return [step * index for index in range(int(high / step) + 1)]
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1, 2, 5) if high / low < 1000 else (1,)
+    return [factor * 10.0**power for power in powers for factor in factors if low <= factor * 10.0**power <= high][:12]

@@ -1,0 +1,94 @@
+"""The tables at the page's end: clocks, files, HTA's own numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankscope.records.report import ClusterReport
+from rankscope.report.common import wording as words
+from rankscope.report.common.cells import Cell, Column, Row, Table, metric, number, numbers, text
+
+__all__ = ["clock_offsets", "hta", "sources"]
+
+_MAX_HTA_ROWS = 400
+
+
+def clock_offsets(report: ClusterReport) -> Table:
+    """Offset of each rank's clock."""
+    items = sorted(report.clock.offsets_us.items(), key=lambda item: (len(item[0]), item[0]))
+    cells = numbers([value for _, value in items])
+    rows = [
+        Row([Cell(words.one_line(rank, 20), float(rank) if rank.isdecimal() and rank.isascii() else rank), cell])
+        for (rank, _), cell in zip(items, cells, strict=True)
+    ]
+    return Table("clock-offsets", [Column("Rank", numeric=True), metric("offset_us")], rows)
+
+
+def sources(report: ClusterReport) -> Table:
+    """Files that were not simply used: ignored, unusable, or repaired."""
+    rows = [
+        Row(
+            [
+                text(source.path, 90),
+                Cell("repaired" if source.status == "used" else source.status, source.status),
+                number(source.rank),
+                text("; ".join([source.reason or "", *_repairs(source.repairs)]).strip("; ") or None, 160),
+            ]
+        )
+        for source in report.sources
+        if source.status != "used" or source.repairs or source.reason
+    ]
+    heads = [Column("File"), Column("What became of it"), Column("Rank", numeric=True), Column("Why")]
+    used = sum(source.status == "used" for source in report.sources)
+    return Table("sources", heads, rows, f"{used:,} of {len(report.sources):,} files were used.")
+
+
+def _repairs(repairs: dict[str, int]) -> list[str]:
+    return [f"{count:,} x {kind.replace('_', ' ')}" for kind, count in repairs.items()]
+
+
+def hta(report: ClusterReport) -> list[tuple[str, Table | None, str]]:
+    """HTA's own numbers: analysis, a table where they form one, else their text."""
+    found: list[tuple[str, Table | None, str]] = []
+    for index, (analysis, by_rank) in enumerate(report.hta.items()):
+        title = words.one_line(str(analysis).replace("_", " "), 80)
+        records = _records(by_rank)
+        if records is None:
+            found.append((title, None, words.elide(words.clean(str(by_rank)), 4000)))
+            continue
+        names = list(dict.fromkeys(name for _, record in records for name in record))[:16]
+        rows = [
+            Row([Cell(words.one_line(rank, 20), float(rank) if rank.isascii() and rank.isdecimal() else rank)]
+                + [_any(record.get(name)) for name in names])
+            for rank, record in records[:_MAX_HTA_ROWS]
+        ]  # fmt: skip
+        numeric = [all(not isinstance(record.get(name), str) for _, record in records) for name in names]
+        heads = [Column("Rank", numeric=True)]
+        heads += [
+            Column(words.one_line(name.replace("_", " "), 48), numeric=n)
+            for name, n in zip(names, numeric, strict=True)
+        ]
+        hidden = len(records) - len(rows)
+        note = f"{hidden:,} more rows are in report.json." if hidden else ""
+        found.append((title, Table(f"hta-{index}", heads, rows, note), ""))
+    return found
+
+
+def _records(by_rank: Any) -> list[tuple[str, dict[str, Any]]] | None:
+    """Flatten ``rank -> numbers`` or ``rank -> list of numbers``; None when it has another shape."""
+    if not isinstance(by_rank, dict):
+        return None
+    records: list[tuple[str, dict[str, Any]]] = []
+    for rank, value in by_rank.items():
+        items = value if isinstance(value, list) else [value if isinstance(value, dict) else {"value": value}]
+        for item in items:
+            if not isinstance(item, dict) or any(isinstance(part, (dict, list)) for part in item.values()):
+                return None
+            records.append((str(rank), {str(key): part for key, part in item.items()}))
+    return records or None
+
+
+def _any(value: Any) -> Cell:
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return text(value, 70)
+    return Cell(f"{value:,.2f}" if isinstance(value, float) else f"{value:,}", value)

@@ -1,0 +1,80 @@
+"""Every file name in a run directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["RunDir"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The layout of one run directory, shared by all nodes. Creates nothing by itself."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        """The RunManifest; its presence says that the run has ended."""
+        return self.path / "run.json"
+
+    @property
+    def agent_spec(self) -> Path:
+        """The AgentSpec of the head node, kept for the record."""
+        return self.path / "agent.json"
+
+    @property
+    def report(self) -> Path:
+        """Folder of report.json, report.html, report.md."""
+        return self.path / "report"
+
+    @property
+    def nodes(self) -> Path:
+        """One claim and one result file per node."""
+        return self.path / "nodes"
+
+    def node_claim(self, node: str) -> Path:
+        """Written with O_EXCL when a node starts."""
+        return self.nodes / f"{node}.claim.json"
+
+    def node_result(self, node: str) -> Path:
+        """Written when a node has gathered all it will gather."""
+        return self.nodes / f"{node}.result.json"
+
+    @property
+    def request_folder(self) -> Path:
+        """What ``rankscope capture`` asks of the running job."""
+        return self.path / "requests"
+
+    def request(self, number: int) -> Path:
+        """One CaptureRequest, numbered in the order of asking."""
+        return self.request_folder / f"request_{number:04d}.json"
+
+    def requests(self) -> list[Path]:
+        """All requests, oldest first."""
+        return sorted(self.request_folder.glob("request_*.json"))
+
+    def pulse(self, attempt: int, rank: int) -> Path:
+        """A rank's log of all steps, gzipped: entries of :data:`rankscope.records.step_log.STEP_LOG_ENTRY`."""
+        return self.path / f"attempt_{attempt}" / "pulse" / f"rank_{rank:05d}.bin.gz"
+
+    def snapshot(self, attempt: int, window: int, rank: int) -> Path:
+        """A rank's CUDA memory snapshot of a window, for PyTorch's memory viewer."""
+        return self.window(attempt, window) / f"rank_{rank:05d}.memory.pickle"
+
+    def out_of_memory(self, attempt: int, rank: int) -> Path:
+        """A rank's CUDA memory snapshot of the moment the allocator gave up."""
+        return self.path / f"attempt_{attempt}" / f"rank_{rank:05d}.oom.memory.pickle"
+
+    def window(self, attempt: int, window: int) -> Path:
+        """Folder of one window."""
+        return self.path / f"attempt_{attempt}" / f"window_{window:03d}"
+
+    def trace(self, attempt: int, window: int, rank: int) -> Path:
+        """One rank's compressed Kineto trace."""
+        return self.window(attempt, window) / f"rank_{rank:05d}.trace.json.gz"
+
+    def record(self, attempt: int, window: int, rank: int) -> Path:
+        """One rank's RankRecord of a window."""
+        return self.window(attempt, window) / f"rank_{rank:05d}.json"

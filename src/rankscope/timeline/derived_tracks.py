@@ -1,0 +1,158 @@
+"""Tracks that no profiler records: steps, wait and transfer of every matched call, the culprit's intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.replay.what_if import Segments
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.causes.table import BY_NAME, DEVICE_CAUSES
+from rankscope.causes.wording import NOUN
+from rankscope.records.report import Verdict
+from rankscope.timeline.json_lines import us
+from rankscope.timeline.names import quoted
+from rankscope.timeline.scene import on_axis
+from rankscope.timeline.selection import Selection
+from rankscope.trace.names import Kind
+
+__all__ = ["Slice", "call_args", "culprits", "steps", "wait_args", "waits_and_transfers", "wanted_calls"]
+
+I64 = NDArray[np.int64]
+
+_LEAST_NS = 20_000.0
+_LEAST_SHARE = 0.02
+"""Of a step: a smaller excess of a segment marks no culprit (the thresholds of ``stragglers``)."""
+
+
+class Slice(NamedTuple):
+    """A slice of a track of its own, ns on the common clock."""
+
+    start: int
+    end: int
+    name: str
+    args: str
+    """Inside of a JSON object."""
+
+
+def steps(window: WindowResult, column: int, selection: Selection) -> list[Slice]:
+    """The steps of a rank as its host saw them."""
+    marks = window.views[column].trace.steps
+    start = on_axis(window.clocks, column, marks.start)
+    end = on_axis(window.clocks, column, marks.start + marks.duration)
+    return [
+        Slice(begin, until, f"step {number}", f'"window":{window.window},"attempt":{window.attempt}')
+        for begin, until, number in zip(start.tolist(), end.tolist(), marks.number.tolist(), strict=True)
+        if selection.has_step(number)
+    ]
+
+
+def wanted_calls(window: WindowResult, column: int, selection: Selection) -> I64:
+    """Matched calls in which the rank takes part, launched in a step that is wanted."""
+    mine = window.matched.of(column)
+    calls = window.matched.call[mine].astype(np.int64)
+    if selection.steps is None:
+        return calls
+    numbers = window.views[column].trace.steps.number
+    step = window.waits.step[mine]
+    inside = np.array([s >= 0 and selection.has_step(int(numbers[s])) for s in step.tolist()], np.bool_)
+    return calls[inside]
+
+
+def waits_and_transfers(window: WindowResult, column: int, calls: I64) -> tuple[list[Slice], list[Slice]]:
+    """Own arrival to last arrival, and from there to the own end; zero lengths are left out.
+
+    So are waits in which recording began on some rank, as the report leaves them out of its sums.
+    """
+    view, matched, waits = window.views[column], window.matched, window.waits
+    mine = matched.at(calls, column)
+    events = view.trace.collectives.event[matched.row[mine]]
+    arrival = on_axis(window.clocks, column, view.trace.events.start[events])
+    wait = np.round(waits.wait[mine]).astype(np.int64)
+    transfer = np.round(waits.transfer[mine]).astype(np.int64)
+    waiting, moving = [], []
+    for call, begin, waited, moved in zip(
+        calls.tolist(), arrival.tolist(), wait.tolist(), transfer.tolist(), strict=True
+    ):
+        args = call_args(window, call)
+        last = window.views[int(waits.last[call])].rank
+        if waited > 0 and not waits.early[call]:
+            waiting.append(Slice(begin, begin + waited, f"wait for rank {last}", args))
+        if moved > 0:
+            moving.append(Slice(begin + waited, begin + waited + moved, matched.kind[call], args))
+    return waiting, moving
+
+
+def call_args(window: WindowResult, call: int) -> str:
+    """What a matched call is, the same on all its ranks."""
+    channel = window.matched.channels[int(window.matched.channel[call])]
+    last = window.views[int(window.waits.last[call])].rank
+    return (
+        f'"collective":{quoted(window.matched.kind[call])},"group":{quoted(channel.name)},'
+        f'"ranks":{len(channel.ranks)},"call":"{window.attempt}.{window.window}.{call}","last rank":{last}'
+    )
+
+
+def culprits(window: WindowResult, column: int, verdict: Verdict) -> list[Slice]:
+    """Where the verdict's rank does more than its peers, of the kind that the verdict names.
+
+    Host causes are marked on the host's time; waiting for input exactly, others as the stretch between two launches of
+    matched calls. Causes in the device's work are marked where that work ran.
+    """
+    view, replay = window.views[column], window.replay
+    if view.rank not in verdict.ranks or verdict.cause is None or replay is None:
+        return []
+    peers = [p for p in replay.peers[column] if p != column]
+    if not peers:
+        return []
+    own, others = _per_segment(window, replay.segments, column, peers, verdict.cause)
+    least = max(_LEAST_SHARE * (window.step_ns or 0.0), _LEAST_NS)
+    bounds = window.profiles[column].bounds
+    found = []
+    for segment in np.flatnonzero(own - others > least).tolist():
+        if segment + 1 >= len(bounds):
+            continue
+        args = f'"own ms":{own[segment] / 1e6:.3f},"peers ms":{others[segment] / 1e6:.3f}'
+        for begin, end in _places(window, column, verdict.cause, int(bounds[segment]), int(bounds[segment + 1])):
+            axis = on_axis(window.clocks, column, np.array([begin, end], np.int64)).tolist()
+            found.append(Slice(axis[0], axis[1], NOUN.get(verdict.cause, verdict.cause), args))
+    return found
+
+
+def _per_segment(
+    window: WindowResult, segments: Segments, column: int, peers: list[int], cause: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What the rank and the median of its peers spend in each segment, ns."""
+    if BY_NAME[cause].host_time and not BY_NAME[cause].by_count:
+        lengths = [p.length[cause] for p in window.profiles]
+        return lengths[column], np.asarray(np.median([lengths[p] for p in peers], axis=0))
+    table = segments.device if cause in DEVICE_CAUSES and window.views[column].device else segments.host
+    return table[column], np.asarray(np.median(table[peers], axis=0))
+
+
+def _places(window: WindowResult, column: int, cause: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    view = window.views[column]
+    events = view.trace.events
+    if cause == "input_stall":
+        spans = intervals.clip(view.fetch, begin, end)
+        yield from zip(spans[0].tolist(), spans[1].tolist(), strict=True)
+    elif cause in DEVICE_CAUSES and view.device:
+        work = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.launch >= 0))
+        asked = events.start[events.launch[work]]
+        work = work[(asked >= begin) & (asked < end)]
+        if len(work):
+            yield int(events.start[work].min()), int(events.end[work].max())
+    else:
+        yield begin, end
+
+
+def wait_args(window: WindowResult, member: int) -> str:
+    """:func:`call_args` with what one of its ranks waited and transferred."""
+    call = int(window.matched.call[member])
+    wait, transfer = round(float(window.waits.wait[member])), round(float(window.waits.transfer[member]))
+    began = ',"recording began in it":true' if window.waits.early[call] else ""
+    return f'{call_args(window, call)},"wait us":{us(wait)},"transfer us":{us(transfer)}{began}'

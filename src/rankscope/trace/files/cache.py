@@ -1,0 +1,216 @@
+"""RankTrace <-> Parquet beside the trace. The columns are a public format: see docs/parquet.md.
+
+The cache is an offer, never a duty: a file that is not ours or no longer fits the trace means decoding again, without
+a word. Where the trace's folder cannot be written, the columns go to the user's own cache folder, or nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rankscope.trace.columns import Collectives, DeviceMemory, Events, Group, RankTrace, Steps, TraceMeta
+from rankscope.trace.kineto.rows import DTYPES
+
+__all__ = ["PARQUET_VERSION", "cache_path", "load_cached", "store_cached"]
+
+PARQUET_VERSION = 2
+"""Raise it whenever a column or its meaning changes."""
+_KEY = b"rankscope.key"
+_ABOUT = b"rankscope.trace"
+_SUFFIXES = (".gz", ".json", ".trace", ".pt")
+_PLAIN = {**DTYPES, "launch": np.int32, "step": np.int32}
+del _PLAIN["name"], _PLAIN["shape"]
+_TEXTS = ("name", "shape", "collective", "comms_id", "dtype")
+_CALLS = {"group": np.int32, "seq": np.int64, "in_elements": np.int64, "out_elements": np.int64, "peer": np.int32}
+
+
+def cache_path(trace: Path) -> Path:
+    """``rank_3.pt.trace.json.gz`` -> ``rank_3.parquet`` in the same folder."""
+    name = trace.name
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return trace.with_name(f"{name}.parquet")
+
+
+def _elsewhere(trace: Path) -> Path | None:
+    """The place of a trace whose folder is read-only: in the user's cache, named after the absolute path."""
+    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    try:
+        folder = (given if given.is_absolute() else Path.home() / ".cache") / "rankscope"
+        whole = os.fsencode(trace.resolve())
+    except (OSError, RuntimeError):  # no home
+        return None
+    return folder / f"{hashlib.sha256(whole).hexdigest()[:40]}.parquet"
+
+
+def store_cached(path: Path, trace: RankTrace) -> bool:
+    """Write the columns of the trace file ``path`` beside it, atomically. False when that is not possible."""
+    target = cache_path(path) if os.access(path.parent, os.W_OK) else _elsewhere(path)
+    if target is None:
+        return False
+    temporary: str | None = None
+    try:
+        if target.parent != path.parent:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if target.exists() and _KEY not in (pq.read_metadata(target).metadata or {}):
+            return False  # somebody else's file
+        table = _table(trace, pa).replace_schema_metadata({_KEY: _key(path), _ABOUT: _about(trace)})
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
+        pq.write_table(
+            table,
+            temporary,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=list(_TEXTS),
+            dictionary_pagesize_limit=64 << 20,
+            row_group_size=1 << 24,
+            write_statistics=["start", "step", "category"],
+        )
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    except (OSError, ValueError, TypeError, OverflowError, ArithmeticError, ImportError):
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def load_cached(path: Path) -> RankTrace | None:
+    """Columns of the trace file ``path`` from the Parquet beside it; None when there is none that fits."""
+    source: Path | None = cache_path(path)
+    try:
+        if source is not None and not source.is_file():
+            source = None if os.access(path.parent, os.W_OK) else _elsewhere(path)
+        if source is None or not source.is_file():
+            return None
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(source, read_dictionary=list(_TEXTS)) as file:
+            metadata = file.schema_arrow.metadata or {}
+            if metadata.get(_KEY) != _key(path):
+                return None
+            return _trace(path, file.read(use_threads=False), msgspec.json.decode(metadata[_ABOUT]))
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, ImportError):
+        return None  # pyarrow's errors are subclasses of these
+
+
+def _key(path: Path) -> bytes:
+    stat = path.stat()
+    return f"{PARQUET_VERSION} {path.name} {stat.st_size} {stat.st_mtime_ns}".encode("utf-8", "replace")
+
+
+def _about(trace: RankTrace) -> bytes:
+    return msgspec.json.encode(
+        {
+            "rank": trace.rank,
+            "meta": dataclasses.asdict(trace.meta),
+            "steps": [trace.steps.number.tolist(), trace.steps.start.tolist(), trace.steps.duration.tolist()],
+            "groups": [[g.name, g.description, list(g.ranks)] for g in trace.groups],
+            "memory": [dataclasses.asdict(m) for m in trace.memory],
+            "repairs": trace.repairs,
+            "notes": trace.notes,
+            "dropped": trace.dropped,
+        }
+    )
+
+
+def _table(trace: RankTrace, pa: Any) -> Any:
+    """One row an event; the columns of collectives are null elsewhere."""
+    events, calls = trace.events, trace.collectives
+    rows = len(events)
+    columns: dict[str, Any] = {"name": _texts(events.name, trace.strings, pa)}
+    columns |= {key: _numbers(getattr(events, key), pa) for key in _PLAIN}
+    columns["shape"] = _texts(events.shape, trace.strings, pa)
+    absent = np.ones(rows, bool)
+    absent[calls.event] = False
+    for key, values in (("collective", calls.kind), ("comms_id", calls.comms_id), ("dtype", calls.dtype)):
+        known = {text: code for code, text in enumerate(dict.fromkeys(values))}
+        codes = np.full(rows, -1, np.int32)
+        codes[calls.event] = [known[v] for v in values]
+        columns[key] = _texts(codes, list(known), pa)
+    for key, kind in _CALLS.items():
+        whole = np.zeros(rows, kind)
+        whole[calls.event] = getattr(calls, key)
+        columns[key] = _numbers(whole, pa, absent)
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _texts(codes: Any, strings: list[str], pa: Any) -> Any:
+    """Codes into ``strings`` (-1: null) as a dictionary of only the strings used."""
+    used, small = np.unique(codes, return_inverse=True)
+    if len(used) and used[0] < 0:
+        used, small = used[1:], small - 1
+    indices = small.astype(np.int32).reshape(-1)
+    encoded = [strings[i].encode() for i in used.tolist()]
+    offsets = np.zeros(len(encoded) + 1, np.int32)
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    texts = pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+    return pa.DictionaryArray.from_arrays(_numbers(indices, pa, indices < 0), texts)
+
+
+def _numbers(values: Any, pa: Any, absent: Any = None) -> Any:
+    """A column of numbers. Built from buffers, here and below: pyarrow's conversions would import pandas first."""
+    validity = None if absent is None else pa.py_buffer(np.packbits(~absent, bitorder="little"))
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
+
+
+def _array(column: Any, kind: Any) -> Any:
+    """The numbers of a column, writable like those just decoded; anything where it is null."""
+    array = column.combine_chunks() if hasattr(column, "chunks") else column
+    array = array.chunk(0) if hasattr(array, "chunks") else array  # older pyarrow
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize).copy()
+
+
+def _codes(column: Any) -> tuple[Any, list[str]]:
+    """Codes (-1 for null) and strings of a dictionary column."""
+    array = column.unify_dictionaries().combine_chunks()
+    array = array.chunk(0) if hasattr(array, "chunks") else array
+    codes, validity = _array(array.indices, np.int32), array.indices.buffers()[0]
+    if validity is not None:
+        bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+        codes[bits[array.offset : array.offset + len(codes)] == 0] = -1
+    return codes, array.dictionary.to_pylist()
+
+
+def _trace(path: Path, table: Any, about: dict[str, Any]) -> RankTrace:
+    name, names = _codes(table["name"])
+    shape, shapes = _codes(table["shape"])
+    columns = {key: _array(table[key], kind) for key, kind in _PLAIN.items()}
+    columns |= {"name": name, "shape": np.where(shape < 0, -1, shape + len(names)).astype(np.int32)}
+    collective, kinds = _codes(table["collective"])
+    rows = np.flatnonzero(collective >= 0)
+    texts: dict[str, Any] = {"kind": [kinds[i] for i in collective[rows].tolist()]}
+    for key in ("comms_id", "dtype"):
+        codes, values = _codes(table[key])
+        texts[key] = [values[i] for i in codes[rows].tolist()]
+    texts |= {key: _array(table[key], kind)[rows] for key, kind in _CALLS.items()}
+    steps = [np.array(v, np.int64) for v in about["steps"]]
+    return RankTrace(
+        source=str(path),
+        rank=about["rank"],
+        meta=TraceMeta(**about["meta"]),
+        strings=names + shapes,
+        events=Events(**columns),
+        steps=Steps(*steps),
+        groups=[Group(n, d, tuple(r)) for n, d, r in about["groups"]],
+        collectives=Collectives(event=rows.astype(np.int32), **texts),
+        memory=[DeviceMemory(**m) for m in about["memory"]],
+        repairs=about["repairs"],
+        notes=about["notes"],
+        dropped=about["dropped"],
+    )

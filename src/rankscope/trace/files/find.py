@@ -1,0 +1,150 @@
+"""Paths a user gave -> files that may be traces, and what lies beside them, in one walk.
+
+Traces are told by content; what is set aside is listed with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.errors import TraceError
+from rankscope.records.report import SourceFile
+from rankscope.trace.kineto.read import Reader
+
+__all__ = ["Candidate", "Found", "find_traces", "rank_of_name"]
+
+_RUN_FILE = re.compile(r"attempt_(\d+)/window_(\d+)/rank_(\d+)\.trace\.json(?:\.gz)?$")
+_RUN_RECORDS = re.compile(
+    r"(?:^|/)(?:run|agent|report)\.json$"
+    r"|/nodes/[^/]+\.(?:claim|result)\.json$"
+    r"|attempt_\d+/(?:window_\d+/)?rank_\d+\.json$"
+)
+_SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
+"""Of a window and, with another middle, of an out-of-memory error."""
+_PULSE = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
+_RANK = re.compile(r"(?<![a-z])(?:rank|worker)[-_.]?(\d{1,7})(?!\d)", re.IGNORECASE)
+_OFFERED = re.compile(r"\.(?:json|trace)(?:\.gz|\.tmp|\.part)*$|\.json\b.*\.tmp$", re.IGNORECASE)
+_MERGED = "cluster.trace.json.gz"
+_SIGNS = (b'"traceEvents"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"')
+_EVENT = re.compile(rb'^(?:\xef\xbb\xbf)?\s*\[\s*(?:\{[^{}\[\]]*"ph"\s*:|\])', re.S)
+_SNIFF_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that looks like a trace."""
+
+    path: Path
+    name_rank: int | None
+    """What the file name says; the content has the last word."""
+    attempt: int | None = None
+    window: int | None = None
+    """From the path of a run directory; None for foreign files, whose windows are told apart by time."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What the paths hold."""
+
+    candidates: list[Candidate]
+    """In the order of attempt, window and path."""
+    aside: list[SourceFile]
+    snapshots: list[Path]
+    """Device memory of ranks; looked for in folders only, as are pulses."""
+    pulses: list[Path]
+    """Step times of ranks over the whole run."""
+
+
+def rank_of_name(name: str) -> int | None:
+    """Rank in a file name (``rank_3``, ``rank-34``, ``worker0_step_12``); None when it says none, or several."""
+    said = {int(n) for n in _RANK.findall(name)}
+    return said.pop() if len(said) == 1 else None
+
+
+def find_traces(paths: Sequence[Path]) -> Found:
+    """Look through files and folders (nested ones too, links not followed into folders)."""
+    candidates: dict[Path, Candidate] = {}
+    aside: dict[Path, SourceFile] = {}
+    snapshots: set[Path] = set()
+    pulses: set[Path] = set()
+    for given in paths:
+        path = Path(given)
+        if path.is_dir():
+            for file in _walk(path):
+                whole = file.as_posix()
+                if _SNAPSHOT.search(whole):
+                    snapshots.add(file)
+                elif _PULSE.search(whole):
+                    pulses.add(file)
+                elif _OFFERED.search(file.name) and not _RUN_RECORDS.search(whole) and file.name != _MERGED:
+                    _judge(file, candidates, aside)
+        elif not path.exists() and not path.is_symlink():
+            aside[path] = SourceFile(path=str(path), status="unusable", reason="no such file or folder")
+        else:
+            _judge(path, candidates, aside)
+    order = sorted(candidates.values(), key=lambda c: (c.attempt or 0, c.window or 0, c.name_rank or 0, str(c.path)))
+    return Found(order, list(aside.values()), sorted(snapshots), sorted(pulses))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for where, folders, files in os.walk(folder):
+        folders.sort()
+        yield from (Path(where, name) for name in sorted(files))
+
+
+def _judge(path: Path, candidates: dict[Path, Candidate], aside: dict[Path, SourceFile]) -> None:
+    try:
+        key = path.resolve(strict=True)
+        reason = _why_not(path)
+    except FileNotFoundError:
+        key, reason = path.absolute(), "the link leads nowhere"
+    except (OSError, RuntimeError, TraceError) as error:
+        rank = rank_of_name(path.name)  # so that the report can say why this rank is missing
+        aside[path] = SourceFile(path=str(path), status="unusable", rank=rank, reason=str(error))
+        return
+    if key in candidates or key in aside:
+        return
+    if reason is not None:
+        aside[key] = SourceFile(path=str(path), status="ignored", reason=reason)
+        return
+    run = _RUN_FILE.search(path.absolute().as_posix())
+    if run:
+        attempt, window, rank = (int(n) for n in run.groups())
+        candidates[key] = Candidate(path, rank, attempt, window)
+    else:
+        candidates[key] = Candidate(path, rank_of_name(path.name))
+
+
+def _why_not(path: Path) -> str | None:
+    """Reason why this file is no trace, None when it may be one.
+
+    Raises:
+        TraceError: it may have been one, but nothing of it is left.
+    """
+    if not path.is_file():
+        return "not a regular file"
+    if path.name.endswith((".tmp", ".part")):
+        return "left over from an export that did not finish"
+    if path.name == _MERGED:
+        return "a merged timeline, not a rank's trace"
+    head = b""
+    reader = Reader(path)
+    for block in reader:
+        head += block
+        if any(sign in head for sign in _SIGNS) or _EVENT.match(head):
+            return None
+        if len(head) >= _SNIFF_BYTES:
+            break
+    if not head.strip() or reader.damage:
+        raise TraceError(f"{path}: {reader.damage or 'empty'}; record it again, or remove the file")
+    if head.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer; fetch the file with git lfs pull"
+    if b'"nodes"' in head and b'"schema"' in head:
+        return "an execution trace (Chakra), not a profiler trace"
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        return "JSON, but not a profiler trace"
+    return "not JSON"

@@ -1,0 +1,171 @@
+"""Paths -> the traces of all ranks and windows, and the fate of every file that was offered."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from rankscope.errors import TraceError
+from rankscope.records.report import SourceFile
+from rankscope.trace.columns import RankTrace
+from rankscope.trace.files.cache import load_cached, store_cached
+from rankscope.trace.files.find import Candidate, find_traces
+from rankscope.trace.files.windows import assign_windows
+from rankscope.trace.kineto.build import read_trace
+
+__all__ = ["LoadResult", "load_traces"]
+
+Progress = Callable[[int, int, str], None]
+"""Called with bytes done, bytes in all (of the files as they lie there) and the file just done, at first with none."""
+_PACKED_WEIGHT = 12
+"""A gzip byte is about so many bytes of JSON."""
+_WORTH_A_PROCESS = 200 << 20
+"""Bytes of JSON below which processes cost more than they save: starting one takes as long as decoding 50 MB."""
+_NO_RANK = "neither the content nor the file name says which rank this is"
+
+
+@dataclass(slots=True)
+class LoadResult:
+    """What came of the paths given."""
+
+    traces: list[RankTrace]
+    """In order of attempt, window and rank; at most one for each."""
+    sources: list[SourceFile]
+    """Every file offered: used, ignored, unusable or unassigned."""
+    unassigned: list[RankTrace] = field(default_factory=list)
+    """Readable traces of which neither name nor content says the rank."""
+    snapshots: list[Path] = field(default_factory=list)
+    """Device memory of ranks, beside their traces."""
+    pulses: list[Path] = field(default_factory=list)
+    """Step times of ranks over the whole run."""
+
+
+def load_traces(
+    paths: Sequence[Path], *, workers: int | None = None, cache: bool = True, progress: Progress | None = None
+) -> LoadResult:
+    """Find, decode and sort out traces.
+
+    A file that cannot be used is listed with the reason; the others go on. No error is raised for a file.
+
+    Args:
+        paths: files, folders or run directories.
+        workers: processes to decode in, this one included; None chooses by size and CPU count.
+        cache: read and write the Parquet columns beside each trace.
+        progress: called before the first and after each file.
+    """
+    found = find_traces(paths)
+    candidates, sources = found.candidates, found.aside
+    sizes = [_size(candidate.path) for candidate in candidates]
+    whole, done = sum(sizes), 0
+    if progress is not None:
+        progress(0, whole, "")
+    results: dict[int, RankTrace | str] = {}
+    for index, result in _read_all(candidates, workers, cache):
+        results[index] = result
+        done += sizes[index]
+        if progress is not None:
+            progress(done, whole, str(candidates[index].path))
+    unassigned: list[RankTrace] = []
+    read: list[tuple[Candidate, RankTrace]] = []
+    for index, candidate in enumerate(candidates):
+        trace = results[index]
+        if isinstance(trace, str):
+            path = str(candidate.path)
+            sources.append(SourceFile(path=path, status="unusable", rank=candidate.name_rank, reason=trace))
+        elif trace.rank is None:
+            unassigned.append(trace)
+            sources.append(_source(trace, "unassigned", _NO_RANK))
+        else:
+            read.append((candidate, trace))
+    traces: list[RankTrace] = []
+    for trace, rival in assign_windows(read):
+        if rival is None:
+            traces.append(trace)
+            sources.append(_source(trace, "used", "; ".join(trace.notes) or None))
+        else:
+            sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
+    traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))
+    return LoadResult(traces, sources, unassigned, found.snapshots, found.pulses)
+
+
+def _source(trace: RankTrace, status: Literal["used", "unusable", "unassigned"], reason: str | None) -> SourceFile:
+    return SourceFile(path=trace.source, status=status, rank=trace.rank, reason=reason, repairs=dict(trace.repairs))
+
+
+def _read_all(
+    candidates: Sequence[Candidate], workers: int | None, cache: bool
+) -> Iterator[tuple[int, RankTrace | str]]:
+    """Index and trace (or the reason why there is none) of each candidate, as they come."""
+    fresh: list[int] = []
+    for index, candidate in enumerate(candidates):
+        trace = load_cached(candidate.path) if cache else None
+        if trace is None:
+            fresh.append(index)
+        else:
+            yield index, trace
+    fresh.sort(key=lambda i: -_weight(candidates[i].path))  # the longest first, so that no process is left with it
+    count = _process_count(workers, [_weight(candidates[i].path) for i in fresh])
+    done: set[int] = set()
+    if count > 1:
+        try:
+            for index, result in _shared(candidates, fresh, cache, count - 1):
+                done.add(index)
+                yield index, result
+        except BrokenProcessPool:  # a script without a main guard, or a worker killed for its memory
+            pass
+    for index in fresh:
+        if index not in done:
+            yield index, _read_one(candidates[index], cache)
+
+
+def _shared(
+    candidates: Sequence[Candidate], fresh: Sequence[int], cache: bool, helpers: int
+) -> Iterator[tuple[int, RankTrace | str]]:
+    """Read in this process and in helpers: starting one, and fetching its columns, costs as much as 50 MB of JSON."""
+    # never fork: the caller may have threads, a CUDA context or an open profiler
+    with ProcessPoolExecutor(helpers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = {pool.submit(_read_one, candidates[i], cache): i for i in fresh[1:]}
+        waiting = list(futures)
+        own: int | None = fresh[0]
+        while own is not None:
+            yield own, _read_one(candidates[own], cache)
+            # then what no helper has begun, the shortest first
+            own = futures.pop(last) if waiting and (last := waiting.pop()).cancel() else None
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _read_one(candidate: Candidate, cache: bool) -> RankTrace | str:
+    try:
+        trace = read_trace(candidate.path, name_rank=candidate.name_rank)
+    except TraceError as error:
+        return str(error)
+    if cache:
+        store_cached(candidate.path, trace)
+    return trace
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _weight(path: Path) -> int:
+    size = _size(path)
+    return size * _PACKED_WEIGHT if path.suffix == ".gz" else size
+
+
+def _process_count(workers: int | None, weights: list[int]) -> int:
+    if workers is None:
+        if sum(weights) < _WORTH_A_PROCESS or multiprocessing.current_process().daemon:
+            return 1
+        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(workers, len(weights)))

@@ -1,0 +1,69 @@
+"""Which window a trace belongs to, where the path does not say: told by step numbers, else by time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rankscope.trace.columns import RankTrace
+from rankscope.trace.files.find import Candidate
+
+__all__ = ["assign_windows"]
+
+Span = tuple[int, int]
+
+
+def assign_windows(
+    read: Sequence[tuple[Candidate, RankTrace]],
+) -> Iterator[tuple[RankTrace, str | None]]:
+    """Set ``attempt`` and ``window`` of each trace.
+
+    Yields:
+        Each trace with None, or with the file that already holds its rank and window.
+    """
+    foreign = [trace for candidate, trace in read if candidate.window is None]
+    numbers = iter(_number(foreign))
+    taken: dict[tuple[int, int, int | None], str] = {}
+    for candidate, trace in read:
+        if candidate.window is None:
+            trace.attempt, trace.window = 0, next(numbers)
+        else:
+            trace.attempt, trace.window = candidate.attempt or 0, candidate.window
+        rival = taken.setdefault((trace.attempt, trace.window, trace.rank), trace.source)
+        yield trace, None if rival == trace.source else rival
+
+
+def _number(traces: list[RankTrace]) -> list[int]:
+    """Window of each trace: 0 for all, unless a rank has several files."""
+    ranks = Counter(t.rank for t in traces)
+    if not traces or ranks.most_common(1)[0][1] == 1:
+        return [0] * len(traces)
+    by_steps = _clusters([_steps(t) for t in traces]) if all(len(t.steps) for t in traces) else None
+    by_time = _clusters([_times(t) for t in traces])
+    choices = [c for c in (by_steps, by_time) if c is not None]
+    for choice in choices:
+        if len({(t.rank, w) for t, w in zip(traces, choice, strict=True)}) == len(traces):
+            return choice
+    # some rank was given twice: keep the grouping that explains most files
+    return max(choices, key=lambda c: len({(t.rank, w) for t, w in zip(traces, c, strict=True)}))
+
+
+def _clusters(spans: list[Span]) -> list[int]:
+    """Number groups of overlapping spans in order."""
+    result = [0] * len(spans)
+    number, end = -1, None
+    for i in sorted(range(len(spans)), key=lambda i: spans[i]):
+        if end is None or spans[i][0] > end:
+            number += 1
+            end = spans[i][1]
+        end = max(end, spans[i][1])
+        result[i] = number
+    return result
+
+
+def _steps(trace: RankTrace) -> Span:
+    return int(trace.steps.number.min()), int(trace.steps.number.max())
+
+
+def _times(trace: RankTrace) -> Span:
+    return int(trace.events.start[0]), int(trace.events.end.max())

@@ -1,0 +1,1 @@
+"""Kineto's JSON in, typed columns out: the only package that knows this format."""

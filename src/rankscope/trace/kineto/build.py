@@ -1,0 +1,176 @@
+"""One file, all the way: text -> rows -> sorted columns -> links -> RankTrace."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.errors import TraceError
+from rankscope.trace.columns import Category, Events, RankTrace
+from rankscope.trace.kineto import link, meta, repair
+from rankscope.trace.kineto.chunks import split
+from rankscope.trace.kineto.collectives import build_collectives
+from rankscope.trace.kineto.decode import Decoder
+from rankscope.trace.kineto.events import Args
+from rankscope.trace.kineto.memory import NO_SAMPLES, device_memory
+from rankscope.trace.kineto.read import Reader
+from rankscope.trace.kineto.rows import DTYPES, Rows
+
+__all__ = ["read_trace"]
+
+_ABSOLUTE_NS = 10**18
+"""Times above (September 2001) are on the absolute clock already."""
+
+
+def read_trace(path: Path, *, name_rank: int | None = None) -> RankTrace:
+    """Decode one trace file.
+
+    Args:
+        path: Kineto or Chrome trace JSON, plain or gzip.
+        name_rank: what the file name says; used where the content is silent.
+
+    Raises:
+        TraceError: the file is no trace, or nothing of it can be used.
+    """
+    reader = Reader(path)
+    decoder = Decoder()
+    chunks: list[Rows] = []
+    notes: list[str] = []
+    head, tail, after_end = b"", b"", False
+    with _collector_off():
+        for part in split(iter(reader), str(path)):
+            if after_end:  # the list ended within an earlier part; what follows is metadata
+                tail += part.glue + part.text
+            elif part.kind == "events":
+                rows, rest = decoder.chunk(part.text, part.offset, part.separator)
+                chunks.append(rows)
+                if rest is not None:
+                    tail, after_end = rest, True
+            elif part.kind == "head":
+                head = part.text
+            elif part.kind == "tail":
+                tail = part.text
+            else:
+                decoder.repairs[repair.TRUNCATED] += 1
+                notes.append(reader.damage or f"the text ends within the events, at byte {reader.plain_bytes}")
+                tail = b"}"
+        decoder.finish()
+    if reader.damage and repair.TRUNCATED not in decoder.repairs:
+        decoder.repairs[repair.TRUNCATED] += 1
+        notes.append(reader.damage)
+    raw, kinds = meta.parse_head(head, tail)
+    decoder.repairs.update(kinds)
+    return _assemble(path, name_rank, decoder, chunks, raw, notes)
+
+
+def _assemble(
+    path: Path, name_rank: int | None, decoder: Decoder, chunks: list[Rows], raw: dict[str, Any], notes: list[str]
+) -> RankTrace:
+    columns = {
+        # popped, so that no column is held twice for longer than a moment
+        key: np.concatenate([c.columns.pop(key) for c in chunks]) if chunks else np.empty(0, dtype)
+        for key, dtype in DTYPES.items()
+    }
+    comms = [pair for c in chunks for pair in c.comms]
+    memory = np.concatenate([NO_SAMPLES, *(c.memory for c in chunks)], axis=1)
+    chunks.clear()
+    if not len(columns["start"]):
+        lost = sum(decoder.repairs.values())
+        raise TraceError(f"{path}: no usable event ({decoder.position} read, {lost} damaged); record the window again")
+    about, remarks = meta.typed(raw)
+    notes += remarks + decoder.places
+    if about.base_ns and int(columns["start"].min()) < _ABSOLUTE_NS:
+        columns["start"] += about.base_ns
+        memory[0] += about.base_ns
+    elif about.base_ns:
+        notes.append("times are absolute already; baseTimeNanoseconds was not added")
+    order = _in_time(columns["start"], columns["duration"])
+    for key in columns:
+        columns[key] = columns[key][order]
+    strings = list(decoder.symbols.strings)
+    launch = link.link_launches(columns["category"], columns["correlation"], columns["start"])
+    events = Events(launch=launch, step=np.full(len(launch), -1, np.int32), **columns)
+    count, nanoseconds = link.overruns(events.category, events.pid, events.stream, events.start, events.duration)
+    if count:
+        notes.append(
+            f"{count} kernels or copies end after the next one of their stream begins, by {nanoseconds / 1000:.1f} us "
+            "in all: their durations are kept as recorded"
+        )
+    steps = link.find_steps(events, strings)
+    events.step = link.step_of(events, steps)
+    about.device = meta.device_name(raw, _device(events))
+    args = _by_row(columns["position"], comms)
+    collectives, groups = build_collectives(events, strings, args, meta.groups_of(raw))
+    rank = about.rank
+    if rank is None:
+        rank = name_rank
+    elif name_rank is not None and name_rank != rank:
+        decoder.repairs[repair.NAME_CONFLICT] += 1
+        notes.append(f"the file name says rank {name_rank}, the content rank {rank}: the content is believed")
+    if not len(steps):
+        notes.append("no ProfilerStep: numbers per step are unavailable")
+    dropped = {kind: count for kind, count in sorted(decoder.dropped.items()) if kind != "Trace"}
+    for kind, count in dropped.items():
+        notes.append(f"not read: {count} events of class {kind}; no analysis uses them")
+    return RankTrace(
+        source=str(path),
+        rank=rank,
+        meta=about,
+        strings=strings,
+        events=events,
+        steps=steps,
+        groups=groups,
+        collectives=collectives,
+        memory=device_memory(memory, steps),
+        repairs=dict(decoder.repairs),
+        notes=notes,
+        dropped=dropped,
+    )
+
+
+def _in_time(start: NDArray[np.int64], duration: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Order of start, ties the longer first, then as in the file. Kineto writes sorted runs, which one key exploits."""
+    order = np.argsort(start, kind="stable")
+    inorder = start[order]
+    tied = np.zeros(len(order) + 1, bool)
+    tied[1:-1] = inorder[1:] == inorder[:-1]
+    places = np.flatnonzero(tied[1:] | tied[:-1])
+    rows = order[places]  # the places of one start are neighbours, and keep their places
+    order[places] = rows[np.lexsort((-duration[rows], start[rows]))]
+    return order
+
+
+def _by_row(position: NDArray[np.int64], comms: list[tuple[int, Args]]) -> dict[int, Args]:
+    """Position in the file -> row of the sorted columns, for the few events that matter."""
+    if not comms:
+        return {}
+    order = np.argsort(position, kind="stable")
+    rows = order[np.searchsorted(position[order], np.array([p for p, _ in comms]))]
+    return {int(row): args for row, (_, args) in zip(rows, comms, strict=True)}
+
+
+def _device(events: Events) -> int | None:
+    """The device most kernels ran on."""
+    pids = events.pid[events.category == Category.KERNEL]
+    if not len(pids):
+        return None
+    values, counts = np.unique(pids, return_counts=True)
+    return int(values[counts.argmax()])
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Millions of small objects without cycles: the cyclic collector would only walk over them, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

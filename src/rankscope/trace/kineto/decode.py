@@ -1,0 +1,171 @@
+"""Chunks of text -> events -> rows. What no analysis reads is dropped before it becomes a row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.trace.columns import Category
+from rankscope.trace.kineto import numbers, repair
+from rankscope.trace.kineto.chunks import find_end
+from rankscope.trace.kineto.events import (
+    CATEGORY_CODES,
+    DROPPED_CATEGORIES,
+    NO_JSON,
+    Begin,
+    Complete,
+    End,
+    Instant,
+    as_events,
+)
+from rankscope.trace.kineto.memory import samples
+from rankscope.trace.kineto.rows import Rows, Symbols, make_rows
+
+__all__ = ["Decoder"]
+
+
+class _Codes(dict[Any, int]):
+    """Category as written -> code; -1 for what no analysis reads."""
+
+    def __missing__(self, key: Any) -> int:
+        dropped = key.__class__ is not str or key in DROPPED_CATEGORIES
+        code = self[key] = -1 if dropped else CATEGORY_CODES.get(key, int(Category.OTHER))
+        return code
+
+
+@dataclass(slots=True)
+class Decoder:
+    """What is shared by the chunks of one file: interned strings, counts of repairs and drops, open B events."""
+
+    symbols: Symbols = field(default_factory=Symbols)
+    repairs: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    places: list[str] = field(default_factory=list)
+    """Where text was beyond repair, in words."""
+    position: int = 0
+    exact: bool = False
+    _code: _Codes = field(default_factory=_Codes)
+    _open: dict[tuple[Any, Any], list[tuple[int, Any]]] = field(default_factory=dict)
+
+    def chunk(self, text: bytes, offset: int, separator: bytes) -> tuple[Rows, bytes | None]:
+        """Decode whole events joined by commas. Never raises on what the text holds.
+
+        The second result is the text after the end of the list, where the list turned out to end within the chunk.
+        """
+        rest = None
+        try:
+            events = as_events(b"[%b]" % text, exact=self.exact)
+        except NO_JSON:
+            end = find_end(text)
+            if end is not None:
+                text, rest = text[: end[0]], text[end[1] :]
+            events = self._salvaged(text, offset, separator)
+        return self.rows(events, lambda: as_events(b"[" + text + b"]", exact=True)), rest
+
+    def rows(self, events: list[Any], again: Callable[[], list[Any]] | None = None) -> Rows:
+        """Columns of decoded events. ``again`` decodes the same text keeping decimals as written."""
+        first = self.position
+        self.position += len(events)
+        kinds = set(map(type, events))
+        joined: list[tuple[int, Any]] = []
+        chosen, position = events, np.arange(first, first + len(events))
+        if kinds != {Complete}:
+            if Begin in kinds or End in kinds:
+                for i, event in enumerate(events):
+                    if event.__class__ is Begin or event.__class__ is End:
+                        self._half(first + i, event, joined)
+            complete = [i for i, event in enumerate(events) if event.__class__ is Complete]
+            chosen = [events[i] for i in complete] + [e for _, e in joined]
+            position = np.array(complete + [i - first for i, _ in joined], np.int64) + first
+        category = self._categories(chosen)
+        if len(category) and category.min() < 0:
+            wanted = category >= 0
+            self.dropped.update(str(chosen[i].cat)[:40] for i in np.flatnonzero(~wanted).tolist())
+            kept = np.flatnonzero(wanted)
+            chosen = [chosen[i] for i in kept.tolist()]
+            category, position = category[kept], position[kept]
+        start, raw = numbers.nanoseconds([e.ts for e in chosen])
+        if again is not None and raw is not None and numbers.needs_exact_text(raw):
+            chosen = self._exactly(chosen, position, first, len(events), {p for p, _ in joined}, again)
+            start, _ = numbers.nanoseconds([e.ts for e in chosen])
+        rows = make_rows(chosen, category, position, start, self.symbols, self.repairs)
+        if Instant in kinds:
+            rows.memory = samples([e for e in events if e.__class__ is Instant])
+        return rows
+
+    def _categories(self, chosen: list[Any]) -> NDArray[np.int8]:
+        try:
+            return np.fromiter(map(self._code.__getitem__, [e.cat for e in chosen]), np.int8, len(chosen))
+        except TypeError:  # a category that is a list or an object
+            for event in chosen:
+                if not isinstance(event.cat, str):
+                    event.cat = None
+            return self._categories(chosen)
+
+    def _exactly(
+        self,
+        chosen: list[Any],
+        position: NDArray[np.int64],
+        first: int,
+        count: int,
+        joined: set[int],
+        again: Callable[[], list[Any]],
+    ) -> list[Any]:
+        try:
+            exact = again()
+        except NO_JSON:  # the chunk was mended event by event, decimals kept
+            return chosen
+        if len(exact) != count:
+            return chosen
+        self.exact = True
+        return [e if p in joined else exact[p - first] for p, e in zip(position.tolist(), chosen, strict=True)]
+
+    def _half(self, position: int, event: Any, kept: list[tuple[int, Any]]) -> None:
+        """Join a begin and an end event of one thread into a complete one."""
+        try:
+            open_events = self._open.setdefault((event.pid, event.tid), [])
+        except TypeError:
+            open_events = []
+        if event.__class__ is Begin:
+            open_events.append((position, event))
+            return
+        if not open_events:
+            self.repairs[repair.UNPAIRED] += 1
+            return
+        begun, begin = open_events.pop()
+        times, _ = numbers.nanoseconds([begin.ts, event.ts])
+        whole = Complete(begin.name, begin.cat, begin.pid, begin.tid, begin.ts, None, begin.args)
+        if (times != numbers.BAD).all():
+            whole.dur = Decimal(int(times[1] - times[0])) / 1000
+        self.repairs[repair.JOINED] += 1
+        kept.append((begun, whole))
+
+    def finish(self) -> None:
+        """Count begins that never ended."""
+        left = sum(len(v) for v in self._open.values())
+        if left:
+            self.repairs[repair.UNPAIRED] += left
+
+    def _salvaged(self, text: bytes, offset: int, separator: bytes) -> list[Any]:
+        """Decode event by event, mending each that is no JSON."""
+        events: list[Any] = []
+        for place, piece in repair.pieces(text, separator):
+            for candidate, kinds in repair.attempts(piece):
+                try:
+                    events += as_events(b"[" + candidate + b"]", exact=True)
+                except NO_JSON:
+                    continue
+                self.repairs.update(kinds)
+                break
+            else:
+                events.append(None)
+                self.repairs[repair.UNREADABLE] += 1
+                if len(self.places) < 5:
+                    self.places.append(f"the event at byte {offset + place} is no JSON and was left out")
+        return events
