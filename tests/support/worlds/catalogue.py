@@ -1,0 +1,176 @@
+"""The worlds that rankscope's verdicts are judged by: faults of every kind on every mesh, and healthy jobs of each.
+
+Each is run with its fault and without, from the same seed; the truth is the difference of the mean steps. ``ideal``
+worlds have no noise; ``realistic`` ones have noise of 1 to 3 %, kernels slower beside communication and clocks apart;
+some have times in whole microseconds, and in some a rank recorded one step later than the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from .engine import Effects, Op, Run, run
+from .faults import Fault, changed
+from .jobs import Mesh, build
+from .kineto import Recording, traces
+
+__all__ = ["World", "faults", "healthy", "simulated"]
+
+RECORDED = 6
+SKIPPED = 2
+"""Steps before the first one that is recorded."""
+
+CAUSES: dict[str, tuple[str, ...]] = {
+    "slow_device": ("slow_compute",),
+    "input": ("input_stall",),
+    "pause": ("host_pause",),
+    "sync": ("host_sync",),
+    "slow_host": ("launch_bound", "host_pause"),
+    "bigger": ("uneven_work", "extra_compute", "slow_compute"),
+    "hot_expert": ("uneven_work", "extra_compute", "slow_compute"),
+    "link": (),
+}
+"""Causes that are right for a fault; none named for a slow link: a trace of it shows no rank's work."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One job to be judged."""
+
+    name: str
+    kind: str
+    size: int
+    fault: Fault | None = None
+    p2p_metadata: bool = True
+    realistic: bool = True
+    seed: int = 0
+
+    def due(self) -> tuple[int, ...]:
+        """Ranks of which one may be named."""
+        return self.fault.ranks if self.fault is not None else ()
+
+
+@dataclass(slots=True)
+class Simulated:
+    """A world's traces and its truth."""
+
+    world: World
+    texts: list[str]
+    """Kineto JSON, by rank."""
+    step_ms: float
+    cost_ms: float
+    """What the fault costs of each recorded step, on average."""
+    alone_ms: dict[int, float] = field(default_factory=dict)
+    """What mending one rank alone would gain."""
+
+
+def simulated(world: World) -> Simulated:
+    """Run a world with and without its fault, and record it."""
+    rng = np.random.default_rng([world.seed, sum(map(ord, world.name))])
+    mesh, steps = build(world.kind, world.size)
+    effects, how = Effects(), Recording(p2p_metadata=world.p2p_metadata, first=SKIPPED, last=SKIPPED + RECORDED - 1)
+    if world.realistic:
+        effects = Effects(noise=float(rng.uniform(0.01, 0.03)), beside=float(rng.uniform(1.03, 1.08)))
+        shifted = (int(rng.integers(mesh.size)),) if rng.random() < 0.15 else ()
+        how = replace(
+            how,
+            clock_ms=float(rng.choice([0.0, 1.0, 50.0])),
+            drift_ppm=float(rng.uniform(0, 2)),
+            per_host=int(rng.choice([1, 2, 8])),
+            whole_us=bool(rng.random() < 0.3),
+            seq=bool(rng.random() < 0.5),
+            shifted=shifted,
+        )
+    seed = int(rng.integers(2**31))
+    total = SKIPPED + RECORDED + 1
+    with_fault = _run(mesh, steps, world.fault, effects, seed, total)
+    step = _mean_ms(with_fault)
+    cost = 0.0 if world.fault is None else step - _mean_ms(_run(mesh, steps, None, effects, seed, total))
+    return Simulated(world, traces(with_fault, mesh, how, seed), step, cost)
+
+
+def _run(mesh: Mesh, steps: list[Sequence[Op]], fault: Fault | None, effects: Effects, seed: int, total: int) -> Run:
+    def program(rank: int, step: int) -> Sequence[Op]:
+        recorded = step - SKIPPED
+        if fault is None or (fault.when != "always" and recorded < 0):
+            return steps[rank]
+        return changed(steps[rank], fault, rank, max(recorded, 0), RECORDED)
+
+    return run(program, mesh.size, total, effects, seed)
+
+
+def _mean_ms(done: Run) -> float:
+    """The mean of the recorded steps: from the last end of the step before them to the last end of the last one."""
+    last: dict[int, int] = {}
+    for rank in done.ranks:
+        for ran in rank:
+            last[ran.step] = max(last.get(ran.step, 0), ran.stop, ran.end)
+    return (last[SKIPPED + RECORDED - 1] - last[SKIPPED - 1]) / RECORDED / 1e6
+
+
+def faults(*, realistic: bool, seed: int = 0) -> list[World]:
+    """87 faults. ``seed`` draws noise and recording, not what is wrong."""
+    rows: list[tuple[str, int, Fault, bool]] = []
+
+    def each(kind: str, size: float, text: str, when: str = "always", axis: str = "") -> None:
+        """Plant one kind of fault in the jobs of ``text``: ``mesh ranks`` ``culprits`` ``size`` ``bare?``, by commas.
+
+        Of a size that is not given there it is ``size``.
+        """
+        for row in text.split(","):
+            mesh, culprits, *more = row.split()
+            bare = "bare" in more
+            amount = [float(word) for word in more if word != "bare"] or [size]
+            letters = mesh.rstrip("0123456789")
+            first, _, last = culprits.partition("-")
+            ranks = tuple(range(int(first), int(last) + 1)) if last else tuple(int(r) for r in first.split("+"))
+            rows.append((letters, int(mesh[len(letters) :]), Fault(kind, ranks, amount[0], when, axis), not bare))
+
+    # one slow device; several at once, the last of them all ranks of one host
+    each("slow_device", 1.3, "ddp2 0 1.2, ddp4 1 1.15, ddp8 2 1.12, ddp8 2 1.4, ddp16 5 1.25, ddp64 21")
+    each("slow_device", 1.3, "fsdp2 1, fsdp4 2 1.15, fsdp4 2 1.4, fsdp16 8 1.2, fsdp64 32 1.25")
+    each("slow_device", 1.3, "tp2 1 1.2, tp4 3, tp8 7 1.4, tpdp4 1 1.25, tpdp8 2 1.4, tpdp16 5 1.2, tpdp64 21")
+    each("slow_device", 1.3, "pp2 1, pp4 1 1.4, pp2 1 bare, pp4 3 1.25 bare, pp4 3 1.4 bare")
+    each("slow_device", 1.4, "ppdp4 1 1.25, ppdp8 2, ppdp16 5 1.3, ppdp64 21, ppdp8 3 bare")
+    each("slow_device", 1.3, "ep4 1 1.2, ep8 1 1.35, cp4 2 1.2, cp8 2 1.35, cp4 1 bare")
+    each("slow_device", 1.3, "ddp4 1+3, fsdp8 1+7, ep8 1+7, tpdp16 1+15")
+    each("slow_device", 1.25, "ddp16 8-15, fsdp16 8-15, ep16 8-15, tpdp16 8-15")
+    # the host's
+    each("input", 6, "ddp2 1 4, ddp8 4 8, fsdp4 2 4, fsdp16 8, tp4 2 4, tpdp8 4, pp4 2 10, ppdp8 4 10, ep4 2, cp4 2")
+    each("pause", 8, "ddp4 1, ddp16 1 6, fsdp8 1, tpdp8 1, ppdp8 1 12, ep8 1")
+    each("sync", 40, "ddp4 3 24, ddp8 7 30, fsdp4 3, fsdp8 7, tp4 3 60, ep8 7 80")
+    each("slow_host", 14, "ddp4 1 16, fsdp8 1, tpdp8 1 13")
+    # more work, on one rank or on all of a replica
+    each("bigger", 1.3, "ddp8 5, fsdp4 2 1.25, fsdp16 7 1.4, ppdp8 0+2+4+6, tpdp8 4-7")
+    # not always
+    each("slow_device", 1.4, "ddp4 0-3, ddp8 1+5, fsdp4 0-3", when="turns")
+    each("slow_device", 1.4, "ddp4 2, fsdp8 2, tpdp8 2", when="late")
+    each("pause", 24, "ddp4 1, fsdp4 1, tp4 1", when="burst")
+    # the network's, and an expert that everybody asks
+    each("link", 6, "ddp8 3, fsdp8 3, ppdp16 5 12, tpdp16 5 9", axis="dp")
+    each("hot_expert", 1.6, "ep4 1 1.4, ep8 1, ep16 1 2")
+    return [
+        World(_name(number, kind, size, fault, metadata), kind, size, fault, metadata, realistic, seed)
+        for number, (kind, size, fault, metadata) in enumerate(rows)
+    ]
+
+
+def _name(number: int, kind: str, size: int, fault: Fault, metadata: bool) -> str:
+    when = "" if fault.when == "always" else f"-{fault.when}"
+    several = f"x{len(fault.ranks)}" if len(fault.ranks) > 1 else ""
+    return f"{number:02d}-{kind}{size}-{fault.kind}{several}{fault.size:g}{when}{'' if metadata else '-bare'}"
+
+
+def healthy(*, realistic: bool, seed: int = 0, rounds: int = 4) -> list[World]:
+    """Healthy jobs of every mesh, 16 a round."""
+    sizes = {"ddp": (2, 8), "fsdp": (4, 16), "tp": (2, 8), "tpdp": (8, 16), "pp": (2, 4), "ppdp": (8, 16), "ep": (4, 8),
+             "cp": (4, 8)}  # fmt: skip
+    return [
+        World(f"healthy-{kind}{size}-{turn}", kind, size, None, turn % 2 == 0, realistic, seed + 1000 * turn)
+        for turn in range(rounds)
+        for kind, each in sizes.items()
+        for size in each
+    ]
