@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AnalysisError", "ConfigError", "RankscopeError", "RunDirError", "TraceError"]
+__all__ = ["AnalysisError", "ConfigError", "ForeignFileError", "RankscopeError", "RunDirError", "TraceError"]
 
 
 class RankscopeError(Exception):
@@ -28,6 +28,12 @@ class RunDirError(RankscopeError):
 
 class TraceError(RankscopeError):
     """A file that cannot be used as a trace, with the reason."""
+
+    exit_code = 4
+
+
+class ForeignFileError(RankscopeError):
+    """A file that somebody else wrote and that is not read: missing, not a regular file, too long, or damaged."""
 
     exit_code = 4
 
