@@ -1,42 +1,38 @@
-"""From loaded traces to the cluster report: windows one by one, then pooled, then judged.
+"""From loaded traces to the cluster report: windows one by one, then the tables of all of them, then the diagnosis.
 
-Each stage is guarded. What fails is named in ``ClusterReport.errors``, and the rest of the report stands.
+Every stage is guarded. What fails is named in ``ClusterReport.errors``, and the rest of the report stands.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rankscope import plugins
 from rankscope.analysis.evidence.collect import collect
-from rankscope.analysis.matching.host_clocks import host_clocks
-from rankscope.analysis.tables import summary
-from rankscope.analysis.tables.health import health_rows
-from rankscope.analysis.tables.kernels import kernel_rows
-from rankscope.analysis.tables.launch_queue import launch_queues
-from rankscope.analysis.tables.memory import memory_rows
-from rankscope.analysis.tables.modules import module_rows
+from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import add_profiling_overhead
-from rankscope.analysis.tables.run_info import complete_ranks, run_info
-from rankscope.analysis.tables.run_steps import read_pulses
-from rankscope.analysis.windows.analyse import WindowResult, analyse_window
-from rankscope.diagnose.rules.table import find
+from rankscope.analysis.tables.run_info import run_info
+from rankscope.analysis.tables.table import TABLES
+from rankscope.analysis.windows.all_windows import analyse_windows, usable
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.diagnose.rules.table import find, open_case
 from rankscope.diagnose.verdict import judge
 from rankscope.errors import AnalysisError
 from rankscope.records.evidence import Evidence
 from rankscope.records.manifest import RunManifest
-from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, ReportError, Verdict
+from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, ReportError, RunInfo, Verdict
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.load import LoadResult
 
 __all__ = ["analyze", "stages"]
 
 Progress = Callable[[str], None]
+Failed = Callable[[str, Exception], None]
 
 
 def stages(load: LoadResult, *, hta: bool) -> int:
-    """How often :func:`analyze` tells its progress: for each window, and for HolisticTraceAnalysis' numbers."""
+    """Return how often :func:`analyze` reports progress: once a window, and once for HolisticTraceAnalysis' numbers."""
     return len({(trace.attempt, trace.window) for trace in load.traces}) + hta
 
 
@@ -58,19 +54,17 @@ def analyze(
     Raises:
         AnalysisError: no trace is usable and no manifest says anything either.
     """
-    say = progress or (lambda _text: None)
     errors: list[ReportError] = []
-    traces = [t for t in load.traces if t.rank is not None and len(t.events)]
+
+    def failed(where: str, error: Exception) -> None:
+        errors.append(ReportError(where=where, message=f"{type(error).__name__}: {error}"))
+
+    traces = usable(load.traces)
     if not traces and manifest is None:
-        reasons = {s.reason for s in load.sources if s.reason} | {"the rank is not known" for _ in load.unassigned}
-        raise AnalysisError(
-            "no usable trace"
-            + (f": {'; '.join(sorted(reasons)[:3])}" if reasons else "")
-            + ". Give a run directory, a folder of Kineto traces, or files named like rank_0.json.gz"
-        )
-    windows = _windows(traces, manifest, errors, say)
+        raise AnalysisError(_nothing_usable(load))
+    windows = analyse_windows(traces, manifest, failed, progress)
     report = ClusterReport(
-        run=run_info(traces, manifest),
+        run=RunInfo(source="traces" if manifest is None else "run"),
         ranks=[],
         clock=ClockReport(method="none"),
         collectives=CollectivesReport(count=0, matched_pct=None, method="none"),
@@ -78,73 +72,65 @@ def analyze(
         errors=errors,
         sources=load.sources,
     )
+    with _guard("run", failed):
+        report.run = run_info(traces, manifest)
     report.run.notes += [note for w in windows for note in w.notes]
-    with _guard("own cost", errors):
+    with _guard("profiling overhead", failed):
         add_profiling_overhead(report.run, windows, manifest)
-    with _guard("ranks", errors):
-        report.ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
-    with _guard("clock", errors):
-        report.clock = summary.clock_report(windows)
-    with _guard("collectives", errors):
-        report.collectives = summary.collectives_report(windows)
-    with _guard("idle", errors):
-        report.idle = summary.idle_rows(windows)
-    with _guard("steps", errors):
-        report.steps = summary.step_rows(windows)
-    with _guard("groups", errors):
-        report.groups = summary.group_rows(windows)
-    with _guard("modules", errors):
-        report.modules = module_rows(windows)
-    with _guard("queues", errors):
-        report.queues = launch_queues(windows)
-    with _guard("kernels", errors):
-        report.kernels = kernel_rows([v for w in windows for v in w.views])
-    with _guard("health", errors):
-        report.health = health_rows(r for w in manifest.windows for r in w.records) if manifest is not None else []
-    with _guard("memory", errors):
-        report.memory, faults = memory_rows(traces, load.snapshots)
-        errors += [ReportError(where="memory", message=fault) for fault in faults]
-    with _guard("pulse", errors):
-        report.pulse = read_pulses(load.pulses, report.run.world_size)
+    material = Material(
+        windows=windows,
+        traces=traces,
+        manifest=manifest,
+        world_size=report.run.world_size,
+        snapshots=load.snapshots,
+        step_logs=load.pulses,
+        errors=errors,
+    )
+    for table in TABLES:
+        with _guard(table.field, failed):
+            setattr(report, table.field, table.rows(material))
     if hta and traces:
-        with _guard("hta", errors):
-            from rankscope.analysis.hta.adapter import run_hta
-
-            say("computing the breakdowns of HolisticTraceAnalysis")
-            report.hta, failed = run_hta(traces)
-            errors += failed
-    evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
-    with _guard("diagnosis", errors):
-        evidence = collect(windows, report.ranks, report.idle, report.modules, report.run.recording_overhead_pct)
-        evidence.health, evidence.memory = report.health, report.memory
-        report.what_if = evidence.what_if
-    with _guard("findings", errors):
-        report.findings = find(evidence)
-    with _guard("verdict", errors):
-        report.verdict = judge(evidence, report.findings)
+        with _guard("hta", failed):
+            _add_hta(report, traces, progress)
+    _diagnose(report, windows, failed)
+    report.run.notes += plugins.notes()
     return report
 
 
-def _windows(
-    traces: Sequence[RankTrace], manifest: RunManifest | None, errors: list[ReportError], say: Progress
-) -> list[WindowResult]:
-    grouped: dict[tuple[int, int], list[RankTrace]] = defaultdict(list)
-    for trace in traces:
-        grouped[(trace.attempt, trace.window)].append(trace)
-    results = []
-    for (attempt, window), members in sorted(grouped.items()):
-        say(f"comparing {len(members)} ranks of attempt {attempt}, window {window}")
-        with _guard(f"attempt {attempt}, window {window}", errors):
-            results.append(
-                analyse_window(sorted(members, key=lambda t: t.rank or 0), host_clocks(manifest, attempt, window))
-            )
-    return results
+def _nothing_usable(load: LoadResult) -> str:
+    reasons = {s.reason for s in load.sources if s.reason} | {"the rank is not known" for _ in load.unassigned}
+    return (
+        "no usable trace"
+        + (f": {'; '.join(sorted(reasons)[:3])}" if reasons else "")
+        + ". Give a run directory, a folder of Kineto traces, or files named like rank_0.json.gz"
+    )
+
+
+def _add_hta(report: ClusterReport, traces: Sequence[RankTrace], progress: Progress | None) -> None:
+    from rankscope.analysis.hta.adapter import run_hta  # imports pandas
+
+    if progress is not None:
+        progress("computing the breakdowns of HolisticTraceAnalysis")
+    report.hta, failures = run_hta(traces)
+    report.errors += failures
+
+
+def _diagnose(report: ClusterReport, windows: Sequence[WindowResult], failed: Failed) -> None:
+    evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
+    with _guard("diagnosis", failed):
+        evidence = collect(windows, report.ranks, report.idle, report.modules, report.run.recording_overhead_pct)
+        evidence.health, evidence.memory = report.health, report.memory
+        report.what_if = evidence.what_if
+    with _guard("verdict", failed):
+        case = open_case(evidence)
+        report.findings = find(case, lambda kind, error: failed(f"rule {kind}", error))
+        report.verdict = judge(case, report.findings)
 
 
 @contextmanager
-def _guard(where: str, errors: list[ReportError]) -> Iterator[None]:
-    """Turn any failure of one analysis into an entry of the report."""
+def _guard(where: str, failed: Failed) -> Iterator[None]:
+    """Turn any error of one stage into an entry of the report."""
     try:
         yield
     except Exception as error:
-        errors.append(ReportError(where=where, message=f"{type(error).__name__}: {error}"))
+        failed(where, error)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from re import Pattern
 from typing import Any, Protocol
 
-__all__ = ["Cause", "HostTime", "Spans", "WorkComparison"]
+__all__ = ["GARBAGE_COLLECTION", "Cause", "HostTime", "Spans", "WorkComparison"]
+
+GARBAGE_COLLECTION = "garbage_collection"
+"""What can stand behind a cause beside the kinds of findings: Python's garbage collector, timed by the rank itself."""
 
 Spans = Any
 """Sorted, disjoint intervals, ns of the rank's own clock, as in ``analysis.rank.intervals``."""
@@ -72,6 +75,8 @@ class Cause:
     """Whether extra device work (operators on a CPU) is of this kind."""
     noisy: bool = False
     """A busy machine brings it about by itself: it takes more proof to accuse a rank."""
+    behind: tuple[str, ...] = ()
+    """What can be the reason for this cause on the late rank: kinds of findings on the state of its device and host."""
     by_count: bool = False
     """How often it happens tells, and not how long it takes."""
 

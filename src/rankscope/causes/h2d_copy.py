@@ -23,4 +23,5 @@ CAUSE = Cause(
     needs=("cuda_runtime", "gpu_memcpy"),
     planted_by="benchmarks: h2d_copy",
     host_time=_host_time,
+    behind=("pcie_degraded",),
 )

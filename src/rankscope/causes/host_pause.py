@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import Cause, HostTime, Spans
+from rankscope.causes.base import GARBAGE_COLLECTION, Cause, HostTime, Spans
 
 __all__ = ["CAUSE"]
 
@@ -26,4 +26,5 @@ CAUSE = Cause(
     needs=("cpu_op",),
     planted_by="demo: host_pause",
     host_time=_host_time,
+    behind=("cpu_throttled", GARBAGE_COLLECTION),
 )

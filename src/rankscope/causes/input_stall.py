@@ -23,4 +23,5 @@ CAUSE = Cause(
     needs=("user_annotation",),
     planted_by="demo: input_stall",
     host_time=_host_time,
+    behind=("cpu_throttled",),
 )

@@ -15,4 +15,5 @@ CAUSE = Cause(
     needs=("cpu_op",),
     planted_by="",
     noisy=True,
+    behind=("cpu_throttled",),
 )

@@ -25,4 +25,5 @@ CAUSE = Cause(
     planted_by="demo: slow_compute",
     more_work=_more_work,
     noisy=True,
+    behind=("gpu_throttled",),
 )

@@ -1,7 +1,14 @@
-"""All causes. To add one: a file beside the others, and a line here. Words, advice, decisions and the guide follow."""
+"""All causes. To add one: a file beside the others, and a line here. Words, advice, decisions and the guide follow.
+
+Other packages add causes through the entry points ``rankscope.causes`` (see :mod:`rankscope.plugins`).
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
+from rankscope import plugins
 from rankscope.causes import (
     allocator,
     extra_compute,
@@ -15,11 +22,11 @@ from rankscope.causes import (
     uneven_work,
     unexplained,
 )
-from rankscope.causes.base import Cause
+from rankscope.causes.base import Cause, HostTime, Spans, WorkComparison
 
-__all__ = ["BY_NAME", "CAUSES", "DEVICE_CAUSES", "HOST_CAUSES", "NOISY", "WORK_CAUSES", "as_markdown"]
+__all__ = ["BY_NAME", "CAUSES", "DEVICE_CAUSES", "HOST_CAUSES", "NOISY", "OURS", "WORK_CAUSES", "as_markdown"]
 
-CAUSES: tuple[Cause, ...] = (
+OURS: tuple[Cause, ...] = (
     recompile.CAUSE,
     input_stall.CAUSE,
     allocator.CAUSE,
@@ -34,6 +41,36 @@ CAUSES: tuple[Cause, ...] = (
 )
 """Most specific first: host time that two causes claim belongs to the first, and so does extra work."""
 
+_NOTHING = re.compile(r"(?!)")
+
+
+def _guarded(cause: Cause) -> Cause:
+    """Return a cause of another package that accounts for nothing where its functions raise an error."""
+
+    def host_time(host: HostTime) -> Spans:
+        try:
+            return cause.host_time(host) if cause.host_time else host.events(_NOTHING)
+        except Exception as error:
+            plugins.failed("causes", cause.name, error)
+            return host.events(_NOTHING)
+
+    def more_work(work: WorkComparison) -> bool:
+        try:
+            return bool(cause.more_work and cause.more_work(work))
+        except Exception as error:
+            plugins.failed("causes", cause.name, error)
+            return False
+
+    return replace(
+        cause, host_time=host_time if cause.host_time else None, more_work=more_work if cause.more_work else None
+    )
+
+
+_THEIRS = plugins.load("causes", Cause, frozenset(cause.name for cause in OURS), "name")
+
+CAUSES = (*map(_guarded, _THEIRS), *OURS)
+"""Causes of other packages come first, because they are more specific than ours."""
+
 BY_NAME = {cause.name: cause for cause in CAUSES}
 HOST_CAUSES = tuple(cause for cause in CAUSES if cause.host_time)
 WORK_CAUSES = tuple(cause for cause in CAUSES if cause.more_work)
@@ -43,4 +80,4 @@ NOISY = frozenset(cause.name for cause in CAUSES if cause.noisy)
 
 def as_markdown() -> str:
     """The rows of the table in docs/guide/slow-rank.md."""
-    return "".join(f"| `{c.name}` | {c.phrase} | {c.first_try} |\n" for c in CAUSES)
+    return "".join(f"| `{c.name}` | {c.phrase} | {c.first_try} |\n" for c in OURS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import Cause
+from rankscope.causes.base import GARBAGE_COLLECTION, Cause
 
 __all__ = ["CAUSE"]
 
@@ -15,4 +15,5 @@ CAUSE = Cause(
     needs=(),
     planted_by="",
     noisy=True,
+    behind=("gpu_throttled", "pcie_degraded", "cpu_throttled", GARBAGE_COLLECTION),
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES
-from rankscope.causes.wording import ADVICE, NOUN, PHRASE, SCENARIO, amount, hours, parts
-from rankscope.diagnose.rules.decision import Accusation, accuse
-from rankscope.diagnose.rules.health import reasons
-from rankscope.diagnose.rules.job import idle_for_hosts
-from rankscope.diagnose.rules.missing_ranks import verdict_beside_lost
+from rankscope.causes.wording import SCENARIO, amount, describe, hours, parts, some_ranks
+from rankscope.diagnose.rules.base import Case
+from rankscope.diagnose.rules.host_bound import idle_for_hosts
+from rankscope.diagnose.rules.missing_traces import verdict_beside_missing
+from rankscope.diagnose.rules.reasons import reasons
+from rankscope.diagnose.rules.table import advice_of
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Finding, Verdict
 
@@ -21,8 +22,14 @@ RECORDING_SHARE = 10.0
 """Per cent of a recorded step from which on what recording adds is told beside the cost of a late host."""
 
 
-def judge(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
-    """Verdict of a run. Abstains where the evidence is thin, and says what would settle it."""
+def judge(case: Case, findings: Sequence[Finding]) -> Verdict:
+    """Return the verdict of a run. It abstains where the evidence is thin, and says what would settle it.
+
+    Args:
+        case: the evidence, and which ranks were decided to hold the job back.
+        findings: what the rules found, for the advice where no rank is to blame.
+    """
+    evidence = case.evidence
     thin = _thin(evidence)
     if thin is not None:
         return thin
@@ -33,19 +40,18 @@ def judge(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
             step_ms=evidence.step_ms,
             sentence="The ranks are pipeline stages that wait for each other by schedule; no rank is to blame.",
             why=[line for f in findings if f.kind == "pipeline_wait" for line in f.evidence],
-            next=ADVICE["pipeline_wait"],
+            next=advice_of("pipeline_wait"),
         )
-    accused = accuse(evidence)
-    if accused:
-        return _straggler(evidence, accused)
-    return verdict_beside_lost(evidence) or _no_culprit(evidence, findings)
+    if case.stragglers:
+        return _straggler(case)
+    return verdict_beside_missing(case) or _no_straggler(evidence, findings)
 
 
 def _thin(evidence: Evidence) -> Verdict | None:
     def abstain(sentence: str, why: list[str], then: list[str]) -> Verdict:
         return Verdict(kind="insufficient_data", step_ms=evidence.step_ms, sentence=sentence, why=why, next=then)
 
-    lost = f" (missing: {_some(evidence.missing)})" if evidence.missing else ""
+    lost = f" (missing: {some_ranks(evidence.missing)})" if evidence.missing else ""
     if len(evidence.ranks) < 2:
         return abstain(
             f"Not enough data for a verdict: {len(evidence.ranks)} rank left a usable trace{lost}.",
@@ -79,30 +85,30 @@ def _thin(evidence: Evidence) -> Verdict | None:
     return None
 
 
-def _some(ranks: list[int]) -> str:
-    return ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
-
-
-def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
-    first = accused[0]
+def _straggler(case: Case) -> Verdict:
+    evidence, stragglers = case.evidence, case.stragglers
+    first = stragglers[0]
+    cause = describe(first.cause)
     step = (evidence.whole_step_ms if first.once else evidence.step_ms) or 0.0
     suspect = first.suspect
-    ranks = [a.suspect.rank for a in accused]
+    ranks = [a.suspect.rank for a in stragglers]
     cost = suspect.cost_ms
     if first.once:
         worst = max(suspect.gains_ms)
         sentence = (
             f"Rank {suspect.rank} held the job up once in the recorded steps, by {amount(worst)}: "
-            f"{PHRASE[first.cause]} ({amount(cost)} per step over the window)."
+            f"{cause.phrase} ({amount(cost)} per step over the window)."
         )
     else:
         sentence = (
-            f"Rank {suspect.rank} holds the job back: {PHRASE[first.cause]}, which costs {amount(cost)} "
+            f"Rank {suspect.rank} holds the job back: {cause.phrase}, which costs {amount(cost)} "
             f"of each {amount(step)} step ({100 * cost / step:.0f} %)."
         )
-    if len(accused) > 1:
-        others = "; ".join(f"rank {a.suspect.rank}: {NOUN[a.cause]}, {amount(a.suspect.cost_ms)}" for a in accused[1:4])
-        sentence += f" Others cost time too: {others}{' ...' if len(accused) > 4 else ''}."
+    if len(stragglers) > 1:
+        others = "; ".join(
+            f"rank {a.suspect.rank}: {describe(a.cause).noun}, {amount(a.suspect.cost_ms)}" for a in stragglers[1:4]
+        )
+        sentence += f" Others cost time too: {others}{' ...' if len(stragglers) > 4 else ''}."
     better = amount(max(step - cost, 0.0))
     also = f" (once rank {', '.join(map(str, suspect.beside[:8]))} is mended)" if suspect.beside else ""
     why = [f"Without it the step takes {better} instead of {amount(step)} (±{amount(suspect.error_ms)}){also}."]
@@ -112,14 +118,14 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
     if named is not None and suspect.excess_ms > 0:
         why.append(
             f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; "
-            f"{amount(named)} of that is {NOUN[first.cause]}."
+            f"{amount(named)} of that is {cause.noun}."
         )
     elif suspect.explained:
         why.append(
             f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; leading: "
             f"{parts(suspect.explained)}."
         )
-    why += reasons(evidence, suspect.rank, first.cause)
+    why += reasons(case, suspect.rank, first.cause)
     gaining = sum(g > 0.02 * step for g in suspect.gains_ms)
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
     if evidence.device and step:
@@ -143,11 +149,11 @@ def _straggler(evidence: Evidence, accused: list[Accusation]) -> Verdict:
         p_value=suspect.p_value,
         sentence=sentence,
         why=why,
-        next=list(ADVICE[first.cause]),
+        next=list(cause.advice),
     )
 
 
-def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
+def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     step = evidence.step_ms or 0.0
     worst = evidence.suspects[0] if evidence.suspects else None
     calm = "No rank costs the job step time beyond noise."
@@ -158,7 +164,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     advice = [line for f in worth for line in f.advice[:1]]
     why = [calm]
     if evidence.missing:
-        why.append(f"Nothing is known of rank {_some(evidence.missing)}: waiting for it counts as transfer.")
+        why.append(f"Nothing is known of rank {some_ranks(evidence.missing)}: waiting for it counts as transfer.")
     asked = [f"{SCENARIO[name]} {amount(ms)}" for name, ms in evidence.what_if.items()]
     if asked:
         why.append(f"By replay each step would gain from: {', '.join(asked)}.")
@@ -173,7 +179,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
             step_ms=step,
             sentence=f"The job is balanced and bound by communication: {transfer:.0f} % of the step is bare transfer.",
             why=why,
-            next=ADVICE["comm_exposed"],
+            next=advice_of("comm_exposed"),
         )
     if evidence.device and idle >= HOST_SHARE:
         why.insert(0, idle_for_hosts(evidence))
@@ -185,7 +191,7 @@ def _no_culprit(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
             sentence="The job is balanced and bound by its hosts: the devices idle "
             f"{evidence.own_host_pct:.0f} % of the step.",
             why=why,
-            next=advice or ADVICE["host_bound"],
+            next=advice or advice_of("host_bound"),
         )
     return Verdict(
         kind="balanced",

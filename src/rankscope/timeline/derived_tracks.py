@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.replay.what_if import Segments
 from rankscope.analysis.windows.analyse import WindowResult
-from rankscope.causes.table import BY_NAME, DEVICE_CAUSES
-from rankscope.causes.wording import NOUN
+from rankscope.causes.table import DEVICE_CAUSES
+from rankscope.causes.wording import describe
 from rankscope.records.report import Verdict
 from rankscope.timeline.json_lines import us
 from rankscope.timeline.names import quoted
@@ -119,7 +119,7 @@ def culprits(window: WindowResult, column: int, verdict: Verdict) -> list[Slice]
         args = f'"own ms":{own[segment] / 1e6:.3f},"peers ms":{others[segment] / 1e6:.3f}'
         for begin, end in _places(window, column, verdict.cause, int(bounds[segment]), int(bounds[segment + 1])):
             axis = on_axis(window.clocks, column, np.array([begin, end], np.int64)).tolist()
-            found.append(Slice(axis[0], axis[1], NOUN.get(verdict.cause, verdict.cause), args))
+            found.append(Slice(axis[0], axis[1], describe(verdict.cause).noun, args))
     return found
 
 
@@ -127,7 +127,8 @@ def _per_segment(
     window: WindowResult, segments: Segments, column: int, peers: list[int], cause: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What the rank and the median of its peers spend in each segment, ns."""
-    if BY_NAME[cause].host_time and not BY_NAME[cause].by_count:
+    record = describe(cause)
+    if record.host_time and not record.by_count:
         lengths = [p.length[cause] for p in window.profiles]
         return lengths[column], np.asarray(np.median([lengths[p] for p in peers], axis=0))
     table = segments.device if cause in DEVICE_CAUSES and window.views[column].device else segments.host

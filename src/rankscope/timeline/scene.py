@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,13 +12,13 @@ from rankscope.analysis.matching.clocks import Clocks
 from rankscope.analysis.tables import summary
 from rankscope.analysis.tables.profiling_overhead import recording_overhead_pct
 from rankscope.analysis.tables.run_info import complete_ranks
-from rankscope.analysis.windows.analyse import WindowResult, analyse_window
-from rankscope.diagnose.rules.table import find
+from rankscope.analysis.windows.all_windows import analyse_windows, usable
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.diagnose.rules.table import find, open_case
 from rankscope.diagnose.verdict import judge
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import Verdict
-from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.load import LoadResult
 
 __all__ = ["Scene", "on_axis", "prepare_scene"]
@@ -44,15 +43,15 @@ def prepare_scene(load: LoadResult, manifest: RunManifest | None = None) -> Scen
     Raises:
         AnalysisError: no trace is usable.
     """
-    grouped: dict[tuple[int, int], list[RankTrace]] = defaultdict(list)
-    for trace in load.traces:
-        if trace.rank is not None and len(trace.events):
-            grouped[(trace.attempt, trace.window)].append(trace)
-    if not grouped:
+    traces = usable(load.traces)
+    if not traces:
         raise AnalysisError("no usable trace; give a run directory or a folder of Kineto traces whose ranks are known")
     notes: list[str] = []
-    found = [_window(members, notes) for _, members in sorted(grouped.items())]
-    windows = [window for window in found if window is not None]
+
+    def left_out(where: str, error: Exception) -> None:
+        notes.append(f"{where} is left out: {type(error).__name__}: {error}")
+
+    windows = analyse_windows(traces, manifest, left_out)
     if not windows:
         raise AnalysisError(f"no window could be compared: {notes[0]}")
     notes += [note for window in windows for note in window.notes]
@@ -65,22 +64,14 @@ def prepare_scene(load: LoadResult, manifest: RunManifest | None = None) -> Scen
     return Scene(windows, base, _verdict(windows, manifest, notes), notes)
 
 
-def _window(members: list[RankTrace], notes: list[str]) -> WindowResult | None:
-    try:
-        return analyse_window(sorted(members, key=lambda t: t.rank or 0))
-    except Exception as error:  # one broken window must not cost the others
-        where = f"attempt {members[0].attempt}, window {members[0].window}"
-        notes.append(f"{where} is left out: {type(error).__name__}: {error}")
-        return None
-
-
 def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: list[str]) -> Verdict:
     try:
         traces = [v.trace for w in windows for v in w.views]
         ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
         overhead = recording_overhead_pct(windows, manifest)
         evidence = collect(windows, ranks, summary.idle_rows(windows), (), overhead)
-        return judge(evidence, find(evidence))
+        case = open_case(evidence)
+        return judge(case, find(case))
     except Exception as error:  # the timeline stands without a verdict
         notes.append(f"no culprit is marked: {type(error).__name__}: {error}")
         return Verdict(kind="insufficient_data")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rankscope.analysis.windows.analyse import WindowResult
-from rankscope.causes.wording import NOUN
+from rankscope.causes.wording import describe
 from rankscope.errors import ConfigError
 from rankscope.timeline import derived_tracks as derived
 from rankscope.timeline.flow_events import call_arrows, count_launches, launches
@@ -121,7 +121,7 @@ def _name_ranks(tracks: Tracks, wanted: Sequence[tuple[WindowResult, int]]) -> N
 def _own_tracks(scene: Scene, window: WindowResult, column: int, selection: Selection, tracks: Tracks) -> Iterator[str]:
     rank = window.views[column].rank
     waiting, moving = derived.waits_and_transfers(window, column, derived.wanted_calls(window, column, selection))
-    cause = NOUN.get(scene.verdict.cause or "", scene.verdict.cause or "")
+    cause = describe(scene.verdict.cause).noun if scene.verdict.cause else ""
     shown = derived.steps(window, column, selection)
     spans = [(s.start, s.end) for s in shown]
     marks = [

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.causes.wording import ADVICE
-from rankscope.diagnose.rules.table import find
-from rankscope.diagnose.rules.throttling import LIMITING, gpu_throttled
-from rankscope.diagnose.verdict import judge
+from rankscope.diagnose.rules.gpu_throttled import LIMITING
 from rankscope.node.health.gpus import throttle_reasons
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.rows import HealthRow
+from support.diagnosing import ADVICE, find, judge
 
 HEAT, CAP = "thermal slowdown (hardware)", "power cap"
 
@@ -58,7 +56,7 @@ def test_a_hot_device_is_named_with_its_numbers() -> None:
     ],
 )
 def test_when_a_device_is_throttled(sm, throttle, theirs, confidence) -> None:
-    found = gpu_throttled(evidence(*(gpu(r, throttle=theirs) for r in (0, 1, 2)), gpu(3, sm, throttle=throttle)))
+    found = find(evidence(*(gpu(r, throttle=theirs) for r in (0, 1, 2)), gpu(3, sm, throttle=throttle)))
     if confidence == "told of all":
         assert [f.title for f in found] == ["GPUs are throttled: heat"]
     else:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rankscope.causes.wording import ADVICE
-from rankscope.diagnose.rules.table import find
+from rankscope.diagnose.rules.out_of_memory import FRAGMENTED
 from rankscope.records.evidence import Evidence
 from rankscope.records.rows import MemoryFrame, MemoryRow
+from support.diagnosing import ADVICE, find
 
 GIB = 2**30
 
@@ -36,7 +36,7 @@ def test_enough_in_pieces() -> None:
     (found,) = find(Evidence(ranks=[3], memory=[row(None, requested_bytes=512 << 20)]))
     assert found.title == "Rank 3 ran out of device memory, with enough in pieces"
     assert found.evidence[0] == "An allocation of 512.0 MiB failed."
-    assert found.advice == ADVICE["fragmentation"]
+    assert found.advice == list(FRAGMENTED)
 
 
 def test_what_was_asked_for_may_be_unknown() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.analysis.pipeline import analyze
-from rankscope.analysis.tables.run_steps import read_pulses
+from rankscope.analysis.tables.run_steps import read_step_logs
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
@@ -33,7 +33,7 @@ def write(run: Path, rank: int, entries: list[Entry], attempt: int = 0) -> Path:
 
 
 def read(*paths: Path, world_size: int | None = None) -> RunSteps:
-    report = read_pulses(paths, world_size)
+    report = read_step_logs(paths, world_size)
     assert report is not None
     return report
 
@@ -138,12 +138,12 @@ def test_what_cannot_be_read_is_skipped_and_named(tmp_path: Path) -> None:
     assert report.notes[3] == "no pulse of 2 of 6 ranks, the first of them rank 4"
     assert len(report.notes) == 4
     with pytest.raises(AnalysisError, match="the pulse of rank 1 could not be read"):
-        read_pulses([cut])
+        read_step_logs([cut])
 
 
 def test_without_a_pulse_there_is_none(tmp_path: Path) -> None:
-    assert read_pulses([]) is None
-    assert read_pulses([tmp_path / "rank_00000.bin.gz"]) is None
+    assert read_step_logs([]) is None
+    assert read_step_logs([tmp_path / "rank_00000.bin.gz"]) is None
 
 
 def test_the_pipeline_finds_the_pulse_of_a_run(tmp_path: Path) -> None:

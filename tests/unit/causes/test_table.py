@@ -11,7 +11,7 @@ import pytest
 
 from rankscope import causes
 from rankscope.causes.base import Cause
-from rankscope.causes.table import CAUSES, as_markdown
+from rankscope.causes.table import OURS, as_markdown
 from rankscope.demo.faults import FAULTS
 
 ROOT = Path(__file__).parents[3]
@@ -21,16 +21,16 @@ BASE = {"base", "table", "wording"}
 
 def test_each_file_of_the_folder_is_in_the_table_once() -> None:
     files = {m.name for m in pkgutil.iter_modules(causes.__path__)} - BASE
-    assert sorted(cause.name for cause in CAUSES) == sorted(files)
+    assert sorted(cause.name for cause in OURS) == sorted(files)
     for name in files:
-        assert import_module(f"rankscope.causes.{name}").CAUSE in CAUSES
+        assert import_module(f"rankscope.causes.{name}").CAUSE in OURS
 
 
 def test_the_guide_holds_the_table() -> None:
     assert as_markdown() in (ROOT / "docs" / "guide" / "slow-rank.md").read_text()
 
 
-@pytest.mark.parametrize("cause", CAUSES, ids=lambda c: c.name)
+@pytest.mark.parametrize("cause", OURS, ids=lambda c: c.name)
 def test_a_cause_can_be_planted(cause: Cause) -> None:
     where, _, name = cause.planted_by.partition(": ")
     if where == "demo":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.causes.wording import NOUN
+from rankscope.causes.table import OURS
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport
 from rankscope.timeline.selection import CATEGORIES
@@ -62,7 +62,7 @@ def test_every_picture_is_made_and_shown() -> None:
 
 def test_every_cause_is_explained() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", (GUIDE / "slow-rank.md").read_text(), re.M)
-    assert sorted(rows) == sorted(NOUN)
+    assert sorted(rows) == sorted(cause.name for cause in OURS)
 
 
 def test_categories_exist() -> None:

@@ -307,7 +307,7 @@ def test_a_window_that_cannot_be_compared_costs_nobody_else(
     monkeypatch.setattr("rankscope.timeline.scene.collect", broken)
     merged = merge(two_ranks, tmp_path / "t.json.gz")
     assert merged.notes == ["no culprit is marked: ZeroDivisionError: oops"]
-    monkeypatch.setattr("rankscope.timeline.scene.analyse_window", broken)
+    monkeypatch.setattr("rankscope.analysis.windows.all_windows.analyse_window", broken)
     with pytest.raises(AnalysisError, match="oops"):
         merge(two_ranks, tmp_path / "u.json.gz")
 

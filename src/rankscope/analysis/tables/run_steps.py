@@ -22,7 +22,7 @@ from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, 
 from rankscope.records.step_log import STEP_LOG_ENTRY
 from rankscope.step_time import beat
 
-__all__ = ["read_pulses"]
+__all__ = ["read_step_logs"]
 
 MAX_BUCKETS = 400
 AROUND = 20
@@ -40,7 +40,7 @@ _PLACE = re.compile(r"attempt_(\d+)/pulse/rank_(\d+)\.bin\.gz$")
 Floats = npt.NDArray[np.float64]
 
 
-def read_pulses(paths: Sequence[Path], world_size: int | None = None) -> RunSteps | None:
+def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunSteps | None:
     """Read the last attempt's pulses; None without any.
 
     Args:

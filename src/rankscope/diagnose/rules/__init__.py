@@ -1,1 +1,1 @@
-"""Findings: one function each, in the table of ``diagnose.rules.table``."""
+"""Rules: one file for each kind of finding, in the table of ``diagnose.rules.table``."""

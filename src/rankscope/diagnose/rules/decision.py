@@ -1,4 +1,4 @@
-"""When a suspect is a straggler. One place for every threshold."""
+"""When a candidate rank is a straggler. Every threshold of that decision is in this file."""
 
 from __future__ import annotations
 
@@ -8,76 +8,78 @@ from rankscope.causes.table import NOISY
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Confidence
 
-__all__ = ["Accusation", "accuse"]
+__all__ = ["CLEAR", "LEAST_SHARE", "StragglerDecision", "decide"]
 
 LEAST_SHARE = 0.05
 """Of the step. On the lab's traces faults cost 11 % and more, healthy ranks at most 2.6 %."""
-EPISODE_SHARE = 0.08
-"""An excess in few steps must cost more to be told from chance, and have a name."""
+SINGLE_EVENT_SHARE = 0.08
+"""Extra time in few steps must cost more to be told from chance, and must have a named cause."""
 UNNAMED_SHARE = 0.10
 DOMINANCE = 2.0
 """A rank without a clear cause must cost this many times what the next one does."""
 NAMED = 0.5
-"""Share of the excess a cause must explain to be named."""
+"""Share of the extra time that a cause must explain to be named."""
 CLEAR = 0.7
-"""Share of the excess from which on a cause stands by itself."""
+"""Share of the extra time from which on a cause needs no other proof."""
 P_VALUE = 0.05
 SURE = 0.1
 """With four steps, the least a window should have, no p-value is below 1/16."""
 
 
 @dataclass(frozen=True, slots=True)
-class Accusation:
-    """A rank that costs the job step time."""
+class StragglerDecision:
+    """A rank that costs the job step time, and why."""
 
     suspect: Suspect
     cause: str
     explained: float
-    """Share of the excess the cause explains."""
+    """Share of the extra time over the peers that the cause explains."""
     once: bool
-    """True when a few steps make up the loss."""
+    """Whether a single event, in one or few steps, makes up the loss."""
     confidence: Confidence
 
 
-def accuse(evidence: Evidence) -> list[Accusation]:
-    """Ranks named, most costly first. Empty is a verdict too."""
+def decide(evidence: Evidence) -> list[StragglerDecision]:
+    """Return the ranks that hold the job back, most costly first. None is an answer too."""
     if not evidence.step_ms or evidence.pipeline:
         return []
     found = []
     for suspect in evidence.suspects:
         others = [s.cost_ms for s in evidence.suspects if s is not suspect]
-        accusation = _judge(suspect, evidence.step_ms, max(others, default=0.0), evidence.clock_spread_us)
-        if accusation is not None:
-            found.append(accusation)
-    found += _in_turns(evidence, {a.suspect.rank for a in found})
+        decision = _decide_one(suspect, evidence.step_ms, max(others, default=0.0), evidence.clock_spread_us)
+        if decision is not None:
+            found.append(decision)
+    found += _alternating(evidence, {a.suspect.rank for a in found})
     return sorted(found, key=lambda a: -a.suspect.cost_ms)
 
 
-def _in_turns(evidence: Evidence, named: set[int]) -> list[Accusation]:
-    """Ranks that take turns: late for one clear reason in different steps, each of them in too few to be told alone.
+def _alternating(evidence: Evidence, named: set[int]) -> list[StragglerDecision]:
+    """Return ranks that alternate: late for one clear reason, each in too few steps to be decided alone.
 
-    Together they are judged as one rank would be; each must still cost what any accused rank does.
+    Together they are judged as one rank would be. Each must still cost what any single straggler does.
     """
     step_ms = evidence.step_ms or 0.0
-    teams: dict[str, list[tuple[Suspect, float]]] = {}
+    by_cause: dict[str, list[tuple[Suspect, float]]] = {}
     for suspect in evidence.suspects:
-        cause, explained = _cause(suspect)
+        cause, explained = leading_cause(suspect)
         if cause not in NOISY and explained >= CLEAR and suspect.cost_ms >= LEAST_SHARE * step_ms:
-            teams.setdefault(cause, []).append((suspect, explained))
+            by_cause.setdefault(cause, []).append((suspect, explained))
     found = []
-    for cause, team in teams.items():
-        if len({len(s.gains_ms) for s, _ in team}) > 1:
+    for cause, members in by_cause.items():
+        if len({len(s.gains_ms) for s, _ in members}) > 1:
             continue  # of different windows
-        gains = [sum(step) for step in zip(*(s.gains_ms for s, _ in team), strict=True)]
+        gains = [sum(step) for step in zip(*(s.gains_ms for s, _ in members), strict=True)]
         hit = sum(g > 0.02 * step_ms for g in gains)
         often = hit >= 0.75 * len(gains) and max(gains) < 0.8 * sum(gains)
-        if len(team) > 1 and often and sum(gains) >= 2.0 * EPISODE_SHARE * step_ms * len(gains):
-            found += [Accusation(s, cause, min(e, 1.0), False, "medium") for s, e in team if s.rank not in named]
+        if len(members) > 1 and often and sum(gains) >= 2.0 * SINGLE_EVENT_SHARE * step_ms * len(gains):
+            found += [
+                StragglerDecision(s, cause, min(e, 1.0), False, "medium") for s, e in members if s.rank not in named
+            ]
     return found
 
 
-def _cause(suspect: Suspect) -> tuple[str, float]:
-    """What explains most of the excess, if it explains enough, and the share it explains."""
+def leading_cause(suspect: Suspect) -> tuple[str, float]:
+    """Return what explains most of the extra time, if it is enough to be named, and the share that it explains."""
     if not suspect.explained or suspect.excess_ms <= 0:
         return "unexplained", 0.0
     best = max(suspect.explained, key=lambda c: suspect.explained[c])
@@ -85,11 +87,11 @@ def _cause(suspect: Suspect) -> tuple[str, float]:
     return best if explained >= NAMED else "unexplained", explained
 
 
-def _judge(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) -> Accusation | None:
+def _decide_one(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) -> StragglerDecision | None:
     share = suspect.cost_ms / step_ms
     if share < LEAST_SHARE or suspect.cost_ms < 3.0 * clock_us / 1000.0:
         return None
-    cause, explained = _cause(suspect)
+    cause, explained = leading_cause(suspect)
     gains = suspect.gains_ms
     hit = [g for g in gains if g > 0.02 * step_ms]
     usual = len(hit) >= 0.5 * len(gains) and max(gains) < 0.8 * sum(gains)
@@ -99,11 +101,11 @@ def _judge(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) 
         if not (usual and proven and dominant and share >= UNNAMED_SHARE and len(hit) >= 0.75 * len(gains)):
             return None
     else:
-        # a cause that explains nearly all of a large excess needs no other rank to be better: faults may take turns
+        # a cause that explains nearly all of a large loss needs no other rank to be better: faults may alternate
         clear = dominant or explained >= CLEAR
         if usual and not proven and not (clear and share >= UNNAMED_SHARE):
             return None
-        if not usual and not (clear and share >= (EPISODE_SHARE if dominant else 2.0 * EPISODE_SHARE)):
+        if not usual and not (clear and share >= (SINGLE_EVENT_SHARE if dominant else 2.0 * SINGLE_EVENT_SHARE)):
             return None
     sure = (
         usual
@@ -113,4 +115,4 @@ def _judge(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) 
         and len(hit) >= 0.75 * len(gains)
     )
     confidence: Confidence = "high" if sure else "medium" if usual or share >= 0.1 else "low"
-    return Accusation(suspect, cause, min(explained, 1.0), not usual, confidence)
+    return StragglerDecision(suspect, cause, min(explained, 1.0), not usual, confidence)

@@ -1,46 +1,102 @@
-"""Findings: a table of rules, one function each. A rule reads the evidence and returns what it found, or nothing."""
+"""All rules. To add one: a file beside the others, and a line here. Its names and advice follow from the table.
+
+Other packages add rules through the entry points ``rankscope.rules`` (see :mod:`rankscope.plugins`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from rankscope.diagnose.rules.health import cpu_throttled, ecc_errors, pcie_degraded
-from rankscope.diagnose.rules.job import comm_exposed, host_limits, input_bound, pipeline_wait, redundant_sync
-from rankscope.diagnose.rules.memory import out_of_memory
-from rankscope.diagnose.rules.missing_ranks import late_beside_lost
-from rankscope.diagnose.rules.rank import anomalies, stragglers
-from rankscope.diagnose.rules.throttling import gpu_throttled
+from rankscope import plugins
+from rankscope.causes.table import BY_NAME
+from rankscope.diagnose.rules import (
+    comm_exposed,
+    cpu_throttled,
+    differences,
+    ecc_errors,
+    gpu_throttled,
+    host_bound,
+    input_bound,
+    missing_traces,
+    out_of_memory,
+    pcie_degraded,
+    pipeline_wait,
+    redundant_sync,
+    stragglers,
+)
+from rankscope.diagnose.rules.base import Case, Rule
+from rankscope.diagnose.rules.decision import decide
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Finding
 
-__all__ = ["RULES", "Rule", "find"]
+__all__ = ["BY_KIND", "OURS", "RULES", "advice_of", "find", "name_of", "open_case"]
 
-Rule = Callable[[Evidence], list[Finding]]
-
-RULES: tuple[Rule, ...] = (
-    stragglers,
-    late_beside_lost,
-    anomalies,
-    redundant_sync,
-    comm_exposed,
-    input_bound,
-    host_limits,
-    pipeline_wait,
-    out_of_memory,
-    gpu_throttled,
-    ecc_errors,
-    pcie_degraded,
-    cpu_throttled,
+OURS: tuple[Rule, ...] = (
+    stragglers.RULE,
+    missing_traces.RULE,
+    differences.RULE,
+    redundant_sync.RULE,
+    comm_exposed.RULE,
+    input_bound.RULE,
+    host_bound.RULE,
+    pipeline_wait.RULE,
+    out_of_memory.RULE,
+    gpu_throttled.RULE,
+    ecc_errors.RULE,
+    pcie_degraded.RULE,
+    cpu_throttled.RULE,
 )
+"""Findings of equal cost are reported in this order."""
+
+RULES = (*OURS, *plugins.load("rules", Rule, frozenset(rule.kind for rule in OURS) | set(BY_NAME), "kind"))
+
+BY_KIND = {rule.kind: rule for rule in RULES}
 
 
-def find(evidence: Evidence) -> list[Finding]:
-    """Run every rule. Most costly first, then in the order of the table; ids are made unique."""
-    found = [finding for rule in RULES for finding in rule(evidence)]
+def open_case(evidence: Evidence) -> Case:
+    """Return what the rules and the verdict get: the evidence, and which ranks hold the job back."""
+    return Case(evidence=evidence, stragglers=decide(evidence), rules=BY_KIND)
+
+
+def find(case: Case, failed: Callable[[str, Exception], None] | None = None) -> list[Finding]:
+    """Run every rule.
+
+    Args:
+        case: what the rules read.
+        failed: called with the kind and the error of a rule that raises one, so that the others still count.
+            Without it, the error is raised.
+
+    Returns:
+        The findings, most costly first, then in the order of the table. Their ids are unique.
+    """
+    found = [finding for rule in RULES for finding in _guarded(rule, case, failed)]
     found.sort(key=lambda f: -(f.cost_ms_per_step or 0.0))
     seen: dict[str, int] = {}
     for finding in found:
+        finding.advice = finding.advice or advice_of(finding.kind)
         seen[finding.id] = seen.get(finding.id, 0) + 1
         if seen[finding.id] > 1:
             finding.id = f"{finding.id}-{seen[finding.id]}"
     return found
+
+
+def _guarded(rule: Rule, case: Case, failed: Callable[[str, Exception], None] | None) -> list[Finding]:
+    try:
+        return rule.find(case)
+    except Exception as error:
+        if failed is None:
+            raise
+        failed(rule.kind, error)
+        return []
+
+
+def advice_of(kind: str) -> list[str]:
+    """Return what to do about a kind of finding or a cause, most promising first; nothing for an unknown one."""
+    words = BY_NAME.get(kind) or BY_KIND.get(kind)
+    return list(words.advice) if words is not None else []
+
+
+def name_of(kind: str) -> str | None:
+    """Return a cause or a kind of finding in a few words, None for one that is in no table."""
+    words = BY_NAME.get(kind) or BY_KIND.get(kind)
+    return (words.noun or None) if words is not None else None

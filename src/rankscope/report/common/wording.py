@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rankscope.causes.wording import NOUN, SCENARIO
+from rankscope.causes.wording import SCENARIO
+from rankscope.diagnose.rules.table import name_of
 from rankscope.records.report import ClusterReport, Finding, Verdict
 from rankscope.records.rows import ModuleRow, RankSummary
 
@@ -65,17 +66,6 @@ _DEFAULT_SENTENCES = {
     "insufficient_data": "There is not enough data for a verdict.",
 }
 
-_FINDING_NAMES = {
-    "comm_exposed": "exposed communication",
-    "redundant_sync": "gradients reduced again",
-    "pipeline_wait": "waits of a pipeline",
-    "out_of_memory": "out of device memory",
-    "gpu_throttled": "a throttled GPU",
-    "ecc_errors": "uncorrected memory errors",
-    "pcie_degraded": "a degraded PCIe link",
-    "cpu_throttled": "a CPU quota that runs out",
-}
-
 _COLLECTIVE_BACKENDS = ("nccl", "rccl", "xccl", "oneccl")
 _CONTROL = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
 _CONTROL |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
@@ -119,8 +109,7 @@ def keep_units(text: str, glue: str = "\N{NO-BREAK SPACE}") -> str:
 
 def cause(identifier: str) -> str:
     """A cause or a kind of finding in words."""
-    words = NOUN.get(identifier) or _FINDING_NAMES.get(identifier)
-    return words or one_line(identifier.replace("_", " "), 60)
+    return name_of(identifier) or one_line(identifier.replace("_", " "), 60)
 
 
 def scenario(identifier: str) -> str:

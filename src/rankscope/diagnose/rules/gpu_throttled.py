@@ -1,16 +1,16 @@
-"""Device clocks held down by heat or power, on one rank or on all; and what rules on the state of devices share."""
+"""Device clocks held down by heat or power, on one rank or on all."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
 
-from rankscope.causes.wording import ADVICE
-from rankscope.records.evidence import Evidence
+from rankscope.diagnose.rules.base import Case, Rule, state_finding, with_peers
 from rankscope.records.report import Confidence, Finding
 from rankscope.records.rows import HealthRow
 
-__all__ = ["LIMITING", "gpu_throttled", "state_finding", "with_peers"]
+__all__ = ["LIMITING", "RULE"]
+
 
 LIMITING = {
     "power cap": "power",
@@ -30,8 +30,8 @@ OFTEN, SELDOM = 50.0, 10.0
 """Per cent of the samples."""
 
 
-def gpu_throttled(evidence: Evidence) -> list[Finding]:
-    """Devices clearly slower than their peers, or held down for a reason those do not have; and all that run hot."""
+def _find(case: Case) -> list[Finding]:
+    evidence = case.evidence
     found = [f for row, peers in with_peers(evidence) if (f := _throttled(row, peers)) is not None]
     told = {rank for finding in found for rank in finding.ranks}
     hot = [row for row in evidence.health if row.rank not in told and _hot(row)]
@@ -91,28 +91,17 @@ def _beside(row: HealthRow, peers: list[HealthRow]) -> list[str]:
     return lines
 
 
-def with_peers(evidence: Evidence, *, alone: bool = False) -> Iterable[tuple[HealthRow, list[HealthRow]]]:
-    """Rows and those of the other ranks with a device of the same kind; those without any only if wanted."""
-    for row in evidence.health:
-        peers = [p for p in evidence.health if p is not row and p.device == row.device]
-        if peers or alone:
-            yield row, peers
-
-
 def _median(values: Iterable[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return statistics.median(known) if known else None
 
 
-def state_finding(kind: str, ranks: list[int], title: str, lines: list[str], confidence: Confidence) -> Finding:
-    """A finding on the state of a machine: it has no cost of its own, only that of being late for it."""
-    return Finding(
-        id=f"{kind}-rank-{ranks[0]}",
-        kind=kind,
-        ranks=ranks,
-        cost_ms_per_step=None,
-        confidence=confidence,
-        title=title,
-        evidence=lines,
-        advice=ADVICE[kind],
-    )
+RULE = Rule(
+    kind="gpu_throttled",
+    noun="a throttled GPU",
+    advice=(
+        "Heat: look at the fans, the air flow and the rack (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER).",
+        "Power: look at the power limit (nvidia-smi -pl) and the supply of that node; or move the rank to another GPU.",
+    ),
+    find=_find,
+)

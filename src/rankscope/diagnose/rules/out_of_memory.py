@@ -1,20 +1,23 @@
-"""A rule on device memory: who ran out of it, and of what."""
+"""Ranks whose allocator gave up. Memory reserved in pieces is told apart from too much in use."""
 
 from __future__ import annotations
 
-from rankscope.causes.wording import ADVICE
-from rankscope.records.evidence import Evidence
+from rankscope.diagnose.rules.base import Case, Rule
 from rankscope.records.report import Finding
 from rankscope.records.rows import MemoryRow
 
-__all__ = ["out_of_memory"]
+__all__ = ["FRAGMENTED", "RULE"]
 
 _MOST_LINES = 3
+FRAGMENTED = (
+    "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, so that what is free can be joined.",
+    "Keep shapes alike: each new size of a batch leaves pieces behind.",
+)
+"""What to do instead where enough memory was reserved, but in pieces."""
 
 
-def out_of_memory(evidence: Evidence) -> list[Finding]:
-    """Ranks whose allocator gave up. Memory that is reserved in pieces is another matter than too much in use."""
-    return [_finding(row) for row in evidence.memory if row.window is None]
+def _find(case: Case) -> list[Finding]:
+    return [_finding(row) for row in case.evidence.memory if row.window is None]
 
 
 def _finding(row: MemoryRow) -> Finding:
@@ -35,9 +38,20 @@ def _finding(row: MemoryRow) -> Finding:
         confidence="high",
         title=f"Rank {row.rank} ran out of device memory" + (", with enough in pieces" if pieces else ""),
         evidence=lines,
-        advice=ADVICE["fragmentation" if pieces else "out_of_memory"],
+        advice=list(FRAGMENTED) if pieces else [],
     )
 
 
 def _size(count: int) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+RULE = Rule(
+    kind="out_of_memory",
+    noun="out of device memory",
+    advice=(
+        "Hold less at a time: activation checkpointing, smaller micro-batches, sharding (fully_shard).",
+        "Look for tensors kept over steps: losses that are summed up without .item(), lists of outputs.",
+    ),
+    find=_find,
+)

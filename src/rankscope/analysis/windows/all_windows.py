@@ -1,0 +1,49 @@
+"""All windows of a run, each with the clocks of its own hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rankscope.analysis.matching.host_clocks import host_clocks
+from rankscope.analysis.windows.analyse import WindowResult, analyse_window
+from rankscope.records.manifest import RunManifest
+from rankscope.trace.columns import RankTrace
+
+__all__ = ["analyse_windows", "usable"]
+
+
+def usable(traces: Sequence[RankTrace]) -> list[RankTrace]:
+    """Return the traces that can be compared: their rank is known and they hold events."""
+    return [trace for trace in traces if trace.rank is not None and len(trace.events)]
+
+
+def analyse_windows(
+    traces: Sequence[RankTrace],
+    manifest: RunManifest | None,
+    failed: Callable[[str, Exception], None],
+    progress: Callable[[str], None] | None = None,
+) -> list[WindowResult]:
+    """Compare the ranks of each window. This is the one place that groups traces into windows.
+
+    Args:
+        traces: of known ranks.
+        manifest: of the run, where there is one. It knows how far apart the hosts' clocks are.
+        failed: called with the window in words and the error, where a window cannot be compared.
+        progress: called with a line of text before each window.
+
+    Returns:
+        The windows that could be compared, in order of attempt and window.
+    """
+    members: dict[tuple[int, int], list[RankTrace]] = {}
+    for trace in traces:
+        members.setdefault((trace.attempt, trace.window), []).append(trace)
+    found = []
+    for (attempt, window), ranks in sorted(members.items()):
+        if progress is not None:
+            progress(f"comparing {len(ranks)} ranks of attempt {attempt}, window {window}")
+        try:
+            ordered = sorted(ranks, key=lambda t: t.rank or 0)
+            found.append(analyse_window(ordered, host_clocks(manifest, attempt, window)))
+        except Exception as error:
+            failed(f"attempt {attempt}, window {window}", error)
+    return found

@@ -1,0 +1,107 @@
+"""What a rule is, what it may ask, and what rules of one sort share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rankscope.causes.wording import amount, hours
+from rankscope.diagnose.rules.decision import StragglerDecision
+from rankscope.records.evidence import Evidence
+from rankscope.records.report import Confidence, Finding
+from rankscope.records.rows import HealthRow
+
+__all__ = ["Case", "Rule", "job_finding", "share_of_step", "state_finding", "with_peers"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """What every rule gets: the evidence, and which ranks were decided to hold the job back."""
+
+    evidence: Evidence
+    stragglers: Sequence[StragglerDecision]
+    """Most costly first."""
+    rules: Mapping[str, Rule] = field(repr=False)
+    """Kind of finding -> the rule that makes it."""
+
+    def findings(self, kind: str) -> list[Finding]:
+        """Return what the rule of one kind finds, so that a rule can point at the finding of another."""
+        rule = self.rules.get(kind)
+        return rule.find(self) if rule is not None else []
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """One kind of finding: its words, and the function that decides whether it is there."""
+
+    kind: str
+    """``finding.kind`` in report.json: it never changes. A rule whose findings bear the names of causes has a kind
+    that no finding bears, and neither noun nor advice: both come from the cause."""
+    noun: str = ""
+    """The kind in a few words, without an article where it needs none: ``exposed communication``."""
+    advice: tuple[str, ...] = ()
+    """What to do, most promising first, in whole sentences. A finding without advice of its own gets this."""
+    find: Callable[[Case], list[Finding]]
+
+    def __post_init__(self) -> None:
+        if bool(self.noun) != bool(self.advice) or not all(line.endswith(".") for line in self.advice):
+            raise ValueError(f"{self.kind}: a kind has a noun and advice, and each line of advice is a sentence")
+
+
+def job_finding(
+    evidence: Evidence,
+    kind: str,
+    title: str,
+    lines: list[str],
+    confidence: Confidence,
+    cost_ms: float | None = None,
+) -> list[Finding]:
+    """Return the one finding of a rule that concerns all ranks. Its kind is its anchor."""
+    return [
+        Finding(
+            id=kind.replace("_", "-"),
+            kind=kind,
+            ranks=evidence.ranks,
+            cost_ms_per_step=cost_ms,
+            confidence=confidence,
+            title=title,
+            evidence=lines,
+            advice=[],
+        )
+    ]
+
+
+def share_of_step(gain_ms: float, evidence: Evidence) -> str:
+    """Return a gain per step in every unit a reader may count in: ms, per cent of the step, device hours."""
+    gain = max(gain_ms, 0.0)
+    share = 100 * gain / evidence.whole_step_ms
+    return f"{amount(gain)} ({share:.1f} %" + (
+        f", {hours(gain, len(evidence.ranks))})" if evidence.device and share >= 1.0 else ")"
+    )
+
+
+def state_finding(kind: str, ranks: list[int], title: str, lines: list[str], confidence: Confidence) -> Finding:
+    """Return a finding on the state of a machine. It has no cost of its own: the cost is that of the late rank."""
+    return Finding(
+        id=f"{kind}-rank-{ranks[0]}",
+        kind=kind,
+        ranks=ranks,
+        cost_ms_per_step=None,
+        confidence=confidence,
+        title=title,
+        evidence=lines,
+        advice=[],
+    )
+
+
+def with_peers(evidence: Evidence, *, alone: bool = False) -> Iterable[tuple[HealthRow, list[HealthRow]]]:
+    """Yield each health row with those of the other ranks that have a device of the same kind.
+
+    Args:
+        evidence: whose health rows are compared.
+        alone: also yield rows that have no such peer.
+    """
+    for row in evidence.health:
+        peers = [p for p in evidence.health if p is not row and p.device == row.device]
+        if peers or alone:
+            yield row, peers

@@ -1,0 +1,81 @@
+"""Ranks that differ from their peers in a way worth knowing, though it costs the job (nearly) nothing today.
+
+Beside a straggler only what is material is reported, and not the same time twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankscope.causes.wording import amount, describe
+from rankscope.diagnose.rules.base import Case, Rule
+from rankscope.diagnose.rules.decision import StragglerDecision
+from rankscope.diagnose.rules.missing_traces import late_beside_missing
+from rankscope.records.evidence import Anomaly, Evidence
+from rankscope.records.report import Finding
+
+__all__ = ["RULE"]
+
+MATERIAL_STEP = 0.10
+"""Share of the step from which on a difference is reported beside a straggler. The side effects of a fault (a pause of
+0.5 ms beside a stall of 60) are below; a second fault of that size costs too much to leave out."""
+MATERIAL_LATENESS = 0.25
+"""The same as a share of the straggler's lateness, of what the named cause leaves open."""
+
+
+def _find(case: Case) -> list[Finding]:
+    evidence, stragglers = case.evidence, case.stragglers
+    reported = {(a.suspect.rank, a.cause) for a in stragglers}
+    reported |= {(s.rank, cause or "unexplained") for s, cause in late_beside_missing(case)}
+    found = []
+    for difference in evidence.anomalies:
+        if (difference.rank, difference.cause) in reported or (
+            stragglers and not _material(difference, stragglers, evidence)
+        ):
+            continue
+        cost = next((s.cost_ms for s in evidence.suspects if s.rank == difference.rank), 0.0)
+        is_straggler = any(a.suspect.rank == difference.rank for a in stragglers)
+        found.append(_difference(difference, None if is_straggler else max(cost, 0.0)))
+    return found
+
+
+def _material(difference: Anomaly, stragglers: Sequence[StragglerDecision], evidence: Evidence) -> bool:
+    more = difference.own_ms - difference.peers_ms
+    own = next((a for a in stragglers if a.suspect.rank == difference.rank), None)
+    if own is None:
+        return more > MATERIAL_STEP * evidence.whole_step_ms
+    # in its late segments the difference is one more account of the same lateness: what the cause leaves open counts
+    late = own.suspect.excess_ms
+    rest = late - own.suspect.explained.get(own.cause, 0.0)
+    inside = min(own.suspect.explained.get(difference.cause, 0.0), rest)
+    outside = more - own.suspect.explained.get(difference.cause, 0.0)
+    if inside > MATERIAL_LATENESS * late:
+        return True
+    return own.suspect.explained.get(difference.cause, 0.0) == 0.0 and outside > MATERIAL_STEP * evidence.whole_step_ms
+
+
+def _difference(difference: Anomaly, cost: float | None) -> Finding:
+    line = (
+        f"{amount(difference.own_ms)} per step on rank {difference.rank}, {amount(difference.peers_ms)} on its peers."
+    )
+    if difference.own_count is not None and difference.peers_count is not None:
+        own, peers = f"{difference.own_count:.0f}", f"{difference.peers_count:.0f}"
+        line = f"{own} per step on rank {difference.rank}, {peers} on its peers. {line}"
+    hidden = (
+        ["The replay finds little or nothing to gain by mending it: the job's limit is elsewhere."]
+        if cost is not None and cost < 1.0
+        else []
+    )
+    return Finding(
+        id=f"{difference.cause}-rank-{difference.rank}",
+        kind=difference.cause,
+        ranks=[difference.rank],
+        cost_ms_per_step=cost,
+        confidence="medium",
+        title=f"Rank {difference.rank} differs: {describe(difference.cause).noun}",
+        evidence=[line, *hidden],
+        advice=list(describe(difference.cause).advice),
+    )
+
+
+RULE = Rule(kind="difference", find=_find)

@@ -1,0 +1,55 @@
+"""Devices idle because the host hands out work too slowly; ``launch_bound`` where the kernels are tiny."""
+
+from __future__ import annotations
+
+from rankscope.causes.wording import amount
+from rankscope.diagnose.rules.base import Case, Rule, job_finding, share_of_step
+from rankscope.records.evidence import Evidence
+from rankscope.records.report import Finding
+
+__all__ = ["RULE", "idle_for_hosts"]
+
+
+def _find(case: Case) -> list[Finding]:
+    evidence = case.evidence
+    if not evidence.device or not evidence.step_ms or evidence.kernel_us is None or evidence.pipeline:
+        return []
+    share = evidence.own_host_pct
+    if share < 25.0:
+        return []
+    tiny = evidence.kernel_us < 5.0 and evidence.launches >= 200
+    kind = "launch_bound" if tiny else "host_bound"
+    lines = [
+        idle_for_hosts(evidence),
+        f"{evidence.launches:.0f} kernels a step, half of them shorter than {evidence.kernel_us:.1f} us.",
+    ]
+    if evidence.own_host_gain_ms is not None:
+        lines.append(f"A host without overhead would gain up to {share_of_step(evidence.own_host_gain_ms, evidence)}.")
+    return job_finding(
+        evidence,
+        kind,
+        "The devices wait for launches" if tiny else "The devices wait for the host",
+        lines,
+        "high" if share >= 40 else "medium",
+    )
+
+
+def idle_for_hosts(evidence: Evidence) -> str:
+    """How much of a step the devices wait for work, and what of that is recording's."""
+    step = evidence.whole_step_ms
+    idle = f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step while no work is queued"
+    if not evidence.recording_ms:
+        return f"{idle} ({evidence.own_host_pct:.0f} %)."
+    own = f"{amount(evidence.own_host_ms)} of {amount(step - evidence.recording_ms)}"
+    return (
+        f"{idle}; recording adds {amount(evidence.recording_ms)}, without it {own} remain "
+        f"({evidence.own_host_pct:.0f} %)."
+    )
+
+
+RULE = Rule(
+    kind="host_bound",
+    noun="host bound",
+    advice=("The devices wait for Python: torch.compile, CUDA graphs, larger batches, or fewer and larger operators.",),
+    find=_find,
+)

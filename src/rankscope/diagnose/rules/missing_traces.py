@@ -1,0 +1,115 @@
+"""A late rank that shares a group with a rank without a trace: who is late is known, what it costs is not.
+
+The other ranks wait for the late rank. Of the rank without a trace only one thing is known: its groups waited for it
+too. It may have waited for the late rank, be late by itself, or even be what delayed the late rank. So the verdict
+abstains and says what would settle it.
+"""
+
+from __future__ import annotations
+
+from rankscope.causes.wording import amount, describe, some_ranks
+from rankscope.diagnose.rules.base import Case, Rule
+from rankscope.diagnose.rules.decision import CLEAR, LEAST_SHARE
+from rankscope.records.evidence import Evidence, Suspect
+from rankscope.records.report import Finding, Verdict
+
+__all__ = ["RULE", "late_beside_missing", "verdict_beside_missing"]
+
+
+def late_beside_missing(case: Case) -> list[tuple[Suspect, str | None]]:
+    """Return late ranks whose cost cannot be told for want of another trace, the latest first.
+
+    With each of them the cause that its own trace shows, where that is clear.
+    """
+    evidence = case.evidence
+    if not evidence.step_ms or evidence.pipeline or case.stragglers:
+        return []
+    least = LEAST_SHARE * evidence.step_ms
+    late = [s for s in evidence.suspects if s.lost and s.held_ms >= least]
+    return [(s, _cause(s, least)) for s in sorted(late, key=lambda s: -s.held_ms)]
+
+
+def _cause(suspect: Suspect, least_ms: float) -> str | None:
+    if not suspect.explained or suspect.excess_ms < least_ms:
+        return None
+    cause = max(suspect.explained, key=lambda c: suspect.explained[c])
+    return cause if suspect.explained[cause] >= CLEAR * suspect.excess_ms else None
+
+
+def _find(case: Case) -> list[Finding]:
+    return [_finding(suspect, cause, case.evidence) for suspect, cause in late_beside_missing(case)]
+
+
+def _finding(suspect: Suspect, cause: str | None, evidence: Evidence) -> Finding:
+    kind = cause or "unexplained"
+    what = f": {describe(cause).noun}, at a cost that" if cause else " for a reason that"
+    return Finding(
+        id=f"{kind}-rank-{suspect.rank}",
+        kind=kind,
+        ranks=[suspect.rank],
+        cost_ms_per_step=None,
+        confidence="low",
+        title=f"Rank {suspect.rank} is late{what} a missing trace hides",
+        evidence=_why(suspect, cause, evidence),
+        advice=_next(suspect, cause),
+    )
+
+
+def verdict_beside_missing(case: Case) -> Verdict | None:
+    """Return the verdict where the latest rank cannot be judged for want of another's trace, else None."""
+    found = late_beside_missing(case)
+    if not found:
+        return None
+    (suspect, cause), evidence = found[0], case.evidence
+    lost = some_ranks(suspect.lost)
+    if cause:
+        sentence = (
+            f"Rank {suspect.rank} is late ({describe(cause).phrase}), but what that costs cannot be told without the "
+            f"trace of rank {lost}."
+        )
+    else:
+        sentence = (
+            f"Rank {suspect.rank} is late and its own trace shows no reason; rank {lost}, whose trace is missing, may "
+            "hold it up."
+        )
+    return Verdict(
+        kind="insufficient_data",
+        step_ms=evidence.step_ms,
+        sentence=sentence,
+        why=_why(suspect, cause, evidence),
+        next=_next(suspect, cause),
+    )
+
+
+def _why(suspect: Suspect, cause: str | None, evidence: Evidence) -> list[str]:
+    step, lost = amount(evidence.step_ms or 0.0), some_ranks(suspect.lost)
+    more = "It does no more than its peers."
+    if suspect.excess_ms >= LEAST_SHARE * (evidence.step_ms or 0.0):
+        more = f"It does {amount(suspect.excess_ms)} per step more than its peers; no single cause explains it."
+    if cause:
+        more = (
+            f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; "
+            f"{amount(suspect.explained[cause])} of that is {describe(cause).noun}."
+        )
+    doubt = (
+        f"That rank may wait for rank {suspect.rank}, or be late by itself: then mending rank {suspect.rank} alone "
+        "gains nothing."
+        if cause
+        else f"That rank may be the late one, and rank {suspect.rank} only the first to be held up by it."
+    )
+    return [
+        f"Its group waits {amount(suspect.held_ms)} of each {step} step for rank {suspect.rank}.",
+        more,
+        f"Rank {lost}'s trace is missing; it shares group {suspect.lost_group} with the late rank. {doubt}",
+    ]
+
+
+def _next(suspect: Suspect, cause: str | None) -> list[str]:
+    record = (
+        f"Record rank {some_ranks(suspect.lost)} too: its trace tells whether it waits for rank {suspect.rank} or is "
+        "late by itself."
+    )
+    return [record, *(describe(cause).advice if cause else [])]
+
+
+RULE = Rule(kind="missing_trace", find=_find)

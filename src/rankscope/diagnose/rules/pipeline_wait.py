@@ -1,0 +1,30 @@
+"""Pipeline stages wait for each other by design."""
+
+from __future__ import annotations
+
+from rankscope.causes.wording import amount
+from rankscope.diagnose.rules.base import Case, Rule, job_finding
+from rankscope.records.report import Finding
+
+__all__ = ["RULE"]
+
+
+def _find(case: Case) -> list[Finding]:
+    evidence = case.evidence
+    if not (evidence.pipeline or evidence.staged):
+        return []
+    return job_finding(
+        evidence,
+        "pipeline_wait",
+        "Pipeline stages wait for each other by schedule",
+        [f"They wait {amount(evidence.waiting_ms)} and idle {evidence.idle_pct:.0f} % per step on average."],
+        "medium",
+    )
+
+
+RULE = Rule(
+    kind="pipeline_wait",
+    noun="waits of a pipeline",
+    advice=("Use more micro-batches per step or an interleaved schedule, and balance the stages' time.",),
+    find=_find,
+)

@@ -1,0 +1,35 @@
+"""What can stand behind a cause: findings on the state of the late rank's device and host."""
+
+from __future__ import annotations
+
+import statistics
+
+from rankscope.causes.base import GARBAGE_COLLECTION
+from rankscope.causes.wording import amount, describe
+from rankscope.diagnose.rules.base import Case
+from rankscope.records.evidence import Evidence
+
+__all__ = ["reasons"]
+
+PAUSES_MS = 1.0
+"""Per step. Collections of young objects take microseconds."""
+
+
+def reasons(case: Case, rank: int, cause: str) -> list[str]:
+    """Return what the state of this rank's device and host says of why it is late, in sentences.
+
+    What all ranks share is no reason for one of them to be late.
+    """
+    behind = describe(cause).behind
+    found = [finding for kind in behind for finding in case.findings(kind)]
+    own = [f for f in found if rank in f.ranks and len(f.ranks) < len(case.evidence.health)]
+    collector = _collector(case.evidence, rank) if GARBAGE_COLLECTION in behind else []
+    return [f"Likely reason: {f.title}. {f.evidence[0]}" for f in own] + collector
+
+
+def _collector(evidence: Evidence, rank: int) -> list[str]:
+    own = next((r.gc_ms_per_step for r in evidence.health if r.rank == rank), None)
+    others = [r.gc_ms_per_step for r in evidence.health if r.rank != rank and r.gc_ms_per_step is not None]
+    if own is None or not others or own - (usual := statistics.median(others)) < PAUSES_MS:
+        return []
+    return [f"Likely reason: garbage collection takes {amount(own)} per step there, {amount(usual)} on its peers."]

@@ -1,0 +1,57 @@
+"""Ranks that cost the job step time."""
+
+from __future__ import annotations
+
+from rankscope.causes.wording import amount, describe, hours, parts
+from rankscope.diagnose.rules.base import Case, Rule
+from rankscope.diagnose.rules.decision import StragglerDecision
+from rankscope.diagnose.rules.reasons import reasons
+from rankscope.records.report import Finding
+
+__all__ = ["RULE"]
+
+
+def _find(case: Case) -> list[Finding]:
+    return [_straggler(decision, case) for decision in case.stragglers]
+
+
+def _straggler(decision: StragglerDecision, case: Case) -> Finding:
+    suspect, evidence, cause = decision.suspect, case.evidence, describe(decision.cause)
+    step = (evidence.whole_step_ms if decision.once else evidence.step_ms) or 0.0
+    better = amount(max(step - suspect.cost_ms, 0.0))
+    also = f", with rank {', '.join(map(str, suspect.beside[:8]))} mended too," if suspect.beside else ""
+    lines = [
+        (
+            f"Without rank {suspect.rank}'s late segments{also} {amount(step)} become {better} "
+            f"(±{amount(suspect.error_ms)}), by replay of the recorded steps."
+        ),
+        f"That is {100 * suspect.cost_ms / step:.0f} % of the step"
+        + (f", {hours(suspect.cost_ms, len(evidence.ranks))}." if evidence.device else "."),
+        f"By step: {', '.join(amount(g) for g in suspect.gains_ms[:12])}{' ...' if suspect.gains_ms[12:] else ''}.",
+        (
+            f"In those segments it does {amount(suspect.excess_ms)} per step more than its peers; explained: "
+            f"{parts(suspect.explained)}."
+        ),
+    ]
+    if suspect.p_value is not None:
+        lines.append(
+            f"Chance that steps like these come from noise: p = {suspect.p_value:.3g} (sign flips over steps)."
+        )
+    if suspect.caused_wait_ms > 0:
+        lines.append(
+            f"Other ranks' collectives wait {amount(suspect.caused_wait_ms)} per step for it (waiting is not cost)."
+        )
+    lines += reasons(case, suspect.rank, decision.cause)
+    return Finding(
+        id=f"{decision.cause}-rank-{suspect.rank}",
+        kind=decision.cause,
+        ranks=[suspect.rank],
+        cost_ms_per_step=suspect.cost_ms,
+        confidence=decision.confidence,
+        title=f"Rank {suspect.rank} is late: {cause.noun}" + (", once" if decision.once else ""),
+        evidence=lines,
+        advice=list(cause.advice),
+    )
+
+
+RULE = Rule(kind="straggler", find=_find)

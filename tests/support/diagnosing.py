@@ -1,0 +1,29 @@
+"""The rules and the verdict, asked of evidence that a test made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankscope.causes.table import CAUSES
+from rankscope.diagnose import verdict
+from rankscope.diagnose.rules import table
+from rankscope.diagnose.rules.decision import StragglerDecision, decide
+from rankscope.records.evidence import Evidence
+from rankscope.records.report import Finding, Verdict
+
+ADVICE = {cause.name: list(cause.advice) for cause in CAUSES} | {
+    r.kind: list(r.advice) for r in table.RULES if r.advice
+}
+PHRASE = {cause.name: cause.phrase for cause in CAUSES}
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    return table.find(table.open_case(evidence))
+
+
+def judge(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
+    return verdict.judge(table.open_case(evidence), findings)
+
+
+def accuse(evidence: Evidence) -> list[StragglerDecision]:
+    return decide(evidence)
