@@ -5,6 +5,9 @@ An entry point of the group ``rankscope.causes``, for example, names a :class:`~
     [project.entry-points."rankscope.causes"]
     pinned_memory = "my_package.pinned_memory:CAUSE"
 
+The module that an entry point names imports only what the entry is made of (``rankscope.causes.base`` here): it is
+loaded while rankscope's own table is, which does not exist before.
+
 An entry that cannot be loaded is left out and named in the notes of the report. It never makes an analysis fail.
 """
 

@@ -12,10 +12,7 @@ from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Table
 from rankscope.report.common.wording import DASH
 from rankscope.report.formats import html
-from rankscope.report.sections import collectives as calls
-from rankscope.report.sections import heatmap as heat
-from rankscope.report.sections import measurements as tables
-from rankscope.report.sections import memory
+from rankscope.report.sections import gains, memory, modules, queues, steps, time
 from rankscope.report.sections import table as sections
 
 
@@ -56,7 +53,7 @@ def test_sections_come_with_their_data(gpu_straggler: ClusterReport) -> None:
 
 
 def test_modules(gpu_straggler: ClusterReport) -> None:
-    assert cells(calls.modules(gpu_straggler))[0] == {
+    assert cells(modules.modules(gpu_straggler))[0] == {
         "Module or bucket": "bucket 2",
         "Group": "default_pg",
         "Ranks": "0, 1",
@@ -73,7 +70,7 @@ def test_modules(gpu_straggler: ClusterReport) -> None:
 
 
 def test_queues(gpu_straggler: ClusterReport) -> None:
-    assert cells(tables.queues(gpu_straggler))[1] == {
+    assert cells(queues.queues(gpu_straggler))[1] == {
         "Rank": "1",
         "Starved": "56.3",
         "Outstanding": "0.0",
@@ -83,13 +80,13 @@ def test_queues(gpu_straggler: ClusterReport) -> None:
 
 
 def test_gains(gpu_straggler: ClusterReport) -> None:
-    found = cells(tables.gains(gpu_straggler))
+    found = cells(gains.gains(gpu_straggler))
     assert found[0] == {"With": "no host overhead", "Gain": "4.20", "Of the step": "4"}, "4.2 of 112.5 ms, most first"
     assert [row["Gain"] for row in found] == ["4.20", "0.40", "0.40", "0.10"]
 
 
 def test_idle(gpu_straggler: ClusterReport) -> None:
-    assert cells(tables.idle(gpu_straggler))[1] == {
+    assert cells(time.idle(gpu_straggler))[1] == {
         "Rank": "1",
         "Waiting for peers": "0.30",
         "Transfer": "3.30",
@@ -109,12 +106,12 @@ def test_steps_tell_of_input_where_a_step_waits_for_it(gpu_straggler: ClusterRep
     for row in gpu_straggler.steps:
         row.input_ms = none
     assert legend(gpu_straggler) == ["Compute", "Exposed communication", "Copies and rest", "Idle"]
-    assert "input_ms" not in {metric["key"] for metric in heat.heatmap(gpu_straggler)["metrics"]}
+    assert "input_ms" not in {metric["key"] for metric in steps.heatmap(gpu_straggler)["metrics"]}
     gpu_straggler.steps[3].input_ms = 2.5
     assert legend(gpu_straggler) == [
         "Compute", "Exposed communication", "Copies and rest", "Idle: input", "Idle: host"
     ]  # fmt: skip
-    (found,) = (metric for metric in heat.heatmap(gpu_straggler)["metrics"] if metric["key"] == "input_ms")
+    (found,) = (metric for metric in steps.heatmap(gpu_straggler)["metrics"] if metric["key"] == "input_ms")
     assert found["values"][3] == 250
 
 

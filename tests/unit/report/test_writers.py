@@ -14,10 +14,11 @@ from rich.console import Console
 from rankscope.records.codec import from_json
 from rankscope.records.report import ClusterReport
 from rankscope.report import WRITERS, write_report
-from rankscope.report.common import breakdown, metrics
+from rankscope.report.common import breakdown
 from rankscope.report.common import rounding as tidy
 from rankscope.report.common import wording as words
 from rankscope.report.formats import markdown, terminal
+from rankscope.report.sections import table as sections
 
 CONTRACT = {"schema_version", "run", "ranks", "clock", "collectives", "verdict", "findings", "hta", "errors"}
 RANK_KEYS = {
@@ -243,13 +244,13 @@ def test_a_thousand_ranks_stay_below_six_megabytes(many_ranks: ClusterReport) ->
 
 def test_hover_text_agrees_with_the_document(gpu_straggler: ClusterReport) -> None:
     document = Path(__file__).parents[3] / "docs" / "metrics.md"
-    assert document.read_text(encoding="utf-8") == metrics.as_markdown()
-    text = metrics.as_markdown()
-    for metric in metrics.METRICS.values():
+    assert document.read_text(encoding="utf-8") == sections.as_markdown()
+    text = sections.as_markdown()
+    for metric in sections.METRICS.values():
         assert metric.definition in text
     titles = [a["title"] for _, a in page(gpu_straggler).tags if (a.get("title") or "").startswith("[")]
     assert len(titles) > 20
-    assert all(metrics.METRICS["compute_pct"].definition in (t or "") for t in titles if t and "computes." in t)
+    assert all(sections.METRICS["compute_pct"].definition in (t or "") for t in titles if t and "computes." in t)
 
 
 @pytest.mark.parametrize("idle", [True, False])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rankscope.report.common import wording as words
-from rankscope.report.common.metrics import METRICS, hover
+from rankscope.report.common.metrics import Metric
 
 __all__ = ["Cell", "Column", "Row", "Table", "assemble", "metric", "number", "numbers", "text"]
 
@@ -45,10 +45,9 @@ class Table(NamedTuple):
     note: str = ""
 
 
-def metric(key: str, label: str | None = None) -> Column:
-    """Head of a column of numbers."""
-    found = METRICS[key]
-    return Column(label or found.label, found.unit, hover(key), numeric=True)
+def metric(defined: Metric, label: str | None = None) -> Column:
+    """Head of a column of numbers. ``label`` stands for the definition's own where that does not fit."""
+    return Column(label or defined.label, defined.unit, defined.hover, numeric=True)
 
 
 def numbers(values: Sequence[float | None], decimals: int | None = None) -> list[Cell]:

@@ -14,11 +14,11 @@ from markupsafe import Markup
 
 from rankscope.records.report import ClusterReport, ReportError
 from rankscope.report.common import wording as words
-from rankscope.report.common.metrics import hover
 from rankscope.report.common.rounding import tidy
-from rankscope.report.sections import heatmap as heat
+from rankscope.report.sections.base import Section, Variables
 from rankscope.report.sections.findings import LEVELS
-from rankscope.report.sections.table import SECTIONS
+from rankscope.report.sections.steps import heatmap
+from rankscope.report.sections.table import SECTIONS, definitions, hover
 
 __all__ = ["render"]
 
@@ -44,7 +44,7 @@ def render(report: ClusterReport, *, timeline: str | None = None) -> str:
         script=Markup(script),  # noqa: S704 - ours, from the package
         policy=_policy(style, script),
         timeline=timeline,
-        data=_embed({"heat": heat.heatmap(report)}),
+        data=_embed({"heat": heatmap(report)}),
     )  # fmt: skip
     return words.clean(page)
 
@@ -70,15 +70,36 @@ def _context(report: ClusterReport) -> dict[str, Any]:
 
 def _sections(report: ClusterReport) -> list[dict[str, Any]]:
     """Anchor, name, heading and markup of each section that has something to show."""
-    found = []
-    for section in SECTIONS:
-        values = section.build(report)
-        if values is None:
-            continue
-        values = {"nav": section.nav, "title": section.title, "report": report, "run": report.run} | values
-        body = Markup(_environment().get_template(section.template).render(values))  # noqa: S704 - escaped there
-        found.append({"anchor": section.anchor, "nav": values["nav"], "title": values["title"], "body": body})
-    return found
+    built = [(section, values) for section in SECTIONS if (values := _build(section, report)) is not None]
+    common = {
+        "report": report,
+        "run": report.run,
+        "definitions": definitions(report, (section.anchor for section, _ in built)),
+    }
+    return [_rendered(section, common | values) for section, values in built]
+
+
+def _build(section: Section, report: ClusterReport) -> Variables | None:
+    try:
+        return section.build(report)
+    except Exception as error:
+        return {"error": error}
+
+
+def _rendered(section: Section, values: Variables) -> dict[str, Any]:
+    """Render one section; where it fails, a sentence stands in its place and the rest of the page is as it would be."""
+    heads = {"nav": section.nav, "title": section.title} | values
+    error = values.get("error")
+    if error is None:
+        try:
+            body = _environment().get_template(section.template).render(heads)
+        except Exception as failure:
+            error = failure
+    if error is not None:
+        text = words.one_line(f"{type(error).__name__}: {error}")
+        body = str(Markup('<p class="note">This section could not be made. {}</p>\n').format(text))
+    markup = Markup(body)  # noqa: S704 - escaped by its template, or just above
+    return {"anchor": section.anchor, "nav": heads["nav"], "title": heads["title"], "body": markup}
 
 
 @functools.cache

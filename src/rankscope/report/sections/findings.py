@@ -7,8 +7,48 @@ from typing import NamedTuple
 
 from rankscope.records.report import ClusterReport, Finding
 from rankscope.report.common import wording as words
+from rankscope.report.common.metrics import Metric
+from rankscope.report.sections.base import Section, Variables
 
-__all__ = ["LEVELS", "Card", "cards"]
+__all__ = ["LEVELS", "METRICS", "SECTION", "Card", "cards"]
+
+METRICS: dict[str, Metric] = {
+    "cost_ms_per_step": Metric(
+        "Verdict and findings",
+        "Cost",
+        "ms per step",
+        "What the job's step would shrink by without the cause.",
+        "An estimate of the gain, not the time that ranks wait: waiting that overlaps useful work costs nothing.",
+        "HTA's potential stragglers are always as many as were asked for, late or not, and come without a cost.",
+    ),
+    "cost_error_ms": Metric(
+        "Verdict and findings", "Cost error", "ms per step", "The uncertainty of the cost, plus or minus."
+    ),
+    "cost_share": Metric("Verdict and findings", "Share of the step", "%", "The cost divided by the job's step time."),
+    "share_of_steps_pct": Metric(
+        "Verdict and findings",
+        "Steps that lose time",
+        "% of recorded steps",
+        "Steps that would shrink by more than 2 % without the cause.",
+        "Few steps and a high cost are an episode, not a habit.",
+    ),
+    "job_step_ms": Metric(
+        "Verdict and findings", "Step time", "ms", "The job's step time that the cost refers to, while recorded."
+    ),
+    "confidence": Metric(
+        "Verdict and findings",
+        "Confidence",
+        "high, medium or low",
+        "How sure the diagnosis is that the cause and the rank are right.",
+        "It says nothing about the size of the cost; the cost error does.",
+    ),
+    "p_value": Metric(
+        "Verdict and findings",
+        "p-value",
+        "0 to 1",
+        "How often chance alone would make one rank look as late as this.",
+    ),
+}
 
 LEVELS = {"low": 1, "medium": 2, "high": 3}
 """Confidence -> filled dots of three."""
@@ -38,3 +78,11 @@ def cards(report: ClusterReport) -> list[Card]:
         gain = words.gain(finding, report.verdict.step_ms)
         found.append(Card(anchor, finding, cost, gain, LEVELS.get(finding.confidence, 1)))
     return found
+
+
+def _build(report: ClusterReport) -> Variables | None:
+    found = cards(report)
+    return {"cards": found} if found else None
+
+
+SECTION = Section("findings", "Findings", "Findings", _build, METRICS, "findings.html.j2")

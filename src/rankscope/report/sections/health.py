@@ -8,8 +8,97 @@ from rankscope.records.report import ClusterReport
 from rankscope.records.rows import HealthRow
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, number, numbers, text
+from rankscope.report.common.metrics import Metric
+from rankscope.report.sections.base import Section, Variables, tables
 
-__all__ = ["devices", "hosts"]
+__all__ = ["METRICS", "SECTION", "devices", "hosts"]
+
+METRICS: dict[str, Metric] = {
+    "sm_mhz": Metric(
+        "Health",
+        "SM clock",
+        "MHz, median",
+        "Clock of the device's cores in the recorded windows, sampled once a second on its node.",
+        "Of a window in which no sample fell, the samples up to 5 s before and after it.",
+    ),
+    "sm_max_mhz": Metric("Health", "SM clock, most", "MHz", "What the device's cores could run at."),
+    "memory_mhz": Metric("Health", "Memory clock", "MHz, median", "Clock of the device's memory."),
+    "utilisation_pct": Metric(
+        "Health",
+        "Busy",
+        "% of time, median",
+        "Share of the driver's last sampling interval in which a kernel ran, as the driver tells it.",
+        "A kernel that waits in a collective counts. It says nothing of how much of the device was busy.",
+    ),
+    "power_w": Metric("Health", "Power", "W, median", "What the device draws."),
+    "power_limit_w": Metric("Health", "Power limit", "W", "What it may draw."),
+    "temperature_c": Metric(
+        "Health", "Temperature", "°C, highest", "Of the device (on AMD devices, of its hottest spot)."
+    ),
+    "ecc_uncorrected": Metric(
+        "Health", "ECC uncorrected", "count", "Memory errors that lost data, since the driver was loaded."
+    ),
+    "ecc_corrected": Metric(
+        "Health", "ECC corrected", "count", "Memory errors that were mended, since the driver was loaded."
+    ),
+    "pcie_generation": Metric(
+        "Health", "PCIe generation", "best seen", "Speed of the device's link.", "A link at rest is slow by design."
+    ),
+    "pcie_width": Metric("Health", "PCIe width", "lanes, best seen", "Lanes of the device's link in use."),
+    "pcie_replays": Metric(
+        "Health", "PCIe replays", "count", "Transfers repeated on the link within the recorded windows."
+    ),
+    "throttle": Metric(
+        "Health",
+        "Clock held down by",
+        "% of samples",
+        "Why the clock was below what it could be, as the driver tells it, and in how many of the samples.",
+        "Being idle and clocks set by an administrator are reasons, too.",
+    ),
+    "gc_ms_per_step": Metric(
+        "Health",
+        "Garbage collection",
+        "ms per step",
+        "How long Python's garbage collector held the rank's process in the recorded steps.",
+    ),
+    "cpus": Metric(
+        "Health", "CPUs", "count", "CPUs that the job may use there: affinity, or the cgroup's quota where less."
+    ),
+    "load_1m": Metric(
+        "Health",
+        "Load",
+        "tasks, highest",
+        "Tasks that ran, waited to run or waited for a disk, averaged over a minute.",
+    ),
+    "cpu_throttled_pct": Metric(
+        "Health",
+        "CPU quota spent",
+        "% of periods",
+        "Scheduling periods in which the job's cgroup had used its CPU quota up and was held until the next.",
+        "From the sample before each window to the one after; each is at most a second away, or up to 5 s.",
+    ),
+    "cpu_throttled_ms": Metric(
+        "Health", "Held for that", "ms", "For how long, summed over the cgroup's CPUs and the recorded windows."
+    ),
+    "memory_available_bytes": Metric(
+        "Health",
+        "Memory available",
+        "GiB (2³⁰ bytes), lowest",
+        "Memory that programs could still get without swapping.",
+    ),
+    "pressure_cpu_pct": Metric(
+        "Health",
+        "CPU pressure",
+        "% of 10 s, highest",
+        "Time in which at least one task waited for a CPU (PSI, some avg10).",
+    ),
+    "pressure_memory_pct": Metric(
+        "Health", "Memory pressure", "% of 10 s, highest", "Time in which at least one task waited for memory."
+    ),
+    "pressure_io_pct": Metric(
+        "Health", "I/O pressure", "% of 10 s, highest", "Time in which at least one task waited for input or output."
+    ),
+}
 
 _CLOCK: tuple[tuple[str, int], ...] = (("sm_mhz", 0), ("sm_max_mhz", 0))
 _DEVICE: tuple[tuple[str, int], ...] = (
@@ -47,7 +136,7 @@ def devices(report: ClusterReport) -> Table:
     columns = [[number(r.rank) for r in rows]]
     _measured(_CLOCK, rows, heads, columns)
     if any(r.throttle for r in rows):
-        heads.append(metric("throttle")._replace(numeric=False))
+        heads.append(metric(METRICS["throttle"])._replace(numeric=False))
         columns.append([text(_reasons(r), 60) for r in rows])
     _measured(_DEVICE, rows, heads, columns)
     named = set(report.verdict.ranks)
@@ -77,7 +166,7 @@ def _measured(
         values = [getattr(r, key) for r in rows]
         if any(values) if key in _ERRORS else any(value is not None for value in values):
             scale = 2**-30 if key.endswith("_bytes") else 1.0
-            heads.append(metric(key))
+            heads.append(metric(METRICS[key]))
             columns.append(numbers([None if v is None else v * scale for v in values], decimals))
 
 
@@ -92,3 +181,12 @@ def _worst(rows: Sequence[HealthRow]) -> HealthRow:
 
 def _reasons(row: HealthRow) -> str | None:
     return ", ".join(f"{reason} {words.pct(share, 0)}" for reason, share in row.throttle.items()) or None
+
+
+def _build(report: ClusterReport) -> Variables | None:
+    lead = "Sampled once a second on each node, beside the job. What is clearly wrong is among the findings."
+    found = tables(lead, ("Ranks", devices(report)), ("Hosts", hosts(report)))
+    return found if found["tables"] else None
+
+
+SECTION = Section("health", "Health", "Health of devices and hosts", _build, METRICS, optional=True)

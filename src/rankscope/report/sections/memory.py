@@ -5,8 +5,57 @@ from __future__ import annotations
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import MemoryRow
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers, text
+from rankscope.report.common.metrics import Metric
+from rankscope.report.sections.base import Section, Variables, tables
 
-__all__ = ["frames", "memory"]
+__all__ = ["METRICS", "SECTION", "frames", "memory"]
+
+METRICS: dict[str, Metric] = {
+    "peak_allocated_bytes": Metric(
+        "Device memory",
+        "Peak allocated",
+        "GiB (2³⁰ bytes)",
+        "The most memory that tensors held at one time in the window.",
+        "Bytes asked for, without rounding. Without a snapshot: the allocator's own count, which rounds up.",
+    ),
+    "growth_bytes_per_step": Metric(
+        "Device memory",
+        "Growth of the peak",
+        "MiB (2²⁰ bytes) per step",
+        "The most allocated in the last recorded step less that in the first, over the steps between.",
+        "In a steady job there is none.",
+    ),
+    "peak_reserved_bytes": Metric(
+        "Device memory",
+        "Peak reserved",
+        "GiB (2³⁰ bytes)",
+        "The most memory that PyTorch's allocator held from the device, used or not.",
+        "Memory outside PyTorch (CUDA context, NCCL's buffers) is not in it.",
+    ),
+    "fragmentation_bytes": Metric(
+        "Device memory", "Reserved, unused", "GiB (2³⁰ bytes)", "Reserved and not allocated at the end of the window."
+    ),
+    "segment_allocs": Metric(
+        "Device memory",
+        "Device allocations",
+        "count",
+        "Times the allocator took memory from the device (cudaMalloc, or cuMemMap with expandable segments).",
+        "In a steady job there are none: each one stops the device or the host.",
+    ),
+    "segment_frees": Metric(
+        "Device memory", "Device frees", "count", "Times the allocator gave memory back to the device."
+    ),
+    "requested_bytes": Metric(
+        "Device memory", "Asked for", "GiB (2³⁰ bytes)", "The allocation that failed, at an out-of-memory error."
+    ),
+    "frame_bytes": Metric(
+        "Device memory",
+        "Alive at the peak",
+        "GiB (2³⁰ bytes)",
+        "Memory that this line allocated and that was alive at the peak.",
+    ),
+    "frame_count": Metric("Device memory", "Allocations", "count", "How many allocations that is."),
+}
 
 
 def memory(report: ClusterReport) -> Table:
@@ -25,7 +74,7 @@ def memory(report: ClusterReport) -> Table:
     columns = [[number(r.rank) for r in rows], [text(_when(r)) for r in rows]]
     for key, values, decimals in measured:
         if any(value is not None for value in values):
-            heads.append(metric(key))
+            heads.append(metric(METRICS[key]))
             columns.append(numbers(values, decimals))
     if any(r.file for r in rows):
         heads.append(Column("Snapshot"))
@@ -46,7 +95,13 @@ def frames(report: ClusterReport) -> Table:
         [number(row.rank) for row, _ in rows],
         [text(_when(row)) for row, _ in rows],
     ]
-    heads = [Column("Line"), metric("frame_bytes"), metric("frame_count"), Column("Rank", numeric=True), Column("When")]
+    heads = [
+        Column("Line"),
+        metric(METRICS["frame_bytes"]),
+        metric(METRICS["frame_count"]),
+        Column("Rank", numeric=True),
+        Column("When"),
+    ]
     return Table("frames", heads, [Row(cells) for cells in assemble(columns)])
 
 
@@ -62,3 +117,20 @@ def _gib(size: float | None) -> float | None:
 
 def _mib(size: float | None) -> float | None:
     return None if size is None else size / 2**20
+
+
+def _build(report: ClusterReport) -> Variables | None:
+    if not report.memory:
+        return None
+    lead = []
+    if any(row.file for row in report.memory):
+        lead.append("From PyTorch's memory history. The snapshots open in pytorch.org/memory_viz.")
+    if not all(row.file for row in report.memory):
+        lead.append(
+            "Ranks without a snapshot: from the allocator's totals in their traces, which do not tell who holds the "
+            "memory."
+        )
+    return tables(" ".join(lead), ("Device memory", memory(report)), ("Held at the peak", frames(report)))
+
+
+SECTION = Section("memory", "Memory", "Device memory", _build, METRICS, optional=True)

@@ -11,8 +11,68 @@ from rankscope.records.report import ClusterReport
 from rankscope.records.run_steps import RunSteps, StepBucket
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers
+from rankscope.report.common.metrics import Metric
+from rankscope.report.sections.base import Section, Variables
 
-__all__ = ["chart", "rows"]
+__all__ = ["METRICS", "SECTION", "chart", "rows"]
+
+METRICS: dict[str, Metric] = {
+    "pulse.step_ms": Metric(
+        "Pulse",
+        "Step in the curve",
+        "ms",
+        "Median over the ranks of their mean step among neighbouring steps; the curve has at most 400 points.",
+        "All steps of the last attempt but its first, whose beginning nobody saw; recorded ones are in.",
+    ),
+    "pulse.slowest_ms": Metric(
+        "Pulse", "Longest in the curve", "ms", "The longest single step of any rank among these."
+    ),
+    "pulse.input_ms": Metric(
+        "Pulse",
+        "Input in the curve",
+        "ms",
+        "Mean time in DataLoader.__next__ of the rank that waits most for it among these steps.",
+    ),
+    "pulse.typical": Metric(
+        "Pulse",
+        "Typical",
+        "yes or no",
+        "Whether the unprofiled steps around the windows take as long as those of the whole run: medians within 10 %.",
+        "20 steps on either side of each window. Not said where these are more than half of the run.",
+    ),
+    "pulse.steps": Metric(
+        "Pulse",
+        "Unprofiled steps",
+        "count",
+        "Timed steps of the last attempt in which no rank recorded, warmed up or closed a window.",
+    ),
+    "pulse.median_ms": Metric(
+        "Pulse",
+        "Step time",
+        "ms, median",
+        "Time from the end of one step to the end of the next on this host, over the unprofiled steps.",
+        "Where the host waits for its device only every so many steps, each counts as the mean of as many. Ranks in "
+        "step wait for the slowest, so that all of them show its time.",
+    ),
+    "pulse.p99_ms": Metric("Pulse", "Step time, p99", "ms", "99 % of the unprofiled steps are shorter."),
+    "pulse.longest_ms": Metric("Pulse", "Longest step", "ms", "The longest unprofiled step."),
+    "pulse.longest_step": Metric(
+        "Pulse", "Longest step is", "step", "The number of the longest unprofiled step, from 0."
+    ),
+    "pulse.drift_pct": Metric(
+        "Pulse",
+        "Drift",
+        "%",
+        "Median of the last quarter of the unprofiled steps against the median of the first.",
+        "Not given below 40 steps.",
+    ),
+    "pulse.input_pct": Metric(
+        "Pulse", "Input", "% of the time", "Share of the unprofiled steps' time spent in DataLoader.__next__."
+    ),
+    "pulse.gc_ms_per_step": Metric(
+        "Pulse", "Garbage collection", "ms per step", "What Python's garbage collector took of the unprofiled steps."
+    ),
+}
 
 LOG_ABOVE = 8.0
 """A longest step of more medians than this makes the scale logarithmic: else one outlier would flatten the curve."""
@@ -33,7 +93,7 @@ class Mark(NamedTuple):
 def rows(report: ClusterReport) -> Table:
     """One row a rank; columns that are empty for every rank are left out."""
     found = sorted(report.pulse.rows, key=lambda row: row.rank) if report.pulse else []
-    heads = [Column("Rank", numeric=True), metric("pulse.steps")]
+    heads = [Column("Rank", numeric=True), metric(METRICS["pulse.steps"])]
     columns = [[number(r.rank) for r in found], numbers([float(r.steps) for r in found], 0)]
     for name, decimals in (
         ("median_ms", None),
@@ -46,7 +106,7 @@ def rows(report: ClusterReport) -> Table:
     ):
         values = [getattr(row, name) for row in found]
         if any(value is not None for value in values):
-            heads.append(metric(f"pulse.{name}"))
+            heads.append(metric(METRICS[f"pulse.{name}"]))
             columns.append(numbers(values, decimals))
     return Table("pulse", heads, [Row(cells) for cells in assemble(columns)])
 
@@ -135,3 +195,23 @@ def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1, 2, 5) if high / low < 1000 else (1,)
     return [factor * 10.0**power for power in powers for factor in factors if low <= factor * 10.0**power <= high][:12]
+
+
+def _build(report: ClusterReport) -> Variables | None:
+    if report.pulse is None or not report.pulse.buckets:
+        return None
+    line = words.pulse_line(report)
+    drawn = chart(report.pulse)
+    lead = "Step time of the whole last attempt, recorded or not, as each host saw it."
+    if drawn and drawn["logarithmic"]:
+        lead += " The scale is logarithmic."
+    return {
+        "lead": f"{lead} {line[0].upper()}{line[1:]}." if line else lead,
+        "spoken": line or "",
+        "chart": drawn,
+        "notes": report.pulse.notes,
+        "table": rows(report),
+    }
+
+
+SECTION = Section("pulse", "Pulse", "Pulse of the run", _build, METRICS, "pulse.html.j2", optional=True)

@@ -7,8 +7,56 @@ from typing import Any
 from rankscope.records.report import ClusterReport
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Cell, Column, Row, Table, metric, number, numbers, text
+from rankscope.report.common.metrics import Metric
+from rankscope.report.sections.base import Section, Variables
 
-__all__ = ["clock_offsets", "hta", "sources"]
+__all__ = ["METRICS", "SECTION", "clock_offsets", "hta", "sources"]
+
+METRICS: dict[str, Metric] = {
+    "error_us": Metric(
+        "Clocks and matching",
+        "Clock error",
+        "µs",
+        "95 % of the ends of matched collectives agree within this after alignment.",
+        "Differences between ranks below it are noise.",
+        "HTA trusts raw clocks.",
+    ),
+    "offset_us": Metric(
+        "Clocks and matching", "Clock offset", "µs", "Added to the rank's own clock to reach the common one."
+    ),
+    "count": Metric(
+        "Clocks and matching",
+        "Collectives",
+        "count",
+        "Collectives that the ranks recorded, one per call and rank group.",
+    ),
+    "matched_pct": Metric(
+        "Clocks and matching",
+        "Matched",
+        "% of collectives",
+        "Share of the collectives recognised as the same call on all ranks of their group.",
+        "Waiting, transfer and lateness use matched collectives only.",
+    ),
+    "recording_overhead_pct": Metric(
+        "Recording",
+        "Recording overhead",
+        "%",
+        "The median step while recorded against the usual one before the window.",
+        "Not given where the host ran ahead of its device and no rhythm tells how long a step took.",
+    ),
+    "residue_pct": Metric(
+        "Recording",
+        "Residue",
+        "%",
+        "The usual step after the last window against that before it.",
+    ),
+    "longest_stall_ms": Metric(
+        "Recording",
+        "Longest stall",
+        "ms",
+        "The longest time that opening or closing a window held up a training thread.",
+    ),
+}
 
 _MAX_HTA_ROWS = 400
 
@@ -21,7 +69,7 @@ def clock_offsets(report: ClusterReport) -> Table:
         Row([Cell(words.one_line(rank, 20), float(rank) if rank.isdecimal() and rank.isascii() else rank), cell])
         for (rank, _), cell in zip(items, cells, strict=True)
     ]
-    return Table("clock-offsets", [Column("Rank", numeric=True), metric("offset_us")], rows)
+    return Table("clock-offsets", [Column("Rank", numeric=True), metric(METRICS["offset_us"])], rows)
 
 
 def sources(report: ClusterReport) -> Table:
@@ -92,3 +140,10 @@ def _any(value: Any) -> Cell:
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return text(value, 70)
     return Cell(f"{value:,.2f}" if isinstance(value, float) else f"{value:,}", value)
+
+
+def _build(report: ClusterReport) -> Variables:
+    return {"offsets": clock_offsets(report), "sources": sources(report), "hta": hta(report)}
+
+
+SECTION = Section("trust", "Trust", "How far to trust this", _build, METRICS, "trust.html.j2")

@@ -1,0 +1,86 @@
+"""Kernels or operators by time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rankscope.records.report import ClusterReport
+from rankscope.report.common import wording as words
+from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, number, numbers, text
+from rankscope.report.common.metrics import Metric
+from rankscope.report.sections.base import Section, Variables, tables
+
+__all__ = ["METRICS", "SECTION", "kernels"]
+
+MAX_KERNELS = 80
+
+METRICS: dict[str, Metric] = {
+    "kernel.ms_per_step": Metric(
+        "Kernels and operators",
+        "Time",
+        "ms per step",
+        "Summed duration in one step, averaged over the ranks that ran it.",
+        "Kernels that run side by side both count, so the sum can exceed the step.",
+        "HTA's kernel breakdown is wrong above ten kernels.",
+    ),
+    "launches_per_step": Metric("Kernels and operators", "Launches", "per step", "How often it runs in one step."),
+    "share_pct": Metric(
+        "Kernels and operators",
+        "Share",
+        "% of kernel time",
+        "Its time over all kernel or operator time of those ranks.",
+    ),
+    "max_over_median": Metric(
+        "Kernels and operators",
+        "Max / median",
+        "ratio",
+        "Time on the rank with most of it, over the rank in the middle. 1.00 is even.",
+    ),
+}
+
+
+def kernels(report: ClusterReport) -> Table:
+    """One row a kernel or operator, those with most time first."""
+    ordered = sorted(report.kernels, key=lambda kernel: -(kernel.ms_per_step or 0.0))
+    rows = ordered[:MAX_KERNELS]
+    name = "Kernel" if words.has_accelerator(report) else "Operator"
+    share = METRICS["share_pct"]
+    heads = [Column(name), Column("Category"), metric(METRICS["kernel.ms_per_step"])]
+    heads += [Column(share.label, f"% of {name.lower()} time", share.hover.replace("kernel", name.lower()), True)]
+    heads += [
+        metric(METRICS["launches_per_step"], None if name == "Kernel" else "Calls"),
+        metric(METRICS["max_over_median"]),
+        Column("Most on rank", numeric=True),
+    ]
+    columns = [
+        _kernel_names([r.name for r in rows]),
+        [text(r.category, 24) for r in rows],
+        numbers([r.ms_per_step for r in rows]),
+        numbers([r.share_pct for r in rows], 1),
+        numbers([r.launches_per_step for r in rows], 1),
+        numbers([r.max_over_median for r in rows], 2),
+        [number(r.max_rank) for r in rows],
+    ]
+    hidden = len(ordered) - len(rows)
+    note = f"{hidden:,} more, each with less time, are in report.json." if hidden else ""
+    return Table("kernels", heads, [Row(cells) for cells in assemble(columns)], note)
+
+
+def _kernel_names(names: list[str]) -> list[Cell]:
+    """Short names where they tell the kernels apart, else the full ones without their middle."""
+    short = [words.short_name(name) for name in names]
+    often = Counter(short)
+    return [
+        Cell(brief if often[brief] == 1 else words.one_line(name, 120), name.lower()[:80], words.one_line(name, 1000))
+        for brief, name in zip(short, names, strict=True)
+    ]
+
+
+def _build(report: ClusterReport) -> Variables | None:
+    if not report.kernels:
+        return None
+    name = "Kernels" if words.has_accelerator(report) else "Operators"
+    return tables("", (name, kernels(report))) | {"nav": name, "title": name}
+
+
+SECTION = Section("kernels", "Kernels", "Kernels", _build, METRICS)
