@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rankscope.records.codec import SCHEMA_VERSION
+from rankscope.records.limits import Attempt, WindowNumber, WorldSize
 from rankscope.records.rank import RankRecord
 
 __all__ = ["RunManifest", "WindowRanks"]
@@ -15,9 +16,9 @@ __all__ = ["RunManifest", "WindowRanks"]
 class WindowRanks:
     """One window of one attempt: the ranks that were due and what became of them."""
 
-    attempt: int
-    window: int
-    world_size: int
+    attempt: Attempt
+    window: WindowNumber
+    world_size: WorldSize
     records: list[RankRecord]
     """One per rank of the world, in order of rank; missing ones have status ``missing``."""
     mismatches: list[str] = field(default_factory=list)
@@ -32,8 +33,8 @@ class RunManifest:
     config: dict[str, Any]
     versions: dict[str, str]
     hosts: list[str]
-    world_size: int | None
-    attempts: int
+    world_size: WorldSize | None
+    attempts: Attempt
     exit_code: int | None
     windows: list[WindowRanks]
     lives: list[RankRecord]

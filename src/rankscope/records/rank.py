@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rankscope.records.limits import Attempt, Count, FileName, LocalRank, Rank, Step, WindowNumber, WorldSize
+
 __all__ = ["ClockSample", "HealthSample", "HostSample", "RankRecord", "RankStatus", "StepTimes"]
 
 
@@ -87,13 +89,13 @@ class StepTimes:
 class RankRecord:
     """What one rank says of one window, or, with ``window`` None, of its whole life."""
 
-    rank: int
-    local_rank: int
-    world_size: int
+    rank: Rank
+    local_rank: LocalRank
+    world_size: WorldSize
     host: str
     pid: int
-    attempt: int
-    window: int | None = None
+    attempt: Attempt
+    window: WindowNumber | None = None
     status: RankStatus = "ok"
     reason: str | None = None
     """Why the status is not ok, in words for the report."""
@@ -102,12 +104,12 @@ class RankRecord:
     torch_version: str | None = None
     step_source: str | None = None
     """The detector that counted, for instance ``optimizer``."""
-    steps_counted: int = 0
-    first_step: int | None = None
-    last_step: int | None = None
+    steps_counted: Step = 0
+    first_step: Step | None = None
+    last_step: Step | None = None
     """Inclusive range of the steps recorded."""
-    planned_first_step: int | None = None
-    planned_last_step: int | None = None
+    planned_first_step: Step | None = None
+    planned_last_step: Step | None = None
     agreed: bool | None = None
     """True when the window was opened as rank 0 had announced; None when no announcement came."""
     origin: str = "plan"
@@ -121,14 +123,14 @@ class RankRecord:
     clock: list[ClockSample] = field(default_factory=list)
     steps: StepTimes = field(default_factory=StepTimes)
     notes: list[str] = field(default_factory=list)
-    trace: str | None = None
+    trace: FileName | None = None
     """File name of the trace beside this record."""
-    snapshot: str | None = None
+    snapshot: FileName | None = None
     """File name of the CUDA memory snapshot beside this record."""
-    trace_bytes: int | None = None
+    trace_bytes: Count | None = None
     sha256: str | None = None
     cuda_used: bool = False
-    open_window: int | None = None
+    open_window: WindowNumber | None = None
     """In the record of a life: the window that was open when the process was last heard of."""
     device_uuid: str | None = None
     """The accelerator, as its driver names it."""

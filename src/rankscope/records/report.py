@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rankscope.records.codec import SCHEMA_VERSION
+from rankscope.records.limits import Rank, WorldSize
 from rankscope.records.rows import (
     GroupRow,
     HealthRow,
@@ -43,7 +44,7 @@ class RunInfo:
     source: Literal["run", "traces"]
     run_id: str | None = None
     command: list[str] = field(default_factory=list)
-    world_size: int | None = None
+    world_size: WorldSize | None = None
     hosts: list[str] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
     backend: str | None = None
@@ -93,7 +94,7 @@ class Verdict:
     """
 
     kind: VerdictKind
-    ranks: list[int] = field(default_factory=list)
+    ranks: list[Rank] = field(default_factory=list)
     cause: str | None = None
     cost_ms_per_step: float | None = None
     cost_error_ms: float | None = None
@@ -117,7 +118,7 @@ class Finding:
 
     id: str
     kind: str
-    ranks: list[int]
+    ranks: list[Rank]
     cost_ms_per_step: float | None
     confidence: Confidence
     title: str
@@ -131,7 +132,7 @@ class SourceFile:
 
     path: str
     status: Literal["used", "ignored", "unusable", "unassigned"]
-    rank: int | None = None
+    rank: Rank | None = None
     reason: str | None = None
     repairs: dict[str, int] = field(default_factory=dict)
     """Kind of repair or drop -> number of events."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rankscope.records.limits import Attempt, Count, Rank, Step, WindowNumber
 from rankscope.records.rank import RankStatus
 
 __all__ = [
@@ -30,12 +31,12 @@ class RankSummary:
     All are None for a rank without a usable trace.
     """
 
-    rank: int
+    rank: Rank
     host: str | None = None
     device: str | None = None
     status: RankStatus = "ok"
     reason: str | None = None
-    steps: int = 0
+    steps: Step = 0
     step_ms: dict[str, float | None] = field(default_factory=lambda: {"median": None, "p95": None})
     compute_pct: float | None = None
     comm_pct: float | None = None
@@ -59,7 +60,7 @@ class RankIdle:
     host reason; ``copy`` exposed copies.
     """
 
-    rank: int
+    rank: Rank
     waiting_ms: float
     transfer_ms: float
     input_ms: float
@@ -75,10 +76,10 @@ class StepRow:
     step before to the last of this one. ``input_ms`` is the part of it in which the host sits in the data loader.
     """
 
-    attempt: int
-    window: int
-    step: int
-    rank: int
+    attempt: Attempt
+    window: WindowNumber
+    step: Step
+    rank: Rank
     duration_ms: float
     compute_ms: float
     comm_ms: float
@@ -95,7 +96,7 @@ class GroupRow:
 
     group: str
     """The group's description or name, for reading; ``ranks`` is its identity."""
-    ranks: list[int]
+    ranks: list[Rank]
     collective: str
     dtype: str | None
     calls_per_step: float
@@ -118,7 +119,7 @@ class ModuleRow:
     """As FSDP2's annotations name it: ``layers.3``, or ``(root)``. ``DDP bucket 2``: the second all-reduce of each
     backward."""
     group: str
-    ranks: list[int]
+    ranks: list[Rank]
     """Of the group: its identity."""
     collective: str
     calls_per_step: float
@@ -137,7 +138,7 @@ class LaunchQueue:
     communication count.
     """
 
-    rank: int
+    rank: Rank
     median_outstanding: float
     max_outstanding: int
     median_delay_us: float
@@ -156,7 +157,7 @@ class KernelRow:
     launches_per_step: float
     share_pct: float
     """Of all kernel time of those ranks."""
-    max_rank: int | None = None
+    max_rank: Rank | None = None
     max_over_median: float | None = None
     """Time on the rank with most of it, over the median rank. 1.0 is even."""
 
@@ -168,12 +169,12 @@ class HealthRow:
     Clocks, power and utilisation are medians of the samples, the temperature is the highest.
     """
 
-    rank: int
+    rank: Rank
     host: str | None = None
     device: str | None = None
     gc_ms_per_step: float | None = None
     """What Python's garbage collector took of the recorded steps."""
-    samples: int = 0
+    samples: Count = 0
     """Of the accelerator."""
     sm_mhz: float | None = None
     sm_max_mhz: float | None = None
@@ -227,10 +228,10 @@ class MemoryRow:
     From the snapshot of PyTorch's memory history; without one, from the allocator's totals in the trace.
     """
 
-    attempt: int
-    window: int | None
+    attempt: Attempt
+    window: WindowNumber | None
     """None: the snapshot was taken at an out-of-memory error."""
-    rank: int
+    rank: Rank
     file: str | None
     """The snapshot, for https://pytorch.org/memory_viz; None: from the trace."""
     peak_allocated_bytes: int

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Annotated
+
+from rankscope.records.limits import MAX_WINDOWS, Between, Step, WindowNumber, WindowSteps
 
 __all__ = [
     "BY_LIBKINETO",
@@ -25,12 +28,12 @@ class ScheduleSpec:
     ``skip_first`` steps and come ``repeat`` times. With ``every`` the cycles begin that many steps apart and never end.
     """
 
-    skip_first: int
-    wait: int
-    warmup: int
-    active: int
-    repeat: int
-    every: int = 0
+    skip_first: Step
+    wait: Step
+    warmup: WindowSteps
+    active: WindowSteps
+    repeat: Annotated[int, Between(1, MAX_WINDOWS)]
+    every: Step = 0
 
     def window(self, number: int) -> Window | None:
         """Window ``number`` from 0, None after the last."""
@@ -45,10 +48,10 @@ class ScheduleSpec:
 class Window:
     """Step numbers: ``warm`` is the first warm-up step, ``first`` to ``last`` (inclusive) are recorded."""
 
-    number: int
-    warm: int
-    first: int
-    last: int
+    number: WindowNumber
+    warm: Step
+    first: Step
+    last: Step
     origin: str = "plan"
     """``plan``, ``slow_step``, or the name of the request it answers."""
     backend: str = "inline"
@@ -69,8 +72,8 @@ class CaptureRequest:
     """What ``rankscope capture`` asks of a running job."""
 
     name: str
-    steps: int
-    warmup: int
+    steps: WindowSteps
+    warmup: WindowSteps
     detail: str = ""
 
 
@@ -105,7 +108,7 @@ class CaptureSpec:
 class BudgetSpec:
     """Limits of what windows beyond the planned ones may cost."""
 
-    windows: int
+    windows: Annotated[int, Between(1, MAX_WINDOWS)]
     """At most so many windows in a run."""
     megabytes: float
     """No further window once a node has gathered so much (compressed)."""
@@ -126,7 +129,7 @@ class AgentSpec:
     """``auto`` or the name of one step detector."""
     schedule: ScheduleSpec
     capture: CaptureSpec
-    agreement_lead: int
+    agreement_lead: WindowSteps
     """How many steps before a window opens its start is announced at the latest."""
     exit_grace_s: float
     """Longest time the agent may hold up the end of a process whose window is still open."""

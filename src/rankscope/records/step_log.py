@@ -12,4 +12,4 @@ STEP_LOG_HEADER = struct.Struct("<Q")
 STEP_LOG_ENTRY = struct.Struct("<IIII")
 """Of one step, in microseconds: duration, data loader, garbage collection; then 1 inside a window, else 0."""
 STEP_LOG_CAPACITY = 1 << 16
-"""Entries of a rank's ring; entry ``n`` lies at ``n % PULSE_CAPACITY``."""
+"""Entries of a rank's ring; entry ``n`` lies at ``n % STEP_LOG_CAPACITY``."""
