@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from rankscope.errors import ConfigError
+from rankscope.records.limits import MAX_RANKS, MAX_STEP, MAX_WINDOW_STEPS, MAX_WINDOWS
 from rankscope.records.spec import AgentSpec, BudgetSpec, CaptureSpec, ScheduleSpec
 
 __all__ = [
@@ -33,12 +34,21 @@ __all__ = [
 ACTIVITIES = ("auto", "cpu", "cuda", "xpu")
 """ROCm devices are ``cuda`` to torch.profiler."""
 BACKENDS = ("auto", "inline", "kineto", "kineto_alone", "cuda_profiler")
+MAX_MEGABYTES = 100e6
+"""100 TB: more than the disks of a node hold."""
+MAX_WAIT_S = 86_400.0
+"""A day."""
 STEP_SOURCES = ("auto", "user", "optimizer", "profiler", "forward", "input")
 
 
 def _at_least(name: str, value: float, limit: float, remedy: str) -> None:
-    if value < limit:
+    if not value >= limit:  # nor is NaN
         raise ConfigError(f"{name}={value} is below its limit of {limit}; {remedy}")
+
+
+def _at_most(name: str, value: float, limit: float, remedy: str) -> None:
+    if not value <= limit:
+        raise ConfigError(f"{name}={value} is above its limit of {limit}; {remedy}")
 
 
 def _one_of(name: str, value: str, known: Iterable[str]) -> None:
@@ -78,6 +88,12 @@ class ScheduleConfig:
             _at_least("schedule.every", self.every, cycle, "wait, warmup and active steps must fit; 0 is off")
         unseen = "the agent sees a step when it ends, so the first warm-up step is step 1 at the earliest: use wait=1"
         _at_least("schedule.skip_first + schedule.wait", self.skip_first + self.wait, 1, unseen)
+        for name in ("skip_first", "wait", "every"):
+            _at_most(f"schedule.{name}", getattr(self, name), MAX_STEP, "no job has so many steps")
+        memory = "every rank holds the events of all of them in memory until the window closes; plan more windows"
+        for name in ("warmup", "active"):
+            _at_most(f"schedule.{name}", getattr(self, name), MAX_WINDOW_STEPS, memory)
+        _at_most("schedule.repeat", self.repeat, MAX_WINDOWS, "each window leaves a file of every rank; use fewer")
 
     def spec(self) -> ScheduleSpec:
         """The same for the ranks."""
@@ -129,6 +145,8 @@ class CaptureConfig:
         numbers = self.ranks.replace(" ", "").split(",")
         if self.ranks not in ("all", "first-of-node") and not all(number.isdecimal() for number in numbers):
             raise ConfigError(f"capture.ranks={self.ranks} is not known; use all, first-of-node, or numbers like 0,7")
+        if any(len(n) > len(str(MAX_RANKS)) or int(n) >= MAX_RANKS for n in numbers if n.isdecimal()):
+            raise ConfigError(f"capture.ranks={self.ranks:.60} names a rank beyond {MAX_RANKS - 1}; no job has so many")
         if not self.activities:
             raise ConfigError("capture.activities is empty, nothing would be recorded; use [auto]")
         for activity in self.activities:
@@ -155,6 +173,10 @@ class BudgetConfig:
         _at_least("budget.step_pct", self.step_pct, 0, "use 0 to open only planned and requested windows")
         if self.slow_step:
             _at_least("budget.slow_step", self.slow_step, 1.5, "steps vary; 0 is off, 3 is a good start")
+        _at_most("budget.slow_step", self.slow_step, MAX_STEP, "no step is so slow; 0 is off, 3 is a good start")
+        _at_most("budget.windows", self.windows, MAX_WINDOWS, "each window leaves a file of every rank; use fewer")
+        _at_most("budget.megabytes", self.megabytes, MAX_MEGABYTES, "say what the disks of your nodes can spare")
+        _at_most("budget.step_pct", self.step_pct, 100, "it is a share of the steps; 5 keeps the job at its pace")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -183,6 +205,7 @@ class StepsConfig:
         """Check source and lead."""
         _one_of("steps.source", self.source, STEP_SOURCES)
         _at_least("steps.agreement_lead", self.agreement_lead, 1, "ranks need a step or more to hear of a window")
+        _at_most("steps.agreement_lead", self.agreement_lead, MAX_WINDOW_STEPS, "3 steps are enough as a rule")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -198,6 +221,8 @@ class GatherConfig:
         """Check the limits."""
         _at_least("gather.timeout_s", self.timeout_s, 1, "give the files a second or more to arrive")
         _at_least("gather.exit_grace_s", self.exit_grace_s, 0, "use 0 to never hold up a process")
+        for name in ("timeout_s", "exit_grace_s"):
+            _at_most(f"gather.{name}", getattr(self, name), MAX_WAIT_S, "nobody waits longer than a day for a report")
 
 
 @dataclass(kw_only=True, slots=True)

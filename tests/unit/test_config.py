@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from pathlib import Path
 
 import pytest
 
 from rankscope.config import (
     AnalysisConfig,
+    BudgetConfig,
     CaptureConfig,
     GatherConfig,
     RunConfig,
@@ -35,6 +37,22 @@ from rankscope.errors import ConfigError
         (lambda: StepsConfig(agreement_lead=0), "steps.agreement_lead=0"),
         (lambda: GatherConfig(timeout_s=0), "gather.timeout_s=0"),
         (lambda: GatherConfig(exit_grace_s=-1), "gather.exit_grace_s=-1"),
+        (lambda: ScheduleConfig(active=1001), "schedule.active=1001 is above its limit of 1000; .*plan more windows"),
+        (lambda: ScheduleConfig(warmup=10**6), "schedule.warmup=1000000 is above its limit of 1000"),
+        (lambda: ScheduleConfig(repeat=10**6), "schedule.repeat=1000000 is above its limit of 10000"),
+        (lambda: ScheduleConfig(skip_first=10**18), "schedule.skip_first=1000000000000000000 is above"),
+        (lambda: ScheduleConfig(wait=10**18), "schedule.wait=1000000000000000000 is above"),
+        (lambda: ScheduleConfig(every=10**18), "schedule.every=1000000000000000000 is above"),
+        (lambda: BudgetConfig(windows=10**6), "budget.windows=1000000 is above its limit of 10000"),
+        (lambda: BudgetConfig(megabytes=inf), "budget.megabytes=inf is above"),
+        (lambda: BudgetConfig(megabytes=nan), "budget.megabytes=nan is below"),
+        (lambda: BudgetConfig(step_pct=101), "budget.step_pct=101 is above its limit of 100"),
+        (lambda: BudgetConfig(slow_step=inf), "budget.slow_step=inf is above"),
+        (lambda: StepsConfig(agreement_lead=10**6), "steps.agreement_lead=1000000 is above"),
+        (lambda: GatherConfig(timeout_s=inf), "gather.timeout_s=inf is above its limit of 86400"),
+        (lambda: GatherConfig(exit_grace_s=nan), "gather.exit_grace_s=nan is below"),
+        (lambda: CaptureConfig(ranks="0,99999999"), "names a rank beyond 1048575"),
+        (lambda: CaptureConfig(ranks="9" * 5000), "names a rank beyond 1048575"),
     ],
 )
 def test_refuses_at_construction_with_value_limit_and_remedy(build: object, said: str) -> None:

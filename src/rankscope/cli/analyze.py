@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.cli.console import say, show
-from rankscope.errors import ConfigError, RunDirError
+from rankscope.errors import ConfigError, ForeignFileError, RunDirError
 from rankscope.rundir.layout import RunDir
 
 if TYPE_CHECKING:
@@ -37,31 +38,31 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
 
 def _manifest(paths: Sequence[Path]) -> RunManifest | None:
     """Ours tells more than the traces: steps, hosts, who is missing. Several folders have no common one."""
-    from rankscope.records.codec import from_json
     from rankscope.records.manifest import RunManifest
+    from rankscope.rundir.record_files import read_record, run_limit
 
-    manifest = RunDir(paths[0]).manifest
-    if len(paths) != 1 or not manifest.is_file():
+    run_dir = RunDir(paths[0])
+    if len(paths) != 1 or not os.path.lexists(run_dir.manifest):
         return None
     try:
-        return from_json(RunManifest, manifest.read_bytes())
-    except ValueError as error:
-        say(f"{manifest} is left out: {error}")
+        return read_record(RunManifest, run_dir.manifest, run_limit(run_dir))
+    except ForeignFileError as error:
+        say(f"left out, so that no rank is known to be missing: {error}")
         return None
 
 
 def report_verb(arguments: argparse.Namespace) -> int:
     """Show a report that was written before."""
-    from rankscope.records.codec import from_json
     from rankscope.records.report import ClusterReport
+    from rankscope.rundir.record_files import read_record, run_limit
 
     path: Path = arguments.path
     candidates = [path / "report" / "report.json", path / "report.json"] if path.is_dir() else [path]
-    found = next((candidate for candidate in candidates if candidate.is_file()), None)
+    found = next((candidate for candidate in candidates if os.path.lexists(candidate)), None)
     if found is None:
         raise RunDirError(f"{path} holds no report.json; `rankscope analyze {path} --output {path}/report` writes one")
     try:
-        report = from_json(ClusterReport, found.read_bytes())
-    except ValueError as error:
-        raise RunDirError(f"{found} is not a report of rankscope: {error}") from error
+        report = read_record(ClusterReport, found, run_limit(RunDir(found.parent.parent)))
+    except ForeignFileError as error:
+        raise RunDirError(f"not a report of rankscope: {error}") from error
     return show(report, arguments)

@@ -31,11 +31,12 @@ def shown_in_colour(folder: Path | None) -> bool:
     try:
         from rich.console import Console
 
-        from rankscope.records.codec import from_json
         from rankscope.records.report import ClusterReport
         from rankscope.report.formats.terminal import show
+        from rankscope.rundir.layout import RunDir
+        from rankscope.rundir.record_files import read_record, run_limit
 
-        report = from_json(ClusterReport, (folder / "report.json").read_bytes())
+        report = read_record(ClusterReport, folder / "report.json", run_limit(RunDir(folder.parent)))
         console = Console(stderr=True)
         console.print()
         show(report, console)

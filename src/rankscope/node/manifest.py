@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rankscope.records.limits import absent_ranks
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import BY_LIBKINETO, ScheduleSpec
@@ -86,10 +87,13 @@ def _window(attempt: int, number: int, members: list[RankRecord], lives: list[Ra
     world = max(one.world_size for one in [*members, *lives])
     present = {member.rank: member for member in members}
     life_of = {life.rank: life for life in lives}
-    records = [present.get(rank) or _missing(rank, attempt, number, world, life_of.get(rank)) for rank in range(world)]
-    return WindowRanks(
-        attempt=attempt, window=number, world_size=world, records=records, mismatches=_mismatches(members)
-    )
+    absent, more = absent_ranks(world, present)
+    due = {rank: _missing(rank, attempt, number, world, life_of.get(rank)) for rank in absent} | present
+    said = _mismatches(members)
+    if more:
+        said.append(f"{more} ranks of {world} besides the {len(absent)} named as missing left no record either")
+    records = [due[rank] for rank in sorted(due)]
+    return WindowRanks(attempt=attempt, window=number, world_size=world, records=records, mismatches=said)
 
 
 def _missing(rank: int, attempt: int, number: int, world: int, life: RankRecord | None) -> RankRecord:

@@ -6,10 +6,13 @@ it is not believed.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated
 
 __all__ = [
+    "MAX_ABSENT_ROWS",
     "MAX_ATTEMPTS",
     "MAX_RANKS",
     "MAX_STEP",
@@ -25,10 +28,13 @@ __all__ = [
     "WindowNumber",
     "WindowSteps",
     "WorldSize",
+    "absent_ranks",
 ]
 
 MAX_RANKS = 1 << 20
 """Of a job: some ten times the accelerators of the largest cluster there is."""
+MAX_ABSENT_ROWS = 4096
+"""Ranks that left nothing and are named one by one; of more nobody reads the names, and they are counted."""
 MAX_STEP = 10**12
 """A step of a millisecond, for thirty years."""
 MAX_WINDOWS = 10_000
@@ -60,3 +66,11 @@ WindowSteps = Annotated[int, Between(1, MAX_WINDOW_STEPS)]
 FileName = Annotated[str, "a name without a folder"]
 """Of a file that lies beside the record."""
 Count = Annotated[int, Between(0, 2**63 - 1)]
+
+
+def absent_ranks(world_size: int, present: Collection[int]) -> tuple[list[int], int]:
+    """The ranks of a world that are not ``present``, the first :data:`MAX_ABSENT_ROWS` of them; and how many more there
+    are. Takes the time of what is present and named, not of what ``world_size`` says."""
+    there = set(present)
+    named = list(islice((rank for rank in range(world_size) if rank not in there), MAX_ABSENT_ROWS))
+    return named, max(world_size - sum(0 <= rank < world_size for rank in there) - len(named), 0)

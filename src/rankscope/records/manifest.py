@@ -20,7 +20,8 @@ class WindowRanks:
     window: WindowNumber
     world_size: WorldSize
     records: list[RankRecord]
-    """One per rank of the world, in order of rank; missing ones have status ``missing``."""
+    """One per rank of the world, in order of rank; missing ones have status ``missing``. Beyond
+    :data:`rankscope.records.limits.MAX_ABSENT_ROWS` missing ones are only counted, in ``mismatches``."""
     mismatches: list[str] = field(default_factory=list)
 
 

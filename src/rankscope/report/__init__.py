@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.records.codec import from_json
+from rankscope.errors import ForeignFileError
 from rankscope.records.report import ClusterReport
 from rankscope.report.files import write_atomically
 from rankscope.report.formats import html, markdown, terminal
 from rankscope.report.formats import json as contract
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record, run_limit
 
 __all__ = ["TIMELINE", "WRITERS", "link_timeline", "write_report"]
 
@@ -52,8 +54,8 @@ def link_timeline(folder: Path) -> None:
         OSError: the folder cannot be written.
     """
     try:
-        report = from_json(ClusterReport, (folder / _FILES["json"]).read_bytes())
-    except (OSError, ValueError):
+        report = read_record(ClusterReport, folder / _FILES["json"], run_limit(RunDir(folder.parent)))
+    except ForeignFileError:
         return
     write_atomically(folder / _FILES["html"], _page(report, folder))
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rankscope.errors import ConfigError
+from rankscope.records.limits import MAX_RANKS
 from rankscope.trace.columns import Category
 
 __all__ = ["CATEGORIES", "MAX_MB", "Selection", "parse_categories", "parse_ranks", "parse_steps"]
@@ -76,7 +77,7 @@ def parse_ranks(text: str) -> frozenset[int]:
     ranks: set[int] = set()
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,7})\s*(?:-\s*(\d{1,7})\s*)?", part)
-        if not found or int(found[2] or found[1]) < int(found[1]):
+        if not found or not int(found[1]) <= int(found[2] or found[1]) < MAX_RANKS:
             raise ConfigError(f"--ranks {text} is no list of ranks; write 0,3 or 0-3,7")
         ranks.update(range(int(found[1]), int(found[2] or found[1]) + 1))
     return frozenset(ranks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankscope.records.limits import absent_ranks
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
 from rankscope.records.report import RunInfo
@@ -17,10 +18,9 @@ _WORST = {"ok": 0, "skipped": 0, "partial": 1, "corrupt": 2, "missing": 3}
 
 def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunInfo:
     """Head of the report."""
-    sizes = [t.meta.world_size for t in traces if t.meta.world_size]
     info = RunInfo(
         source="traces" if manifest is None else "run",
-        world_size=max(sizes) if sizes else None,
+        world_size=_world_size(traces),
         hosts=sorted({t.meta.host for t in traces if t.meta.host}),
         devices=sorted({t.meta.device for t in traces if t.meta.device}),
         backend=next((t.meta.backend for t in traces if t.meta.backend), None),
@@ -30,6 +30,7 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
     for trace in traces:
         info.versions = {**trace.meta.versions, **info.versions}
     if manifest is None:
+        info.notes += _unnamed(traces)
         return info
     info.run_id, info.command, info.exit_code = manifest.run_id, list(manifest.argv), manifest.exit_code
     info.world_size = manifest.world_size or info.world_size
@@ -39,6 +40,19 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
     records = [r for w in manifest.windows for r in w.records]
     info.backend = info.backend or next((r.backend for r in records if r.backend), None)
     return info
+
+
+def _unnamed(traces: Sequence[RankTrace]) -> list[str]:
+    """A word for the missing ranks that :func:`complete_ranks` does not name."""
+    world = _world_size(traces) or 0
+    named, more = absent_ranks(world, {t.rank for t in traces if t.rank is not None})
+    if not more:
+        return []
+    return [f"{more} ranks of {world} besides the {len(named)} named as missing left no trace either"]
+
+
+def _world_size(traces: Sequence[RankTrace]) -> int | None:
+    return max((t.meta.world_size for t in traces if t.meta.world_size), default=None)
 
 
 _RECORDERS = {"inline": "torch.profiler", "kineto": "libkineto", "cuda_profiler": "another tool"}
@@ -85,10 +99,8 @@ def complete_ranks(
     """
     by_rank = {row.rank: row for row in rows}
     if manifest is None:
-        sizes = [t.meta.world_size for t in traces if t.meta.world_size]
-        for rank in range(max(sizes) if sizes else 0):
-            if rank not in by_rank:
-                by_rank[rank] = RankSummary(rank=rank, status="missing", reason="no trace of this rank was given")
+        for rank in absent_ranks(_world_size(traces) or 0, by_rank)[0]:
+            by_rank[rank] = RankSummary(rank=rank, status="missing", reason="no trace of this rank was given")
         return [by_rank[rank] for rank in sorted(by_rank)]
     records = [r for w in manifest.windows for r in w.records] or list(manifest.lives)
     for record in records:

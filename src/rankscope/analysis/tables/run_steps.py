@@ -7,9 +7,7 @@ is the step after a window in any median, as closing the window falls into it.
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,14 +15,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankscope.errors import AnalysisError
+from rankscope.errors import AnalysisError, ForeignFileError
+from rankscope.records.limits import absent_ranks
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
 from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.rundir.foreign import read_foreign_gzip, shown
 from rankscope.step_time import beat
 
 __all__ = ["read_step_logs"]
 
 MAX_BUCKETS = 400
+MAX_STEPS = 1 << 24
+"""Of a run, in its curve: nineteen days at ten a second; 256 MiB for each rank while it is read."""
 AROUND = 20
 """Steps on either side of a window that tell in what time it fell."""
 TYPICAL_PCT = 10.0
@@ -35,7 +37,7 @@ BEAT_STEPS = 2048
 """The beat of a run is that of so many of its last steps."""
 
 _ENTRY = np.dtype([("step", "<u4"), ("input", "<u4"), ("gc", "<u4"), ("recorded", "<u4")])
-_PLACE = re.compile(r"attempt_(\d+)/pulse/rank_(\d+)\.bin\.gz$")
+_PLACE = re.compile(r"attempt_(\d{1,6})/pulse/rank_(\d{1,6})\.bin\.gz$")
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,7 +59,7 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
     for rank, path in files.items():
         try:
             own = _read(path)
-        except (OSError, EOFError, ValueError, zlib.error) as error:
+        except ForeignFileError as error:
             notes.append(f"the pulse of rank {rank} could not be read: {error}")
             continue
         flags = own["recorded"] > 0
@@ -69,9 +71,9 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
         if files:
             raise AnalysisError("; ".join(notes))
         return None
-    absent = sorted(set(range(world_size or 0)) - set(files))
+    absent, more = absent_ranks(world_size or 0, files)
     if absent:
-        notes.append(f"no pulse of {len(absent)} of {world_size} ranks, the first of them rank {absent[0]}")
+        notes.append(f"no pulse of {len(absent) + more} of {world_size} ranks, the first of them rank {absent[0]}")
     width = _whole(-(-len(recorded) // MAX_BUCKETS), max(beats.values()))
     starts = np.arange(0, len(recorded), width)
     unprofiled = ~recorded
@@ -116,9 +118,9 @@ def _last_attempt(paths: Sequence[Path], notes: list[str]) -> tuple[int, dict[in
 
 
 def _read(path: Path) -> npt.NDArray[Any]:
-    raw = gzip.decompress(path.read_bytes())
+    raw = read_foreign_gzip(path, MAX_STEPS * STEP_LOG_ENTRY.size)
     if not raw or len(raw) % STEP_LOG_ENTRY.size:
-        raise ValueError(f"{len(raw)} bytes are no whole number of steps")
+        raise ForeignFileError(f"{shown(path)}: {len(raw)} bytes are no whole number of steps")
     return np.frombuffer(raw, _ENTRY)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from rankscope.records.limits import MAX_RANKS
 from rankscope.trace.columns import Group, TraceMeta
 from rankscope.trace.kineto import repair
 
@@ -64,6 +65,11 @@ def typed(raw: dict[str, Any]) -> tuple[TraceMeta, list[str]]:
     ours = raw.get("rankscope")  # what the agent adds; distributedInfo comes only with an initialised process group
     info = {**ours, **info} if isinstance(ours, dict) else info
     rank, world = _natural(info.get("rank")), _natural(info.get("world_size"))
+    for name, value in (("rank", rank), ("world_size", world)):
+        if value is not None and value > MAX_RANKS:
+            notes.append(f"distributedInfo says {name} {value}, which is not believed: the limit is {MAX_RANKS}")
+    rank = rank if rank is None or rank < MAX_RANKS else None
+    world = world if world is None or world <= MAX_RANKS else None
     if rank is not None and world is not None and rank >= world > 0:
         notes.append(f"distributedInfo names rank {rank} of {world}")
     versions = {name: str(raw[key]) for key, name in _VERSION_KEYS.items() if isinstance(raw.get(key), (str, int))}

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rankscope.errors import TraceError
+from rankscope.errors import ForeignFileError, TraceError
+from rankscope.rundir.foreign import open_foreign, shown
 
 _inflate: Any = zlib
 with contextlib.suppress(ImportError):  # platforms without a wheel: the same calls, several times slower
@@ -44,7 +45,7 @@ class Reader:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            with self.path.open("rb") as file:
+            with open_foreign(self.path, MAX_PLAIN_BYTES) as file:
                 first = file.read(BLOCK_BYTES)
                 if first.startswith(GZIP_MAGIC):
                     yield from self._unpacked(first, file)
@@ -53,9 +54,11 @@ class Reader:
                     self.plain_bytes += len(first)
                     yield first
                     first = file.read(BLOCK_BYTES)
+        except ForeignFileError as error:
+            raise TraceError(str(error)) from error
         except OSError as error:
             why = error.strerror or error
-            raise TraceError(f"{self.path}: cannot be read ({why}); check path and rights") from error
+            raise TraceError(f"{shown(self.path)}: cannot be read ({why}); check path and rights") from error
 
     def _unpacked(self, packed: bytes, file: Any) -> Iterator[bytes]:
         member = _inflate.decompressobj(wbits=31)
@@ -90,6 +93,6 @@ class Reader:
         too_dense = self.plain_bytes > RATIO_APPLIES_FROM and self.plain_bytes > MAX_RATIO * self.packed_bytes
         if too_dense or self.plain_bytes > MAX_PLAIN_BYTES:
             raise TraceError(
-                f"{self.path}: {self.packed_bytes} packed bytes expand beyond {self.plain_bytes} "
+                f"{shown(self.path)}: {self.packed_bytes} packed bytes expand beyond {self.plain_bytes} "
                 f"(limits: {MAX_RATIO}-fold, {MAX_PLAIN_BYTES} bytes); record fewer steps, or remove the file"
             )
