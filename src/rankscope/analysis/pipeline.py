@@ -74,6 +74,7 @@ def analyze(
     )
     with _guard("run", failed):
         report.run = run_info(traces, manifest)
+    report.run.notes[:0] = load.notes
     report.run.notes += [note for w in windows for note in w.notes]
     with _guard("profiling overhead", failed):
         add_profiling_overhead(report.run, windows, manifest)
@@ -98,7 +99,7 @@ def analyze(
 
 
 def _nothing_usable(load: LoadResult) -> str:
-    reasons = {s.reason for s in load.sources if s.reason} | {"the rank is not known" for _ in load.unassigned}
+    reasons = {s.reason for s in load.sources if s.reason}
     return (
         "no usable trace"
         + (f": {'; '.join(sorted(reasons)[:3])}" if reasons else "")

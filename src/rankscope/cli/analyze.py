@@ -15,7 +15,7 @@ from rankscope.rundir.layout import RunDir
 if TYPE_CHECKING:
     from rankscope.records.manifest import RunManifest
 
-__all__ = ["analyze_verb", "report_verb"]
+__all__ = ["analyze_verb", "given_ranks", "report_verb"]
 
 
 def analyze_verb(arguments: argparse.Namespace) -> int:
@@ -30,10 +30,28 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
 
     manifest = _manifest(arguments.paths)
     with work(say) as doing:
-        load = load_traces(arguments.paths, progress=doing.bytes("loading traces"))
+        load = load_traces(
+            arguments.paths, ranks=given_ranks(arguments.given_ranks), progress=doing.bytes("loading traces")
+        )
         progress = doing.stages(stages(load, hta=arguments.hta))
         report = analyze(load, manifest, hta=arguments.hta, progress=progress)
     return show(report, arguments)
+
+
+def given_ranks(words: Sequence[str]) -> dict[Path, int]:
+    """``FILE=RANK`` of each ``--rank``.
+
+    Raises:
+        ConfigError: a word of another form, or a file with two ranks.
+    """
+    ranks: dict[Path, int] = {}
+    for word in words:
+        file, _, number = word.rpartition("=")
+        if not file or not (number.isascii() and number.isdigit()) or len(number) > 7:
+            raise ConfigError(f"--rank {word} is not FILE=RANK; write for instance --rank trace_a.json=3")
+        if ranks.setdefault(Path(file), int(number)) != int(number):
+            raise ConfigError(f"--rank {word}: {file} was given rank {ranks[Path(file)]} before")
+    return ranks
 
 
 def _manifest(paths: Sequence[Path]) -> RunManifest | None:

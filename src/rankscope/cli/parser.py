@@ -45,6 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     analyze = verbs.add_parser("analyze", help="report on a run, or on any traces of torch.profiler")
     analyze.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
+    _add_rank(analyze)
     analyze.add_argument("--no-hta", dest="hta", action="store_false", help="leave out Holistic Trace Analysis")
     _add_output(analyze)
     analyze.set_defaults(verb=analyze_verb)
@@ -96,6 +97,7 @@ def _add_demo(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def _add_timeline(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     merge = verbs.add_parser("merge", help="put all ranks on one timeline, for the Perfetto UI")
     merge.add_argument("path", type=Path, metavar="RUN", help="a run directory, or a folder of traces")
+    _add_rank(merge)
     merge.add_argument("--output", type=Path, metavar="FILE", help="default: RUN/report/cluster.trace.json.gz")
     merge.add_argument("--steps", metavar="A-B", help="only these steps, for instance 13-15")
     merge.add_argument("--ranks", metavar="LIST", help="only these ranks, for instance 0,3 or 0-3")
@@ -110,6 +112,17 @@ def _add_timeline(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     view.add_argument("--port", type=int, help="default: 9001, to which the Perfetto UI may connect, or a free one")
     view.add_argument("--no-browser", dest="browser", action="store_false", help="only print the addresses")
     view.set_defaults(verb=view_verb)
+
+
+def _add_rank(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rank",
+        dest="given_ranks",
+        metavar="FILE=RANK",
+        action="append",
+        default=[],
+        help="which rank a trace is of, where neither its content nor its name says so; may be given several times",
+    )
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from rankscope.cli.analyze import _manifest
+from rankscope.cli.analyze import _manifest, given_ranks
 from rankscope.cli.console import say
 from rankscope.errors import ConfigError
 from rankscope.rundir.layout import RunDir
@@ -37,7 +37,7 @@ def merge_verb(arguments: argparse.Namespace) -> int:
     output, ours = choose_output(RunDir(run), arguments.output)
     manifest = _manifest([run])
     with work(say) as doing:
-        load = load_traces([run], progress=doing.bytes("loading traces"))
+        load = load_traces([run], ranks=given_ranks(arguments.given_ranks), progress=doing.bytes("loading traces"))
         stages, written = doing.stages(2), doing.bytes("writing the timeline")
         merged = merge(load, output, selection, manifest, replace=ours, progress=stages, written=written)
     if ours:

@@ -199,6 +199,8 @@ class RankTrace:
     """Event class that no analysis reads -> number left out while decoding. Not a repair."""
     attempt: int = 0
     window: int = 0
+    part: str = ""
+    """What tells this process from the others of a merged file; empty where the file holds one process."""
 
     @property
     def has_device(self) -> bool:

@@ -62,7 +62,7 @@ def test_everything_survives(path: Path, tmp_path: Path) -> None:
 def test_the_second_time_the_trace_is_not_decoded(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_traces([copied.parent])
     assert cache_path(copied).name == "rank_3.parquet"
-    monkeypatch.setattr(load, "read_trace", lambda *a, **k: pytest.fail("decoded again"))
+    monkeypatch.setattr(load, "read_traces", lambda *a, **k: pytest.fail("decoded again"))
     second = load_traces([copied.parent])
     assert [plain(t) for t in second.traces] == [plain(t) for t in first.traces]
     assert second.sources == first.sources
@@ -123,7 +123,7 @@ def test_a_read_only_folder_is_cached_in_the_user_s_own(
     assert [p.name for p in copied.parent.iterdir()] == [copied.name]
     (kept,) = (home / "rankscope").iterdir()
     assert kept.suffix == ".parquet"
-    monkeypatch.setattr(load, "read_trace", lambda *a, **k: pytest.fail("decoded again"))
+    monkeypatch.setattr(load, "read_traces", lambda *a, **k: pytest.fail("decoded again"))
     assert [plain(t) for t in load_traces([copied]).traces] == [plain(t) for t in first.traces]
 
 

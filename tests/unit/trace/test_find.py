@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from rankscope.trace.files.find import find_traces, rank_of_name
+from rankscope.trace.files.find import find_traces
 from rankscope.trace.files.load import load_traces
+from rankscope.trace.files.naming import rank_of_name
 
 Write = Callable[..., Path]
 Make = Callable[..., dict[str, Any]]

@@ -93,7 +93,7 @@ def test_mutated_traces(part: int, data: Path, tmp_path: Path) -> None:
         path.write_bytes(text)
         begun = time.monotonic()
         try:
-            trace = read_trace(path, name_rank=number)
+            trace = read_trace(path)
         except TraceError as error:
             assert str(path) in str(error), number  # noqa: PT017  the other way, columns, is as good
         else:

@@ -20,9 +20,9 @@ import numpy as np
 from rankscope.trace.columns import Collectives, DeviceMemory, Events, Group, RankTrace, Steps, TraceMeta
 from rankscope.trace.kineto.rows import DTYPES
 
-__all__ = ["PARQUET_VERSION", "cache_path", "load_cached", "store_cached"]
+__all__ = ["PARQUET_VERSION", "cache_path", "drop_cached", "load_cached", "store_cached"]
 
-PARQUET_VERSION = 2
+PARQUET_VERSION = 3
 """Raise it whenever a column or its meaning changes."""
 _KEY = b"rankscope.key"
 _ABOUT = b"rankscope.trace"
@@ -106,6 +106,17 @@ def load_cached(path: Path) -> RankTrace | None:
             return _trace(path, file.read(use_threads=False), msgspec.json.decode(metadata[_ABOUT]))
     except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, ImportError):
         return None  # pyarrow's errors are subclasses of these
+
+
+def drop_cached(path: Path) -> None:
+    """Remove the columns of the trace file ``path``, where they are ours and fit it."""
+    with contextlib.suppress(OSError, ValueError, ImportError):
+        for target in (cache_path(path), _elsewhere(path)):
+            if target is not None and target.is_file():
+                import pyarrow.parquet as pq
+
+                if (pq.read_metadata(target).metadata or {}).get(_KEY) == _key(path):
+                    target.unlink()
 
 
 def _key(path: Path) -> bytes:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from rankscope.errors import TraceError
 from rankscope.records.report import SourceFile
+from rankscope.trace.files.naming import rank_of_name
 from rankscope.trace.kineto.read import Reader
 
-__all__ = ["Candidate", "Found", "find_traces", "rank_of_name"]
+__all__ = ["Candidate", "Found", "find_traces"]
 
 _RUN_FILE = re.compile(r"attempt_(\d+)/window_(\d+)/rank_(\d+)\.trace\.json(?:\.gz)?$")
 _RUN_RECORDS = re.compile(
@@ -26,7 +27,6 @@ _RUN_RECORDS = re.compile(
 _SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
 """Of a window and, with another middle, of an out-of-memory error."""
 _PULSE = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
-_RANK = re.compile(r"(?<![a-z])(?:rank|worker)[-_.]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _OFFERED = re.compile(r"\.(?:json|trace)(?:\.gz|\.tmp|\.part)*$|\.json\b.*\.tmp$", re.IGNORECASE)
 _MERGED = "cluster.trace.json.gz"
 _SIGNS = (b'"traceEvents"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"')
@@ -39,8 +39,10 @@ class Candidate:
     """A file that looks like a trace."""
 
     path: Path
+    name: str
+    """The path below the folder that was given, with ``/`` between folders."""
     name_rank: int | None
-    """What the file name says; the content has the last word."""
+    """What the name says; the content is believed before it."""
     attempt: int | None = None
     window: int | None = None
     """From the path of a run directory; None for foreign files, whose windows are told apart by time."""
@@ -59,18 +61,15 @@ class Found:
     """Step times of ranks over the whole run."""
 
 
-def rank_of_name(name: str) -> int | None:
-    """Rank in a file name (``rank_3``, ``rank-34``, ``worker0_step_12``); None when it says none, or several."""
-    said = {int(n) for n in _RANK.findall(name)}
-    return said.pop() if len(said) == 1 else None
-
-
 def find_traces(paths: Sequence[Path]) -> Found:
     """Look through files and folders (nested ones too, links not followed into folders)."""
     candidates: dict[Path, Candidate] = {}
     aside: dict[Path, SourceFile] = {}
     snapshots: set[Path] = set()
     pulses: set[Path] = set()
+    single = [path for path in map(Path, paths) if not path.is_dir()]
+    # folders tell files apart that were given one by one
+    above = Path(os.path.commonpath([p.absolute().parent for p in single])) if len(single) > 1 else None
     for given in paths:
         path = Path(given)
         if path.is_dir():
@@ -81,11 +80,12 @@ def find_traces(paths: Sequence[Path]) -> Found:
                 elif _PULSE.search(whole):
                     pulses.add(file)
                 elif _OFFERED.search(file.name) and not _RUN_RECORDS.search(whole) and file.name != _MERGED:
-                    _judge(file, candidates, aside)
+                    _judge(file, file.relative_to(path).as_posix(), candidates, aside)
         elif not path.exists() and not path.is_symlink():
             aside[path] = SourceFile(path=str(path), status="unusable", reason="no such file or folder")
         else:
-            _judge(path, candidates, aside)
+            name = path.name if above is None else path.absolute().relative_to(above).as_posix()
+            _judge(path, name, candidates, aside)
     order = sorted(candidates.values(), key=lambda c: (c.attempt or 0, c.window or 0, c.name_rank or 0, str(c.path)))
     return Found(order, list(aside.values()), sorted(snapshots), sorted(pulses))
 
@@ -96,14 +96,14 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield from (Path(where, name) for name in sorted(files))
 
 
-def _judge(path: Path, candidates: dict[Path, Candidate], aside: dict[Path, SourceFile]) -> None:
+def _judge(path: Path, name: str, candidates: dict[Path, Candidate], aside: dict[Path, SourceFile]) -> None:
     try:
         key = path.resolve(strict=True)
         reason = _why_not(path)
     except FileNotFoundError:
         key, reason = path.absolute(), "the link leads nowhere"
     except (OSError, RuntimeError, TraceError) as error:
-        rank = rank_of_name(path.name)  # so that the report can say why this rank is missing
+        rank = rank_of_name(name)  # so that the report can say why this rank is missing
         aside[path] = SourceFile(path=str(path), status="unusable", rank=rank, reason=str(error))
         return
     if key in candidates or key in aside:
@@ -114,9 +114,9 @@ def _judge(path: Path, candidates: dict[Path, Candidate], aside: dict[Path, Sour
     run = _RUN_FILE.search(path.absolute().as_posix())
     if run:
         attempt, window, rank = (int(n) for n in run.groups())
-        candidates[key] = Candidate(path, rank, attempt, window)
+        candidates[key] = Candidate(path, name, rank, attempt, window)
     else:
-        candidates[key] = Candidate(path, rank_of_name(path.name))
+        candidates[key] = Candidate(path, name, rank_of_name(name))
 
 
 def _why_not(path: Path) -> str | None:

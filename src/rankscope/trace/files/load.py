@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from rankscope.errors import TraceError
+from rankscope.errors import ConfigError, TraceError
 from rankscope.records.report import SourceFile
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.files.cache import load_cached, store_cached
+from rankscope.trace.files.cache import drop_cached, load_cached, store_cached
 from rankscope.trace.files.find import Candidate, find_traces
+from rankscope.trace.files.identify import Identity, assign_ranks
+from rankscope.trace.files.jobs import copies, other_jobs
 from rankscope.trace.files.windows import assign_windows
-from rankscope.trace.kineto.build import read_trace
+from rankscope.trace.kineto.build import read_traces
 
 __all__ = ["LoadResult", "load_traces"]
 
@@ -27,7 +29,6 @@ _PACKED_WEIGHT = 12
 """A gzip byte is about so many bytes of JSON."""
 _WORTH_A_PROCESS = 200 << 20
 """Bytes of JSON below which processes cost more than they save: starting one takes as long as decoding 50 MB."""
-_NO_RANK = "neither the content nor the file name says which rank this is"
 
 
 @dataclass(slots=True)
@@ -44,10 +45,21 @@ class LoadResult:
     """Device memory of ranks, beside their traces."""
     pulses: list[Path] = field(default_factory=list)
     """Step times of ranks over the whole run."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the report should know of the files together."""
+
+
+Decoded = list[RankTrace] | str
+"""The traces of one file, or why there are none."""
 
 
 def load_traces(
-    paths: Sequence[Path], *, workers: int | None = None, cache: bool = True, progress: Progress | None = None
+    paths: Sequence[Path],
+    *,
+    ranks: Mapping[Path, int] | None = None,
+    workers: int | None = None,
+    cache: bool = True,
+    progress: Progress | None = None,
 ) -> LoadResult:
     """Find, decode and sort out traces.
 
@@ -55,52 +67,104 @@ def load_traces(
 
     Args:
         paths: files, folders or run directories.
+        ranks: file -> its rank, which overrules what the file says.
         workers: processes to decode in, this one included; None chooses by size and CPU count.
         cache: read and write the Parquet columns beside each trace.
         progress: called before the first and after each file.
+
+    Raises:
+        ConfigError: ``ranks`` names a file that is none of the traces.
     """
     found = find_traces(paths)
-    candidates, sources = found.candidates, found.aside
+    candidates = found.candidates
+    given = _given(candidates, ranks or {})
     sizes = [_size(candidate.path) for candidate in candidates]
     whole, done = sum(sizes), 0
     if progress is not None:
         progress(0, whole, "")
-    results: dict[int, RankTrace | str] = {}
+    results: dict[int, Decoded] = {}
     for index, result in _read_all(candidates, workers, cache):
         results[index] = result
         done += sizes[index]
         if progress is not None:
             progress(done, whole, str(candidates[index].path))
-    unassigned: list[RankTrace] = []
     read: list[tuple[Candidate, RankTrace]] = []
     for index, candidate in enumerate(candidates):
-        trace = results[index]
-        if isinstance(trace, str):
+        decoded = results[index]
+        if isinstance(decoded, str):
             path = str(candidate.path)
-            sources.append(SourceFile(path=path, status="unusable", rank=candidate.name_rank, reason=trace))
-        elif trace.rank is None:
+            found.aside.append(SourceFile(path=path, status="unusable", rank=candidate.name_rank, reason=decoded))
+            continue
+        # the label of a process in a merged file says what a name says elsewhere
+        read += [(replace(candidate, name=t.part) if t.part else candidate, t) for t in decoded]
+    loaded = _sorted_out(read, given, found.aside)
+    loaded.snapshots, loaded.pulses = found.snapshots, found.pulses
+    if cache:
+        for source in loaded.sources:
+            if source.status in ("unassigned", "unusable"):  # a refused file leaves nothing beside it
+                drop_cached(Path(source.path))
+    return loaded
+
+
+def _given(candidates: Sequence[Candidate], ranks: Mapping[Path, int]) -> dict[Path, int]:
+    """The user's ranks by resolved path; a file may be named by its path, or by the end of it."""
+    given: dict[Path, int] = {}
+    for path, rank in ranks.items():
+        known = [c.path.resolve() for c in candidates]
+        fits = [k for k in known if k == path.resolve()] or [
+            k for k in known if path.parts == k.parts[len(k.parts) - len(path.parts) :]
+        ]
+        if len(fits) != 1:
+            many = f"names {len(fits)} traces; write more of its path" if fits else "is none of the traces found"
+            raise ConfigError(f"--rank {path}={rank}: {path} {many}")
+        given[fits[0]] = rank
+    return given
+
+
+def _sorted_out(
+    read: Sequence[tuple[Candidate, RankTrace]], given: Mapping[Path, int], sources: list[SourceFile]
+) -> LoadResult:
+    """Take copies and other jobs out, decide whose each trace is, and which window."""
+    doubles = copies(read)
+    for index, kept in doubles.items():
+        reason = f"the same recording as {read[kept][1].source}, which is used"
+        sources.append(_source(read[index][1], "unusable", reason))
+    read = [pair for index, pair in enumerate(read) if index not in doubles]
+    others, notes = other_jobs(read)
+    sources += [_source(read[index][1], "ignored", reason) for index, reason in others.items()]
+    read = [pair for index, pair in enumerate(read) if index not in others]
+    identities = assign_ranks(read, given)
+    unassigned: list[RankTrace] = []
+    known: list[tuple[Candidate, RankTrace]] = []
+    how: dict[int, Identity] = {}
+    for pair, identity in zip(read, identities, strict=True):
+        trace = pair[1]
+        if trace.rank is None:
             unassigned.append(trace)
-            sources.append(_source(trace, "unassigned", _NO_RANK))
+            sources.append(_source(trace, "unassigned", identity.how))
         else:
-            read.append((candidate, trace))
+            known.append(pair)
+            how[id(trace)] = identity
     traces: list[RankTrace] = []
-    for trace, rival in assign_windows(read):
+    for trace, rival in assign_windows(known):
         if rival is None:
             traces.append(trace)
-            sources.append(_source(trace, "used", "; ".join(trace.notes) or None))
+            said = how[id(trace)].how
+            words = "; ".join([said, *(n for n in trace.notes if n != said)])
+            sources.append(_source(trace, "used", words))
         else:
             sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
     traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))
-    return LoadResult(traces, sources, unassigned, found.snapshots, found.pulses)
+    return LoadResult(traces, sources, unassigned, notes=notes)
 
 
-def _source(trace: RankTrace, status: Literal["used", "unusable", "unassigned"], reason: str | None) -> SourceFile:
+def _source(
+    trace: RankTrace, status: Literal["used", "ignored", "unusable", "unassigned"], reason: str | None
+) -> SourceFile:
     return SourceFile(path=trace.source, status=status, rank=trace.rank, reason=reason, repairs=dict(trace.repairs))
 
 
-def _read_all(
-    candidates: Sequence[Candidate], workers: int | None, cache: bool
-) -> Iterator[tuple[int, RankTrace | str]]:
+def _read_all(candidates: Sequence[Candidate], workers: int | None, cache: bool) -> Iterator[tuple[int, Decoded]]:
     """Index and trace (or the reason why there is none) of each candidate, as they come."""
     fresh: list[int] = []
     for index, candidate in enumerate(candidates):
@@ -108,7 +172,7 @@ def _read_all(
         if trace is None:
             fresh.append(index)
         else:
-            yield index, trace
+            yield index, [trace]
     fresh.sort(key=lambda i: -_weight(candidates[i].path))  # the longest first, so that no process is left with it
     count = _process_count(workers, [_weight(candidates[i].path) for i in fresh])
     done: set[int] = set()
@@ -126,7 +190,7 @@ def _read_all(
 
 def _shared(
     candidates: Sequence[Candidate], fresh: Sequence[int], cache: bool, helpers: int
-) -> Iterator[tuple[int, RankTrace | str]]:
+) -> Iterator[tuple[int, Decoded]]:
     """Read in this process and in helpers: starting one, and fetching its columns, costs as much as 50 MB of JSON."""
     # never fork: the caller may have threads, a CUDA context or an open profiler
     with ProcessPoolExecutor(helpers, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -141,14 +205,14 @@ def _shared(
             yield futures[future], future.result()
 
 
-def _read_one(candidate: Candidate, cache: bool) -> RankTrace | str:
+def _read_one(candidate: Candidate, cache: bool) -> Decoded:
     try:
-        trace = read_trace(candidate.path, name_rank=candidate.name_rank)
+        traces = read_traces(candidate.path)
     except TraceError as error:
         return str(error)
-    if cache:
-        store_cached(candidate.path, trace)
-    return trace
+    if cache and len(traces) == 1:
+        store_cached(candidate.path, traces[0])
+    return traces
 
 
 def _size(path: Path) -> int:

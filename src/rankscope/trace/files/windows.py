@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.find import Candidate
 
-__all__ = ["assign_windows"]
+__all__ = ["assign_windows", "overlapping"]
 
 Span = tuple[int, int]
 
@@ -19,18 +19,27 @@ def assign_windows(
     """Set ``attempt`` and ``window`` of each trace.
 
     Yields:
-        Each trace with None, or with the file that already holds its rank and window.
+        Each trace with None, or with the file that holds its rank and window: of several the one with most events.
     """
     foreign = [trace for candidate, trace in read if candidate.window is None]
     numbers = iter(_number(foreign))
-    taken: dict[tuple[int, int, int | None], str] = {}
+    taken: dict[tuple[int, int, int | None], RankTrace] = {}
     for candidate, trace in read:
         if candidate.window is None:
             trace.attempt, trace.window = 0, next(numbers)
         else:
             trace.attempt, trace.window = candidate.attempt or 0, candidate.window
-        rival = taken.setdefault((trace.attempt, trace.window, trace.rank), trace.source)
-        yield trace, None if rival == trace.source else rival
+        rival = taken.setdefault((trace.attempt, trace.window, trace.rank), trace)
+        if len(trace.events) > len(rival.events):
+            taken[(trace.attempt, trace.window, trace.rank)] = trace
+    for _, trace in read:
+        rival = taken[(trace.attempt, trace.window, trace.rank)]
+        yield trace, None if rival is trace else rival.source
+
+
+def overlapping(traces: Sequence[RankTrace]) -> list[int]:
+    """Number, in order of time, of the stretch in which each recording overlaps with others."""
+    return _clusters([_times(t) for t in traces])
 
 
 def _number(traces: list[RankTrace]) -> list[int]:

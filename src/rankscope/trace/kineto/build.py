@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +13,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.errors import TraceError
-from rankscope.trace.columns import Category, Events, RankTrace
+from rankscope.trace.columns import Category, Events, RankTrace, TraceMeta
 from rankscope.trace.kineto import link, meta, repair
 from rankscope.trace.kineto.chunks import split
 from rankscope.trace.kineto.collectives import build_collectives
 from rankscope.trace.kineto.decode import Decoder
 from rankscope.trace.kineto.events import Args
 from rankscope.trace.kineto.memory import NO_SAMPLES, device_memory
+from rankscope.trace.kineto.merged import processes
 from rankscope.trace.kineto.read import Reader
 from rankscope.trace.kineto.rows import DTYPES, Rows
 
-__all__ = ["read_trace"]
+__all__ = ["read_trace", "read_traces"]
 
 _ABSOLUTE_NS = 10**18
 """Times above (September 2001) are on the absolute clock already."""
 
 
-def read_trace(path: Path, *, name_rank: int | None = None) -> RankTrace:
-    """Decode one trace file.
+def read_trace(path: Path) -> RankTrace:
+    """Decode a trace file of one process.
+
+    Raises:
+        TraceError: the file is no trace, nothing of it can be used, or it holds several ranks.
+    """
+    traces = read_traces(path)
+    if len(traces) > 1:
+        raise TraceError(f"{path}: holds {len(traces)} ranks; read_traces reads them all")
+    return traces[0]
+
+
+def read_traces(path: Path) -> list[RankTrace]:
+    """Decode one trace file: one trace, or, of a merged file, one for each rank in it.
+
+    ``rank`` is what the content says; names of files are not looked at.
 
     Args:
         path: Kineto or Chrome trace JSON, plain or gzip.
-        name_rank: what the file name says; used where the content is silent.
 
     Raises:
-        TraceError: the file is no trace, or nothing of it can be used.
+        TraceError: the file is no trace, nothing of it can be used, or it holds ranks that cannot be told apart.
     """
     reader = Reader(path)
     decoder = Decoder()
@@ -66,12 +81,12 @@ def read_trace(path: Path, *, name_rank: int | None = None) -> RankTrace:
         notes.append(reader.damage)
     raw, kinds = meta.parse_head(head, tail)
     decoder.repairs.update(kinds)
-    return _assemble(path, name_rank, decoder, chunks, raw, notes)
+    return _assemble(path, decoder, chunks, raw, notes)
 
 
 def _assemble(
-    path: Path, name_rank: int | None, decoder: Decoder, chunks: list[Rows], raw: dict[str, Any], notes: list[str]
-) -> RankTrace:
+    path: Path, decoder: Decoder, chunks: list[Rows], raw: dict[str, Any], notes: list[str]
+) -> list[RankTrace]:
     columns = {
         # popped, so that no column is held twice for longer than a moment
         key: np.concatenate([c.columns.pop(key) for c in chunks]) if chunks else np.empty(0, dtype)
@@ -90,6 +105,33 @@ def _assemble(
         memory[0] += about.base_ns
     elif about.base_ns:
         notes.append("times are absolute already; baseTimeNanoseconds was not added")
+    strings = list(decoder.symbols.strings)
+    parts = processes(columns, strings, decoder.symbols.texts, decoder.labels, str(path))
+    if not parts:
+        return [_trace(path, decoder, columns, comms, memory, about, notes)]
+    # the rank, the process groups and the samples of memory of the head are those of one process, or of none
+    about.rank = None
+    about.raw = {k: v for k, v in about.raw.items() if k != "distributedInfo"}
+    traces = []
+    for part in parts:
+        own = {key: column[part.rows] for key, column in columns.items()}
+        positions = set(own["position"].tolist())
+        said = [*notes, f"one of {len(parts)} processes in a merged file, told by its process ids ({part.label})"]
+        trace = _trace(path, decoder, own, [c for c in comms if c[0] in positions], NO_SAMPLES, replace(about), said)
+        trace.part = part.label
+        traces.append(trace)
+    return traces
+
+
+def _trace(
+    path: Path,
+    decoder: Decoder,
+    columns: dict[str, NDArray[Any]],
+    comms: list[tuple[int, Args]],
+    memory: NDArray[np.int64],
+    about: TraceMeta,
+    notes: list[str],
+) -> RankTrace:
     order = _in_time(columns["start"], columns["duration"])
     for key in columns:
         columns[key] = columns[key][order]
@@ -104,15 +146,9 @@ def _assemble(
         )
     steps = link.find_steps(events, strings)
     events.step = link.step_of(events, steps)
-    about.device = meta.device_name(raw, _device(events))
+    about.device = meta.device_name(about.raw, _device(events))
     args = _by_row(columns["position"], comms)
-    collectives, groups = build_collectives(events, strings, args, meta.groups_of(raw))
-    rank = about.rank
-    if rank is None:
-        rank = name_rank
-    elif name_rank is not None and name_rank != rank:
-        decoder.repairs[repair.NAME_CONFLICT] += 1
-        notes.append(f"the file name says rank {name_rank}, the content rank {rank}: the content is believed")
+    collectives, groups = build_collectives(events, strings, args, meta.groups_of(about.raw))
     if not len(steps):
         notes.append("no ProfilerStep: numbers per step are unavailable")
     dropped = {kind: count for kind, count in sorted(decoder.dropped.items()) if kind != "Trace"}
@@ -120,7 +156,7 @@ def _assemble(
         notes.append(f"not read: {count} events of class {kind}; no analysis uses them")
     return RankTrace(
         source=str(path),
-        rank=rank,
+        rank=about.rank,
         meta=about,
         strings=strings,
         events=events,

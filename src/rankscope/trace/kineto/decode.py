@@ -22,12 +22,16 @@ from rankscope.trace.kineto.events import (
     Complete,
     End,
     Instant,
+    Label,
+    LabelArgs,
     as_events,
 )
 from rankscope.trace.kineto.memory import samples
 from rankscope.trace.kineto.rows import Rows, Symbols, make_rows
 
 __all__ = ["Decoder"]
+
+_PROCESS_NAMES = ("process_name", "process_labels")
 
 
 class _Codes(dict[Any, int]):
@@ -48,6 +52,8 @@ class Decoder:
     dropped: Counter[str] = field(default_factory=Counter)
     places: list[str] = field(default_factory=list)
     """Where text was beyond repair, in words."""
+    labels: dict[int, str] = field(default_factory=dict)
+    """Process id, as in the columns -> what the file calls the process."""
     position: int = 0
     exact: bool = False
     _code: _Codes = field(default_factory=_Codes)
@@ -83,6 +89,8 @@ class Decoder:
             complete = [i for i, event in enumerate(events) if event.__class__ is Complete]
             chosen = [events[i] for i in complete] + [e for _, e in joined]
             position = np.array(complete + [i - first for i, _ in joined], np.int64) + first
+            if Label in kinds:
+                self._name_processes(events)
         category = self._categories(chosen)
         if len(category) and category.min() < 0:
             wanted = category >= 0
@@ -98,6 +106,16 @@ class Decoder:
         if Instant in kinds:
             rows.memory = samples([e for e in events if e.__class__ is Instant])
         return rows
+
+    def _name_processes(self, events: list[Any]) -> None:
+        named: list[Any] = [
+            e for e in events if e.__class__ is Label and e.name in _PROCESS_NAMES and e.args is not None
+        ]
+        for pid, event in zip(numbers.ids([e.pid for e in named], self.symbols.texts).tolist(), named, strict=True):
+            args: LabelArgs = event.args
+            text = args.labels if args.name is None else args.name
+            if isinstance(text, str):
+                self.labels[pid] = f"{self.labels.get(pid, '')} {text[:200]}".strip()
 
     def _categories(self, chosen: list[Any]) -> NDArray[np.int8]:
         try:

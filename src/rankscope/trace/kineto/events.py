@@ -22,6 +22,8 @@ __all__ = [
     "Complete",
     "End",
     "Instant",
+    "Label",
+    "LabelArgs",
     "MemoryArgs",
     "as_events",
 ]
@@ -125,6 +127,21 @@ class Instant(msgspec.Struct, tag_field="ph", tag="i", gc=False):
     args: MemoryArgs | None = None
 
 
+class LabelArgs(msgspec.Struct, gc=False):
+    """What is read of a metadata event's ``args``."""
+
+    name: Any = None
+    labels: Any = None
+
+
+class Label(msgspec.Struct, tag_field="ph", tag="M", gc=False):
+    """Metadata of a track, of which the names of processes tell a merged file apart. A file holds a few hundred."""
+
+    name: Any = ""
+    pid: Any = None
+    args: LabelArgs | None = None
+
+
 def _marker(name: str, tag: str) -> Any:
     return msgspec.defstruct(name, [], tag_field="ph", tag=tag, gc=False)
 
@@ -133,14 +150,14 @@ _MARKERS = {
     "s": "Flow",
     "f": "FlowEnd",
     "t": "FlowStep",
-    "M": "Meta",
     "I": "OldInstant",
     "C": "Counter",
 }
-_KINDS: Any = (Complete, Begin, End, Instant, *(_marker(name, tag) for tag, name in _MARKERS.items()))
+_KINDS: Any = (Complete, Begin, End, Instant, Label, *(_marker(name, tag) for tag, name in _MARKERS.items()))
 _EVENTS: Any = list[Union[_KINDS]]  # noqa: UP007  built from a tuple
 
 
+_OWN_ARGS: dict[Any, Any] = {Instant: MemoryArgs, Label: LabelArgs}
 _RAW_FIELDS = ("Input Dims", "grid", "block")
 _fast = msgspec.json.Decoder(_EVENTS)
 _exact = msgspec.json.Decoder(_EVENTS, float_hook=Decimal)
@@ -165,14 +182,14 @@ def _from_any(event: Any) -> Any:
     """The struct of an event of any shape, None where there is nothing to make one of."""
     if not isinstance(event, dict) or not isinstance(event.get("ph"), str):
         return None
-    kinds: dict[Any, Any] = {"X": Complete, "B": Begin, "E": End, "i": Instant}
+    kinds: dict[Any, Any] = {"X": Complete, "B": Begin, "E": End, "i": Instant, "M": Label}
     kind = kinds.get(event["ph"])
     if kind is None:
         return None
     given = event.get("args")
     args: Any = None
-    if isinstance(given, dict) and kind is Instant:
-        args = msgspec.convert(given, MemoryArgs)
+    if isinstance(given, dict) and kind in _OWN_ARGS:
+        args = msgspec.convert(given, _OWN_ARGS[kind])
     elif isinstance(given, dict):
         args = msgspec.convert({k: v for k, v in given.items() if k not in _RAW_FIELDS}, Args)
         args.dims, args.grid, args.block = (

@@ -1,0 +1,127 @@
+"""Files that are not of the job: copies of a recording, and traces of other jobs in the same folder.
+
+A step time or a cost over two jobs is that of neither, so a report is on one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from rankscope.trace.columns import RankTrace
+from rankscope.trace.files.find import Candidate
+from rankscope.trace.files.naming import parse_name, rank_of_name
+from rankscope.trace.files.windows import overlapping
+
+__all__ = ["copies", "other_jobs"]
+
+Read = tuple[Candidate, RankTrace]
+_PLACE_WORDS = {"rank", "local", "node", "count"}
+
+
+def copies(read: Sequence[Read]) -> dict[int, int]:
+    """Index of a file -> index of the file that holds the same recording and is kept.
+
+    Two processes do not record the same events at the same nanoseconds under the same ids.
+    """
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for index, (candidate, trace) in enumerate(read):
+        if candidate.window is not None:
+            continue  # the layout of a run directory holds each recording once
+        events = trace.events
+        key = (len(events), int(events.start[0]), int(events.end.max()), int(events.duration.sum()), trace.meta.rank)
+        alike[key].append(index)
+    found: dict[int, int] = {}
+    for indices in alike.values():
+        indices.sort(key=lambda i: _preference(*read[i]))
+        for place, index in enumerate(indices[1:], 1):
+            kept = next((i for i in indices[:place] if i not in found and _same(read[i][1], read[index][1])), None)
+            if kept is not None:
+                found[index] = kept
+    return found
+
+
+def _preference(candidate: Candidate, trace: RankTrace) -> tuple[bool, int, int, str]:
+    """A name that says the content's rank first, then the shallowest and shortest."""
+    contradicted = trace.meta.rank is not None and candidate.name_rank not in (None, trace.meta.rank)
+    return contradicted, candidate.name.count("/"), len(candidate.name), candidate.name
+
+
+def _same(one: RankTrace, other: RankTrace) -> bool:
+    pairs = ((getattr(one.events, c), getattr(other.events, c)) for c in ("start", "duration", "pid", "tid"))
+    return one.part == other.part and all(np.array_equal(a, b) for a, b in pairs)
+
+
+def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
+    """Index of each file of a job the report is not on -> why it is left out, and what to say of the jobs.
+
+    Jobs are told apart by their number of ranks, and by folders where the files of each folder are different ranks and
+    those of different folders the same ones at the same time. The job with most files is kept.
+    """
+    foreign = [i for i, (candidate, _) in enumerate(read) if candidate.window is None]
+    keys: list[str] = []  # the job of each file, in words; empty where the file does not say
+    sizes = [read[i][1].meta.world_size for i in foreign]
+    if _sizes_differ([read[i] for i in foreign]):
+        keys = ["" if s is None else f"the job of {s} ranks" for s in sizes]
+        why = "the world sizes differ"
+    else:
+        folders = _job_folders([read[i] for i in foreign])
+        if folders is None:
+            return {}, []
+        keys = [f"the job in {folder}" for folder in folders]
+        why = "the folders hold the same ranks at the same time"
+    count = Counter(key for key in keys if key)
+    kept = max(count, key=lambda k: (count[k], -keys.index(k)))
+    left = {
+        index: f"a trace of another job ({key}, the report is on {kept}); analyse it by itself"
+        for index, key in zip(foreign, keys, strict=True)
+        if key not in ("", kept)
+    }
+    others = ", ".join(f"{key} ({files} files)" for key, files in count.items() if key != kept)
+    note = (
+        f"the traces are of different jobs, as {why}: this report is on {kept} ({count[kept]} files); left out: "
+        f"{others}; analyse each job by itself"
+    )
+    return left, [note]
+
+
+def _sizes_differ(read: Sequence[Read]) -> bool:
+    """Whether files of different world sizes are the same ranks, or lie in different folders.
+
+    Others complete each other: a process that did not know its job says a world of one.
+    """
+    ranks: dict[int | None, set[int]] = defaultdict(set)
+    folders: dict[str, set[int]] = defaultdict(set)
+    for candidate, trace in read:
+        if trace.meta.world_size is not None:
+            ranks[trace.meta.rank if trace.meta.rank is not None else candidate.name_rank].add(trace.meta.world_size)
+            folders[candidate.name.rpartition("/")[0]].add(trace.meta.world_size)
+    sizes = set().union(*folders.values())
+    apart = len(folders) > 1 and all(len(own) == 1 for own in folders.values())
+    return len(sizes) > 1 and (apart or any(len(own) > 1 for rank, own in ranks.items() if rank is not None))
+
+
+def _job_folders(read: Sequence[Read]) -> list[str] | None:
+    """Folder of each file that tells the jobs apart; None where there is one job."""
+    ranks = [t.meta.rank if t.meta.rank is not None else rank_of_name(PurePosixPath(c.name).name) for c, t in read]
+    windows = overlapping([trace for _, trace in read])
+    if _distinct(ranks, windows, [""] * len(read)):
+        return None
+    depth = max(c.name.count("/") for c, _ in read)
+    for level in range(1, depth + 1):
+        folders = ["/".join(c.name.split("/")[:-1][:level]) for c, _ in read]
+        named = any(_PLACE_WORDS & parse_name(f.split("/")[-1]).words.keys() for f in set(folders))
+        several = max(len({r for f, r in zip(folders, ranks, strict=True) if f == g}) for g in folders) > 1
+        alone = all(t.meta.world_size == 1 for _, t in read)
+        if len(set(folders)) > 1 and not named and (several or alone) and _distinct(ranks, windows, folders):
+            return folders
+    return None
+
+
+def _distinct(ranks: Sequence[int | None], windows: Sequence[int], folders: Sequence[str]) -> bool:
+    """Whether within each folder no rank is claimed by two recordings of the same time."""
+    claims = Counter(zip(folders, windows, ranks, strict=True))
+    return all(count == 1 or rank is None for (_, _, rank), count in claims.items())

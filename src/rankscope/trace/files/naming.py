@@ -1,0 +1,223 @@
+"""What the names of trace files say about ranks: a rank, coordinates in a mesh, a node and a local rank, or a count.
+
+A name is the path below the folder that was given, so that ``rank0/trace.json`` says as much as ``rank0.json``. One
+name alone says a rank only by the word for it. Everything else is told from how the names of one window differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, permutations
+from math import prod
+from typing import TypeVar
+
+T = TypeVar("T")
+
+__all__ = ["Naming", "Scheme", "naming_schemes", "parse_name", "rank_of_name"]
+
+# From the slowest to the fastest in the order of ranks, as far as frameworks agree: tensor parallel ranks are
+# neighbours everywhere. Megatron and torchtitan put pipeline stages outermost, vLLM the replicas; so the order of the
+# others is tried, and has to be settled by the process groups.
+_MESH = ("dp_replicate", "dp_shard", "fsdp", "pcp", "dcp", "etp", "edp", "ep", "pp", "dp", "cp", "sp", "mp", "tp")
+_FASTEST = "tp"
+_WORDS: tuple[tuple[str, str], ...] = (
+    ("local", r"local[_-]?rank|lrank|local|gpu|cuda|device|npu"),
+    ("node", r"node[_-]?rank|node|host|machine"),
+    *((dim, rf"{dim.replace('_', '[_-]?')}(?:[_-]?rank)?") for dim in _MESH),
+    ("rank", r"(?:global|world)?[_-]?rank|worker"),
+    ("count", r"(?<!\d)r|proc(?:ess)?|replica|trainer"),
+    ("other", r"steps?|iter(?:ation)?|epoch|window|cycle|pid|attempt|restart|seed|of|world[_-]?size|v"),
+)
+_WORD = re.compile(
+    "(?<![a-z])(?:" + "|".join(f"(?P<{key}>{words})" for key, words in _WORDS) + r")[-_.=: ]?[\[(]?(\d{1,9})(?!\d)",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"([A-Za-z]*)[-_.=: \[(]*(\d{1,19})")
+_SUFFIXES = re.compile(r"(?:\.(?:json|trace|pt|gz|tmp|part))+$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """The numbers in one name."""
+
+    words: Mapping[str, int | None]
+    """Kind of number (``rank``, ``local``, ``node``, ``tp`` ...) -> value; None where the name says several."""
+    counts: tuple[tuple[str, int], ...]
+    """Numbers that follow no word of meaning, in their order, each with the letters before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A reading of the names of all files that gives each a rank of its own within its window."""
+
+    how: str
+    """What decided, in words for the report."""
+    ranks: list[int] = field(default_factory=list)
+
+
+def parse_name(name: str) -> Naming:
+    """Read a name: a file's, with the folders below the one that was given."""
+    text = _SUFFIXES.sub("", name)
+    words: dict[str, int | None] = {}
+    rest: list[str] = []
+    place = 0
+    for found in _WORD.finditer(text):
+        rest.append(text[place : found.start()])
+        place = found.end()
+        key = next(key for key, text in found.groupdict().items() if text is not None)
+        value = int(found[found.re.groups])
+        words[key] = value if words.get(key, value) == value else None
+    rest.append(text[place:])
+    counts = [(letters.lower(), int(digits)) for part in rest for letters, digits in _NUMBER.findall(part)]
+    return Naming(words, tuple(counts))
+
+
+def rank_of_name(name: str) -> int | None:
+    """Rank in a name (``rank_3``, ``rank[3]``, ``worker0_step_12``, ``rank3/trace``).
+
+    The file's own name counts before its folders'. None when it says none, several, or a rank within a node or mesh.
+    """
+    *folders, own = name.split("/")
+    for part in (own, *reversed(folders)):
+        words = parse_name(part).words
+        if "rank" in words:
+            return words["rank"]
+    return None
+
+
+def naming_schemes(
+    names: Sequence[Naming], windows: Sequence[int], worlds: Sequence[int | None], groups: Sequence[frozenset[int]]
+) -> tuple[list[Scheme], str | None]:
+    """Readings of names that do not say the rank in so many words.
+
+    Args:
+        names: of the files.
+        windows: of the files; a rank may occur once in each.
+        worlds: number of ranks in each file's job, where the content says so.
+        groups: ranks that are in all process groups of the file; empty where the content names none.
+
+    Returns:
+        The readings, the most explicit first, and why the names decide nothing where there is none.
+    """
+    places = _Places(names, windows, max((w for w in worlds if w is not None), default=None), groups)
+    found: list[Scheme] = []
+    doubt: str | None = None
+    for reading in (_node_and_local, _mesh, _counted):
+        scheme = reading(places)
+        if isinstance(scheme, Scheme):
+            found.append(scheme)
+        else:
+            doubt = doubt or scheme
+    return found, doubt
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    names: Sequence[Naming]
+    windows: Sequence[int]
+    world: int | None
+    groups: Sequence[frozenset[int]]
+
+    def column(self, key: str) -> list[int] | None:
+        """The values of one kind of number; None unless every name has it."""
+        values = [n.words.get(key) for n in self.names]
+        return None if None in values else [v for v in values if v is not None]
+
+    def by_window(self, values: Sequence[T]) -> Iterator[list[T]]:
+        for window in sorted(set(self.windows)):
+            yield [v for v, w in zip(values, self.windows, strict=True) if w == window]
+
+    def gapless(self, ranks: Sequence[int]) -> bool:
+        """Whether each window holds the ranks from 0 without a gap, several of them somewhere."""
+        sets = list(self.by_window(ranks))
+        return max(map(len, sets)) > 1 and all(sorted(s) == list(range(len(s))) for s in sets)
+
+    def distinct(self, ranks: Sequence[object]) -> bool:
+        return all(len(set(s)) == len(s) for s in self.by_window(ranks))
+
+    def grid(self, columns: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
+        """Sizes of the mesh whose coordinates the columns are; None unless it is filled, or as large as the job."""
+        sizes = tuple(max(column) + 1 for column in columns)
+        points = list(zip(*columns, strict=True))
+        if not self.distinct(points):
+            return None
+        filled = all(len(window) == prod(sizes) for window in self.by_window(points))
+        return sizes if filled or prod(sizes) == self.world else None
+
+    def fits(self, ranks: Sequence[int]) -> bool:
+        """Whether each rank is in all process groups of its file, and in its job."""
+        inside = all(not g or r in g for r, g in zip(ranks, self.groups, strict=True))
+        return inside and (self.world is None or max(ranks) < self.world)
+
+
+def _node_and_local(places: _Places) -> Scheme | str | None:
+    """Rank = node x processes of a node + local rank."""
+    local = places.column("local")
+    node = places.column("node")
+    if local is None and node is not None:  # node0/rank0 beside node1/rank0
+        ranks = places.column("rank")
+        local = ranks if ranks is not None and not places.distinct(ranks) else None
+    if local is None:
+        return None
+    if node is not None:
+        sizes = places.grid([node, local])
+        ranks = [n * (max(local) + 1) + own for n, own in zip(node, local, strict=True)]
+        if sizes is not None and places.fits(ranks):
+            how = "node and local rank in the name, nodes in the order of their numbers"
+            return Scheme(how, ranks)
+        return "the name says a node and a local rank, which do not fill nodes of one size, counted from 0"
+    if places.gapless(local) and places.fits(local) and places.world in (None, max(local) + 1):
+        return Scheme("local rank in the name, as there is one node", local)
+    return "the name says a local rank, which is no rank of the job"
+
+
+def _mesh(places: _Places) -> Scheme | str | None:
+    """Rank from mesh coordinates, by the fewest that tell the files apart."""
+    columns = {d: c for d in _MESH if (c := places.column(d)) is not None and len(set(c)) > 1}
+    for count in range(1, len(columns) + 1):
+        readings: dict[tuple[int, ...], str] = {}
+        for chosen in combinations(columns, count):
+            if places.grid([columns[d] for d in chosen]) is None:
+                continue
+            for order in permutations(chosen):
+                if _FASTEST in order and order[-1] != _FASTEST:
+                    continue
+                ranks = _ravel([columns[d] for d in order])
+                if places.fits(ranks):
+                    readings.setdefault(ranks, ", ".join(order))
+        if len(readings) == 1:
+            ((ranks, order_words),) = readings.items()
+            what = "the mesh coordinate" if count == 1 else "the mesh coordinates, slowest first,"
+            return Scheme(f"{what} {order_words} in the name", list(ranks))
+        if readings:
+            ways = " or ".join(f"({words})" for words in sorted(readings.values()))
+            return f"the name says mesh coordinates, but not in which order ranks count: {ways}"
+    return "the mesh coordinates in the name do not tell the files apart, or leave gaps" if columns else None
+
+
+def _ravel(columns: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    ranks = [0] * len(columns[0])
+    for column in columns:
+        size = max(column) + 1
+        ranks = [r * size + v for r, v in zip(ranks, column, strict=True)]
+    return tuple(ranks)
+
+
+def _counted(places: _Places) -> Scheme | str | None:
+    """A number that counts the files of each window from 0 without a gap."""
+    readings: dict[tuple[int, ...], str] = {}
+    counted = places.column("count")
+    if counted is not None and places.gapless(counted) and places.fits(counted):
+        readings[tuple(counted)] = "r"
+    alike = {tuple(letters for letters, _ in n.counts) for n in places.names}
+    if not readings and len(alike) == 1:
+        for column in zip(*(n.counts for n in places.names), strict=True):
+            values = [v for _, v in column]
+            if places.gapless(values) and places.fits(values):
+                readings.setdefault(tuple(values), column[0][0])
+    if len(readings) == 1:
+        ((ranks, _),) = readings.items()
+        return Scheme("a number in the name that counts from 0 without a gap", list(ranks))
+    return "several numbers in the name count from 0, each in another order" if readings else None
