@@ -77,9 +77,7 @@ def changed(ops: Sequence[Op], fault: Fault, rank: int, step: int, steps: int) -
             for op in ops
         ]
     if kind == "link":
-        return [
-            replace(op, device=int(op.device * size)) if op.group and op.axis == fault.axis else op for op in ops
-        ]
+        return [replace(op, device=int(op.device * size)) if op.group and op.axis == fault.axis else op for op in ops]
     if kind == "pause":
         middle = next(n for n, op in enumerate(ops) if op.name.startswith("mm_grad") or n > len(ops) // 2)
         pause = Op("pause", key=_OWN_KEYS, host=int(size * 1000 * US))

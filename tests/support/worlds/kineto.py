@@ -179,5 +179,3 @@ def _groups(mesh: Mesh, rank: int) -> list[dict[str, Any]]:
         for axis in mesh.axes
     ]  # fmt: skip
     return [everyone, *own]
-
-

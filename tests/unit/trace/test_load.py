@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -60,3 +61,26 @@ def test_lost_processes_do_not_lose_files(data: Path, monkeypatch: pytest.Monkey
 def test_nothing_given(tmp_path: Path) -> None:
     result = load_traces([tmp_path], cache=False)
     assert (result.traces, result.sources, result.unassigned) == ([], [], [])
+
+
+def test_an_error_nobody_foresaw_costs_one_file(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = load.read_traces
+
+    def fails(path: Path) -> Any:
+        if path.name == "rank2.json":
+            raise RuntimeError("no idea")
+        return read(path)
+
+    monkeypatch.setattr(load, "read_traces", fails)
+    result = load_traces([data / "cases" / "23_straggler_late_rank" / "traces"], cache=False)
+    assert [t.rank for t in result.traces] == [0, 1, 3]
+    (bad,) = (s for s in result.sources if s.status == "unusable")
+    assert (bad.rank, "RuntimeError: no idea" in (bad.reason or "")) == (2, True)
+
+
+def test_what_is_no_regular_file_is_not_waited_for(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(data / "cases" / "23_straggler_late_rank" / "traces", tmp_path / "t")
+    os.mkfifo(tmp_path / "t" / "rank9.json")
+    result = load_traces([tmp_path], cache=False)
+    assert [t.rank for t in result.traces] == [0, 1, 2, 3]
+    assert [s.reason for s in result.sources if s.status == "ignored"] == ["not a regular file"]

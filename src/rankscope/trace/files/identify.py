@@ -169,7 +169,7 @@ def _cannot_be_one(files: Sequence[_File]) -> bool:
     if None not in names and len(set(names)) == len(names):
         return True
     return any(
-        a.window == b.window and a.process != b.process and a.overlaps(b)
+        a.window == b.window and a.process != b.process and -1 not in (a.process[1], b.process[1]) and a.overlaps(b)
         for place, a in enumerate(files)
         for b in files[:place]
     )

@@ -210,6 +210,8 @@ def _read_one(candidate: Candidate, cache: bool) -> Decoded:
         traces = read_traces(candidate.path)
     except TraceError as error:
         return str(error)
+    except Exception as error:  # what no reader foresaw costs this file, not the others
+        return f"{candidate.path}: cannot be decoded ({type(error).__name__}: {error}); please report this file"
     if cache and len(traces) == 1:
         store_cached(candidate.path, traces[0])
     return traces
