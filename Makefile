@@ -1,9 +1,13 @@
 # make demo   train on two CPU processes, one with a slow input, and find it
-# make test   run the tests
+# make unit   run the unit tests in parallel: about a minute
+# make test   run the unit tests, then those that start real training processes, without the long ones
+# make test-long  run what make test leaves out: repetitions, fuzzing, planted faults
+# make coverage  run the unit tests and show which lines they do not reach
 # make test-hta-next  run the tests of HTA with its successor, traceinsight
 # make test-browser  run the tests of the report in Chromium, with axe-core; all skips are told
 # make docs-pictures  make the pictures of the guide again, from the recorded traces in tests/data
-# make check  ruff and mypy
+# make check  ruff, mypy and codespell
+# make docs   make the pages and tables again that come from the code
 # make clean  remove the virtual environment
 #
 # All that is needed before: python3 with pip, and make. PYTHON=python3.12 chooses another Python; pip's own
@@ -17,7 +21,7 @@ bin := $(VENV)/bin
 install := $(bin)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-hta-next test-browser docs-pictures check clean
+.PHONY: help demo unit test test-long coverage docs test-hta-next test-browser docs-pictures check clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -25,8 +29,24 @@ help:
 demo: $(VENV)/.installed
 	$(bin)/rankscope demo
 
-test: $(VENV)/.installed-test
-	$(bin)/python -m pytest $(PYTEST_ARGS)
+# As many processes as CPUs; `make unit WORKERS=0` runs them in one, for a debugger.
+WORKERS ?= auto
+
+unit: $(VENV)/.installed-test
+	$(bin)/python -m pytest tests/unit -n $(WORKERS) $(PYTEST_ARGS)
+
+# Real launches need the CPUs for themselves, so they run one after the other.
+test: unit
+	$(bin)/python -m pytest tests/dist tests/gpu -m "not long" $(PYTEST_ARGS)
+
+test-long: $(VENV)/.installed-test
+	$(bin)/python -m pytest -m long $(PYTEST_ARGS)
+
+coverage: $(VENV)/.installed-test
+	$(bin)/python -m pytest tests/unit -n $(WORKERS) --cov --cov-report=term $(PYTEST_ARGS)
+
+docs: $(VENV)/.installed-test
+	$(bin)/python docs/generate.py
 
 # Two distributions hold the package hta: an environment of its own, where rankscope's dependency gives way.
 test-hta-next:
@@ -47,6 +67,8 @@ chromium:
 
 check: $(VENV)/.installed-dev
 	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/codespell
 	$(bin)/mypy
 
 clean:

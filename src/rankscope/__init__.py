@@ -1,14 +1,19 @@
 """Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?
 
 Importing has no effects and needs nothing but the standard library. A training script may call :func:`step` where
-its steps cannot be seen from outside; everything else is the command ``rankscope``.
+its steps cannot be seen from outside. A notebook may call :func:`load_traces`, :func:`analyze`, :func:`read_manifest`
+and :func:`read_report`, which are loaded when they are first used. Everything else is the command ``rankscope``.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__", "step"]
+if TYPE_CHECKING:
+    from rankscope.api import analyze, load_traces, read_manifest, read_report
+
+__all__ = ["__version__", "analyze", "load_traces", "read_manifest", "read_report", "step"]
 
 __version__ = "0.1.0"
 
@@ -22,3 +27,11 @@ def step() -> None:
     agent = sys.modules.get("rankscope.agent.session")
     if agent is not None:
         agent.user_step()
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from importlib import import_module
+
+        return getattr(import_module("rankscope.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

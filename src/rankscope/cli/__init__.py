@@ -1,4 +1,4 @@
-"""The verbs and their exit codes. ``cli`` is the only package that prints."""
+"""The verbs and their exit codes. What a user asked for is printed here and nowhere else."""
 
 from __future__ import annotations
 

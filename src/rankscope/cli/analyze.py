@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.cli.console import say, show
-from rankscope.errors import ConfigError, ForeignFileError, RunDirError
+from rankscope.errors import ConfigError, ForeignFileError
 from rankscope.rundir.layout import RunDir
 
 if TYPE_CHECKING:
@@ -71,16 +71,6 @@ def _manifest(paths: Sequence[Path]) -> RunManifest | None:
 
 def report_verb(arguments: argparse.Namespace) -> int:
     """Show a report that was written before."""
-    from rankscope.records.report import ClusterReport
-    from rankscope.rundir.record_files import read_record, run_limit
+    from rankscope.report.read import read_report
 
-    path: Path = arguments.path
-    candidates = [path / "report" / "report.json", path / "report.json"] if path.is_dir() else [path]
-    found = next((candidate for candidate in candidates if os.path.lexists(candidate)), None)
-    if found is None:
-        raise RunDirError(f"{path} holds no report.json; `rankscope analyze {path} --output {path}/report` writes one")
-    try:
-        report = read_record(ClusterReport, found, run_limit(RunDir(found.parent.parent)))
-    except ForeignFileError as error:
-        raise RunDirError(f"not a report of rankscope: {error}") from error
-    return show(report, arguments)
+    return show(read_report(arguments.path), arguments)

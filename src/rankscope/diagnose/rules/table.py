@@ -29,7 +29,7 @@ from rankscope.diagnose.rules.decision import decide
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Finding
 
-__all__ = ["BY_KIND", "OURS", "RULES", "advice_of", "find", "name_of", "open_case"]
+__all__ = ["BY_KIND", "OURS", "RULES", "advice_of", "as_markdown", "find", "name_of", "open_case"]
 
 OURS: tuple[Rule, ...] = (
     stragglers.RULE,
@@ -100,3 +100,22 @@ def name_of(kind: str) -> str | None:
     """Return a cause or a kind of finding in a few words, None for one that is in no table."""
     words = BY_NAME.get(kind) or BY_KIND.get(kind)
     return (words.noun or None) if words is not None else None
+
+
+def as_markdown() -> str:
+    """Return docs/findings.md."""
+    rows = [f"| `{rule.kind}` | {rule.noun} | {rule.advice[0]} |" for rule in OURS if rule.noun]
+    return "\n".join(
+        [
+            "# Kinds of findings",
+            "",
+            "A finding of `report.json` has a `kind`. It is the name of a cause (see the table of",
+            "[the guide](guide/slow-rank.md)), or one of these. This file is made from the files in",
+            "`rankscope/diagnose/rules`; a test holds both together.",
+            "",
+            "| `finding.kind` | In words | First thing to try |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )

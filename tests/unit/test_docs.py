@@ -1,0 +1,102 @@
+"""The documentation is what the code makes, its links lead somewhere, and it keeps to the glossary."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import rankscope
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "launch").glob("*.md"), ROOT / "benchmarks" / "README.md"]
+)
+SOURCE = Path(rankscope.__file__).parent
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Cells of the table of the glossary whose head begins with ``heading``."""
+    table = (DOCS / "glossary.md").read_text(encoding="utf-8").partition(f"| {heading} |")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines()[2:]]
+
+
+TERMS = [term for term, _ in rows("term")]
+AVOIDED = [word for words, _ in rows("not this") for word in words.split(", ")]
+
+
+def generated():
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PAGES
+
+
+@pytest.mark.parametrize(("page", "make"), generated().items(), ids=generated())
+def test_a_generated_page_is_what_the_code_says(page: str, make) -> None:
+    assert (DOCS / page).read_text(encoding="utf-8") == make(), "make docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text):
+        file, _, anchor = target.partition("#")
+        other = page.parent / file if file else page
+        assert other.exists(), target
+        if anchor:
+            heads = re.findall(r"(?m)^#+ (.*)$", other.read_text(encoding="utf-8"))
+            slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+            assert anchor in slugs, target
+
+
+def test_the_glossary_explains_what_is_used() -> None:
+    assert len(TERMS) > 20
+    assert sorted(set(TERMS)) == sorted(TERMS)
+    texts = [p.read_text(encoding="utf-8") for p in (*PAGES, *SOURCE.rglob("*.py")) if p.name != "glossary.md"]
+    everything = " ".join(" ".join(texts).split()).lower()
+    assert [term for term in TERMS if term not in everything] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_words_that_the_glossary_replaces_are_not_used(page: Path) -> None:
+    if page.name == "glossary.md" or page.parent.name == "benchmarks":
+        return
+    text = " ".join(page.read_text(encoding="utf-8").lower().split())
+    assert [word for word in AVOIDED if re.search(rf"\b{word}", text)] == []
+
+
+def test_the_tree_of_the_architecture_is_that_of_the_source() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    tree = text.partition("    src/rankscope/\n")[2].partition("    tests/")[0]
+    named, parent = set(), ""
+    for line in tree.splitlines():
+        if found := re.match(r"^ {6}(\w+)/ ", line):
+            parent = found[1]
+            named.add(parent)
+        elif found := re.match(r"^ {8}(\w+)/ ", line):
+            named.add(f"{parent}/{found[1]}")
+    folders = {str(p.parent.relative_to(SOURCE)) for p in SOURCE.rglob("__init__.py")} - {"."}
+    assert named - {"agent/inject", "node/health"} == folders - {"agent/inject", "node/health"}
+
+
+def test_modules_that_the_architecture_names_exist() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    agent = text.partition("happens at step boundaries in the training thread:\n")[2].partition("Announcements travel")[
+        0
+    ]
+    for module in re.findall(r"^ +((?:steps|windows|backends|process)/\w+|session)\b", agent, re.M):
+        assert (SOURCE / "agent" / f"{module}.py").is_file(), module
+
+
+def test_contributing_names_files_and_targets_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+    assert set(re.findall(r"\bmake ([a-z-]+)`", text)) <= targets
+    assert set(re.findall(r"(?m)^make ([a-z-]+)", text)) <= targets
+    paths = re.findall(r"\b((?:src|tests|benchmarks|docs)/[\w./]+)", text)
+    assert len(paths) > 15
+    assert [path for path in paths if not (ROOT / path.rstrip(".")).exists() and "NAME" not in path] == []
