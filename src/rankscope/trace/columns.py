@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Category", "Collectives", "DeviceMemory", "Events", "Group", "RankTrace", "Steps", "TraceMeta"]
+__all__ = ["Category", "Collectives", "DeviceMemory", "Events", "Group", "Piece", "RankTrace", "Steps", "TraceMeta"]
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -114,6 +114,18 @@ class Group:
     """Empty when the trace does not say."""
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One send or receive of a call. Calls that were issued as one (``batch_isend_irecv``) have several."""
+
+    sends: bool
+    """False: it receives."""
+    peer: int
+    """Rank of the job that it goes to or comes from, -1 unknown."""
+    elements: int = -1
+    """-1 unknown."""
+
+
 @dataclass(slots=True)
 class Collectives:
     """Communication calls of this rank, one row each, in order of ``start``: kernels on a GPU; the operators of the
@@ -134,7 +146,21 @@ class Collectives:
     out_elements: I64
     dtype: list[str]
     peer: I32
-    """Other rank of a point-to-point call, -1 otherwise or unknown."""
+    """Other rank of a point-to-point call (a rank of the job), -1 otherwise, unknown, or where there are several."""
+    pieces: list[tuple[Piece, ...]] = field(default_factory=list)
+    """Sends and receives that the call stands for, in the order they were issued: one of a plain send or receive, all
+    of a coalesced group. Empty for collectives, and where nothing is known. The n-th piece of rank a that sends to b
+    and the n-th of b that receives from a are one message, whatever calls they stand in. Kind of a coalesced call:
+    ``send`` or ``recv`` where all its pieces are, else ``sendrecv``."""
+
+    def __post_init__(self) -> None:
+        if not self.pieces:
+            self.pieces = [
+                (Piece(kind == "send", peer, max(sizes)),) if kind in {"send", "recv"} and peer >= 0 else ()
+                for kind, peer, *sizes in zip(
+                    self.kind, self.peer.tolist(), self.in_elements.tolist(), self.out_elements.tolist(), strict=True
+                )
+            ]
 
     def __len__(self) -> int:
         return len(self.event)
@@ -172,6 +198,9 @@ class TraceMeta:
     """``cuda_driver``, ``cuda_runtime``, ``nccl``, ``torch`` ... as far as known."""
     flags: dict[str, bool] = field(default_factory=dict)
     """``record_shapes``, ``with_stack``, ``profile_memory`` ... as recorded."""
+    peers: str = ""
+    """How the trace numbers the peers of sends and receives: see :mod:`rankscope.trace.peers`. Empty where ranks of the
+    job and places within the group are the same, or nothing was sent."""
     raw: dict[str, Any] = field(default_factory=dict)
     """The file's top-level keys other than events, as they are."""
 

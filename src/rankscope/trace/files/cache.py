@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rankscope.trace.columns import Collectives, DeviceMemory, Events, Group, RankTrace, Steps, TraceMeta
+from rankscope.trace.columns import Collectives, DeviceMemory, Events, Group, Piece, RankTrace, Steps, TraceMeta
 from rankscope.trace.kineto.rows import DTYPES
 
 __all__ = ["PARQUET_VERSION", "cache_path", "drop_cached", "load_cached", "store_cached"]
@@ -29,7 +29,7 @@ _ABOUT = b"rankscope.trace"
 _SUFFIXES = (".gz", ".json", ".trace", ".pt")
 _PLAIN = {**DTYPES, "launch": np.int32, "step": np.int32}
 del _PLAIN["name"], _PLAIN["shape"]
-_TEXTS = ("name", "shape", "collective", "comms_id", "dtype")
+_TEXTS = ("name", "shape", "collective", "comms_id", "dtype", "pieces")
 _CALLS = {"group": np.int32, "seq": np.int64, "in_elements": np.int64, "out_elements": np.int64, "peer": np.int32}
 
 
@@ -148,7 +148,13 @@ def _table(trace: RankTrace, pa: Any) -> Any:
     columns["shape"] = _texts(events.shape, trace.strings, pa)
     absent = np.ones(rows, bool)
     absent[calls.event] = False
-    for key, values in (("collective", calls.kind), ("comms_id", calls.comms_id), ("dtype", calls.dtype)):
+    spelled = {pieces: _spelled(pieces) for pieces in set(calls.pieces)}
+    for key, values in (
+        ("collective", calls.kind),
+        ("comms_id", calls.comms_id),
+        ("dtype", calls.dtype),
+        ("pieces", [spelled[p] for p in calls.pieces]),
+    ):
         known = {text: code for code, text in enumerate(dict.fromkeys(values))}
         codes = np.full(rows, -1, np.int32)
         codes[calls.event] = [known[v] for v in values]
@@ -158,6 +164,16 @@ def _table(trace: RankTrace, pa: Any) -> Any:
         whole[calls.event] = getattr(calls, key)
         columns[key] = _numbers(whole, pa, absent)
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _spelled(pieces: tuple[Piece, ...]) -> str:
+    """``send 2 65536; recv 0 65536``: direction, peer and elements of each; -1 where unknown."""
+    return "; ".join(f"{'send' if p.sends else 'recv'} {p.peer} {p.elements}" for p in pieces)
+
+
+def _pieces(text: str) -> tuple[Piece, ...]:
+    words = (piece.split(" ") for piece in text.split("; ") if piece)
+    return tuple(Piece(way == "send", int(peer), int(elements)) for way, peer, elements in words)
 
 
 def _texts(codes: Any, strings: list[str], pa: Any) -> Any:
@@ -209,6 +225,9 @@ def _trace(path: Path, table: Any, about: dict[str, Any]) -> RankTrace:
     for key in ("comms_id", "dtype"):
         codes, values = _codes(table[key])
         texts[key] = [values[i] for i in codes[rows].tolist()]
+    codes, values = _codes(table["pieces"])
+    pieces = [_pieces(value) for value in values]
+    texts["pieces"] = [pieces[i] for i in codes[rows].tolist()]
     texts |= {key: _array(table[key], kind)[rows] for key, kind in _CALLS.items()}
     steps = [np.array(v, np.int64) for v in about["steps"]]
     return RankTrace(

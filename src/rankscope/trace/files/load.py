@@ -20,6 +20,7 @@ from rankscope.trace.files.identify import Identity, assign_ranks
 from rankscope.trace.files.jobs import copies, other_jobs
 from rankscope.trace.files.windows import assign_windows
 from rankscope.trace.kineto.build import read_traces
+from rankscope.trace.peers import agree_on_peers
 
 __all__ = ["LoadResult", "load_traces"]
 
@@ -155,6 +156,7 @@ def _sorted_out(
         else:
             sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
     traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))
+    agree_on_peers(traces)
     return LoadResult(traces, sources, unassigned, notes=notes)
 
 

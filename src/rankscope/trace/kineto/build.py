@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.errors import TraceError
+from rankscope.trace import peers
 from rankscope.trace.columns import Category, Events, RankTrace, TraceMeta
 from rankscope.trace.kineto import link, meta, repair
 from rankscope.trace.kineto.chunks import split
@@ -148,7 +149,10 @@ def _trace(
     events.step = link.step_of(events, steps)
     about.device = meta.device_name(about.raw, _device(events))
     args = _by_row(columns["position"], comms)
-    collectives, groups = build_collectives(events, strings, args, meta.groups_of(about.raw))
+    known = meta.groups_of(about.raw)
+    collectives, groups, about.peers = build_collectives(events, strings, args, known, about.rank)
+    if about.peers in peers.REMARKS:
+        notes.append(peers.REMARKS[about.peers])
     if not len(steps):
         notes.append("no ProfilerStep: numbers per step are unavailable")
     dropped = {kind: count for kind, count in sorted(decoder.dropped.items()) if kind != "Trace"}

@@ -1,19 +1,23 @@
 """The table of communication calls: which events they are, and what their arguments say.
 
 Arguments stand on the kernel when Kineto has them; else on the ``record_param_comms`` operator with the same
-External id, or that encloses the launch; on a CPU-only trace on the one nested in (or paired with) the backend's
+External id, or that encloses the launch; of calls that were issued as one, on those before the launch
+(:mod:`~rankscope.trace.kineto.coalesced`); on a CPU-only trace on the one nested in (or paired with) the backend's
 operator. Where nothing is said the group is unknown, never guessed, unless the rank is in one group only.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.trace.columns import Category, Collectives, Events, Group
+from rankscope.trace import peers
+from rankscope.trace.columns import Category, Collectives, Events, Group, Piece
 from rankscope.trace.kineto import meta, numbers
+from rankscope.trace.kineto.coalesced import merged, pieces_of, titled
 from rankscope.trace.kineto.events import NO_ARGS, Args
 from rankscope.trace.libraries import LIBRARIES
 from rankscope.trace.names import is_communication
@@ -21,6 +25,10 @@ from rankscope.trace.names import is_communication
 __all__ = ["build_collectives"]
 
 _RECORD = "record_param_comms"
+_NO_CALLS = {"wait", "start_coalescing", "startcoalescing", "end_coalescing", "endcoalescing", "init"}
+_MESSAGES = {"send": True, "isend": True, "recv": False, "irecv": False, "recvanysource": False}
+"""``Collective name`` of point-to-point calls -> whether it sends."""
+_MOST_RANKS = 1 << 20
 _BACKEND = re.compile(rf"({'|'.join(row.prefix for row in LIBRARIES if row.prefix)}):(.+)")
 _ON_HOST = {row.prefix for row in LIBRARIES if row.on_host}
 _OWN_KINDS = tuple((re.compile(row.kernels, re.IGNORECASE), row.kinds) for row in LIBRARIES if row.kinds)
@@ -40,25 +48,31 @@ _KERNEL_KINDS = (
 
 
 def build_collectives(
-    events: Events, strings: list[str], args: dict[int, Args], known: dict[str, Group]
-) -> tuple[Collectives, list[Group]]:
-    """Collectives of a rank and its groups.
+    events: Events, strings: list[str], args: dict[int, Args], known: dict[str, Group], own: int | None = None
+) -> tuple[Collectives, list[Group], str]:
+    """Collectives of a rank, its groups, and how peers are numbered (:mod:`rankscope.trace.peers`).
 
     Args:
         events: all columns, ``launch`` included.
         strings: what name codes mean.
         args: event index -> arguments, for every event that names its collective.
         known: ``pg_config`` by group name.
+        own: the rank, where it is known.
     """
     rows, on_device = _calls(events, strings)
-    found = _by_kernel(events, strings, rows, args) if on_device else _by_operator(events, strings, rows, args)
+    pieces: dict[int, list[Args]] = {}
+    if on_device:
+        found, pieces = _by_kernel(events, strings, rows, args)
+    else:
+        found = _by_operator(events, strings, rows, args)
     kinds = _kinds_of_names(events, rows, found)
     # a rank that is in one group only can communicate in no other
     only = next(iter(known.values())) if len(known) == 1 else None
     groups: dict[tuple[str, tuple[int, ...]], int] = {}
     listed: list[Group] = []
-    columns: list[tuple[str, int, int, str, int, int, str, int]] = []
-    for row, said in zip(rows.tolist(), found, strict=True):
+    columns: list[tuple[str, int, int, str, int, int, str]] = []
+    messages: list[list[_Message]] = []
+    for place, (row, said) in enumerate(zip(rows.tolist(), found, strict=True)):
         name = int(events.name[row])
         call = said or NO_ARGS
         group = _group(call, known) or only
@@ -67,28 +81,66 @@ def build_collectives(
             index = groups.setdefault((group.name, group.ranks), len(listed))
             if index == len(listed):
                 listed.append(group)
-        seq, inputs, outputs, source, target = numbers.integers(
-            [call.seq, call.in_elements, call.out_elements, call.source_rank, call.target_rank]
-        ).tolist()
-        peer = target if target >= 0 else source
+        seq, inputs, outputs = numbers.integers([call.seq, call.in_elements, call.out_elements]).tolist()
         kind = _text(call.collective).lower() or kinds.get(name) or _kind_of_name(strings[name])
-        columns.append((kind, index, seq, _text(call.comms_id), inputs, outputs, _text(call.dtype), peer))
-    kind_, group_, seq_, comms_, in_, out_, dtype_, peer_ = zip(*columns, strict=True) if columns else ((),) * 8
+        columns.append((kind, index, seq, _text(call.comms_id), inputs, outputs, _text(call.dtype)))
+        messages.append([m for p in pieces.get(place, [call]) if (m := _message(p, known, only)) is not None])
+    how = peers.numbering(((m.ranks, m.number, m.place) for several in messages for m in several), own)
+    told = {m: _piece(m, how) for m in {m for several in messages for m in several}}
+    parts = [tuple(told[m] for m in several) for several in messages]
+    kind_, group_, seq_, comms_, in_, out_, dtype_ = zip(*columns, strict=True) if columns else ((),) * 7
     listed += [g for g in known.values() if (g.name, g.ranks) not in groups]
-    return (
-        Collectives(
-            rows.astype(np.int32),
-            list(kind_),
-            np.array(group_, np.int32),
-            np.array(seq_, np.int64),
-            list(comms_),
-            np.array(in_, np.int64),
-            np.array(out_, np.int64),
-            list(dtype_),
-            np.clip(np.array(peer_, np.int64), -1, np.iinfo(np.int32).max).astype(np.int32),
-        ),
-        listed,
+    calls = Collectives(
+        rows.astype(np.int32),
+        list(kind_),
+        np.array(group_, np.int32),
+        np.array(seq_, np.int64),
+        list(comms_),
+        np.array(in_, np.int64),
+        np.array(out_, np.int64),
+        list(dtype_),
+        np.array([peers.peer_of(p) for p in parts], np.int32),
+        parts,
     )
+    return calls, listed, how
+
+
+class _Message(NamedTuple):
+    """One send or receive as the trace states it."""
+
+    sends: bool
+    ranks: tuple[int, ...]
+    number: int
+    place: int
+    elements: int
+
+
+def _message(call: Args, known: dict[str, Group], only: Group | None) -> _Message | None:
+    kind = _text(call.collective).lower()
+    if kind not in _MESSAGES:
+        return None
+    sends = _MESSAGES[kind]
+    number, other, place, start, stride, elements, size = numbers.integers(
+        [
+            *((call.target_rank, call.source_rank) if sends else (call.source_rank, call.target_rank)),
+            *(call.place, call.rank_start, call.rank_stride),
+            call.in_elements if sends else call.out_elements,
+            call.group_size,
+        ]
+    ).tolist()
+    group = _group(call, known) or only
+    ranks = group.ranks if group is not None else ()
+    if not ranks and start >= 0 and stride > 0 and 1 < size < _MOST_RANKS:
+        ranks = tuple(range(start, start + size * stride, stride))
+    return _Message(sends, ranks, _peer(number if number >= 0 else other), _peer(place), elements)
+
+
+def _peer(number: int) -> int:
+    return number if 0 <= number < 1 << 31 else -1
+
+
+def _piece(message: _Message, how: str) -> Piece:
+    return Piece(message.sends, peers.resolved(message.ranks, message.number, message.place, how), message.elements)
 
 
 def _calls(events: Events, strings: list[str]) -> tuple[NDArray[np.int64], bool]:
@@ -110,26 +162,44 @@ def _calls(events: Events, strings: list[str]) -> tuple[NDArray[np.int64], bool]
 def _kinds_of_names(events: Events, rows: NDArray[np.int64], found: list[Args | None]) -> dict[int, str]:
     """Kernel name -> kind, where all kernels of the name that say their kind say the same.
 
-    Kernels launched before the window have no arguments; their twins inside it do.
+    Kernels launched before the window have no arguments; their twins inside it do. Sends and receives are one kernel.
     """
     said: dict[int, set[str]] = {}
     for row, call in zip(rows.tolist(), found, strict=True):
         if call is not None and _text(call.collective):
             said.setdefault(int(events.name[row]), set()).add(_text(call.collective).lower())
-    return {name: next(iter(kinds)) for name, kinds in said.items() if len(kinds) == 1}
+    return {name: next(iter(kinds)) for name, kinds in said.items() if len(kinds) == 1 and not kinds & _MESSAGES.keys()}
 
 
-def _by_kernel(events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args]) -> list[Args | None]:
+def _by_kernel(
+    events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args]
+) -> tuple[list[Args | None], dict[int, list[Args]]]:
+    """Arguments of each kernel, and the pieces of those that were issued as one (place in ``rows`` -> pieces)."""
     operators = _records(events, strings, args)
-    by_id = {int(events.external_id[i]): args[i] for i in operators.tolist() if events.external_id[i] >= 0}
+    by_id = {int(events.external_id[i]): i for i in operators.tolist() if events.external_id[i] >= 0}
     found: list[Args | None] = []
+    taken: set[int] = set()
     for row in rows.tolist():
-        call = args.get(row) or by_id.get(int(events.external_id[row]))
         launch = int(events.launch[row])
-        if call is None and launch >= 0:
-            call = by_id.get(int(events.external_id[launch])) or _enclosing(events, operators, launch, args)
-        found.append(call)
-    return found
+        owner = by_id.get(int(events.external_id[row]))
+        if owner is None and launch >= 0:
+            owner = by_id.get(int(events.external_id[launch]))
+            owner = _enclosing(events, operators, launch) if owner is None else owner
+        if owner is not None:
+            taken.add(owner)
+        found.append(args.get(row) or (None if owner is None else args[owner]))
+    bare = np.array([row for row, call in zip(rows.tolist(), found, strict=True) if call is None], np.int64)
+    free = np.array([i for i in operators.tolist() if i not in taken], np.int64)
+    issued = pieces_of(events, strings, bare, free)
+    titles = titled(events, strings, bare)
+    pieces: dict[int, list[Args]] = {}
+    for place, row in enumerate(rows.tolist()):
+        if row in issued:
+            pieces[place] = [args[i] for i in issued[row]]
+            found[place] = merged(pieces[place])
+        elif row in titles:
+            found[place] = titles[row]
+    return found, pieces
 
 
 def _by_operator(
@@ -152,21 +222,24 @@ def _by_operator(
         if found[place] is None and len(inside):
             found[place] = args[int(inside[0])]
         elif found[place] is None:
-            found[place] = _enclosing(events, operators, row, args)
+            owner = _enclosing(events, operators, row)
+            found[place] = None if owner is None else args[owner]
     return found
 
 
 def _records(events: Events, strings: list[str], args: dict[int, Args]) -> NDArray[np.int64]:
-    return np.array([i for i in sorted(args) if strings[events.name[i]] == _RECORD], np.int64)
+    """Records of calls; those that only wait for one are no call."""
+    chosen = (i for i in sorted(args) if strings[events.name[i]] == _RECORD)
+    return np.array([i for i in chosen if _text(args[i].collective).lower() not in _NO_CALLS], np.int64)
 
 
-def _enclosing(events: Events, operators: NDArray[np.int64], row: int, args: dict[int, Args]) -> Args | None:
-    """Innermost ``record_param_comms`` of the same thread that contains the start of ``row``."""
+def _enclosing(events: Events, operators: NDArray[np.int64], row: int) -> int | None:
+    """Row of the innermost ``record_param_comms`` of the same thread that contains the start of ``row``."""
     before = operators[: np.searchsorted(events.start[operators], events.start[row], side="right")]
     for i in before[-64:][::-1].tolist():
         same = events.tid[i] == events.tid[row] and events.pid[i] == events.pid[row]
         if same and events.start[i] + events.duration[i] >= events.start[row]:
-            return args[i]
+            return int(i)
     return None
 
 

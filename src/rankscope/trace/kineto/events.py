@@ -87,6 +87,10 @@ class Args(msgspec.Struct, gc=False):
     comms_id: Any = msgspec.field(default=None, name="Comms Id")
     source_rank: Any = msgspec.field(default=-1, name="Src Rank")
     target_rank: Any = msgspec.field(default=-1, name="Dst Rank")
+    place: Any = msgspec.field(default=-1, name="Rank")
+    """Of a send or receive: the peer's place within the group."""
+    rank_start: Any = msgspec.field(default=-1, name="Global rank start")
+    rank_stride: Any = msgspec.field(default=-1, name="Global rank stride")
 
 
 class Complete(msgspec.Struct, tag_field="ph", tag="X", gc=False):
