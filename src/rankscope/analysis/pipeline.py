@@ -14,6 +14,7 @@ from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import add_profiling_overhead
 from rankscope.analysis.tables.run_info import run_info
 from rankscope.analysis.tables.table import TABLES
+from rankscope.analysis.tables.unknown_kernels import unknown_kernels
 from rankscope.analysis.windows.all_windows import analyse_windows, usable
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.diagnose.rules.table import find, open_case
@@ -76,6 +77,8 @@ def analyze(
         report.run = run_info(traces, manifest)
     report.run.notes[:0] = load.notes
     report.run.notes += [note for w in windows for note in w.notes]
+    with _guard("unknown kernels", failed):
+        report.run.notes += unknown_kernels([v for w in windows for v in w.views])
     with _guard("profiling overhead", failed):
         add_profiling_overhead(report.run, windows, manifest)
     material = Material(

@@ -24,7 +24,7 @@ __all__ = [
 @dataclass(kw_only=True)
 class RankSummary:
     """One rank over its recorded windows. Percentages refer to the recorded window, and
-    ``compute_pct + exposed_comm_pct + memcpy_pct + idle_pct == 100`` up to rounding.
+    ``compute_pct + fused_pct + exposed_comm_pct + memcpy_pct + idle_pct == 100`` up to rounding.
 
     ``comm_pct`` is all communication time; ``overlap_pct`` the share *of communication* hidden behind
     compute; ``memcpy_pct`` copies and memsets hidden behind neither compute nor communication.
@@ -40,6 +40,8 @@ class RankSummary:
     step_ms: dict[str, float | None] = field(default_factory=lambda: {"median": None, "p95": None})
     compute_pct: float | None = None
     comm_pct: float | None = None
+    fused_pct: float | None = None
+    """Kernels that compute and communicate at once; None for a rank that ran none."""
     exposed_comm_pct: float | None = None
     overlap_pct: float | None = None
     memcpy_pct: float | None = None

@@ -9,9 +9,20 @@ import re
 from enum import IntEnum
 
 from rankscope.trace.columns import Category
-from rankscope.trace.libraries import LIBRARIES
+from rankscope.trace.libraries import LIBRARIES, NEVER
 
-__all__ = ["Kind", "classify", "family", "is_communication", "is_input", "is_wait"]
+__all__ = [
+    "DEVICE_WORK",
+    "Kind",
+    "classify",
+    "family",
+    "function",
+    "is_communication",
+    "is_fused",
+    "is_input",
+    "is_known_compute",
+    "is_wait",
+]
 
 
 class Kind(IntEnum):
@@ -25,15 +36,21 @@ class Kind(IntEnum):
     """Copies and memsets between memories, not between ranks."""
     WAIT = 4
     """A host operator that only waits for others."""
+    FUSED = 5
+    """A kernel that computes and communicates at once. How much of it is which, a trace does not tell."""
 
 
-_COMMUNICATION = re.compile(
-    "|".join(
-        [*(f"(?:{row.kernels})" for row in LIBRARIES if row.kernels)]
-        + [f"^{row.prefix}:" for row in LIBRARIES if row.prefix]
-    ),
-    re.IGNORECASE,
-)
+DEVICE_WORK = (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY, Kind.FUSED)
+"""What a device does."""
+
+_COMMUNICATION = re.compile("|".join(f"(?:{row.kernels})" for row in LIBRARIES if row.kernels), re.IGNORECASE)
+_FUSED = re.compile("|".join(f"(?:{row.fused})" for row in LIBRARIES if row.fused), re.IGNORECASE)
+_PREFIX = re.compile(f"(?:{'|'.join(row.prefix for row in LIBRARIES if row.prefix)}):", re.IGNORECASE)
+_NEVER = re.compile(NEVER, re.IGNORECASE)
+
+_UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|`anonymous namespace'::")
+_QUALIFIERS = re.compile(r"^(?:static |void |typeinfo name for |__global__ )+")
+_MANGLED = re.compile(r"_ZN?K?(?=\d)")
 
 _COPY = re.compile(
     r"^(Memcpy|Memset)\b | ^Copy(DeviceTo|HostTo|Device) | ^FillBuffer\b | ^__amd_rocclr_(copy|fill)",
@@ -74,9 +91,46 @@ _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 
 
+def function(name: str) -> str:
+    """Qualified function of a kernel: ``vllm::cross_device_reduce_1stage`` of ``void vllm::cross_device_reduce_1stage<
+    float, 2>(vllm::RankData*)``, mangled or not."""
+    if mangled := _MANGLED.match(name):
+        return _demangled(name[mangled.end() :])
+    plain = _QUALIFIERS.sub("", _UNNAMED.sub("", name))
+    return re.split(r"[<(\s]", plain, maxsplit=1)[0].removesuffix(".kd")
+
+
+def _demangled(text: str) -> str:
+    """Names of an Itanium-mangled function, up to its template arguments."""
+    parts = []
+    while number := re.match(r"\d{1,4}", text):
+        begin = number.end()
+        length = int(number.group())
+        if begin + length > len(text):
+            break
+        parts.append(text[begin : begin + length])
+        text = text[begin + length :]
+    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N"))
+
+
 def is_communication(name: str) -> bool:
-    """Say whether a kernel or operator of this name moves data between ranks."""
-    return _COMMUNICATION.search(name) is not None
+    """Say whether a kernel or operator of this name moves data between ranks, or waits for another rank to."""
+    if _PREFIX.match(name):
+        return True
+    plain = function(name)
+    return _NEVER.search(plain) is None and _COMMUNICATION.search(plain) is not None
+
+
+def is_fused(name: str) -> bool:
+    """Say whether a kernel of this name computes and communicates at once."""
+    return _FUSED.search(name) is not None
+
+
+def is_known_compute(name: str) -> bool:
+    """Say whether a kernel of this name computes, whatever a record of communication says that launched it."""
+    if is_communication(name):
+        return False
+    return is_fused(name) or _NEVER.search(function(name)) is not None or any(p.search(name) for _, p in _FAMILIES)
 
 
 def is_wait(name: str) -> bool:
@@ -92,12 +146,14 @@ def is_input(name: str) -> bool:
 def classify(name: str, category: int) -> Kind:
     """Kind of an event by its name and :class:`~rankscope.trace.columns.Category`.
 
-    GPU events are compute unless they communicate or copy. CPU operators are compute unless they communicate or
-    wait. Everything else (calls, annotations, Python frames) is ``OTHER``.
+    GPU events are compute unless they communicate, copy, or compute and communicate at once. CPU operators are compute
+    unless they communicate or wait. Everything else (calls, annotations, Python frames) is ``OTHER``.
     """
     if category in (Category.GPU_MEMCPY, Category.GPU_MEMSET):
         return Kind.COPY
     if category == Category.KERNEL:
+        if is_fused(name):
+            return Kind.FUSED
         if is_communication(name):
             return Kind.COMMUNICATION
         return Kind.COPY if _COPY.search(name) else Kind.COMPUTE

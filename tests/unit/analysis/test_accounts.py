@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rankscope.analysis.accounting.idle import idle_time
 from rankscope.analysis.accounting.usage import step_bounds, step_usage, usage, window_usage
+from rankscope.analysis.matching.clocks import align
+from rankscope.analysis.matching.collectives import match
+from rankscope.analysis.matching.waits import measure_waits
 from rankscope.analysis.rank.view import make_view
+from rankscope.trace.columns import Category
 
 pytestmark = pytest.mark.data
 
@@ -52,3 +57,31 @@ def test_the_window_is_filled(recorded, name) -> None:
         found = window_usage(make_view(trace, trace.rank))
         assert found.compute + found.exposed_comm + found.exposed_copy + found.idle == found.span
         assert found.overlap + found.exposed_comm == found.comm
+
+
+FUSED = "kernel_fused_gemm_allreduce"
+
+
+def test_kernels_that_compute_and_communicate_are_neither(make_trace) -> None:
+    """us: fused 100 to 200 (gemm hides 180 to 200), all-reduce 150 to 260 (bare from 200 on), else nothing."""
+    rows = [(FUSED, 100, 100), ("ncclDevKernel_AllReduce", 150, 110), ("gemm", 180, 20), ("gemm", 300, 50)]
+    view = make_view(make_trace(0, rows, ranks=(0, 1), steps=[(80, 270)]), 0)
+    found = window_usage(view)
+    assert (found.fused, found.compute, found.comm) == (80_000, 70_000, 110_000)
+    assert (found.exposed_comm, found.overlap, found.idle) == (60_000, 50_000, 60_000)
+    assert found.compute + found.fused + found.exposed_comm + found.exposed_copy + found.idle == found.span
+    matched = match([view])
+    idle = idle_time(view, 0, matched, measure_waits([view], matched, align([view], matched)), step_bounds(view))
+    assert (idle.transfer, idle.host, idle.copy) == (60_000, 60_000, 0)
+
+
+@pytest.mark.parametrize(("devices", "communication"), [((0,), 30_000), ((0, 1), 0)])
+def test_copies_from_peer_to_peer_leave_a_process_of_one_device(make_trace, devices, communication) -> None:
+    trace = make_trace(
+        0, [("gemm", 100, 50), ("gemm", 100, 50), ("Memcpy PtoP (Device -> Device)", 160, 30)], ranks=(0, 1)
+    )
+    gpu = trace.events.stream >= 0
+    trace.events.category[gpu & (trace.events.duration == 30_000)] = Category.GPU_MEMCPY
+    trace.events.pid[gpu & (trace.events.duration == 50_000)] = [devices[0], devices[-1]]
+    found = window_usage(make_view(trace, 0))
+    assert (found.comm, found.exposed_copy) == (communication, 30_000 - communication)

@@ -107,3 +107,28 @@ def test_kernels_of_the_warm_up_are_of_the_kind_of_their_twins(write_trace: Writ
         sent.append(make_event(10 + i, 1, name=name, args={"stream": 9, "Collective name": kind}))
     calls = read_trace(write_trace(sent)).collectives
     assert calls.kind == ["_allgather_base", "sendrecv", "_allgather_base", "send", "recv"]
+
+
+@pytest.mark.parametrize("place", ["kernel", "external id", "launch"])
+def test_what_a_record_launched_is_communication_whatever_it_is_called(
+    write_trace: Write, make_event: Make, place: str
+) -> None:
+    record = make_event(0, 50, cat="cpu_op", name="record_param_comms", pid=1, tid=1, args=SAID | {"External id": 8})
+    launch = {"correlation": 3, "External id": 8 if place == "launch" else 4}
+    own = SAID if place == "kernel" else {"External id": 8} if place == "external id" else {}
+    sent = [
+        record,
+        make_event(10, 5, cat="cuda_runtime", name="cudaLaunchKernel", pid=1, tid=1, args=launch),
+        make_event(60, 40, name="void new_library::exchange<4>(int)", args={"stream": 9, "correlation": 3} | own),
+    ]
+    trace = read_trace(write_trace(sent))
+    assert (trace.collectives.kind, trace.collectives.seq.tolist()) == (["allreduce"], [5])
+
+
+def test_copies_of_a_record_are_the_call_but_those_of_its_set_up(write_trace: Write, make_event: Make) -> None:
+    record = make_event(0, 50, cat="cpu_op", name="record_param_comms", pid=1, tid=1, args=SAID | {"External id": 8})
+    args = {"stream": 9, "External id": 8}
+    names = ["Memcpy PtoP (Device -> Device)", "Memcpy DtoD (Device -> Device)", "Memcpy HtoD (Pageable -> Device)"]
+    sent = [record, *(make_event(60 + 9 * i, 5, cat="gpu_memcpy", name=n, args=args) for i, n in enumerate(names))]
+    trace = read_trace(write_trace(sent))
+    assert [trace.strings[trace.events.name[i]] for i in trace.collectives.event.tolist()] == names[:2]

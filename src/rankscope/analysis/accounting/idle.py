@@ -18,7 +18,7 @@ __all__ = ["IdleTime", "idle_time"]
 
 @dataclass(frozen=True, slots=True)
 class IdleTime:
-    """Lengths over the recorded window, ns. Together with compute they fill the window."""
+    """Lengths over the recorded window, ns. Together with compute and kernels that do both they fill the window."""
 
     waiting: int
     transfer: int
@@ -35,16 +35,18 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bound
     A call that was not matched counts as transfer, since nothing is known of the others' arrival. ``bounds``: of
     the steps (``step_bounds``).
     """
-    compute, comm, copy = view.accounted()
+    compute, comm, copy, fused = view.accounted()
+    # a kernel that does both hides communication and copies as compute does; idle it is not
+    working = intervals.union(np.concatenate((compute[0], fused[0])), np.concatenate((compute[1], fused[1])))
     mine = matched.of(column)
     events = view.trace.collectives.event[matched.row[mine]]
     start = view.trace.events.start[events]
     until = start + np.round(waits.wait[mine]).astype(np.int64)
-    exposed = intervals.subtract(comm, compute)
+    exposed = intervals.subtract(comm, working)
     waiting = intervals.measure(intervals.intersect(exposed, intervals.union(start, until)))
-    copying = intervals.measure(intervals.subtract(intervals.subtract(copy, compute), comm))
+    copying = intervals.measure(intervals.subtract(intervals.subtract(copy, working), comm))
     busy = intervals.union(
-        np.concatenate((compute[0], comm[0], copy[0])), np.concatenate((compute[1], comm[1], copy[1]))
+        np.concatenate((working[0], comm[0], copy[0])), np.concatenate((working[1], comm[1], copy[1]))
     )
     nothing = intervals.complement(busy, view.free, view.end)
     fetching = intervals.intersect(nothing, view.fetch)

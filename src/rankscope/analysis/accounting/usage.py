@@ -14,14 +14,14 @@ import numpy as np
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.view import RankView
-from rankscope.trace.names import Kind
+from rankscope.trace.names import DEVICE_WORK
 
 __all__ = ["Usage", "step_bounds", "step_usage", "usage", "window_usage"]
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Lengths in ns. ``compute + exposed_comm + exposed_copy + idle == span``."""
+    """Lengths in ns. ``compute + fused + exposed_comm + exposed_copy + idle == span``."""
 
     span: int
     compute: int
@@ -32,6 +32,8 @@ class Usage:
     exposed_copy: int
     """Copies hidden behind neither compute nor communication."""
     busy: int
+    fused: int = 0
+    """Kernels that compute and communicate at once, where no compute runs beside them."""
 
     @property
     def idle(self) -> int:
@@ -39,14 +41,23 @@ class Usage:
         return self.span - self.busy
 
 
-def usage(compute: Spans, comm: Spans, copy: Spans, span: int | None = None) -> Usage:
-    """Account for three sets; ``span`` defaults to the distance from first start to last end."""
-    exposed_comm = intervals.measure(intervals.subtract(comm, compute))
+def usage(
+    compute: Spans, comm: Spans, copy: Spans, fused: Spans = intervals.EMPTY, *, span: int | None = None
+) -> Usage:
+    """Account for four sets; ``span`` defaults to the distance from first start to last end.
+
+    What runs beside communication in a kernel that does both hides it as compute does.
+    """
+    bare = intervals.subtract(fused, compute)
+    exposed = intervals.subtract(intervals.subtract(comm, compute), bare)
+    exposed_comm = intervals.measure(exposed)
     communication = intervals.measure(comm)
-    exposed_copy = intervals.measure(intervals.subtract(intervals.subtract(copy, compute), comm))
-    busy = intervals.measure(compute) + exposed_comm + exposed_copy
+    exposed_copy = intervals.measure(
+        intervals.subtract(intervals.subtract(intervals.subtract(copy, compute), bare), comm)
+    )
+    busy = intervals.measure(compute) + intervals.measure(bare) + exposed_comm + exposed_copy
     if span is None:
-        used = [s for s in (compute, comm, copy) if len(s[0])]
+        used = [s for s in (compute, comm, copy, fused) if len(s[0])]
         span = max(int(s[1][-1]) for s in used) - min(int(s[0][0]) for s in used) if used else 0
     return Usage(
         span=max(span, busy),
@@ -56,12 +67,13 @@ def usage(compute: Spans, comm: Spans, copy: Spans, span: int | None = None) -> 
         exposed_comm=exposed_comm,
         exposed_copy=exposed_copy,
         busy=busy,
+        fused=intervals.measure(bare),
     )
 
 
 def window_usage(view: RankView) -> Usage:
     """The recorded window but for work queued before it."""
-    return usage(*view.accounted(), view.end - view.free)
+    return usage(*view.accounted(), span=view.end - view.free)
 
 
 def step_bounds(view: RankView) -> Spans:
@@ -73,7 +85,7 @@ def step_bounds(view: RankView) -> Spans:
     steps, events = view.trace.steps, view.trace.events
     if not view.device or not len(steps):
         return steps.start, steps.end
-    rows = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)) & (events.step >= 0))
+    rows = np.flatnonzero(np.isin(view.kind, DEVICE_WORK) & (events.step >= 0))
     ends = np.full(len(steps), view.free, np.int64)
     np.maximum.at(ends, events.step[rows], events.end[rows])
     ends = np.maximum.accumulate(ends)
@@ -84,12 +96,12 @@ def step_bounds(view: RankView) -> Spans:
 def step_usage(view: RankView, bounds: Spans) -> list[Usage]:
     """One :class:`Usage` per recorded step; ``bounds`` are those of :func:`step_bounds`."""
     events, rows = view.trace.events, []
-    work = [np.flatnonzero(view.kind == k) for k in (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)]
+    work = [np.flatnonzero(view.kind == k) for k in DEVICE_WORK]
     for index, (start, end) in enumerate(zip(*(b.tolist() for b in bounds), strict=True)):
         if view.device:
             of_step = [mine[events.step[mine] == index] for mine in work]
             parts = [intervals.union(events.start[mine], events.end[mine]) for mine in of_step]
         else:
-            parts = [intervals.clip(s, start, end) for s in (view.compute, view.comm, view.copy)]
-        rows.append(usage(parts[0], parts[1], parts[2], end - start))
+            parts = [intervals.clip(s, start, end) for s in (view.compute, view.comm, view.copy, view.fused)]
+        rows.append(usage(parts[0], parts[1], parts[2], parts[3], span=end - start))
     return rows

@@ -40,6 +40,8 @@ class RankView:
     compute: Spans
     comm: Spans
     copy: Spans
+    fused: Spans
+    """Kernels that compute and communicate at once."""
     fetch: Spans
     """Host time inside the data loader."""
 
@@ -53,10 +55,11 @@ class RankView:
         events = self.trace.events
         return intervals.union(events.start[mask], events.end[mask])
 
-    def accounted(self) -> tuple[Spans, Spans, Spans]:
-        """Compute, communication and copies in the time that is accounted for."""
-        compute, comm, copy = (intervals.clip(s, self.free, self.end) for s in (self.compute, self.comm, self.copy))
-        return compute, comm, copy
+    def accounted(self) -> tuple[Spans, Spans, Spans, Spans]:
+        """Compute, communication, copies and kernels that do both in the time that is accounted for."""
+        parts = (self.compute, self.comm, self.copy, self.fused)
+        compute, comm, copy, fused = (intervals.clip(s, self.free, self.end) for s in parts)
+        return compute, comm, copy, fused
 
 
 def name_mask(trace: RankTrace, test: Any) -> Mask:
@@ -75,6 +78,8 @@ def make_view(trace: RankTrace, rank: int) -> RankView:
     device = bool(np.isin(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET)).any())
     rows = trace.collectives.event
     if device:
+        kind[rows[events.stream[rows] >= 0]] = Kind.COMMUNICATION  # what a record names, whatever it is called
+        kind[_between_devices(trace)] = Kind.COMMUNICATION
         work = events.stream >= 0
         work &= np.isin(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET))
     else:
@@ -87,12 +92,12 @@ def make_view(trace: RankTrace, rank: int) -> RankView:
         work &= kind != Kind.OTHER
     start, end = _window(trace, work)
     free = max(start, _backlog_end(trace, work)) if device else start
-    view = RankView(trace, rank, device, kind, chain, start, end, free, *([intervals.EMPTY] * 4))
+    view = RankView(trace, rank, device, kind, chain, start, end, free, *([intervals.EMPTY] * 5))
     compute = view.spans(kind == Kind.COMPUTE)
     if not device:
         compute = intervals.subtract(compute, view.spans((kind == Kind.WAIT) & chain))
     view.compute, view.comm = compute, view.spans(kind == Kind.COMMUNICATION)
-    view.copy = view.spans(kind == Kind.COPY)
+    view.copy, view.fused = view.spans(kind == Kind.COPY), view.spans(kind == Kind.FUSED)
     annotation = events.category == Category.USER_ANNOTATION
     view.fetch = view.spans(annotation & name_mask(trace, is_input))
     return view
@@ -106,6 +111,14 @@ def _kinds(trace: RankTrace) -> NDArray[np.int8]:
     used, inverse = np.unique(key, return_inverse=True)
     table = np.array([int(classify(trace.strings[k // 64], int(k % 64))) for k in used], np.int8)
     return table[inverse]
+
+
+def _between_devices(trace: RankTrace) -> Mask:
+    """Copies to or from another rank's device: from peer to peer, by a process that computes on one device only."""
+    events = trace.events
+    copies = (events.category == Category.GPU_MEMCPY) & name_mask(trace, lambda n: "PtoP" in n)
+    devices = np.unique(events.pid[events.category == Category.KERNEL])
+    return copies if len(devices) == 1 and trace.meta.world_size != 1 else np.zeros(len(events), np.bool_)
 
 
 def _chain(trace: RankTrace, device: bool, kind: NDArray[np.int8]) -> Mask:

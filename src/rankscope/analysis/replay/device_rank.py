@@ -15,7 +15,7 @@ from rankscope.analysis.replay.collective_nodes import HOST, START, CallNodes
 from rankscope.analysis.replay.graph import Builder, Work
 from rankscope.analysis.replay.segments import Plan
 from rankscope.trace.columns import Category
-from rankscope.trace.names import Kind
+from rankscope.trace.names import DEVICE_WORK, Kind
 
 __all__ = ["DeviceRank"]
 
@@ -35,6 +35,10 @@ NEAR_NS = 15_000.0
 """Without a wait call: work on another stream that ended this shortly before may have been waited for."""
 
 
+_KEPT = (Kind.COMMUNICATION, Kind.FUSED)
+"""Where unmatched, its length is kept under every assumption: how much of it is waiting is not known."""
+
+
 class DeviceRank:
     """One rank with a device. *Pieces* are its device events; their columns are in order of start."""
 
@@ -43,7 +47,7 @@ class DeviceRank:
     ) -> None:
         self.builder, self.view, self.column = builder, view, column
         events = view.trace.events
-        gpu = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)))
+        gpu = np.flatnonzero(np.isin(view.kind, DEVICE_WORK))
         self.launch, self.stream = events.launch[gpu], events.stream[gpu]
         self.launched = self.launch >= 0
         self.host_start, self.host_end = clocks.aligned(column, events.start), clocks.aligned(column, events.end)
@@ -53,7 +57,7 @@ class DeviceRank:
         self.opened = float(clocks.aligned(column, np.array([view.start]))[0])
         member = np.full(len(events), -1, np.int64)
         member[view.trace.collectives.event] = calls.member_of(view, column)
-        self._nodes(calls, member[gpu], view.kind[gpu] == Kind.COMMUNICATION, events.duration[gpu].astype(np.float64))
+        self._nodes(calls, member[gpu], np.isin(view.kind[gpu], _KEPT), events.duration[gpu].astype(np.float64))
 
     def _nodes(self, calls: CallNodes, member: I64, comm: Mask, duration: F64) -> None:
         """The start of each piece, and what its end is in terms of nodes: ``source + base + work``."""

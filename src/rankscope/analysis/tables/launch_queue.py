@@ -12,7 +12,7 @@ from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.rows import LaunchQueue
-from rankscope.trace.names import Kind
+from rankscope.trace.names import DEVICE_WORK
 
 __all__ = ["launch_queues"]
 
@@ -33,7 +33,7 @@ def launch_queues(windows: Sequence[WindowResult]) -> list[LaunchQueue]:
 def _asked(view: RankView) -> tuple[I64, I64]:
     """Start of the launch and start of the work, of all device work that was launched inside the window."""
     events = view.trace.events
-    work = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY)) & (events.launch >= 0))
+    work = np.flatnonzero(np.isin(view.kind, DEVICE_WORK) & (events.launch >= 0))
     asked = events.start[events.launch[work]]
     inside = asked >= view.start
     # a device clock a little ahead of its host's shows work that began before it was asked for

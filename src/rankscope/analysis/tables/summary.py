@@ -51,6 +51,8 @@ def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
         if span:
             row.compute_pct = 100.0 * sum(u.compute for u in usage) / span
             row.comm_pct = 100.0 * comm / span
+            fused = sum(u.fused for u in usage)
+            row.fused_pct = 100.0 * fused / span if fused else None
             row.exposed_comm_pct = 100.0 * sum(u.exposed_comm for u in usage) / span
             row.memcpy_pct = 100.0 * sum(u.exposed_copy for u in usage) / span
             row.idle_pct = 100.0 * sum(u.idle for u in usage) / span

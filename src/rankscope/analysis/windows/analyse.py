@@ -23,7 +23,7 @@ from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
 from rankscope.analysis.stragglers.cost import Lateness, judge_ranks, screen
 from rankscope.analysis.stragglers.profile import Profile, profile
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.names import Kind
+from rankscope.trace.names import DEVICE_WORK
 
 __all__ = ["WindowResult", "analyse_window"]
 
@@ -184,7 +184,7 @@ def _note_unrun(result: WindowResult, traces: Sequence[RankTrace]) -> None:
 
 def _launched(view: RankView) -> float:
     """Share of the device work of which the launching call is known."""
-    launch = view.trace.events.launch[np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY))]
+    launch = view.trace.events.launch[np.isin(view.kind, DEVICE_WORK)]
     return float((launch >= 0).mean()) if len(launch) else 1.0
 
 

@@ -10,6 +10,7 @@ __all__ = ["LEGEND", "Segment", "segments"]
 
 LEGEND: dict[str, tuple[str, str]] = {
     "compute": ("Compute", "compute_pct"),
+    "fused": ("Compute and communication in one kernel", "fused_pct"),
     "comm": ("Exposed communication", "exposed_comm_pct"),
     "waiting": ("Waiting for peers", "waiting_ms"),
     "transfer": ("Transfer", "transfer_ms"),
@@ -35,10 +36,13 @@ class Segment(NamedTuple):
 def segments(rank: RankSummary, idle: RankIdle | None) -> list[Segment]:
     """Return the bar of a rank, empty for a rank without a usable trace.
 
-    The four shares come from the summary, so the bar and the table agree; the idle record only says how to split
+    The shares come from the summary, so the bar and the table agree; the idle record only says how to split
     exposed communication and idle.
     """
-    parts: list[tuple[str, float, float | None]] = [("compute", rank.compute_pct or 0.0, None)]
+    parts: list[tuple[str, float, float | None]] = [
+        ("compute", rank.compute_pct or 0.0, None),
+        ("fused", rank.fused_pct or 0.0, None),
+    ]
     if idle is None:
         parts += [("comm", rank.exposed_comm_pct or 0.0, None), ("copy", rank.memcpy_pct or 0.0, None)]
         parts += [("idle", rank.idle_pct or 0.0, None)]

@@ -12,7 +12,7 @@ from rankscope.records.rows import RankSummary
 __all__ = ["SHARES", "tidy"]
 
 SHARES = ("compute_pct", "exposed_comm_pct", "memcpy_pct", "idle_pct")
-"""The four shares of a rank's recorded window. They sum to 100."""
+"""The shares of a rank's recorded window that always are. With ``fused_pct``, where there is any, they sum to 100."""
 
 _DECIMALS = (("pct", 2), ("ms", 4), ("us", 3), ("ms_per_step", 4), ("gb_s", 3), ("p_value", 9))
 _OTHER_DECIMALS = 6
@@ -84,11 +84,12 @@ def _balance(rank: RankSummary) -> str | None:
     if all(share is None for share in shares):
         return None
     hundredths = [round((share or 0.0) * 100) for share in shares]
-    off = 10_000 - sum(hundredths)
+    whole = sum(hundredths) + round((rank.fused_pct or 0.0) * 100)
+    off = 10_000 - whole
     if off == 0:
         return None
     if abs(off) > _SHARE_TOLERANCE * 100 or None in shares:
-        return f"rank {rank.rank}: the shares of its time sum to {sum(hundredths) / 100:g} %, not to 100 %"
+        return f"rank {rank.rank}: the shares of its time sum to {whole / 100:g} %, not to 100 %"
     largest = max(range(len(shares)), key=lambda index: hundredths[index])
     setattr(rank, SHARES[largest], (hundredths[largest] + off) / 100)
     return None

@@ -28,6 +28,7 @@ _GLUE = "\ue000"
 _STYLES = {"straggler": "bold red", "balanced": "bold green", "insufficient_data": "bold yellow"}
 _GLYPHS = {
     "compute": ("█", "#", "blue"),
+    "fused": ("█", "*", "cyan"),
     "comm": ("▒", "~", "magenta"),
     "waiting": ("▒", "~", "yellow"),
     "transfer": ("▓", "=", "magenta"),

@@ -32,6 +32,15 @@ METRICS: dict[str, Metric] = {
         "Includes compute that runs beside communication or copies. Overlapping kernels count once.",
         "HTA sorts some kernels into the wrong kind; ours come from one table of names.",
     ),
+    "fused_pct": Metric(
+        "Ranks",
+        "Fused",
+        "% of window",
+        "Time in kernels that compute and communicate at once and that no other compute runs beside: matrix products "
+        "that gather their input or scatter their result, experts' work with dispatch and combine in one kernel.",
+        "Neither compute nor exposed communication: a trace does not tell how much of such a kernel is which. It hides "
+        "communication as compute does. An all-reduce that normalises its result on the way is communication.",
+    ),
     "exposed_comm_pct": Metric(
         "Ranks",
         "Exposed comm.",
@@ -49,8 +58,8 @@ METRICS: dict[str, Metric] = {
         "Ranks",
         "Idle",
         "% of window",
-        "Time in which the rank does none of the three: no compute, no communication, no copy.",
-        "Compute, exposed communication, copies and idle sum to 100 %.",
+        "Time in which the rank does nothing: no compute, no communication, no copy.",
+        "Compute, fused kernels (where there are any), exposed communication, copies and idle sum to 100 %.",
         "HTA's temporal breakdown states an idle share too, over the steps that HTA keeps.",
     ),
     "comm_pct": Metric(
@@ -92,6 +101,7 @@ def ranks(report: ClusterReport) -> Table:
         ("step_ms.median", [r.step_ms.get("median") for r in rows], None),
         ("step_ms.p95", [r.step_ms.get("p95") for r in rows], None),
         ("compute_pct", [r.compute_pct for r in rows], 1),
+        ("fused_pct", [r.fused_pct for r in rows], 1),
         ("exposed_comm_pct", [r.exposed_comm_pct for r in rows], 1),
         ("memcpy_pct", [r.memcpy_pct for r in rows], 1),
         ("idle_pct", [r.idle_pct for r in rows], 1),

@@ -9,6 +9,7 @@ operator. Where nothing is said the group is unknown, never guessed, unless the 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from rankscope.trace.kineto import meta, numbers
 from rankscope.trace.kineto.coalesced import merged, pieces_of, titled
 from rankscope.trace.kineto.events import NO_ARGS, Args
 from rankscope.trace.libraries import LIBRARIES
-from rankscope.trace.names import is_communication
+from rankscope.trace.names import function, is_communication, is_known_compute
 
 __all__ = ["build_collectives"]
 
@@ -29,9 +30,10 @@ _NO_CALLS = {"wait", "start_coalescing", "startcoalescing", "end_coalescing", "e
 _MESSAGES = {"send": True, "isend": True, "recv": False, "irecv": False, "recvanysource": False}
 """``Collective name`` of point-to-point calls -> whether it sends."""
 _MOST_RANKS = 1 << 20
+_HOST_COPY = re.compile(r"HtoD|DtoH|HtoH|HostTo|ToHost", re.IGNORECASE)
 _BACKEND = re.compile(rf"({'|'.join(row.prefix for row in LIBRARIES if row.prefix)}):(.+)")
 _ON_HOST = {row.prefix for row in LIBRARIES if row.on_host}
-_OWN_KINDS = tuple((re.compile(row.kernels, re.IGNORECASE), row.kinds) for row in LIBRARIES if row.kinds)
+_OWN_KINDS = tuple((re.compile(row.kernels, re.IGNORECASE), row.kinds) for row in LIBRARIES if row.kernels)
 _KERNEL_KINDS = (
     ("reducescatter", "reduce_scatter"),
     ("reduce_scatter", "reduce_scatter"),
@@ -41,6 +43,8 @@ _KERNEL_KINDS = (
     ("allgather", "allgather"),
     ("all_gather", "allgather"),
     ("alltoall", "all_to_all"),
+    ("all_to_all", "all_to_all"),
+    ("all2all", "all_to_all"),
     ("broadcast", "broadcast"),
     ("sendrecv", "sendrecv"),
     ("reduce", "reduce"),
@@ -59,7 +63,7 @@ def build_collectives(
         known: ``pg_config`` by group name.
         own: the rank, where it is known.
     """
-    rows, on_device = _calls(events, strings)
+    rows, on_device = _calls(events, strings, args)
     pieces: dict[int, list[Args]] = {}
     if on_device:
         found, pieces = _by_kernel(events, strings, rows, args)
@@ -143,10 +147,24 @@ def _piece(message: _Message, how: str) -> Piece:
     return Piece(message.sends, peers.resolved(message.ranks, message.number, message.place, how), message.elements)
 
 
-def _calls(events: Events, strings: list[str]) -> tuple[NDArray[np.int64], bool]:
+def _calls(events: Events, strings: list[str], args: dict[int, Args]) -> tuple[NDArray[np.int64], bool]:
+    """Rows of the communication calls, and whether they ran on a device.
+
+    Of an unknown name the record decides: a kernel with arguments of its own, and kernels and copies that a
+    ``record_param_comms`` launched itself (copies between devices are how copy engines communicate).
+    """
     kernels = events.category == Category.KERNEL
     named = [c for c in np.unique(events.name[kernels]).tolist() if is_communication(strings[c])]
-    rows = np.flatnonzero(kernels & np.isin(events.name, named))
+    chosen = kernels & np.isin(events.name, named)
+    work = kernels | ((events.category == Category.GPU_MEMCPY) & ~_to_host(events, strings))
+    said = np.array([i for i in args if _text(args[i].collective).lower() not in _NO_CALLS], np.int64)
+    chosen[said[kernels[said]]] = True
+    ids = events.external_id[_records(events, strings, args)]
+    ids = ids[ids >= 0]
+    chosen |= work & np.isin(events.external_id, ids)
+    launch = events.launch
+    chosen |= work & (launch >= 0) & np.isin(events.external_id[launch.clip(0)], ids)
+    rows = np.flatnonzero(chosen & ~_named_by(events, strings, is_known_compute))
     if len(rows):
         return rows, True
     host = np.isin(events.category, (Category.CPU_OP, Category.USER_ANNOTATION))
@@ -157,6 +175,16 @@ def _calls(events: Events, strings: list[str]) -> tuple[NDArray[np.int64], bool]
         if (m := _BACKEND.match(strings[c])) and m.group(1) in _ON_HOST and is_communication(strings[c])
     ]
     return np.flatnonzero(host & np.isin(events.name, named)), False
+
+
+def _to_host(events: Events, strings: list[str]) -> NDArray[np.bool_]:
+    """Copies from or to the host's memory, as a library sets itself up with."""
+    return _named_by(events, strings, lambda name: _HOST_COPY.search(name) is not None)
+
+
+def _named_by(events: Events, strings: list[str], test: Callable[[str], bool]) -> NDArray[np.bool_]:
+    passes = [c for c in np.unique(events.name).tolist() if test(strings[c])]
+    return np.isin(events.name, passes)
 
 
 def _kinds_of_names(events: Events, rows: NDArray[np.int64], found: list[Args | None]) -> dict[int, str]:
@@ -272,8 +300,8 @@ def _kind_of_name(name: str) -> str:
     if backend:
         kind = backend.group(2).lower()
         return kind.replace("all_reduce", "allreduce").replace("all_gather", "allgather")
-    lower = name.lower()
-    own = next((kinds for kernels, kinds in _OWN_KINDS if kernels.search(name)), ())
+    lower = function(name).lower()
+    own = next((kinds for kernels, kinds in _OWN_KINDS if kernels.search(function(name))), ())
     if kind := next((kind for part, kind in own if part in lower), None):
         return kind
     return next((kind for part, kind in _KERNEL_KINDS if part in lower), "unknown")

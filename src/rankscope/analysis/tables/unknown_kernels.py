@@ -1,0 +1,57 @@
+"""Kernels that may communicate under a name that no library of the table bears."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from rankscope.analysis.rank.view import RankView
+from rankscope.trace.names import Kind, function, is_known_compute
+
+__all__ = ["unknown_kernels"]
+
+LEAST_SHARE = 0.01
+"""Of a rank's window: what runs for less changes no number of the report that is shown."""
+
+MOST = 3
+
+
+def unknown_kernels(views: Sequence[RankView]) -> list[str]:
+    """Notes on kernels that run on streams of their own and are neither known communication nor known compute.
+
+    Compute runs on the stream of the other compute; communication has a stream to itself. A name that nobody knows
+    and that shares its streams with no known compute may be communication, and counts as compute.
+    """
+    longest: dict[str, tuple[float, int]] = defaultdict(lambda: (0.0, -1))
+    for view in views:
+        for name, share in _alone(view).items():
+            longest[name] = max(longest[name], (share, view.rank))
+    listed = sorted(longest.items(), key=lambda item: -item[1][0])
+    return [
+        f"kernel {function(name)[:80] or name[:80]} has a stream to itself ({100 * share:.1f} % of the window of rank "
+        f"{rank}) and a name that no library is known for: it counts as compute, and may be communication"
+        for name, (share, rank) in listed[:MOST]
+        if share >= LEAST_SHARE
+    ]
+
+
+def _alone(view: RankView) -> dict[str, float]:
+    """Share of the window by name."""
+    events, span = view.trace.events, view.end - view.free
+    rows = np.flatnonzero(view.kind == Kind.COMPUTE)
+    if not view.device or span <= 0 or not len(rows):
+        return {}
+    codes = np.unique(events.name[rows])
+    known = np.isin(events.name[rows], [c for c in codes.tolist() if is_known_compute(view.trace.strings[c])])
+    stream = events.stream[rows]
+    if not known.any():
+        return {}  # nothing to tell a stream of compute by
+    shared = np.isin(stream, np.unique(stream[known]))
+    found = {}
+    for code in np.unique(events.name[rows[~shared]]).tolist():
+        mine = events.name[rows] == code
+        if not (mine & shared).any():
+            found[view.trace.strings[code]] = float(events.duration[rows[mine]].sum()) / span
+    return found
