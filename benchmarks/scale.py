@@ -60,7 +60,7 @@ def screening(traces: list[RankTrace], steps: int, late: int) -> None:
     matched = timed("calls matched", lambda: match(views))
     clocks = timed("clocks aligned", lambda: align(views, matched))
     waits = timed("waits measured", lambda: measure_waits(views, matched, clocks))
-    timed("segments planned", lambda: plan_segments(views, matched))
+    timed("segments planned", lambda: plan_segments(views, matched, waits.steps))
     suspects = timed("ranks screened", lambda: screen(matched, waits, 1e8, steps))
     print(f"{'together':28} {time.perf_counter() - begin:6.2f} s, {peak_mb() - before:.0f} MB more at the peak")
     if matched.matched != matched.total or late not in suspects:

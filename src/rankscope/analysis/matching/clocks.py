@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.matching.collectives import SYMMETRIC, Matched
 from rankscope.analysis.matching.host_clocks import HostClock, host_offsets
 from rankscope.analysis.rank.view import RankView
 
@@ -21,9 +21,6 @@ __all__ = ["Clocks", "align", "matched_times"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
-
-SYMMETRIC = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
-"""Kinds that no rank can leave before every rank has arrived. A small message can be sent before it is awaited."""
 
 MIN_FOR_DRIFT = 12
 """Calls a rank needs before its drift is fitted."""

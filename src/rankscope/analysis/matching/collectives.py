@@ -1,9 +1,9 @@
 """Recognise the same communication call on all ranks that took part in it.
 
-A call's identity is, in this order: its Comms Id, its sequence number in its group, or its place in the order of
-calls of its group, counted from the end of the window (the start is where ranks differ: what one rank launched before
-the window runs into it). By order a shift between ranks is tried and must make kind, size and type agree. A group is
-its rank list; its name differs between ranks and only its description tells apart two groups of the same ranks.
+The calls of each group are aligned with gaps (``consensus``), so that a lost record costs its own call only. What the
+trace says of a call's identity (communication id, sequence number, step) is tested against order and ends and may lose
+(``hypotheses``). A group is its rank list; several groups of the same ranks are told apart by what they are used for
+and what they are called (``groups``). Point-to-point calls go by order and peers.
 """
 
 from __future__ import annotations
@@ -15,38 +15,44 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.communicators import Communicator, canonical, channels_of, is_point_to_point
+from rankscope.analysis.matching.communicators import (
+    Communicator,
+    canonical,
+    channels_of,
+    is_point_to_point,
+)
+from rankscope.analysis.matching.consensus import agree_on_program
+from rankscope.analysis.matching.groups import number_groups
+from rankscope.analysis.matching.sequences import CallSequence
 from rankscope.analysis.rank.view import RankView
 
 I64 = NDArray[np.int64]
 
-__all__ = ["Communicator", "Matched", "canonical", "is_point_to_point", "match"]
+__all__ = ["SYMMETRIC", "Communicator", "Matched", "canonical", "is_point_to_point", "match"]
 
-MAX_SHIFT = 16
-"""How many calls two ranks' windows may be apart when only order identifies a call."""
+TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+"""Kinds that no rank can leave before every rank has arrived. A small message can be sent before it is awaited."""
 
-STEADY_NS = 120_000
-"""Divided by the number of calls: scatter of the ends' distance that is no reason to prefer another shift. Of few calls
-chance makes any shift look steady; of many a wrong one shows, as it adds what the steps differ to what the ends do."""
+SYMMETRIC = TOGETHER - {"all_to_all"}
+"""Kinds that end on all ranks at the same time. An all-to-all ends later where more is received or sent."""
 
-CERTAIN_NS = 1_000
-"""No less than this: not even the ends of one call agree better."""
+EQUAL_SIZES = frozenset({"all_reduce", "broadcast", "reduce"})
+"""Kinds whose sizes are the same on all ranks. Of others each rank may have its own: uneven shards, tokens, objects."""
 
-SAMPLE = 500
-"""The last calls of a group, from which the scatter of the ends' distance is taken."""
+UNSAID = "kernels without arguments: the peers are unknown"
+LONE = "recorded by some ranks only"
+UNLIKE = "calls of the group disagree in kind, size or type"
 
-MIN_AGREEMENT = 0.9
-"""Share of calls whose kind, size and type must agree under a shift."""
-
-MOST_COALESCED = 8
-"""Calls of one rank that may share a key; more, and it is no key."""
+ENDS_NS = 25_000
+"""The ends of one NCCL call agree within this on one host (measured)."""
 
 
 @dataclass(slots=True)
 class Matched:
-    """Calls recognised on every member present, in order of time; and their *members*, a row for each call and rank.
+    """Calls recognised on at least two ranks, in order of time; and their *members*, a row for each call and rank.
 
-    In a mesh a rank takes part in few of all calls: memory grows with the members, not with calls times ranks.
+    A call whose record some rank lost has the other ranks as members. In a mesh a rank takes part in few of all calls:
+    memory grows with the members, not with calls times ranks.
     """
 
     ranks: tuple[int, ...]
@@ -68,7 +74,12 @@ class Matched:
     known: list[list[int]] = field(default_factory=list)
     """Per rank the rows of launched calls of known groups, matched or not."""
     extra: list[list[int]] = field(default_factory=list)
-    """Per rank the rows of matched channels that some other member did not record: windows that differ."""
+    """Per rank the rows of matched channels that no other member recorded: windows that differ, or lost records."""
+    lost: list[int] = field(default_factory=list)
+    """Per rank how many calls of its groups the others recorded between calls that it has too: lost records."""
+    contradicted: dict[str, list[int]] = field(default_factory=dict)
+    """Identity (``comms_id``, ``seq``, ``group names``) -> ranks of which it was not believed, because order, ends of
+    calls or step marks speak against it."""
     first: I64 = field(init=False)
     """Members of call ``m``: ``first[m]:first[m + 1]``."""
     _by_column: I64 = field(init=False)
@@ -104,43 +115,90 @@ class Matched:
         ]
 
 
-@dataclass(slots=True)
-class _Calls:
-    """What tells one rank's calls apart, as numbers that mean the same on all ranks."""
+class _Codes:
+    """Numbers for texts and tuples, the same on all ranks."""
 
-    kind: I64
-    said: I64
-    """Kind and type."""
+    def __init__(self) -> None:
+        self._known: dict[object, int] = {}
+
+    def of(self, values: Sequence[object]) -> I64:
+        for value in set(values) - self._known.keys():
+            self._known[value] = len(self._known)
+        return np.fromiter(map(self._known.__getitem__, values), np.int64, len(values))
+
+
+@dataclass(slots=True)
+class _Told:
+    """What one rank's trace says of its calls, as numbers that mean the same on all ranks."""
+
+    must: I64
+    may: I64
     comms_id: I64
-    """-1 where the trace has none."""
+    together: NDArray[np.bool_]
+    symmetric: NDArray[np.bool_]
 
 
 def match(views: Sequence[RankView]) -> Matched:
-    """Match the calls of one window's ranks. Linear in the number of calls but for the shifts tried."""
+    """Match the calls of one window's ranks."""
     ranks = tuple(v.rank for v in views)
-    result = Matched(ranks, known=[[] for _ in ranks], extra=[[] for _ in ranks])
+    result = Matched(ranks, known=[[] for _ in ranks], extra=[[] for _ in ranks], lost=[0] * len(ranks))
     calls: dict[Communicator, dict[int, I64]] = defaultdict(dict)
     spelled: dict[str, str] = {}
     kinds = [_spelled(v.trace.collectives.kind, spelled) for v in views]
+    numbers = number_groups(views, kinds)
     for column, view in enumerate(views):
-        for channel, rows in channels_of(view, kinds[column], ranks, result.unmatched, result.known[column]).items():
+        numbered = numbers.number[column]
+        found = channels_of(view, kinds[column], ranks, result.unmatched, result.known[column], numbered)
+        for channel, rows in found.items():
             calls[channel][column] = rows
             result.total += len(rows)
-    codes: dict[object, int] = {}
+    codes = _Codes()
     told = [_told(v, k, codes) for v, k in zip(views, kinds, strict=True)]
+    contradicted: dict[str, set[int]] = defaultdict(set)
+    contradicted["group names"].update(ranks[c] for c in numbers.renamed)
     blocks: list[tuple[list[int], I64, Communicator]] = []
     for channel, members in calls.items():
-        table, method, reason = _match_channel(views, told, channel, members)
-        for place, (column, listed) in enumerate(sorted(members.items())):
-            result.extra[column] += np.setdiff1d(listed, table[:, place]).tolist()
-        lost = sum(map(len, members.values())) - table.size
-        if lost:
-            result.unmatched[reason] += lost
-        if len(table):
-            blocks.append((sorted(members), table, channel))
-            if method not in result.methods:
-                result.methods.append(method)
+        columns = sorted(members)
+        total = sum(map(len, members.values()))
+        if len(columns) < 2:
+            result.unmatched["some rank of the group recorded none"] += total
+            continue
+        sequences = [_sequence(views[c], told[c], members[c], point_to_point=channel.point_to_point) for c in columns]
+        program = agree_on_program(sequences)
+        have = program.table >= 0
+        kept = have.sum(axis=1) >= 2
+        if channel.guessed and not _all_took_part(sequences, program.table):
+            result.unmatched[UNSAID] += total
+            continue
+        for place, column in enumerate(columns):
+            result.extra[column] += np.setdiff1d(members[column], program.table[kept, place]).tolist()
+            result.lost[column] += _holes(have[kept, place])
+        unlike = sum(len(members[columns[m]]) for m in program.unmatched) if kept.any() else total
+        result.unmatched[UNLIKE] += unlike
+        result.unmatched[LONE] += total - int(have[kept].sum()) - unlike
+        for identity, against in program.contradicted.items():
+            contradicted[identity].update(ranks[columns[m]] for m in against)
+        if kept.any():
+            blocks.append((columns, program.table[kept], channel))
+            result.methods += [m for m in program.methods if m not in result.methods]
+    result.unmatched = +result.unmatched
+    result.contradicted = {identity: sorted(against) for identity, against in contradicted.items() if against}
     return _assembled(result, views, kinds, blocks) if blocks else result
+
+
+def _holes(have: NDArray[np.bool_]) -> int:
+    """Calls that a member has no record of, between calls that it has."""
+    places = np.flatnonzero(have)
+    return int(places[-1] - places[0]) + 1 - len(places) if len(places) else 0
+
+
+def _all_took_part(sequences: Sequence[CallSequence], table: I64) -> bool:
+    """Whether calls that do not say what they are ran on all members at once, as an all-to-all does and pairs do not."""
+    if (table < 0).any():
+        return False
+    start, end = (np.stack([getattr(s, name) for s in sequences], axis=1) for name in ("start", "end"))
+    ahead = np.median(end - end[:, :1], axis=0).astype(np.int64)
+    return bool(((start - ahead).max(axis=1) <= (end - ahead).min(axis=1) + ENDS_NS).all())
 
 
 def _spelled(kinds: list[str], known: dict[str, str]) -> list[str]:
@@ -149,133 +207,48 @@ def _spelled(kinds: list[str], known: dict[str, str]) -> list[str]:
     return [known[k] for k in kinds]
 
 
-def _told(view: RankView, kinds: list[str], codes: dict[object, int]) -> _Calls:
-    """``codes`` is shared by all ranks."""
-
-    def coded(values: Sequence[object]) -> I64:
-        for value in set(values) - codes.keys():
-            codes[value] = len(codes)
-        return np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
-
+def _told(view: RankView, kinds: list[str], codes: _Codes) -> _Told:
     calls = view.trace.collectives
     plain = {k: "p2p" if is_point_to_point(k) else k for k in set(kinds)}
-    ids = coded(calls.comms_id)
-    ids[ids == codes.setdefault("", -1)] = -1
-    return _Calls(coded([plain[k] for k in kinds]), coded(list(zip(kinds, calls.dtype, strict=True))), ids)
+    inputs, outputs = calls.in_elements.astype(np.int64), calls.out_elements.astype(np.int64)
+    largest = np.maximum(inputs, outputs)
+    comms_id = codes.of(["", *calls.comms_id])
+    pair = np.array([is_point_to_point(k) for k in kinds], np.bool_)
+    equal = np.array([k in EQUAL_SIZES for k in kinds], np.bool_) | pair
+    # of a pair the receiver may not know the type, and either side has its own element count only
+    said = [("p2p", "") if p else (plain[k], d) for k, d, p in zip(kinds, calls.dtype, pair.tolist(), strict=True)]
+    return _Told(
+        must=_mixed(codes.of(said), np.where(equal, largest, 0)),
+        may=_mixed(inputs, outputs),
+        comms_id=np.where(comms_id[1:] == comms_id[0], -1, comms_id[1:]),
+        together=np.array([k in TOGETHER for k in kinds], np.bool_),
+        symmetric=np.array([k in SYMMETRIC for k in kinds], np.bool_),
+    )
 
 
-def _match_channel(
-    views: Sequence[RankView], told: Sequence[_Calls], channel: Communicator, members: dict[int, I64]
-) -> tuple[I64, str, str]:
-    """Table of matched rows (calls x members by column), the method used, and why the rest did not match."""
-    columns = sorted(members)
-    rows = [members[c] for c in columns]
-    present = [v.rank for v in views if v.rank in channel.ranks]
-    empty = np.empty((0, len(columns)), np.int64)
-    if len(columns) < len(present):
-        return empty, "none", "some rank of the group recorded none"
-    for method in ("comms_id", "seq"):
-        table = _by_key([_keys(views[c], told[c], members[c], method) for c in columns], rows)
-        if table is not None:
-            return table, method, "recorded by some ranks only"
-    signatures = [_signatures(views[c], told[c], members[c], channel.point_to_point) for c in columns]
-    reference = int(np.argmin([len(r) for r in rows]))
-    ends = [views[c].trace.events.end[views[c].trace.collectives.event[members[c]]] for c in columns]
-    steps = [_steps(views[c], members[c]) for c in columns]
-    shifts = [
-        _shift(signatures[reference], s, (ends[reference], e), (steps[reference], n))
-        for s, e, n in zip(signatures, ends, steps, strict=True)
-    ]
-    if any(s is None for s in shifts):
-        return empty, "none", "calls of the group disagree in kind, size or type"
-    # position counted from the end; a call survives where every member has it
-    taken = [s or 0 for s in shifts]
-    count = min(len(r) - t for r, t in zip(rows, taken, strict=True))
-    low = max(0, -min(taken))
-    if count <= low:
-        return empty, "order", "recorded by some ranks only"
-    found = [r[len(r) - shift - count : len(r) - shift - low] for r, shift in zip(rows, taken, strict=True)]
-    return np.stack(found, axis=1), "order", "recorded by some ranks only"
+def _mixed(one: I64, other: I64) -> I64:
+    """One number of two, different for different pairs for all practical purposes."""
+    mixed = one.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ (other.astype(np.uint64) + np.uint64(0x7F4A7C15))
+    return np.asarray((mixed * np.uint64(0xBF58476D1CE4E5B9)).view(np.int64))
 
 
-def _keys(view: RankView, told: _Calls, rows: I64, method: str) -> I64 | None:
-    """What identifies each call of a rank (calls x 3); None where the trace does not say."""
-    seq = view.trace.collectives.seq[rows]
-    said = told.comms_id[rows] if method == "comms_id" else seq
-    return None if (said == -1).any() else np.stack((said, seq, told.kind[rows]), axis=1)
-
-
-def _by_key(keys: list[I64 | None], rows: list[I64]) -> I64 | None:
-    """Rows of the calls that every member has, in the order of the first; None where keys do not tell calls apart."""
-    known = [k for k in keys if k is not None]
-    if len(known) < len(keys):
-        return None
-    owner = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-    _, code = np.unique(np.concatenate(known), axis=0, return_inverse=True)
-    # coalesced calls share a number: their order tells them apart
-    order = np.lexsort((owner, code.reshape(-1)))
-    same = (np.diff(code.reshape(-1)[order], prepend=-1) == 0) & (np.diff(owner[order], prepend=-1) == 0)
-    nth = np.empty(len(order), np.int64)
-    nth[order] = np.arange(len(order)) - np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))
-    if nth.max(initial=0) >= MOST_COALESCED:
-        return None  # not an identity of a call at all
-    code = code.reshape(-1) * MOST_COALESCED + nth
-    shared = np.bincount(code)[code] == len(rows)
-    lists = np.split(np.arange(len(code)), np.cumsum([len(r) for r in rows])[:-1])
-    wanted = code[lists[0]][shared[lists[0]]]
-    found = []
-    for mine, own in zip(lists, rows, strict=True):
-        sorter = np.argsort(code[mine])
-        found.append(own[sorter[np.searchsorted(code[mine], wanted, sorter=sorter)]])
-    return np.stack(found, axis=1)
-
-
-def _signatures(view: RankView, told: _Calls, rows: I64, point_to_point: bool) -> I64:
-    """What must agree (3 x calls, of a pair 1 x calls)."""
-    calls = view.trace.collectives
-    inputs, outputs = calls.in_elements[rows].astype(np.int64), calls.out_elements[rows].astype(np.int64)
-    if point_to_point:
-        return np.maximum(inputs, outputs)[None, :]
-    return np.stack((told.said[rows], inputs, outputs))
-
-
-def _steps(view: RankView, rows: I64) -> I64:
-    """Number of the step each call belongs to, -1 outside the recorded ones."""
-    trace = view.trace
-    index = trace.events.step[trace.collectives.event[rows]].astype(np.int64)
-    return np.append(trace.steps.number, -1)[index].astype(np.int64)
-
-
-def _shift(reference: I64, other: I64, ends: tuple[I64, I64], steps: tuple[I64, I64]) -> int | None:
-    """How many calls ``other`` has after the last one of ``reference``; None when no shift makes them agree.
-
-    Steps repeat, and so do kinds and sizes: several shifts may agree. Of those the true one is known by the ends, which
-    keep a constant distance whatever the clocks. Before that, by the steps: where both ranks recorded the same steps, a
-    shift that keeps each call in its step stands. The ends of a CPU backend scatter by more than wrong shifts add.
-    """
-    found: list[tuple[float, int]] = []
-    least = min(len(ends[0]), len(ends[1]))
-    allowed = max(STEADY_NS / max(least, 1), CERTAIN_NS)
-    for shift in sorted(range(-MAX_SHIFT, MAX_SHIFT + 1), key=abs):
-        last_a, last_b = len(ends[0]) + min(shift, 0), len(ends[1]) - max(shift, 0)
-        count = min(last_a, last_b)
-        if count < 1 or count < 0.5 * least:
-            continue
-        same = (reference[:, last_a - count : last_a] == other[:, last_b - count : last_b]).all(axis=0)
-        if int(same.sum()) < MIN_AGREEMENT * count:
-            continue
-        if shift == 0 and np.array_equal(*steps) and (steps[0] >= 0).all():
-            return 0  # nothing is left over
-        sample = min(count, SAMPLE)
-        apart = ends[0][last_a - sample : last_a] - ends[1][last_b - sample : last_b]
-        found.append((float(np.median(np.abs(apart - np.median(apart)))), shift))
-        if found[0][0] <= allowed:
-            break  # no other could be preferred
-    if not found:
-        return None
-    steadiest = min(found)
-    # the smallest shift stands unless another fits far better
-    return found[0][1] if found[0][0] <= 2.0 * steadiest[0] + allowed else steadiest[1]
+def _sequence(view: RankView, told: _Told, rows: I64, *, point_to_point: bool) -> CallSequence:
+    calls, events = view.trace.collectives, view.trace.events
+    event = calls.event[rows]
+    # one counter numbers all point-to-point calls of a rank, whoever the peer: no identity of a pair's calls
+    unsaid = np.full(len(rows), -1, np.int64)
+    return CallSequence(
+        rows=rows,
+        start=events.start[event],
+        end=events.start[event] + events.duration[event],
+        must=told.must[rows],
+        may=told.may[rows],
+        together=told.together[rows],
+        symmetric=told.symmetric[rows],
+        step=np.append(view.trace.steps.number, -1)[events.step[event].astype(np.int64)].astype(np.int64),
+        seq=unsaid if point_to_point else calls.seq[rows].astype(np.int64),
+        comms_id=unsaid if point_to_point else told.comms_id[rows],
+    )
 
 
 def _assembled(
@@ -287,15 +260,21 @@ def _assembled(
     """``result`` with the calls of all channels, in order of time."""
     begun, size, column, row, kind = [], [], [], [], []
     for columns, table, _ in blocks:
-        starts = [
-            views[c].trace.events.start[views[c].trace.collectives.event[r]]
-            for c, r in zip(columns, table.T, strict=True)
+        starts = np.full(table.shape, np.iinfo(np.int64).max)
+        for at, c in enumerate(columns):
+            has = table[:, at] >= 0
+            starts[has, at] = views[c].trace.events.start[views[c].trace.collectives.event[table[has, at]]]
+        begun.append(starts.min(axis=1))
+        have = table >= 0
+        size.append(have.sum(axis=1))
+        place_of = np.nonzero(have)[1]
+        column.append(np.array(columns, np.int32)[place_of])
+        row.append(table[have].astype(np.int32))
+        first = have.argmax(axis=1)
+        kind += [
+            kinds[columns[c]][r]
+            for c, r in zip(first.tolist(), table[np.arange(len(table)), first].tolist(), strict=True)
         ]
-        begun.append(np.min(starts, axis=0))
-        size.append(np.full(len(table), len(columns)))
-        column.append(np.tile(np.array(columns, np.int32), len(table)))
-        row.append(table.astype(np.int32).ravel())
-        kind += [kinds[columns[0]][r] for r in table[:, 0].tolist()]
     order = np.argsort(np.concatenate(begun), kind="stable")
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,13 @@ class Communicator:
     """Ranks that call together, in an order all of them share."""
 
     ranks: tuple[int, ...]
-    name: str
+    name: str = field(compare=False)
+    """Of the first rank that was seen to use it: names differ between ranks."""
     point_to_point: bool = False
+    number: int = 0
+    """Tells apart groups of the same ranks."""
+    guessed: bool = False
+    """Its calls do not say what they are: taken for calls of all ranks, unless the times speak against it."""
 
 
 def canonical(kind: str) -> str:
@@ -58,13 +63,23 @@ def is_point_to_point(kind: str) -> bool:
 
 
 def channels_of(
-    view: RankView, kinds: list[str], world: tuple[int, ...], reasons: Counter[str], known: list[int]
+    view: RankView,
+    kinds: list[str],
+    world: tuple[int, ...],
+    reasons: Counter[str],
+    known: list[int],
+    numbers: dict[int, int],
 ) -> dict[Communicator, I64]:
-    """Rows of one rank that can be matched, by channel; why the others cannot goes to ``reasons``.
+    """Rows of one rank that can be matched, by communicator. Rows of the same group, kind, peer and state are decided
+    once.
 
-    ``known`` receives the rows of groups whose ranks are known, recorded or not.
-
-    Rows of the same group, kind, peer and state are decided once.
+    Args:
+        view: the rank.
+        kinds: of its calls; calls that turn out to be of another kind are changed.
+        world: the ranks of the window.
+        reasons: receives why other rows cannot be matched, and how many.
+        known: receives the rows of groups whose ranks are known, recorded or not.
+        numbers: what tells groups of the same ranks apart, by index of the group (``groups.number_groups``).
     """
     calls = view.trace.collectives
     if not kinds:
@@ -79,7 +94,7 @@ def channels_of(
     found: dict[Communicator, list[I64]] = defaultdict(list)
     for number, example in enumerate(first.tolist()):
         rows = np.flatnonzero(which == number)
-        kind, channel = _channel(view, example, kinds[example], world) if launched[example] else ("", None)
+        kind, channel = _channel(view, example, kinds[example], world, numbers) if launched[example] else ("", None)
         if channel is not None or kind == LONELY:
             known.extend(rows.tolist())
         if channel is None:
@@ -92,7 +107,9 @@ def channels_of(
     return {channel: np.sort(np.concatenate(parts)) for channel, parts in found.items()}
 
 
-def _channel(view: RankView, row: int, kind: str, world: tuple[int, ...]) -> tuple[str, Communicator | None]:
+def _channel(
+    view: RankView, row: int, kind: str, world: tuple[int, ...], numbers: dict[int, int]
+) -> tuple[str, Communicator | None]:
     """(kind, channel) of a call, or (why there is none, None)."""
     groups, index, peer = view.trace.groups, int(view.trace.collectives.group[row]), view.trace.collectives.peer[row]
     known = [g for g in groups if g.ranks]
@@ -105,14 +122,16 @@ def _channel(view: RankView, row: int, kind: str, world: tuple[int, ...]) -> tup
         ranks, name = tuple(range(size)) if size else world, "all ranks"
     else:
         return "process group unknown", None
-    channel = Communicator(tuple(ranks), name)
+    number = numbers.get(index, 0)
+    channel = Communicator(tuple(ranks), name, number=number)
     if kind == "sendrecv" and peer < 0 and len(ranks) > 2:
-        kind = "all_to_all"  # the kernel that NCCL runs for it; a pair would have said its peer
+        # NCCL runs this kernel for all-to-alls and for pairs; a kernel with arguments would say which
+        kind, channel = "all_to_all", Communicator(tuple(ranks), name, number=number, guessed=True)
     if is_point_to_point(kind):
         pair = _pair(view.rank, int(peer), kind, channel.ranks)
         if pair is None:
             return "peer unknown", None
-        channel = Communicator(pair, name, point_to_point=True)
+        channel = Communicator(pair, name, point_to_point=True, number=number)
     if len(set(channel.ranks) & set(world)) < 2:
         return LONELY, None
     return kind, channel

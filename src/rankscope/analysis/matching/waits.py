@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.clocks import Clocks, matched_times
 from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.matching.steps import NONE, JobSteps, find_steps
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["Waits", "bus_bytes", "element_bytes", "lateness", "measure_waits", "median_of_others"]
@@ -31,16 +32,29 @@ class Waits:
     wait: F64
     transfer: F64
     step: NDArray[np.int32]
-    """Index of the launching step on its rank, -1 unknown."""
+    """Index of the launching step on its rank, -1 unknown. What ranks have in common is told by ``steps``."""
     last: NDArray[np.int32]
     """Per call, column of the rank that arrived last."""
     early: NDArray[np.bool_]
     """Per call: some member was not recorded yet when the first one arrived. Such a wait says nothing of the job
     (recording starts at another time on each rank) and is left out of sums of waits; the end still tells the clock."""
+    steps: JobSteps
+    """The job's steps, and the step of each call."""
+
+    def common_calls(self, matched: Matched) -> list[NDArray[np.int64]]:
+        """Members of the calls of each step that all ranks recorded, in order of steps; steps without calls left out."""
+        number = self.steps.of_call[matched.call]
+        place = np.searchsorted(self.steps.common, number)
+        members = np.flatnonzero(np.append(self.steps.common, NONE)[place] == number)
+        members = members[number[members] != NONE]
+        members = members[np.argsort(place[members], kind="stable")]
+        cuts = np.flatnonzero(np.diff(place[members])) + 1
+        return [part for part in np.split(members, cuts) if len(part)]
 
 
 def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -> Waits:
     """Waits and transfers of one window."""
+    steps = find_steps(views, matched)
     starts, ends = (matched_times(views, matched, end=end) for end in (False, True))
     arrival, end, step = np.empty(len(starts)), np.empty(len(starts)), np.empty(len(starts), np.int32)
     begun = np.empty(len(starts))
@@ -50,7 +64,7 @@ def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -
         step[mine] = view.trace.events.step[view.trace.collectives.event[matched.row[mine]]]
         begun[mine] = _recorded_from(view, clocks, column)
     if not len(matched):
-        return Waits(arrival, end, arrival, arrival, step, np.empty(0, np.int32), np.empty(0, np.bool_))
+        return Waits(arrival, end, arrival, arrival, step, np.empty(0, np.int32), np.empty(0, np.bool_), steps)
     first, call = matched.first[:-1], matched.call
     latest = np.maximum.reduceat(arrival, first)
     _, place = np.unique(call[arrival == latest[call]], return_index=True)
@@ -59,7 +73,7 @@ def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -
     # a clock error may put the last arrival after an end: nobody waited longer than his own call
     latest = np.minimum(latest, np.minimum.reduceat(end, first))[call]
     wait, transfer = np.maximum(latest - arrival, 0.0), np.maximum(end - latest, 0.0)
-    return Waits(arrival, end, wait, transfer, step, last.astype(np.int32), early)
+    return Waits(arrival, end, wait, transfer, step, last.astype(np.int32), early, steps)
 
 
 def lateness(matched: Matched, waits: Waits) -> F64:

@@ -1,13 +1,13 @@
 """Where a rank's work is cut into segments that can be compared with other ranks': at the launches of its calls.
 
-Segment ``p`` of a rank lies before its call at position ``p`` of the program all ranks run. Two ways to number them:
+Segment ``p`` of a rank lies before its call at position ``p`` of the program that its peers run as well. Peers are
+ranks of one pipeline stage that make the same calls in the same order. Two ways to number the calls:
 
-- by the calls matched on every member: position is the count. Right while all ranks lost the same calls.
-- by all calls of known groups, positions shifted by what matched calls say: needed where a rank was lost (its peers'
-  calls with it match nothing) or a window was cut on some rank of a mesh.
+- by those that every member of their group has on record: position is the count. Right while all ranks lost the same.
+- by all calls of known groups. Needed where a rank was lost (its peers' calls with it match nothing), a record was
+  lost, or a window was cut on some rank: sequences are aligned, and what one of the peers has no record of is left out.
 
-The way that leaves more ranks with peers is taken, the first if equal. Peers are ranks of one pipeline stage that make
-the same calls at the same positions.
+The way that leaves more ranks with peers is taken, the first if equal.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.communicators import canonical
+from rankscope.analysis.matching.steps import JobSteps
 from rankscope.analysis.rank.cpu_only import cpu_issues
 from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.alignment import NOWHERE, places_in
 
 __all__ = ["Plan", "launch_times", "plan_segments"]
 
 I64 = NDArray[np.int64]
-MIN_OVERLAP = 0.5
-"""Share of the shorter window two ranks must have in common to be compared."""
 CONSTANT = 0.9
 """Share of matched calls that must agree on how far two ranks' positions are apart."""
 
@@ -79,48 +79,121 @@ def launch_times(view: RankView, rows: I64) -> I64:
     return np.where(launch >= 0, events.start[launch], events.start[event]).astype(np.int64)
 
 
-def plan_segments(views: Sequence[RankView], matched: Matched) -> Plan:
+def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) -> Plan:
     """The numbering that leaves more ranks with peers."""
     stages = _stages(matched)
-    plain = _sorted(views, [matched.row[matched.of(c)].astype(np.int64) for c in range(len(views))])
-    first = _with_peers(views, plain, [0] * len(views), [(s,) for s in stages], whole=True)
+    complete = matched.size[matched.call] == _members(matched)[matched.channel[matched.call]]
+    mine = [matched.of(c) for c in range(len(views))]
+    plain = _sorted(views, [matched.row[m[complete[m]]].astype(np.int64) for m in mine])
+    said = _said(views, plain, steps)
+    first = _equal(views, plain, said, [(s,) for s in stages])
     if first.befriended == len(views):
         return first
     known = _sorted(
-        views, [np.union1d(rows, np.array(more, np.int64)) for rows, more in zip(plain, matched.known, strict=True)]
+        views,
+        [
+            np.union1d(matched.row[m], np.array(more, np.int64)).astype(np.int64)
+            for m, more in zip(mine, matched.known, strict=True)
+        ],
     )
     shift, part = _shifts(matched, known)
-    second = _with_peers(views, known, shift, list(zip(stages, part, strict=True)), whole=False)
+    said = _said(views, known, None)
+    second = _aligned(views, known, said, shift, list(zip(stages, part, strict=True)), matched.lost)
     return second if second.befriended > first.befriended else first
+
+
+def _members(matched: Matched) -> I64:
+    """How many ranks have calls in each channel."""
+    pairs = np.unique(np.stack((matched.channel[matched.call], matched.column)), axis=1)
+    return np.bincount(pairs[0], minlength=len(matched.channels))
 
 
 def _sorted(views: Sequence[RankView], rows: list[I64]) -> list[I64]:
     return [r[np.argsort(launch_times(v, r), kind="stable")] for v, r in zip(views, rows, strict=True)]
 
 
-def _with_peers(
-    views: Sequence[RankView], rows: list[I64], shift: list[int], keys: list[tuple[int, ...]], *, whole: bool
-) -> Plan:
-    """``keys``: only ranks of the same one are compared; ``whole``: only ranks with equally many calls."""
+def _said(views: Sequence[RankView], rows: list[I64], steps: JobSteps | None) -> list[I64]:
+    """Kind and size of the group of each call (and its step) as numbers that mean the same on all ranks."""
     codes: dict[tuple[str, int], int] = {}
-    said = [_calls(view, mine, codes) for view, mine in zip(views, rows, strict=True)]
-    teams: list[list[int]] = []
+    found = []
+    for column, (view, mine) in enumerate(zip(views, rows, strict=True)):
+        said = _calls(view, mine, codes)
+        if steps is not None and view.steps:
+            step = view.trace.events.step[view.trace.collectives.event[mine]].astype(np.int64)
+            number = np.append(steps.of_rank(view, column), -1)[step]
+            said = said + 1000 * (number + 1)
+        found.append(said)
+    return found
+
+
+def _equal(views: Sequence[RankView], rows: list[I64], said: list[I64], keys: list[tuple[int, ...]]) -> Plan:
+    """Peers are ranks of the same key with equal calls."""
+    teams: dict[tuple[tuple[int, ...], bytes], list[int]] = {}
     of: list[list[int]] = [[] for _ in rows]
-    for column in range(len(rows)):
+    for column, calls in enumerate(said):
+        if len(calls):
+            of[column] = teams.setdefault((keys[column], calls.tobytes()), [])
+            of[column].append(column)
+    return Plan(rows, [launch_times(v, r) for v, r in zip(views, rows, strict=True)], [0] * len(rows), of)
+
+
+@dataclass(slots=True)
+class _Team:
+    """Ranks that make the same calls; ``places[c][i]``: position of the i-th call of rank ``c``."""
+
+    head: int
+    places: dict[int, I64]
+
+
+def _aligned(
+    views: Sequence[RankView],
+    rows: list[I64],
+    said: list[I64],
+    shift: list[int],
+    keys: list[tuple[int, ...]],
+    lost: Sequence[int],
+) -> Plan:
+    """Peers are ranks of the same key whose calls are equal but for those that are known to be lost."""
+    teams: list[_Team] = []
+    for column in sorted(range(len(rows)), key=lambda c: (-len(rows[c]), c)):
         if not len(rows[column]):
             continue
         for team in teams:
-            head = team[0]
-            if keys[head] != keys[column] or (whole and len(rows[head]) != len(rows[column])):
+            head = team.head
+            if keys[head] != keys[column]:
                 continue
-            if _agree(said[head], said[column], shift[column] - shift[head]):
-                team.append(column)
-                of[column] = team
+            places = places_in(said[head], said[column], shift[column] - shift[head], lost[head], lost[column])
+            if places is not None:
+                team.places[column] = np.where(places == NOWHERE, NOWHERE, shift[head] + places)
                 break
         else:
-            teams.append([column])
-            of[column] = teams[-1]
-    return Plan(rows, [launch_times(v, r) for v, r in zip(views, rows, strict=True)], shift, of)
+            teams.append(_Team(column, {column: shift[column] + np.arange(len(rows[column]))}))
+    kept: list[I64] = [r[:0] for r in rows]
+    shifts = [0] * len(rows)
+    of: list[list[int]] = [[] for _ in rows]
+    for team in teams:
+        members = sorted(team.places)
+        shared = _shared([team.places[c] for c in members])
+        for column in members:
+            places = team.places[column]
+            kept[column] = rows[column][np.isin(places, shared)]
+            shifts[column] = int(np.searchsorted(shared, places[places != NOWHERE][0]))
+            of[column] = members
+    return Plan(kept, [launch_times(v, r) for v, r in zip(views, kept, strict=True)], shifts, of)
+
+
+def _shared(places: Sequence[I64]) -> I64:
+    """Positions that each rank has whose window holds them."""
+    known = [own[own != NOWHERE] for own in places]
+    low, high = min(int(own[0]) for own in known), max(int(own[-1]) for own in known)
+    every = np.arange(low, high + 1)
+    missing, recorded = np.zeros(len(every), np.bool_), np.zeros(len(every), np.bool_)
+    for own in known:
+        has = np.zeros(len(every), np.bool_)
+        has[own - low] = True
+        missing[own[0] - low : own[-1] + 1 - low] |= ~has[own[0] - low : own[-1] + 1 - low]
+        recorded |= has
+    return every[recorded & ~missing]
 
 
 def _calls(view: RankView, rows: I64, codes: dict[tuple[str, int], int]) -> I64:
@@ -137,32 +210,27 @@ def _calls(view: RankView, rows: I64, codes: dict[tuple[str, int], int]) -> I64:
     return out
 
 
-def _agree(a: I64, b: I64, later: int) -> bool:
-    """Whether two sequences are the same where they overlap, ``b`` beginning ``later`` positions after ``a``."""
-    if later < 0:
-        a, b, later = b, a, -later
-    count = min(len(a) - later, len(b))
-    return count >= MIN_OVERLAP * min(len(a), len(b)) and bool((a[later : later + count] == b[:count]).all())
-
-
 def _shifts(matched: Matched, rows: list[I64]) -> tuple[list[int], list[int]]:
     """Positions of the ranks' first calls, from how far apart the same call stands in their sequences.
 
     Also which ranks the calls connect, as a number per rank: positions of others cannot be compared.
     """
-    place = [dict(zip(r.tolist(), range(len(r)), strict=True)) for r in rows]
+    place = np.empty(len(matched.call), np.int64)
+    for column, own in enumerate(rows):
+        mine = matched.of(column)
+        order = np.argsort(own, kind="stable")
+        place[mine] = order[np.searchsorted(own, matched.row[mine], sorter=order)]
     near: list[dict[int, int]] = [{} for _ in rows]
-    for number in range(len(matched.channels)):
-        table = matched.first[np.flatnonzero(matched.channel == number)][:, None]
-        if not len(table):
-            continue
-        table = table + np.arange(matched.size[matched.call[table[0, 0]]])
-        members = matched.column[table[0]].tolist()
-        for index, other in enumerate(members[1:], 1):
-            one = members[0]
-            apart = [place[one][a] - place[other][b] for a, b in matched.row[table[:, [0, index]]].tolist()]
-            middle = int(np.median(apart))
-            if np.mean(np.array(apart) == middle) >= CONSTANT:
+    if len(matched):
+        head = matched.first[:-1][matched.call]
+        pair = matched.column[head].astype(np.int64) * len(rows) + matched.column
+        later = np.flatnonzero(head != np.arange(len(head)))
+        later = later[np.argsort(pair[later], kind="stable")]
+        for members in np.split(later, np.flatnonzero(np.diff(pair[later])) + 1):
+            one, other = divmod(int(pair[members[0]]), len(rows)) if len(members) else (0, 0)
+            apart = place[head[members]] - place[members]
+            middle = int(np.median(apart)) if len(members) else 0
+            if len(members) and np.mean(np.abs(apart - middle) <= matched.lost[one] + matched.lost[other]) >= CONSTANT:
                 near[one].setdefault(other, middle)
                 near[other].setdefault(one, -middle)
     shift: dict[int, int] = {}

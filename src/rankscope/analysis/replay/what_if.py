@@ -163,9 +163,9 @@ def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, plan: Pl
         begin: start of the first step on the aligned axis, ns.
         plan: its segments.
     """
-    steps = np.unique(waits.step[waits.step >= 0]).tolist()
-    step_calls = [graph.ends[waits.step == s] for s in steps]
-    transfers = [_busiest(matched, waits, s) for s in steps]
+    members = waits.common_calls(matched)
+    step_calls = [graph.ends[mine].astype(np.int64) for mine in members]
+    transfers = [_busiest(matched, waits, mine) for mine in members]
     if not step_calls:
         return None
     recorded = np.array([graph.recorded[nodes].max() for nodes in step_calls])
@@ -177,16 +177,14 @@ def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, plan: Pl
     return Replay(graph, segments, plan.peers, step_calls, begin, unchanged, recorded, np.array(transfers), error)
 
 
-def _busiest(matched: Matched, waits: Waits, step: int) -> float:
-    """Transfer time in a step of the rank with most of it, ns."""
-    mine = waits.step == step
+def _busiest(matched: Matched, waits: Waits, mine: NDArray[np.int64]) -> float:
+    """Transfer time in a step, of which the members of calls are given, of the rank with most of it, ns."""
     return float(np.bincount(matched.column[mine], waits.transfer[mine], len(matched.ranks)).max())
 
 
-def step_ends(waits: Waits) -> F64:
-    """When the last call of each recorded step ended, ns on the aligned axis."""
-    steps = np.unique(waits.step[waits.step >= 0]).tolist()
-    return np.array([waits.end[waits.step == s].max() for s in steps])
+def step_ends(matched: Matched, waits: Waits) -> F64:
+    """When the last call of each step that all ranks recorded ended, ns on the aligned axis."""
+    return np.array([waits.end[mine].max() for mine in waits.common_calls(matched)])
 
 
 def segment_work(graph: Graph, plan: Plan) -> Segments:

@@ -86,7 +86,7 @@ def analyse_window(traces: Sequence[RankTrace], hosts: dict[int, HostClock] | No
     matched = match(views)
     clocks = align(views, matched, hosts)
     waits = measure_waits(views, matched, clocks)
-    plan = plan_segments(views, matched)
+    plan = plan_segments(views, matched, waits.steps)
     bounds = [step_bounds(v) for v in views]
     result = WindowResult(
         attempt=traces[0].attempt,
@@ -123,7 +123,7 @@ def _replay(result: WindowResult) -> None:
     if any(_launched(v) < LAUNCHED for v in views if v.device):
         result.refused = "most device work has no recorded launch"
         return
-    ends = step_ends(waits)
+    ends = step_ends(matched, waits)
     if not len(ends):
         result.refused = "no step contains a matched collective"
         return

@@ -1,0 +1,105 @@
+"""Which process group of one rank is which of another's.
+
+A group is its rank list. Where a rank is in several groups of the same ranks (a communicator of its own for
+reduce-scatter, say), names, descriptions and numbers may differ between ranks; so may the order in which they were
+made. What the groups are used for is compared first, then what they are called.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+
+from rankscope.analysis.rank.view import RankView
+
+__all__ = ["GroupNumbers", "number_groups"]
+
+UNDESCRIBED = frozenset({"", "undefined"})
+"""What torch writes where the caller gave no description."""
+
+MOST_ALIKE = 5
+"""Groups of the same ranks of which all assignments are tried; of more, each takes the best that is left."""
+
+
+@dataclass(slots=True)
+class GroupNumbers:
+    """For each rank: index of a group -> its number among the groups of the same ranks, the same on all of them."""
+
+    number: list[dict[int, int]]
+    renamed: list[int] = field(default_factory=list)
+    """Columns of ranks whose names of groups mean other groups than on the rest."""
+
+
+@dataclass(slots=True)
+class _Local:
+    """A group as one rank knows it."""
+
+    index: int
+    name: str
+    description: str
+    used_for: Counter[object]
+
+
+def number_groups(views: Sequence[RankView], kinds: Sequence[list[str]]) -> GroupNumbers:
+    """Number the groups that have the same ranks."""
+    found = GroupNumbers([{} for _ in views])
+    sharing: dict[tuple[int, ...], dict[int, list[_Local]]] = defaultdict(dict)
+    for column, view in enumerate(views):
+        groups = view.trace.groups
+        same: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for index in np.unique(view.trace.collectives.group).tolist():
+            if index >= 0 and groups[index].ranks:
+                same[tuple(groups[index].ranks)].append(index)
+        for ranks, indices in same.items():
+            sharing[ranks][column] = [_Local(i, groups[i].name, groups[i].description, Counter()) for i in indices]
+    for members in sharing.values():
+        if max(len(local) for local in members.values()) > 1:
+            _number(views, kinds, members, found)
+    return found
+
+
+def _number(
+    views: Sequence[RankView], kinds: Sequence[list[str]], members: dict[int, list[_Local]], found: GroupNumbers
+) -> None:
+    for column, local in members.items():
+        calls = views[column].trace.collectives
+        by_index = {group.index: group for group in local}
+        for row, index in enumerate(calls.group.tolist()):
+            if index in by_index:
+                sizes = int(calls.in_elements[row]), int(calls.out_elements[row])
+                by_index[index].used_for[(kinds[column][row], *sizes)] += 1
+                by_index[index].used_for[kinds[column][row]] += 1
+    leader = max(members, key=lambda c: (len(members[c]), -c))
+    first = members[leader]
+    for column, local in members.items():
+        chosen = _assignment(first, local)
+        for group, place in zip(local, chosen, strict=True):
+            found.number[column][group.index] = place
+            names = [g.name for g in first]
+            if place < len(first) and group.name in names and names.index(group.name) != place:
+                found.renamed.append(column)
+    found.renamed[:] = sorted(set(found.renamed))
+
+
+def _assignment(first: list[_Local], local: list[_Local]) -> list[int]:
+    """Place in ``first`` of each local group."""
+    score = np.array([[_alike(a, b) + 0.25 * (i == j) for j, a in enumerate(first)] for i, b in enumerate(local)])
+    if len(first) <= MOST_ALIKE:
+        tried = permutations(range(len(first)), len(local))
+        return list(max(tried, key=lambda p: sum(score[i, j] for i, j in enumerate(p))))
+    chosen: list[int] = []
+    for row in score:
+        chosen.append(max((j for j in range(len(first)) if j not in chosen), key=lambda j: float(row[j])))
+    return chosen
+
+
+def _alike(one: _Local, other: _Local) -> float:
+    """What they are used for counts most; what they are called decides between groups that are used alike."""
+    total = max(one.used_for.total(), other.used_for.total(), 1)
+    use = (one.used_for & other.used_for).total() / total
+    described = one.description == other.description and one.description not in UNDESCRIBED
+    return 4.0 * use + 2.0 * described + 1.0 * (one.name == other.name)
