@@ -193,7 +193,7 @@ def _holes(have: NDArray[np.bool_]) -> int:
 
 
 def _all_took_part(sequences: Sequence[CallSequence], table: I64) -> bool:
-    """Whether calls that do not say what they are ran on all members at once, as an all-to-all does and pairs do not."""
+    """Whether calls that do not say what they are ran on all members at once: an all-to-all does, pairs do not."""
     if (table < 0).any():
         return False
     start, end = (np.stack([getattr(s, name) for s in sequences], axis=1) for name in ("start", "end"))

@@ -1,7 +1,7 @@
 """The calls of one communicator on all its ranks: one program that every rank ran, of which each recorded a part.
 
-The ranks that agree with the most common sequence, call by call, are done at once. Every other rank is aligned with what
-is known of the program so far, by the hypothesis that explains most (``hypotheses``); calls that only it recorded
+The ranks that agree with the most common sequence, call by call, are done at once. Every other rank is aligned with
+what is known of the program so far, by the hypothesis that explains most (``hypotheses``); calls that only it recorded
 become part of the program, so that a later rank can be found to have them too.
 """
 
@@ -84,13 +84,13 @@ def _note(program: Program, method: str) -> None:
 
 def _add(program: Program, known: CallSequence, own: CallSequence, member: int) -> CallSequence:
     """Put a member's calls into the program; returns the program as a sequence."""
-    best, tried = best_pairing(known, own)
+    best = best_pairing(known, own)
     a, b = best.pairs
     if not best.size:
         program.unmatched.append(member)
         return known
     _note(program, best.name if best.name in (COMMS_ID, SEQ) else ORDER)
-    _contradictions(program, known, own, member, best, tried)
+    _contradictions(program, known, own, member, best)
     program.table[a, member] = own.rows[b]
     alone = np.setdiff1d(np.arange(len(own)), b)
     if not len(alone):
@@ -141,7 +141,6 @@ def _contradictions(
     own: CallSequence,
     member: int,
     best: Hypothesis,
-    tried: Sequence[Hypothesis],
 ) -> None:
     a, b = best.pairs
     for name, mine, theirs in ((COMMS_ID, known.comms_id, own.comms_id), (SEQ, known.seq, own.seq)):

@@ -70,9 +70,8 @@ def _number(
         by_index = {group.index: group for group in local}
         for row, index in enumerate(calls.group.tolist()):
             if index in by_index:
-                sizes = int(calls.in_elements[row]), int(calls.out_elements[row])
-                by_index[index].used_for[(kinds[column][row], *sizes)] += 1
-                by_index[index].used_for[kinds[column][row]] += 1
+                use = kinds[column][row], int(calls.in_elements[row]), int(calls.out_elements[row])
+                by_index[index].used_for.update((use, use[0]))
     leader = max(members, key=lambda c: (len(members[c]), -c))
     first = members[leader]
     for column, local in members.items():

@@ -1,7 +1,7 @@
 """Ways to say which calls of two ranks are the same, and which of them explains most.
 
-Communication ids, sequence numbers and step numbers are evidence, not truth: they restart, count other calls as well, or
-hash what differs between ranks. Each is a hypothesis, as is plain order. A hypothesis is worth the calls that it pairs
+Communication ids, sequence numbers and step numbers are evidence, not truth: they restart, count other calls as well,
+or hash what differs between ranks. Each is a hypothesis, as is plain order. A hypothesis is worth the calls it pairs
 without leaving gaps and how steady the distance of their ends is: ends of one call keep the distance of two clocks,
 whatever the clocks; of a wrong pairing they scatter by what the intervals between calls differ.
 """
@@ -77,11 +77,12 @@ class Hypothesis:
 
     @property
     def size(self) -> int:
+        """How many calls it pairs."""
         return len(self.pairs[0])
 
 
-def best_pairing(one: CallSequence, other: CallSequence) -> tuple[Hypothesis, list[Hypothesis]]:
-    """The pairing that explains most, and all that were looked at. Its size is 0 where none explains anything."""
+def best_pairing(one: CallSequence, other: CallSequence) -> Hypothesis:
+    """The pairing that explains most; of size 0 where none explains anything."""
     identities = [
         Hypothesis(COMMS_ID, _said(one, other, "comms_id")),
         Hypothesis(SEQ, _said(one, other, "seq")),
@@ -94,8 +95,8 @@ def best_pairing(one: CallSequence, other: CallSequence) -> tuple[Hypothesis, li
     usable = [h for h in refined if h.size >= LEAST_SHARE * min(len(one), len(other))]
     usable = [h for h in usable if h.gaps <= LEAST_SHARE * 2 * h.size]
     if not usable:
-        return Hypothesis("none", NOTHING), found
-    return _chosen(usable), found
+        return Hypothesis("none", NOTHING)
+    return _chosen(usable)
 
 
 def _said(one: CallSequence, other: CallSequence, what: str) -> Pairs:

@@ -42,7 +42,7 @@ class Waits:
     """The job's steps, and the step of each call."""
 
     def common_calls(self, matched: Matched) -> list[NDArray[np.int64]]:
-        """Members of the calls of each step that all ranks recorded, in order of steps; steps without calls left out."""
+        """Members of the calls of each step that all ranks recorded, in order of steps, but for steps without calls."""
         number = self.steps.of_call[matched.call]
         place = np.searchsorted(self.steps.common, number)
         members = np.flatnonzero(np.append(self.steps.common, NONE)[place] == number)
