@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.trace.columns import Category
 from rankscope.trace.kineto import numbers, repair
 from rankscope.trace.kineto.chunks import find_end
 from rankscope.trace.kineto.events import (
-    CATEGORY_CODES,
     DROPPED_CATEGORIES,
     NO_JSON,
     Begin,
@@ -25,6 +23,7 @@ from rankscope.trace.kineto.events import (
     Label,
     LabelArgs,
     as_events,
+    category_code,
 )
 from rankscope.trace.kineto.memory import samples
 from rankscope.trace.kineto.rows import Rows, Symbols, make_rows
@@ -39,7 +38,7 @@ class _Codes(dict[Any, int]):
 
     def __missing__(self, key: Any) -> int:
         dropped = key.__class__ is not str or key in DROPPED_CATEGORIES
-        code = self[key] = -1 if dropped else CATEGORY_CODES.get(key, int(Category.OTHER))
+        code = self[key] = -1 if dropped else category_code(key)
         return code
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "LabelArgs",
     "MemoryArgs",
     "as_events",
+    "category_code",
 ]
 
 CATEGORY_CODES: dict[Any, int] = {
@@ -47,15 +48,24 @@ CATEGORY_CODES: dict[Any, int] = {
     "Memcpy": Category.GPU_MEMCPY,
     "Memset": Category.GPU_MEMSET,
     # other devices of Kineto
-    "hip_runtime": Category.CUDA_RUNTIME,
-    "hip_driver": Category.CUDA_DRIVER,
-    "xpu_runtime": Category.CUDA_RUNTIME,
-    "xpu_driver": Category.CUDA_DRIVER,
-    "mtia_runtime": Category.CUDA_RUNTIME,
-    "privateuse1_runtime": Category.CUDA_RUNTIME,
-    "privateuse1_driver": Category.CUDA_DRIVER,
+    "glow_runtime": Category.CUDA_RUNTIME,
+    "mtia_ccp_events": Category.KERNEL,
+    "hpu_op": Category.KERNEL,
+    "collective_comm": Category.KERNEL,
 }
-DROPPED_CATEGORIES = frozenset({"python_function", "Trace", "cpu_instant_event", "ac2g", "fwdbwd", "async"})
+_SUFFIX_CODES = (
+    ("_runtime", Category.CUDA_RUNTIME),
+    ("_driver", Category.CUDA_DRIVER),
+    ("_sync", Category.CUDA_SYNC),
+    ("_memcpy", Category.GPU_MEMCPY),
+    ("_memset", Category.GPU_MEMSET),
+    ("_kernel", Category.KERNEL),
+)
+"""How Kineto's plugins name the classes of an accelerator after it: ``xpu_runtime``, ``privateuse1_driver`` ..."""
+DROPPED_CATEGORIES = frozenset(
+    {"python_function", "Trace", "cpu_instant_event", "ac2g", "fwdbwd", "async", "external_correlation"}
+    | {"gpu_pm_counter", "mtia_counters", "mtia_insight"}
+)
 """Classes no analysis reads. ``Trace`` is Kineto's own span of the whole recording."""
 MEMORY = "[memory]"
 """Name of the instants that tell of an allocation or a release."""
@@ -168,6 +178,14 @@ _exact = msgspec.json.Decoder(_EVENTS, float_hook=Decimal)
 _lenient = msgspec.json.Decoder(list[Any], float_hook=Decimal)
 NO_ARGS = Args()
 NO_MEMORY = MemoryArgs()
+
+
+def category_code(name: str) -> int:
+    """The :class:`~rankscope.trace.columns.Category` of Kineto's name for an event class."""
+    code = CATEGORY_CODES.get(name)
+    if code is None:
+        code = next((c for suffix, c in _SUFFIX_CODES if name.endswith(suffix)), Category.OTHER)
+    return int(code)
 
 
 def as_events(text: bytes, *, exact: bool = False) -> list[Any]:

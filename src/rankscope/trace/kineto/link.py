@@ -15,13 +15,16 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
 _ROUNDING_NS = 1000
+CROSSING = 0.01
+"""Share of a step mark by which the next may begin before its end: clocks are read one after the other."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})\Z")
 
 
 def find_steps(events: Events, strings: list[str]) -> Steps:
     """Outermost ``ProfilerStep#N`` of the main host thread.
 
-    The same steps may stand there again: nested (a profiler of the user's own), on another thread, on the GPU.
+    The same steps may stand there again: nested (a profiler of the user's own), on another thread, on the GPU. Where
+    the marks of two schedules cross, those of one are taken: of a step of both begins and ends nothing.
     """
     numbers = {code: int(m.group(1)) for code, s in enumerate(strings) if (m := _STEP.match(s))}
     host = np.isin(events.category, (Category.USER_ANNOTATION, Category.CPU_OP))
@@ -37,11 +40,32 @@ def find_steps(events: Events, strings: list[str]) -> Steps:
             kept.append(row)
             end = int(events.start[row] + events.duration[row])
     chosen = np.array(kept)
-    return Steps(
-        np.array([numbers[int(c)] for c in events.name[chosen]], np.int64),
-        events.start[chosen].copy(),
-        events.duration[chosen].copy(),
-    )
+    number = np.array([numbers[int(c)] for c in events.name[chosen]], np.int64)
+    chain = _one_schedule(number, events.start[chosen], events.duration[chosen])
+    return Steps(number[chain], events.start[chosen[chain]].copy(), events.duration[chosen[chain]].copy())
+
+
+def _one_schedule(number: I64, start: I64, duration: I64) -> I64:
+    """Places of the marks of one schedule, by default of all: those that together cover most time.
+
+    Args:
+        number: of the marks, none of which lies within another.
+        start: of the marks, ns, ascending.
+        duration: of the marks, ns.
+    """
+    end = start + duration
+    if not (start[1:] < end[:-1] - CROSSING * duration[:-1]).any():
+        return np.arange(len(number))
+    chains: list[list[int]] = []
+    for place in range(len(number)):
+        free = [c for c in chains if start[place] >= end[c[-1]] - CROSSING * duration[c[-1]]]
+        # the chain whose next number this is, else the one that ended last
+        fits = max(free, key=lambda c: (number[c[-1]] + 1 == number[place], end[c[-1]]), default=None)
+        if fits is None:
+            chains.append([place])
+        else:
+            fits.append(place)
+    return np.array(max(chains, key=lambda c: (int(duration[c].sum()), -int(start[c[0]]))), np.int64)
 
 
 def _main_thread(events: Events, rows: I64) -> NDArray[np.bool_]:
