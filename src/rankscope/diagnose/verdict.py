@@ -165,6 +165,9 @@ def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     why = [calm]
     if evidence.missing:
         why.append(f"Nothing is known of rank {some_ranks(evidence.missing)}: waiting for it counts as transfer.")
+    if evidence.unsound:
+        some = some_ranks(evidence.unsound)
+        why.append(f"Nothing can be said of rank {some}: too many of its device records are missing from the trace.")
     asked = [f"{SCENARIO[name]} {amount(ms)}" for name, ms in evidence.what_if.items()]
     if asked:
         why.append(f"By replay each step would gain from: {', '.join(asked)}.")
@@ -175,7 +178,7 @@ def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
         why.insert(0, f"{amount(evidence.transfer_ms)} of each {amount(whole)} step is transfer that nothing hides.")
         return Verdict(
             kind="comm_bound",
-            confidence="low" if evidence.missing else "medium",
+            confidence="low" if evidence.missing or evidence.unsound else "medium",
             step_ms=step,
             sentence=f"The job is balanced and bound by communication: {transfer:.0f} % of the step is bare transfer.",
             why=why,
@@ -195,7 +198,7 @@ def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
         )
     return Verdict(
         kind="balanced",
-        confidence="medium" if evidence.steps >= 3 and not evidence.missing else "low",
+        confidence="medium" if evidence.steps >= 3 and not (evidence.missing or evidence.unsound) else "low",
         step_ms=step,
         sentence=f"The job is balanced: no rank holds the others back in its {amount(step)} step.",
         why=[

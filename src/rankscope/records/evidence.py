@@ -58,6 +58,10 @@ class Evidence:
 
     ranks: list[int]
     missing: list[int] = field(default_factory=list)
+    incomplete: dict[int, str] = field(default_factory=dict)
+    """Ranks whose trace lacks device records -> how many, in words."""
+    unsound: list[int] = field(default_factory=list)
+    """Of those, ranks that lost too much to be compared with others."""
     steps: int = 0
     step_ms: float | None = None
     """The usual step."""

@@ -101,10 +101,11 @@ class GroupRow:
     ranks: list[Rank]
     collective: str
     dtype: str | None
-    calls_per_step: float
+    calls_per_step: float | None
+    """None, as all numbers per step, where the trace has no steps."""
     megabytes_per_call: float | None
-    wait_ms_per_step: float
-    transfer_ms_per_step: float
+    wait_ms_per_step: float | None
+    transfer_ms_per_step: float | None
     exposed_ms_per_step: float | None
     bus_gb_s: float | None
     """Bus bandwidth of the transfer alone, 10^9 bytes per second (NCCL tests' definition)."""
@@ -155,8 +156,9 @@ class KernelRow:
 
     name: str
     category: str
-    ms_per_step: float
-    launches_per_step: float
+    ms_per_step: float | None
+    """None, as the next, where the trace has no steps."""
+    launches_per_step: float | None
     share_pct: float
     """Of all kernel time of those ranks."""
     max_rank: Rank | None = None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.devices import by_device
 from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.view import RankView
 
@@ -33,8 +34,17 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bound
     """Split what is not compute: waiting for peers, transfer, copies, the data loader, any other host reason.
 
     A call that was not matched counts as transfer, since nothing is known of the others' arrival. ``bounds``: of
-    the steps (``step_bounds``).
+    the steps (``step_bounds``). Of several devices the mean.
     """
+    parts = [_of_device(own, column, matched, waits, bounds) for own in by_device(view)]
+    if len(parts) == 1:
+        return parts[0]
+    names = ("waiting", "transfer", "inputs", "host", "copy")
+    means = {name: round(sum(getattr(p, name) for p in parts) / len(parts)) for name in names}
+    return IdleTime(**means, step_inputs=np.mean([p.step_inputs for p in parts], axis=0).astype(np.int64))
+
+
+def _of_device(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
     compute, comm, copy, fused = view.accounted()
     # a kernel that does both hides communication and copies as compute does; idle it is not
     working = intervals.union(np.concatenate((compute[0], fused[0])), np.concatenate((compute[1], fused[1])))

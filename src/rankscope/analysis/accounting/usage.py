@@ -7,11 +7,13 @@ host between the step's bounds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.devices import by_device
 from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.names import DEVICE_WORK
@@ -71,9 +73,16 @@ def usage(
     )
 
 
+def _mean(parts: Sequence[Usage]) -> Usage:
+    """Of the devices of one rank."""
+    if len(parts) == 1:
+        return parts[0]
+    return Usage(**{f.name: round(sum(getattr(p, f.name) for p in parts) / len(parts)) for f in fields(Usage)})
+
+
 def window_usage(view: RankView) -> Usage:
-    """The recorded window but for work queued before it."""
-    return usage(*view.accounted(), span=view.end - view.free)
+    """The recorded window but for work queued before it; of several devices the mean."""
+    return _mean([usage(*own.accounted(), span=own.end - own.free) for own in by_device(view)])
 
 
 def step_bounds(view: RankView) -> Spans:
@@ -84,7 +93,7 @@ def step_bounds(view: RankView) -> Spans:
     """
     steps, events = view.trace.steps, view.trace.events
     if not view.device or not len(steps):
-        return steps.start, steps.end
+        return np.maximum(steps.start, view.free), np.maximum(steps.end, view.free)
     rows = np.flatnonzero(np.isin(view.kind, DEVICE_WORK) & (events.step >= 0))
     ends = np.full(len(steps), view.free, np.int64)
     np.maximum.at(ends, events.step[rows], events.end[rows])
@@ -94,7 +103,12 @@ def step_bounds(view: RankView) -> Spans:
 
 
 def step_usage(view: RankView, bounds: Spans) -> list[Usage]:
-    """One :class:`Usage` per recorded step; ``bounds`` are those of :func:`step_bounds`."""
+    """One :class:`Usage` per recorded step, of several devices the mean; ``bounds``: those of :func:`step_bounds`."""
+    parts = [_step_usage(own, bounds) for own in by_device(view)]
+    return parts[0] if len(parts) == 1 else [_mean(step) for step in zip(*parts, strict=True)]
+
+
+def _step_usage(view: RankView, bounds: Spans) -> list[Usage]:
     events, rows = view.trace.events, []
     work = [np.flatnonzero(view.kind == k) for k in DEVICE_WORK]
     for index, (start, end) in enumerate(zip(*(b.tolist() for b in bounds), strict=True)):

@@ -50,6 +50,8 @@ def collect(
     evidence = Evidence(
         ranks=[r.rank for r in usable],
         missing=[r.rank for r in ranks if r.status in {"missing", "corrupt"}],
+        incomplete={rank: words for w in windows for rank, words in {**w.left, **w.partial}.items()},
+        unsound=sorted({rank for w in windows for rank in w.unsound | w.left.keys()}),
         steps=sum(w.step_count for w in windows),
         step_ms=float(np.median(lengths)) / 1e6 if lengths else None,
         mean_step_ms=_mean_step(windows),
@@ -138,6 +140,8 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
     model: list[float] = []
     for window in windows:
         for column, (view, late) in enumerate(zip(window.views, window.lateness, strict=False)):
+            if view.rank in window.unsound:
+                continue  # late or not, its own numbers cannot tell why
             held[view.rank] += holds(window, column)
             gains[view.rank].append(late.gains)
             excess[view.rank] += late.excess
@@ -179,13 +183,15 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
 
 def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]:
     """Ranks that spend more on something than the median of their peers, whatever it costs the job."""
-    ranks = sorted({v.rank for w in windows for v in w.views})
+    ranks = sorted({v.rank for w in windows for v in w.views} - {r for w in windows for r in w.unsound})
     steps = max(sum(w.step_count for w in windows), 1)
     if len(ranks) < 2:
         return []
     table = np.zeros((len(ATTRIBUTES) + 1, len(ranks)))  # ms per step of each attribute, last the number of syncs
     for window in windows:
         for view, own in zip(window.views, window.profiles, strict=True):
+            if view.rank not in ranks:
+                continue
             lengths = [float(own.length[name].sum()) / 1e6 for name in ATTRIBUTES]
             table[:, ranks.index(view.rank)] += np.array([*lengths, own.count["syncs"].sum()]) / steps
     others = median_of_others(table)

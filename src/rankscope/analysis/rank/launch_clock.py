@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rankscope.analysis.rank.select import take
 from rankscope.trace.columns import RankTrace
 
 __all__ = ["LEAST_LAUNCHES", "settle_launches"]
@@ -34,5 +35,6 @@ def settle_launches(trace: RankTrace) -> tuple[RankTrace, int]:
         return trace, 0
     shift = int(np.quantile(early, SURE))
     host = events.stream < 0
-    moved = replace(events, start=np.where(host, events.start - shift, events.start))
-    return replace(trace, events=moved, steps=replace(steps, start=steps.start - shift)), shift
+    start = np.where(host, events.start - shift, events.start)
+    moved = replace(trace, events=replace(events, start=start), steps=replace(steps, start=steps.start - shift))
+    return take(moved, np.lexsort((-events.duration, start))), shift

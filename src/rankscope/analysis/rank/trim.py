@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rankscope.analysis.rank.select import take
 from rankscope.analysis.rank.view import name_mask
-from rankscope.trace.columns import Collectives, RankTrace, Steps
+from rankscope.trace.columns import RankTrace, Steps
 
 __all__ = ["whole_steps"]
 
@@ -45,11 +44,9 @@ def _up_to(trace: RankTrace, count: int) -> RankTrace:
     tail = host | ((events.launch >= 0) & host[events.launch])
     if count == len(trace.steps) and not tail.any():
         return trace
-    place = np.where(tail, -1, np.cumsum(~tail) - 1).astype(np.int32)
-    kept = replace(events, **{f.name: getattr(events, f.name)[~tail] for f in fields(events)})
-    kept.launch = np.where(kept.launch >= 0, place[kept.launch], np.int32(-1))
-    kept.step = np.where(kept.step < count, kept.step, np.int32(-1))
-    return replace(trace, steps=steps, events=kept, collectives=_kept(trace.collectives, place))
+    kept = take(trace, np.flatnonzero(~tail))
+    kept.events.step = np.where(kept.events.step < count, kept.events.step, np.int32(-1))
+    return replace(kept, steps=steps)
 
 
 def _steps_run(trace: RankTrace) -> int:
@@ -62,14 +59,3 @@ def _steps_run(trace: RankTrace) -> int:
     missing = np.bincount(events.step[launches & ~events.launching], minlength=count)
     whole = np.flatnonzero(missing <= MISSING * asked)
     return int(whole[-1]) + 1 if len(whole) else count
-
-
-def _kept(calls: Collectives, place: NDArray[np.int32]) -> Collectives:
-    rows = np.flatnonzero(place[calls.event] >= 0)
-
-    def chosen(column: Any) -> Any:
-        return [column[i] for i in rows.tolist()] if isinstance(column, list) else column[rows]
-
-    kept = replace(calls, **{f.name: chosen(getattr(calls, f.name)) for f in fields(calls)})
-    kept.event = place[kept.event]
-    return kept

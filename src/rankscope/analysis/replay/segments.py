@@ -25,7 +25,7 @@ from rankscope.analysis.rank.cpu_only import cpu_issues
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.alignment import NOWHERE, places_in
 
-__all__ = ["Plan", "launch_times", "plan_segments"]
+__all__ = ["Plan", "launch_times", "no_plan", "plan_segments", "without"]
 
 I64 = NDArray[np.int64]
 CONSTANT = 0.9
@@ -77,6 +77,22 @@ def launch_times(view: RankView, rows: I64) -> I64:
     event = view.trace.collectives.event[rows]
     launch = events.launch[event]
     return np.where(launch >= 0, events.start[launch], events.start[event]).astype(np.int64)
+
+
+def no_plan(ranks: int) -> Plan:
+    """Plan without a segment to compare."""
+    return Plan([np.empty(0, np.int64) for _ in range(ranks)], [np.empty(0, np.int64) for _ in range(ranks)],
+                [0] * ranks, [[] for _ in range(ranks)])  # fmt: skip
+
+
+def without(plan: Plan, columns: Sequence[int]) -> Plan:
+    """The plan in which these ranks are compared with nobody."""
+    if not columns:
+        return plan
+    teams = {id(team): [c for c in team if c not in columns] for team in plan.peers}
+    return Plan(
+        plan.rows, plan.times, plan.shift, [[] if c in columns else teams[id(t)] for c, t in enumerate(plan.peers)]
+    )
 
 
 def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) -> Plan:

@@ -56,7 +56,9 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
         size: number of positions of the window.
     """
     events = view.trace.events
-    bounds = np.concatenate(([view.start], cuts, [max(view.end, int(cuts[-1]) if len(cuts) else 0)])).astype(np.int64)
+    # a call may be launched before the accounted time: without marks that begins with the device's work
+    ends = [int(cuts[0]), int(cuts[-1])] if len(cuts) else [view.start, view.end]
+    bounds = np.concatenate(([min(view.start, ends[0])], cuts, [max(view.end, ends[1])])).astype(np.int64)
     begin, end = bounds[:-1], np.maximum(bounds[1:], bounds[:-1])
 
     operators = view.chain & (events.category == Category.CPU_OP)

@@ -19,15 +19,15 @@ MOST = 50
 def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRow]:
     """The names with most time, averaged per step over the ranks that ran them.
 
-    On a CPU-only trace an operator's time includes the operators it calls. Without step marks the whole trace counts as
-    one step.
+    On a CPU-only trace an operator's time includes the operators it calls. Without step marks there are no numbers per
+    step, and ranks are compared by their sums.
     """
     time: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     count: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     kinds: dict[str, Kind] = {}
     steps: dict[int, int] = defaultdict(int)
     for view in views:
-        steps[view.rank] += max(view.steps, 1)
+        steps[view.rank] += view.steps
         events = view.trace.events
         chosen = view.kind != Kind.OTHER
         chosen &= view.kind != Kind.WAIT
@@ -46,7 +46,10 @@ def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRo
     rows = []
     everything = sum(sum(by_rank.values()) for by_rank in time.values())
     for name in sorted(time, key=lambda n: -sum(time[n].values()))[:most]:
-        per_step = {rank: ns / steps[rank] / 1e6 for rank, ns in time[name].items()}
+        per_step = {rank: ns / steps[rank] / 1e6 for rank, ns in time[name].items() if steps[rank]}
+        launched = [n / steps[rank] for rank, n in count[name].items() if steps[rank]]
+        known = bool(per_step)
+        per_step = per_step or {rank: ns / 1e6 for rank, ns in time[name].items()}
         values = np.array(list(per_step.values()))
         top = max(per_step, key=lambda rank: per_step[rank])
         middle = float(np.median(values))
@@ -54,8 +57,8 @@ def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRo
             KernelRow(
                 name=name,
                 category=family(name, kinds[name]),
-                ms_per_step=float(values.mean()),
-                launches_per_step=float(np.mean([n / steps[rank] for rank, n in count[name].items()])),
+                ms_per_step=float(values.mean()) if known else None,
+                launches_per_step=float(np.mean(launched)) if launched else None,
                 share_pct=100.0 * sum(time[name].values()) / everything if everything else 0.0,
                 max_rank=top,
                 max_over_median=per_step[top] / middle if middle > 0 else None,

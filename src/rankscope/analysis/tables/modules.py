@@ -30,7 +30,9 @@ _BUCKET = "DDP bucket"
 
 
 def module_rows(windows: Sequence[WindowResult]) -> list[ModuleRow]:
-    """Most exposed first; empty where neither FSDP2 nor DDP ran."""
+    """Most exposed first; empty where neither FSDP2 nor DDP ran, or no steps are known."""
+    if not any(w.step_count for w in windows):
+        return []
     return [
         ModuleRow(module=module, group=name, ranks=list(ranks), collective=kind, **cost.numbers())
         for (module, ranks, name, kind, _), cost in call_costs(windows, [_labels(w) for w in windows]).items()

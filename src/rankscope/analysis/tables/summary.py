@@ -23,8 +23,14 @@ __all__ = [
 ]
 
 
+_PER_STEP = ("calls_per_step", "wait_ms_per_step", "transfer_ms_per_step", "exposed_ms_per_step")
+
+
 def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
-    """One row per rank with a usable trace. Waits per step are None without steps or matched calls."""
+    """One row per rank with a trace that was analysed. Waits per step are None without steps or matched calls.
+
+    A rank whose device records never reached the file has no numbers; one that lost some is not ok.
+    """
     rows, caused = [], {id(w): _caused(w) for w in windows}
     for rank, places in _by_rank(windows).items():
         usage = [w.usage[c] for w, c in places]
@@ -56,8 +62,14 @@ def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
             row.exposed_comm_pct = 100.0 * sum(u.exposed_comm for u in usage) / span
             row.memcpy_pct = 100.0 * sum(u.exposed_copy for u in usage) / span
             row.idle_pct = 100.0 * sum(u.idle for u in usage) / span
+        lost = [w.partial[rank] for w, _ in places if rank in w.partial]
+        if lost:
+            row.status, row.reason = "partial", "; ".join(dict.fromkeys(lost))
         rows.append(row)
-    return rows
+    known_ranks = {row.rank for row in rows}
+    for rank, why in {r: why for w in windows for r, why in w.left.items() if r not in known_ranks}.items():
+        rows.append(RankSummary(rank=rank, status="partial", reason=why))
+    return sorted(rows, key=lambda row: row.rank)
 
 
 def _by_rank(windows: Sequence[WindowResult]) -> dict[int, list[tuple[WindowResult, int]]]:
@@ -81,10 +93,13 @@ def _caused(window: WindowResult) -> list[float]:
 
 
 def idle_rows(windows: Sequence[WindowResult]) -> list[RankIdle]:
-    """Per step; per window where there are no step marks."""
+    """Per step. Ranks whose steps are not known have no row: a sum over the window is no time per step."""
     rows = []
-    for rank, places in _by_rank(windows).items():
-        steps = sum(w.views[c].steps or 1 for w, c in places)
+    for rank, every in _by_rank(windows).items():
+        places = [(w, c) for w, c in every if w.views[c].steps]
+        steps = sum(w.views[c].steps for w, c in places)
+        if not steps:
+            continue
         idle = [w.idle[c] for w, c in places]
         rows.append(
             RankIdle(
@@ -129,9 +144,10 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
 
 
 def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
-    """Kinds of calls per process group, most exposed first."""
+    """Kinds of calls per process group, most exposed first. Without steps there are no numbers per step."""
+    unknown = {} if any(w.step_count for w in windows) else dict.fromkeys(_PER_STEP)
     return [
-        GroupRow(group=name, ranks=list(ranks), collective=kind, dtype=dtype, **cost.numbers())
+        GroupRow(group=name, ranks=list(ranks), collective=kind, dtype=dtype, **{**cost.numbers(), **unknown})
         for (_, ranks, name, kind, dtype), cost in call_costs(windows).items()
     ]
 

@@ -43,7 +43,16 @@ def analyse_windows(
             progress(f"comparing {len(ranks)} ranks of attempt {attempt}, window {window}")
         try:
             ordered = sorted(ranks, key=lambda t: t.rank or 0)
-            found.append(analyse_window(ordered, host_clocks(manifest, attempt, window)))
+            where = f"attempt {attempt}, window {window}"
+            stage_failed = _within(where, failed)
+            found.append(analyse_window(ordered, host_clocks(manifest, attempt, window), stage_failed))
         except Exception as error:
             failed(f"attempt {attempt}, window {window}", error)
     return found
+
+
+def _within(where: str, failed: Callable[[str, Exception], None]) -> Callable[[str, Exception], None]:
+    def report(stage: str, error: Exception) -> None:
+        failed(f"{where}, {stage}", error)
+
+    return report

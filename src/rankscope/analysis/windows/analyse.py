@@ -15,13 +15,19 @@ from rankscope.analysis.matching.collectives import Matched, is_point_to_point, 
 from rankscope.analysis.matching.host_clocks import HostClock
 from rankscope.analysis.matching.waits import Waits, measure_waits
 from rankscope.analysis.rank.cpu_only import settle_ends
+from rankscope.analysis.rank.devices import devices
+from rankscope.analysis.rank.launch_clock import settle_launches
+from rankscope.analysis.rank.losses import Losses, find_losses
 from rankscope.analysis.rank.trim import whole_steps
 from rankscope.analysis.rank.view import RankView, make_view
 from rankscope.analysis.replay.build import build_graph
-from rankscope.analysis.replay.segments import Plan, launch_times, plan_segments
+from rankscope.analysis.replay.segments import Plan, launch_times, no_plan, plan_segments, without
 from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
 from rankscope.analysis.stragglers.cost import Lateness, judge_ranks, screen
 from rankscope.analysis.stragglers.profile import Profile, profile
+from rankscope.analysis.windows.common import common_window
+from rankscope.analysis.windows.lend_steps import lend_steps
+from rankscope.analysis.windows.stages import Failed, Stages
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.names import DEVICE_WORK
 
@@ -31,6 +37,10 @@ F64 = NDArray[np.float64]
 
 LAUNCHED = 0.5
 """Work without a launch cannot be replayed; a full queue at the start of a window leaves some."""
+
+MOST_LOST = 0.05
+"""Share of the device records by which a rank may have lost more than its peers. Beyond it they seem slower by more
+than the smallest cost that is ever claimed (5 % of the step)."""
 
 MISSED = 0.02
 """A rank whose first event comes later than this share of a step was not recorded from the step's start."""
@@ -71,6 +81,12 @@ class WindowResult:
     """Some ranks talk point to point."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the report should know of this window."""
+    left: dict[int, str] = field(default_factory=dict)
+    """Ranks without numbers although there is a trace -> why."""
+    partial: dict[int, str] = field(default_factory=dict)
+    """Ranks of which device records are missing -> how many."""
+    unsound: set[int] = field(default_factory=set)
+    """Of those, ranks that lost too much to be compared with others."""
     step_ns: float | None = None
     """The job's step: from the end of the first step's last call to the last step's, over the steps between."""
 
@@ -80,45 +96,187 @@ class WindowResult:
         return min((v.steps for v in self.views), default=0)
 
 
-def analyse_window(traces: Sequence[RankTrace], hosts: dict[int, HostClock] | None = None) -> WindowResult:
-    """Analyse the traces of one window; every trace must know its rank. ``hosts``: their clocks, where known."""
-    views = [settle_ends(make_view(t, t.rank if t.rank is not None else -1)) for t in whole_steps(traces)]
-    matched = match(views)
-    clocks = align(views, matched, hosts)
-    waits = measure_waits(views, matched, clocks)
-    plan = plan_segments(views, matched, waits.steps)
-    bounds = [step_bounds(v) for v in views]
+def analyse_window(
+    traces: Sequence[RankTrace], hosts: dict[int, HostClock] | None = None, failed: Failed | None = None
+) -> WindowResult:
+    """Analyse the traces of one window; every trace must know its rank.
+
+    Args:
+        traces: one of each rank.
+        hosts: the clocks of their hosts, where known.
+        failed: called with the stage and the error where a stage fails; the others go on. Without it errors are raised.
+    """
+    stages, notes = Stages(failed), []
+    losses = stages.run("losses", lambda: find_losses(traces), lambda: [Losses(0, 0, True) for _ in traces])
+    left = {_rank(t): own.words() for t, own in zip(traces, losses, strict=True) if own.blind}
+    seen = [t for t in traces if _rank(t) not in left]
+    seen, moved = _one_clock(seen)
+    notes += moved
+    whole = stages.run("whole steps", lambda: whole_steps(seen), lambda: list(seen))
+    views: list[RankView] = []
+    for trace in whole:
+        view = stages.run(f"rank {_rank(trace)}", lambda t=trace: _view(t), lambda: None)  # type: ignore[misc]
+        if view is None:
+            left[_rank(trace)] = "this rank could not be analysed; see the errors"
+        else:
+            views.append(view)
+    matched, clocks, waits = _compared(views, hosts, stages)
+    nothing_lent: dict[int, tuple[RankTrace, int]] = {}
+    lent = stages.run("steps of ranks without marks", lambda: lend_steps(views, matched, clocks), lambda: nothing_lent)
+    if lent:
+        notes += _lent(views, lent)
+        views = [_view(lent[c][0]) if c in lent else v for c, v in enumerate(views)]
+        matched, clocks, waits = _compared(views, hosts, stages)
+    views, cut = stages.run("common window", lambda: common_window(views, matched, clocks, waits), lambda: (views, []))
+    notes += cut
+    share = {_rank(t): own for t, own in zip(traces, losses, strict=True)}
+    partial = {r: own.words() for r, own in share.items() if own.lost and r not in left}
+    unsound = _unsound({v.rank: share[v.rank].share for v in views})
+    plan = stages.run(
+        "segments",
+        lambda: without(plan_segments(views, matched, waits.steps), [c for c, v in enumerate(views) if v.rank in unsound]),
+        lambda: no_plan(len(views)),
+    )
+    accounts = [
+        stages.run(f"time of rank {v.rank}", lambda c=c, v=v: _account(v, c, matched, waits), _no_account)  # type: ignore[misc]
+        for c, v in enumerate(views)
+    ]
     result = WindowResult(
         attempt=traces[0].attempt,
         window=traces[0].window,
         views=views,
-        usage=[window_usage(v) for v in views],
-        steps=[step_usage(v, b) for v, b in zip(views, bounds, strict=True)],
-        lengths=[end - begin for begin, end in bounds],
+        usage=[a.usage for a in accounts],
+        steps=[a.steps for a in accounts],
+        lengths=[a.lengths for a in accounts],
         matched=matched,
         clocks=clocks,
         waits=waits,
-        idle=[idle_time(v, c, matched, waits, bounds[c]) for c, v in enumerate(views)],
+        idle=[a.idle for a in accounts],
         plan=plan,
-        profiles=[profile(v, plan.times[c], plan.shift[c], plan.size) for c, v in enumerate(views)],
+        profiles=[],
+        left=left,
+        partial=partial,
+        unsound=unsound,
     )
+    where = f"attempt {result.attempt}, window {result.window}"
+    result.notes = [f"{where}: {note}" for note in [*notes, *_several_devices(views)]]
+    result.notes += [f"{where}: rank {rank}: {words}" for rank, words in sorted({**left, **partial}.items())]
     _note_early(result)
-    _note_unrun(result, traces)
-    _replay(result)
+    _note_unrun(result, seen)
+    result.step_ns = _own_step(result.lengths)
+    result.profiles = stages.run(
+        "profiles",
+        lambda: [profile(v, plan.times[c], plan.shift[c], plan.size) for c, v in enumerate(views)],
+        list,
+    )
+    if len(result.profiles) < len(views):
+        result.refused = "the causes of each rank could not be measured; see the errors"
+        return result
+
+    def failing() -> None:
+        result.refused, result.replay, result.lateness = "the replay failed; see the errors", None, []
+
+    stages.run("replay", lambda: _replay(result), failing)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """Where the time of one rank went."""
+
+    usage: Usage
+    steps: list[Usage]
+    lengths: NDArray[np.int64]
+    idle: IdleTime
+
+
+def _account(view: RankView, column: int, matched: Matched, waits: Waits) -> _Account:
+    bounds = step_bounds(view)
+    idle = idle_time(view, column, matched, waits, bounds)
+    return _Account(window_usage(view), step_usage(view, bounds), bounds[1] - bounds[0], idle)
+
+
+def _no_account() -> _Account:
+    """Of a rank whose time could not be measured."""
+    nothing = np.empty(0, np.int64)
+    return _Account(Usage(0, 0, 0, 0, 0, 0, 0), [], nothing, IdleTime(0, 0, 0, 0, 0, nothing))
+
+
+def _rank(trace: RankTrace) -> int:
+    return trace.rank if trace.rank is not None else -1
+
+
+def _view(trace: RankTrace) -> RankView:
+    return settle_ends(make_view(trace, _rank(trace)))
+
+
+def _one_clock(traces: Sequence[RankTrace]) -> tuple[list[RankTrace], list[str]]:
+    """The traces with the host's clock of each at its device's, and what was moved."""
+    settled = [settle_launches(t) for t in traces]
+    notes = [
+        f"rank {_rank(t)}: kernels seem to begin before their launches; its host times are taken {ns / 1e3:.1f} us "
+        "earlier"
+        for t, ns in settled
+        if ns
+    ]
+    return [t for t, _ in settled], notes
+
+
+def _compared(
+    views: Sequence[RankView], hosts: dict[int, HostClock] | None, stages: Stages
+) -> tuple[Matched, Clocks, Waits]:
+    """Matched calls, clocks and waits; of a stage that fails what there is without any call in common."""
+    ranks = tuple(v.rank for v in views)
+    nothing = Matched(ranks, known=[[] for _ in ranks], extra=[[] for _ in ranks])
+    matched = stages.run("matching", lambda: match(views), lambda: nothing)
+    clocks = stages.run("clocks", lambda: align(views, matched, hosts), lambda: align(views, nothing))
+    waits = stages.run("waits", lambda: measure_waits(views, matched, clocks), lambda: None)
+    if waits is None:
+        matched, waits = nothing, measure_waits(views, nothing, clocks)
+    return matched, clocks, waits
+
+
+def _lent(views: Sequence[RankView], lent: dict[int, tuple[RankTrace, int]]) -> list[str]:
+    return [
+        f"rank {views[c].rank} was recorded without step marks (ProfilerStep): its steps are those of rank "
+        f"{views[lender].rank}, told by the calls they share"
+        for c, (_, lender) in sorted(lent.items())
+    ]
+
+
+def _unsound(share: dict[int, float]) -> set[int]:
+    """Ranks that lost so much more than the others that a comparison would be one of losses."""
+    values = list(share.values())
+    usual = {r: float(np.median([v for q, v in share.items() if q != r] or [0.0])) for r in share}
+    return {r for r, own in share.items() if own - usual[r] > MOST_LOST} if any(values) else set()
+
+
+def _several_devices(views: Sequence[RankView]) -> list[str]:
+    many = {v.rank: n for v in views if v.device and len(n := devices(v)) > 1}
+    return [
+        f"rank {rank} drives {len(numbers)} devices ({', '.join(map(str, numbers[:8]))}): its times are means over them"
+        for rank, numbers in many.items()
+    ]
 
 
 def _replay(result: WindowResult) -> None:
     views, matched, clocks, waits = result.views, result.matched, result.clocks, result.waits
-    result.step_ns = _own_step(result.lengths)
     if len(views) < 2:
         result.refused = "only one rank was recorded"
+        return
+    if len(views) - len(result.unsound) < 2:
+        some = ", ".join(map(str, sorted(result.unsound)[:8]))
+        result.refused = f"too many device records of rank {some} are missing to compare it with others"
         return
     if not len(matched):
         result.refused = "no collective was recognised as the same call on two ranks"
         return
     if not result.step_count:
-        result.refused = "the traces have no step marks"
+        bare = [v.rank for v in views if not v.steps]
+        some = ", ".join(map(str, bare[:8]))
+        result.refused = (
+            "the traces have no step marks" if len(bare) == len(views) else f"rank {some} has no step marks"
+        )
         return
     if any(_launched(v) < LAUNCHED for v in views if v.device):
         result.refused = "most device work has no recorded launch"
@@ -196,6 +354,9 @@ def _comparable(result: WindowResult) -> NDArray[np.bool_]:
         extra = np.setdiff1d(np.array(result.matched.extra[column], np.int64), plan.rows[column])
         inside = np.searchsorted(own.bounds, launch_times(view, extra), side="right") - 1 + plan.shift[column]
         alone[column, inside[(inside >= 0) & (inside < plan.size)]] = False
+        # begun before all ranks were recorded
+        apart = np.flatnonzero(own.bounds[:-1] < view.start) + plan.shift[column]
+        alone[column, apart[apart < plan.size]] = False
         first = view.trace.events.start[view.chain]
         if len(first) and int(first[0]) - view.start > MISSED * (result.step_ns or 0.0):
             alone[column, plan.shift[column]] = False

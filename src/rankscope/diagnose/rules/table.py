@@ -21,6 +21,7 @@ from rankscope.diagnose.rules import (
     out_of_memory,
     pcie_degraded,
     pipeline_wait,
+    records_lost,
     redundant_sync,
     stragglers,
 )
@@ -40,6 +41,7 @@ OURS: tuple[Rule, ...] = (
     input_bound.RULE,
     host_bound.RULE,
     pipeline_wait.RULE,
+    records_lost.RULE,
     out_of_memory.RULE,
     gpu_throttled.RULE,
     ecc_errors.RULE,

@@ -24,6 +24,7 @@ from rankscope.trace.kineto.memory import NO_SAMPLES, device_memory
 from rankscope.trace.kineto.merged import processes
 from rankscope.trace.kineto.read import Reader
 from rankscope.trace.kineto.rows import DTYPES, Rows
+from rankscope.trace.steps import step_of
 
 __all__ = ["read_trace", "read_traces"]
 
@@ -146,7 +147,7 @@ def _trace(
             "in all: their durations are kept as recorded"
         )
     steps = link.find_steps(events, strings)
-    events.step = link.step_of(events, steps)
+    events.step = step_of(events, steps)
     about.device = meta.device_name(about.raw, _device(events))
     args = _by_row(columns["position"], comms)
     known = meta.groups_of(about.raw)

@@ -1,4 +1,4 @@
-"""Steps, which call launched which kernel, and the step each event belongs to. Vectorised."""
+"""Steps, and which call launched which kernel. Vectorised."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rankscope.trace.columns import Category, Events, Steps
 
-__all__ = ["find_steps", "link_launches", "overruns", "step_of"]
+__all__ = ["find_steps", "link_launches", "overruns"]
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -103,23 +103,6 @@ def link_launches(category: NDArray[np.int8], correlation: I64, start: I64) -> I
     found = ~calls_seen & calls_seen[chosen] & (keys[chosen] == keys)
     launch[rows[order[found]]] = rows[order[chosen[found]]]
     return launch
-
-
-def step_of(events: Events, steps: Steps) -> I32:
-    """Step of each event: of its launch (GPU), or the one that contains its start (host). -1 for none."""
-    step = np.full(len(events), -1, np.int32)
-    if not len(steps):
-        return step
-    at = np.searchsorted(steps.start, events.start, side="right") - 1
-    inside = (at >= 0) & (events.start < steps.end[at.clip(0)])
-    device = np.isin(
-        events.category,
-        (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET, Category.GPU_USER_ANNOTATION, Category.CUDA_SYNC),
-    )
-    step[inside & ~device] = at[inside & ~device]
-    launched = np.flatnonzero(events.launch >= 0)
-    step[launched] = step[events.launch[launched]]
-    return step
 
 
 def overruns(category: NDArray[np.int8], pid: I64, stream: I32, start: I64, duration: I64) -> tuple[int, int]:

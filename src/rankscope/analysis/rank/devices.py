@@ -1,0 +1,43 @@
+"""Several devices driven by one process: each is busy or idle by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.view import RankView
+from rankscope.trace.names import Kind
+
+__all__ = ["by_device", "devices"]
+
+LEAST = 0.01
+"""A device that computes less than this share of what the busiest one does only holds something for it."""
+
+
+def devices(view: RankView) -> list[int]:
+    """Numbers of the devices this rank computes or communicates on."""
+    events = view.trace.events
+    work = np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION)) & (events.stream >= 0)
+    numbers, which = np.unique(events.pid[work], return_inverse=True)
+    if len(numbers) < 2:
+        return [int(n) for n in numbers]
+    busy = np.bincount(which, events.duration[work])
+    return [int(n) for n in numbers[busy >= LEAST * busy.max()]]
+
+
+def by_device(view: RankView) -> list[RankView]:
+    """The view with the work of one device only, of each of its devices; of one device or none the view itself."""
+    numbers = devices(view) if view.device else []
+    if len(numbers) < 2:
+        return [view]
+    found = []
+    for number in numbers:
+        other = (view.trace.events.stream >= 0) & (view.trace.events.pid != number)
+        kind = np.where(other, np.int8(Kind.OTHER), view.kind)
+        own = replace(view, kind=kind, compute=intervals.EMPTY, comm=intervals.EMPTY, copy=intervals.EMPTY)
+        own.compute, own.comm = own.spans(kind == Kind.COMPUTE), own.spans(kind == Kind.COMMUNICATION)
+        own.copy = own.spans(kind == Kind.COPY)
+        found.append(own)
+    return found

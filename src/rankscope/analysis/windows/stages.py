@@ -1,0 +1,28 @@
+"""Stages of one window's analysis, each of which may fail without the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["Failed", "Stages"]
+
+T = TypeVar("T")
+Failed = Callable[[str, Exception], None]
+
+
+class Stages:
+    """Runs the stages; what fails is reported, and a neutral result takes its place."""
+
+    def __init__(self, failed: Failed | None) -> None:
+        self._failed = failed
+
+    def run(self, where: str, work: Callable[[], T], instead: Callable[[], T]) -> T:
+        """Result of ``work``, or of ``instead`` where that raises. Without anybody to tell, the error goes on."""
+        if self._failed is None:
+            return work()
+        try:
+            return work()
+        except Exception as error:
+            self._failed(where, error)
+            return instead()
