@@ -20,7 +20,7 @@ from rankscope.trace.kineto import build, numbers, repair
 from rankscope.trace.kineto import chunks as split
 from rankscope.trace.kineto.build import read_trace
 from rankscope.trace.kineto.decode import Decoder
-from rankscope.trace.kineto.events import NO_RAW
+from rankscope.trace.kineto.events import NO_RAW, category_code
 
 Write = Callable[..., Path]
 Make = Callable[..., dict[str, Any]]
@@ -230,6 +230,26 @@ def test_without_isal_the_result_is_the_same(
     first = read_trace(path).events
     monkeypatch.setattr("rankscope.trace.kineto.read._inflate", zlib)
     assert np.array_equal(read_trace(path).events.start, first.start)
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("mtia_ccp_events", Category.KERNEL),
+        ("hpu_op", Category.KERNEL),
+        ("collective_comm", Category.KERNEL),
+        ("npu_kernel", Category.KERNEL),
+        ("npu_memcpy", Category.GPU_MEMCPY),
+        ("mtia_runtime", Category.CUDA_RUNTIME),
+        ("xpu_runtime", Category.CUDA_RUNTIME),
+        ("privateuse1_driver", Category.CUDA_DRIVER),
+        ("glow_runtime", Category.CUDA_RUNTIME),
+        ("xpu_sync", Category.CUDA_SYNC),
+        ("something_new", Category.OTHER),
+    ],
+)
+def test_classes_of_other_accelerators(name: str, category: Category) -> None:
+    assert category_code(name) == category
 
 
 def test_columns_of_each_category(write_trace: Write, make_event: Make) -> None:

@@ -55,6 +55,31 @@ def test_steps_of_one_thread_do_not_swallow_each_other(
     assert others.steps.number.tolist() == [0, 1, 2]
 
 
+def test_marks_of_two_schedules_that_cross(
+    write_trace: Callable[..., Path], make_event: Callable[..., dict[str, Any]]
+) -> None:
+    def step(n: int, ts: float, dur: float) -> dict[str, Any]:
+        return make_event(ts, dur, cat="user_annotation", name=f"ProfilerStep#{n}", pid=1, tid=1)
+
+    def found(marks: list[dict[str, Any]]) -> list[int]:
+        return [int(n) for n in read_trace(write_trace(marks)).steps.number]
+
+    one = [step(30 + n, 100 * n, 100) for n in range(4)]
+    other = [step(n, 100 * n + 50, 100) for n in range(3)]  # covers less time
+    assert found(one + other) == [30, 31, 32, 33]
+    assert found(one[:2] + other) == [0, 1, 2]
+    # of two that go on, the one whose number follows is the same schedule
+    assert found([step(4, 0, 100), step(9, 50, 50), step(10, 100, 100), step(5, 110, 100), step(6, 210, 100)]) == [
+        4,
+        5,
+        6,
+    ]
+    # clocks are read one after the other: no crossing
+    assert found([step(7, 0, 100), step(8, 99.5, 100), step(9, 200, 100)]) == [7, 8, 9]
+    # a restarted count is one schedule
+    assert found([step(7, 0, 100), step(8, 100, 100), step(0, 200, 100)]) == [7, 8, 0]
+
+
 def test_kernels_that_overrun_their_stream_are_told(
     write_trace: Callable[..., Path], make_event: Callable[..., dict[str, Any]]
 ) -> None:

@@ -106,7 +106,8 @@ def _mean(values: Sequence[float | None]) -> float:
 
 def _mean_step(windows: Sequence[WindowResult]) -> float | None:
     """What is accounted for over its steps, on the slowest rank; episodes count in full."""
-    means = [max(float(own.mean()) for own in w.lengths if len(own)) for w in windows if w.step_count]
+    means = [max((float(n.mean()) for n in w.lengths if len(n)), default=0.0) for w in windows if w.step_count]
+    means = [mean for mean in means if mean]
     return float(np.mean(means)) / 1e6 if means else None
 
 

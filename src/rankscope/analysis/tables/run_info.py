@@ -99,6 +99,8 @@ def complete_ranks(
     """
     by_rank = {row.rank: row for row in rows}
     if manifest is None:
+        for rank in {t.rank for t in traces if t.rank is not None} - by_rank.keys():
+            by_rank[rank] = RankSummary(rank=rank, status="partial", reason="its window failed; see the errors")
         for rank in absent_ranks(_world_size(traces) or 0, by_rank)[0]:
             by_rank[rank] = RankSummary(rank=rank, status="missing", reason="no trace of this rank was given")
         return [by_rank[rank] for rank in sorted(by_rank)]

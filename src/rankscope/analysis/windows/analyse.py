@@ -162,7 +162,7 @@ def analyse_window(
     result.notes = [f"{where}: {note}" for note in [*notes, *_several_devices(views)]]
     result.notes += [f"{where}: rank {rank}: {words}" for rank, words in sorted({**left, **partial}.items())]
     _note_early(result)
-    _note_unrun(result, seen)
+    _note_unrun(result, [t for t in seen if _rank(t) not in left])
     result.step_ns = _own_step(result.lengths)
     result.profiles = stages.run(
         "profiles",
@@ -232,7 +232,8 @@ def _compared(
     clocks = stages.run("clocks", lambda: align(views, matched, hosts), lambda: align(views, nothing))
     waits = stages.run("waits", lambda: measure_waits(views, matched, clocks), lambda: None)
     if waits is None:
-        matched, waits = nothing, measure_waits(views, nothing, clocks)
+        none = np.empty(0)
+        matched, waits = nothing, Waits(none, none, none, none, np.empty(0, np.int32), np.empty(0, np.int32), none > 0)
     return matched, clocks, waits
 
 
