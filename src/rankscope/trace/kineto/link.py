@@ -56,15 +56,24 @@ def _one_schedule(number: I64, start: I64, duration: I64) -> I64:
     end = start + duration
     if not (start[1:] < end[:-1] - CROSSING * duration[:-1]).any():
         return np.arange(len(number))
-    chains: list[list[int]] = []
+
+    def after(chain: list[int], place: int) -> bool:
+        return bool(start[place] >= end[chain[-1]] - CROSSING * duration[chain[-1]])
+
+    runs: list[list[int]] = []  # numbers that follow each other
     for place in range(len(number)):
-        free = [c for c in chains if start[place] >= end[c[-1]] - CROSSING * duration[c[-1]]]
-        # the chain whose next number this is, else the one that ended last
-        fits = max(free, key=lambda c: (number[c[-1]] + 1 == number[place], end[c[-1]]), default=None)
-        if fits is None:
-            chains.append([place])
+        run = next((r for r in runs if number[r[-1]] + 1 == number[place] and after(r, place)), None)
+        if run is None:
+            runs.append([place])
         else:
-            fits.append(place)
+            run.append(place)
+    chains: list[list[int]] = []  # a count that began anew, or lost a mark, goes on where the run before it ended
+    for run in runs:
+        free = [c for c in chains if after(c, run[0])]
+        if free:
+            max(free, key=lambda c: int(end[c[-1]])).extend(run)
+        else:
+            chains.append(run)
     return np.array(max(chains, key=lambda c: (int(duration[c].sum()), -int(start[c[0]]))), np.int64)
 
 
