@@ -45,7 +45,7 @@ def test_ranks_that_never_meet_are_compared_through_those_they_share(make_trace,
     clocks = align(views, match(views))
     assert clocks.offset.tolist() == pytest.approx([0, -3e6, 7e6, -20e6], abs=2.0)
     assert clocks.connected.all()
-    assert clocks.error_ns == pytest.approx(0.0, abs=2.0)
+    assert clocks.error_ns == pytest.approx(1000.0, abs=2.0)  # no ends agree better
 
 
 def test_one_bad_end_does_not_move_the_clock(make_trace) -> None:

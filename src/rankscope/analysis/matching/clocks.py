@@ -1,19 +1,27 @@
-"""Put the ranks' clocks on one axis, using that a collective ends on all its ranks at the same time.
+"""Put the ranks' clocks on one axis.
 
-On one host the ends of a NCCL collective agree within 1 to 25 us (measured on 2 H100). Offsets of all ranks, and their
-drift over the window where that helps, are one robust fit over the graph of groups: two ranks that never talk to each
-other are compared through those they share. The error reported is the 95 % quantile of the residuals.
+Ranks of one host read one clock: where the host is known, that comes first, and the ends of calls only check it. Else
+clocks are told by the ends of collectives, which on one host agree within 1 to 25 us (measured on 2 H100): offsets of
+all ranks, their drift over the window where that helps, and a step of a clock that was set within the window
+(``clock_steps``) are one robust fit over the graph of groups, so that two ranks that never talk to each other are
+compared through those they share. An all-to-all ends later where more is received, a message may end before it is
+awaited: such calls are used only where nothing else joins ranks.
+
+The error that is stated is the 95 % quantile of the residuals, widened for few calls; it is unknown where nothing is
+left over to test the fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.collectives import SYMMETRIC, Matched
+from rankscope.analysis.matching.clock_fit import Ends, first_guess, settle, slopes
+from rankscope.analysis.matching.clock_steps import ClockStep, find_clock_step
+from rankscope.analysis.matching.collectives import SYMMETRIC, TOGETHER, Matched
 from rankscope.analysis.matching.host_clocks import HostClock, host_offsets
 from rankscope.analysis.rank.view import RankView
 
@@ -22,18 +30,34 @@ __all__ = ["Clocks", "align", "matched_times"]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
-MIN_FOR_DRIFT = 12
-"""Calls a rank needs before its drift is fitted."""
-
 WORTH = 0.1
 """Share by which a drift must lower the mean residual to be believed."""
 
-ROUNDS = 40
+STEP_WORTH = 0.5
+"""What a step of a clock must leave of the mean residual at most: it takes two unknowns, and clocks are seldom set."""
+
+CERTAIN_NS = 1_000.0
+"""Not even the ends of one call agree better, so that no stated error is smaller."""
+
+HOST_ERROR_NS = 43_000.0
+"""Kineto's host times against CLOCK_REALTIME: 3 to 43 us, measured."""
+
+ENDS_NS = 25_000.0
+"""The ends of one NCCL call agree within this on one host (measured)."""
+
+REFUTED = 0.05
+"""Share of calls that end on one rank before they begin on another, from which on ranks do not read one clock."""
+
+STUDENT = (6.48, 2.20, 1.62, 1.42, 1.31, 1.25, 1.21, 1.18, 1.15, 1.14)
+"""95 % quantile of Student's t over that of the normal distribution, for 1 to 10 degrees of freedom."""
 
 
 @dataclass(slots=True)
 class Clocks:
-    """``aligned = own + offset + drift * (own - origin)``, ns. Columns as in :class:`Matched`."""
+    """``aligned = t + offset + drift * (t - origin)``, ns; ``t`` is the own time less the steps of its clock before it.
+
+    Columns as in :class:`Matched`.
+    """
 
     method: str
     origin: int
@@ -41,14 +65,21 @@ class Clocks:
     drift: F64
     """Dimensionless; 1e-6 is one microsecond in a second."""
     error_ns: float | None
+    """None where nothing is left over to test the fit."""
     spread_ns: float
     """Typical residual (1.48 median). Backends whose ends scatter have a large error but a well-known offset."""
     connected: NDArray[np.bool_]
     """Ranks whose clock is tied to the largest connected set of ranks."""
+    steps: dict[int, list[ClockStep]] = field(default_factory=dict)
+    """Column -> when its clock was set within the window."""
+    doubtful: list[int] = field(default_factory=list)
+    """Columns of ranks that bear the name of another's host but read another clock."""
 
     def aligned(self, column: int, own: I64) -> F64:
         """Aligned times relative to ``origin``, ns (float64 holds them exactly for windows of days)."""
         relative = (own - self.origin).astype(np.float64)
+        for step in self.steps.get(column, ()):
+            relative -= np.where(own >= step.at, step.size, 0.0)
         moved: F64 = relative * (1.0 + self.drift[column]) + self.offset[column]
         return moved
 
@@ -63,87 +94,15 @@ def matched_times(views: Sequence[RankView], matched: Matched, *, end: bool) -> 
     return times
 
 
-@dataclass(slots=True)
-class _Ends:
-    """Ends of calls, a table (calls x members) for each number of members; their entries strung together elsewhere."""
-
-    ranks: int
-    columns: list[I64]
-    """Whose ends they are, in tables of the same shape."""
-    tables: list[F64]
-    order: I64
-    """Entries by column, then in order of the tables."""
-    bounds: I64
-    """Where each column's entries begin in ``order``."""
-
-    @classmethod
-    def of(cls, times: F64, matched: Matched, usable: NDArray[np.bool_]) -> _Ends:
-        """From the ends of all members."""
-        members = matched.by_size(usable)
-        columns = [matched.column[m].astype(np.int64) for m in members]
-        owner = np.concatenate([c.ravel() for c in columns])
-        order = np.argsort(owner, kind="stable")
-        bounds = np.searchsorted(owner[order], np.arange(len(matched.ranks) + 1))
-        return cls(len(matched.ranks), columns, [times[m] for m in members], order, bounds)
-
-    def residuals(self, slope: F64, offset: F64) -> F64:
-        """Distance of each end from the median end of its call, of all entries."""
-        parts = []
-        for members, table in zip(self.columns, self.tables, strict=True):
-            aligned = table * (1.0 + slope[members]) + offset[members]
-            parts.append((aligned - np.median(aligned, axis=1, keepdims=True)).ravel())
-        return np.concatenate(parts)
-
-    def by_column(self, flat: F64) -> list[F64]:
-        """Entries of each column."""
-        return np.split(flat[self.order], self.bounds[1:-1])
-
-    def medians(self, flat: F64) -> F64:
-        """Median of each column's entries, 0 where it has none. Ranks with equally many are done at once."""
-        out, count = np.zeros(self.ranks), np.diff(self.bounds)
-        for size in np.unique(count[count > 0]).tolist():
-            columns = np.flatnonzero(count == size)
-            out[columns] = np.median(flat[self.order[self.bounds[columns][:, None] + np.arange(size)]], axis=1)
-        return out
-
-    def flat(self) -> F64:
-        """Times of all entries."""
-        return np.concatenate([t.ravel() for t in self.tables])
-
-    def sizes(self) -> F64:
-        """How many members the call of each entry has."""
-        return np.concatenate([np.full(t.size, float(t.shape[1])) for t in self.tables])
-
-    def by_members(self) -> list[tuple[I64, F64]]:
-        """The calls of each set of members: their columns, and calls x members ends."""
-        found = []
-        for columns, table in zip(self.columns, self.tables, strict=True):
-            which = _groups(columns)
-            order = np.argsort(which, kind="stable")
-            parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
-            found += [(columns[mine[0]], table[mine]) for mine in parts]
-        return found
-
-
-def _groups(rows: I64) -> I64:
-    """Number of the distinct row that each row is."""
-    key = np.ascontiguousarray(rows).view([("", rows.dtype)] * rows.shape[1]).ravel()
-    _, which = np.unique(key, return_inverse=True)
-    return which.reshape(-1)
-
-
-HOST_ERROR_NS = 43_000.0
-"""Kineto's host times against CLOCK_REALTIME: 3 to 43 us, measured."""
-
-
 def align(views: Sequence[RankView], matched: Matched, clocks: dict[int, HostClock] | None = None) -> Clocks:
     """Put all ranks on one axis, starting from the ``clocks`` of their hosts where the agent sampled them.
 
     Host events of one host are on one clock already, and the ends of a CPU backend's calls scatter by milliseconds; so
     for traces without a device and with one host name that clock is taken, unless the ends speak against it (two
-    machines can bear one name). Device times have a clock per device and are always aligned by ends.
+    machines can bear one name). Device times are the host's up to microseconds, which the ends of collectives tell.
     """
-    fitted = _by_ends(views, matched, clocks or {})
+    known = clocks or {}
+    fitted = _by_ends(views, matched, known)
     hosts = {v.trace.meta.host for v in views}
     shared = len(hosts) == 1 and None not in hosts and not any(v.trace.has_device for v in views)
     if len(views) < 2 or not shared or np.abs(fitted.offset).max() > (fitted.error_ns or 0.0) + HOST_ERROR_NS:
@@ -158,112 +117,160 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
     count = len(views)
     origin = min((v.start for v in views), default=0)
     start, same, error = host_offsets([v.rank for v in views], clocks)
-    given = Clocks("host_clock" if same.any() else "none", origin, start, np.zeros(count), error, error or 0.0, same)
-    usable = _tying(matched)
+    host = _hosts(views, clocks)
+    together = np.array([host.count(h) > 1 and h == _largest(host) for h in host], np.bool_)
+    ends = matched_times(views, matched, end=True)
+    if together.any() and _host_is_refuted(views, matched, host, start, ends):
+        host, together = [""] * count, np.zeros(count, np.bool_)
+    usable = _tying(matched, host)
     if not usable.any():
-        return given
-    table = _Ends.of((matched_times(views, matched, end=True) - origin).astype(np.float64), matched, usable)
-    offset, connected = _first_guess(table, start)
-    drift = np.zeros(count)
-    offset = _settle(table, drift, offset)
-    residual = table.residuals(drift, offset)
-    slopes = _slopes(table, residual)
-    if slopes.any():
-        better = _settle(table, slopes, offset)
-        for _ in range(3):
-            slopes = slopes + _slopes(table, table.residuals(slopes, better))
-            better = _settle(table, slopes, better)
-        candidate = table.residuals(slopes, better)
-        before, after = float(np.abs(residual).mean()), float(np.abs(candidate).mean())
-        if before - after > max(WORTH * before, 200.0):
-            offset, drift, residual = better, slopes, candidate
-    reference = int(np.argmax(connected))
+        if same.any():
+            return Clocks("host_clock", origin, start, np.zeros(count), error, error or 0.0, same)
+        if together.any():
+            return Clocks("host_clock", origin, start, np.zeros(count), HOST_ERROR_NS, HOST_ERROR_NS, together)
+        return Clocks("none", origin, start, np.zeros(count), None, 0.0, same)
+    own = (ends - origin).astype(np.float64)
+    fit = _fitted(Ends.of(own, matched, usable), start)
+    steps: dict[int, list[ClockStep]] = {}
+    for _ in range(count):
+        found = find_clock_step(views, fit.table, fit.level, matched, ends, usable)
+        if found is None:
+            break
+        mine = matched.of(found.column)
+        own[mine] -= np.where(ends[mine] >= found.step.at, found.step.size, 0.0)
+        better = _fitted(Ends.of(own, matched, usable), start)
+        if np.abs(better.residual).mean() > STEP_WORTH * np.abs(fit.residual).mean():
+            break
+        steps.setdefault(found.column, []).append(found.step)
+        fit = better
+    connected = _reached(fit.connected, host)
+    by_host = bool((connected & ~fit.connected).any())
+    scaled, error = _errors(fit, int(usable.sum()), by_host=by_host)
+    reference = int(np.argmax(fit.connected))
     # the axis is that of the lowest connected rank, at every time of the window
-    drift = drift - drift[reference]
-    offset = offset - offset[reference]
-    # a rank is part of the median it is compared with, which n / (n - 1) undoes
-    sizes = table.sizes()
-    scaled = np.abs(residual) * sizes / (sizes - 1)
+    offset, drift = fit.offset - fit.offset[reference], fit.drift - fit.drift[reference]
+    given = start - start[reference]
+    if error is not None and not steps and not drift.any() and np.abs(offset - given).max() <= error:
+        # a correction that is smaller than what the ends scatter by is none: the clocks stay as they were recorded
+        offset, fit.residual = given, fit.table.residuals(drift, given)
+        scaled, error = _errors(fit, int(usable.sum()), by_host=by_host)
     return Clocks(
         "collective_ends",
         origin,
         offset,
         drift,
-        float(np.quantile(scaled, 0.95)),
+        error,
         1.4826 * float(np.median(scaled)),
         connected,
+        steps,
+        _doubtful(fit, host, start, error),
     )
 
 
-def _tying(matched: Matched) -> NDArray[np.bool_]:
-    """Calls whose ends tell of the clocks: symmetric ones, and others where they alone join ranks (pipeline stages)."""
+@dataclass(slots=True)
+class _Fit:
+    """Offsets and drifts that bring the ends of calls together."""
+
+    table: Ends
+    offset: F64
+    drift: F64
+    residual: F64
+    level: F64
+    """Residuals without drifts: a drift hides a clock that was set."""
+    connected: NDArray[np.bool_]
+    parts: int
+    """Sets of ranks that no call joins."""
+
+
+def _fitted(table: Ends, start: F64) -> _Fit:
+    offset, connected, parts = first_guess(table, start)
+    drift = np.zeros(table.ranks)
+    offset = settle(table, drift, offset)
+    residual = level = table.residuals(drift, offset)
+    tried = slopes(table, residual)
+    if tried.any():
+        better = settle(table, tried, offset)
+        for _ in range(3):
+            tried = tried + slopes(table, table.residuals(tried, better))
+            better = settle(table, tried, better)
+        candidate = table.residuals(tried, better)
+        before, after = float(np.abs(residual).mean()), float(np.abs(candidate).mean())
+        if before - after > max(WORTH * before, 200.0):
+            offset, drift, residual = better, tried, candidate
+    return _Fit(table, offset, drift, residual, level, connected, parts)
+
+
+def _errors(fit: _Fit, calls: int, *, by_host: bool) -> tuple[F64, float | None]:
+    """How far each end is off, ns, and what 95 % are within; None where there are as many unknowns as ends."""
+    sizes = fit.table.sizes()
+    # a rank is part of the median it is compared with, which n / (n - 1) undoes
+    scaled = np.abs(fit.residual) * sizes / (sizes - 1)
+    ranks = len(np.unique(np.concatenate([c.ravel() for c in fit.table.columns])))
+    free = len(scaled) - calls - (ranks - fit.parts) - int(np.count_nonzero(fit.drift))
+    if free <= 0:
+        return scaled, None
+    widened = STUDENT[free - 1] if free <= len(STUDENT) else 1.0
+    return scaled, max(widened * float(np.quantile(scaled, 0.95)), HOST_ERROR_NS if by_host else CERTAIN_NS)
+
+
+def _hosts(views: Sequence[RankView], clocks: dict[int, HostClock]) -> list[str]:
+    """Name of each rank's host, empty where it is not known."""
+    return [clocks[v.rank].host if v.rank in clocks else v.trace.meta.host or "" for v in views]
+
+
+def _largest(host: Sequence[str]) -> str:
+    named = [h for h in host if h]
+    return max(named, key=lambda h: (named.count(h), -named.index(h))) if named else "?"
+
+
+def _host_is_refuted(views: Sequence[RankView], matched: Matched, host: Sequence[str], start: F64, ends: I64) -> bool:
+    """Whether calls of ranks of one host ended on one before they began on another: then they read several clocks."""
+    if not len(matched):
+        return False
+    begins = matched_times(views, matched, end=False)
+    shift = np.round(start).astype(np.int64)[matched.column]
+    first = matched.first[:-1]
+    names = np.unique(np.array(host), return_inverse=True)[1].reshape(-1)[matched.column]
+    alike = np.maximum.reduceat(names, first) == np.minimum.reduceat(names, first)
+    alike &= np.array([bool(h) for h in host])[matched.column[first]]
+    alike &= np.array([k in TOGETHER for k in matched.kind], np.bool_)
+    if not alike.any():
+        return False
+    gap = np.maximum.reduceat(begins + shift, first) - np.minimum.reduceat(ends + shift, first)
+    return bool((gap[alike] > HOST_ERROR_NS + ENDS_NS).mean() > REFUTED)
+
+
+def _reached(connected: NDArray[np.bool_], host: Sequence[str]) -> NDArray[np.bool_]:
+    """The connected ranks, and those that share a host with one of them."""
+    near = {h for h, c in zip(host, connected.tolist(), strict=True) if c and h}
+    return connected | np.array([h in near for h in host], np.bool_)
+
+
+def _doubtful(fit: _Fit, host: Sequence[str], start: F64, error: float | None) -> list[int]:
+    """Ranks whose calls put their clock further from their host's others than the error allows."""
+    found = []
+    for name in sorted({h for h in host if h}):
+        mine = [c for c, h in enumerate(host) if h == name and fit.connected[c]]
+        if len(mine) > 1:
+            away = fit.offset[mine] - start[mine]
+            away -= np.median(away)
+            limit = (error or 0.0) + HOST_ERROR_NS
+            found += [c for c, apart in zip(mine, away.tolist(), strict=True) if abs(apart) > limit]
+    return found
+
+
+def _tying(matched: Matched, host: Sequence[str]) -> NDArray[np.bool_]:
+    """Calls whose ends tell of the clocks: symmetric ones, and others where they alone join ranks of several hosts."""
     usable = np.array([k in SYMMETRIC for k in matched.kind], np.bool_)
     part = np.arange(len(matched.ranks))
-    _, example = np.unique(matched.channel, return_index=True)
-    members = {int(matched.channel[m]): matched.column[matched.first[m] : matched.first[m + 1]] for m in example}
+    members = {
+        int(c): np.unique(matched.column[matched.channel[matched.call] == c]) for c in np.unique(matched.channel)
+    }
     for channel in np.unique(matched.channel[usable]).tolist():
         joined = np.unique(part[members[channel]])
         part[np.isin(part, joined)] = joined[0]
+    for name in {h for h in host if h}:
+        joined = np.unique(part[[c for c, h in enumerate(host) if h == name]])
+        part[np.isin(part, joined)] = joined[0]
     bridges = [c for c, columns in members.items() if len(np.unique(part[columns])) > 1]
     return usable | np.isin(matched.channel, bridges)
-
-
-def _first_guess(table: _Ends, start: F64) -> tuple[F64, NDArray[np.bool_]]:
-    """Breadth first over ranks that share calls, by the median difference of their ends."""
-    count = table.ranks
-    blocks: list[list[int]] = [[] for _ in range(count)]
-    sets = table.by_members()
-    for number, (members, _) in enumerate(sets):
-        for column in members.tolist():
-            blocks[column].append(number)
-    offset, seen = start.copy(), np.zeros(count, np.bool_)
-    best = np.zeros(count, np.bool_)
-    for root in range(count):
-        if seen[root] or not blocks[root]:
-            continue
-        part = np.zeros(count, np.bool_)
-        part[root] = True
-        queue = [root]
-        while queue:
-            here = queue.pop(0)
-            apart: dict[int, list[F64]] = {}
-            for number in blocks[here]:
-                members, ends = sets[number]
-                own = ends[:, int(np.flatnonzero(members == here)[0])]
-                for place, other in enumerate(members.tolist()):
-                    if not part[other]:
-                        apart.setdefault(other, []).append(own - ends[:, place])
-            for other, distances in apart.items():
-                offset[other] = offset[here] + float(np.median(np.concatenate(distances)))
-                part[other] = True
-                queue.append(other)
-        seen |= part
-        if part.sum() > best.sum():
-            best = part
-    return offset, best
-
-
-def _settle(table: _Ends, slope: F64, offset: F64) -> F64:
-    """Alternate between the calls' common ends and the ranks' offsets, both as medians."""
-    offset = offset.copy()
-    for _ in range(ROUNDS):
-        step = table.medians(table.residuals(slope, offset))
-        offset -= step
-        if np.abs(step).max(initial=0.0) < 1.0:
-            break
-    return offset
-
-
-def _slopes(table: _Ends, residual: F64) -> F64:
-    """Robust slope of each rank's residual over time (median of slopes between the halves of the window)."""
-    slopes = np.zeros(table.ranks)
-    times, distances = table.by_column(table.flat()), table.by_column(residual)
-    for column, (when, apart) in enumerate(zip(times, distances, strict=True)):
-        if len(when) < MIN_FOR_DRIFT:
-            continue
-        order = np.argsort(when)
-        x, y, half = when[order], apart[order], len(when) // 2
-        spread = x[-half:] - x[:half]
-        if (spread > 0).all():
-            slopes[column] = -float(np.median((y[-half:] - y[:half]) / spread))
-    return slopes

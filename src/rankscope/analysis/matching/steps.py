@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.matching.clocks import Clocks
 from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.view import RankView
 
-__all__ = ["NONE", "JobSteps", "find_steps"]
+__all__ = ["NONE", "JobSteps", "find_steps", "step_length"]
 
 I64 = NDArray[np.int64]
 
@@ -64,6 +66,24 @@ def find_steps(views: Sequence[RankView], matched: Matched) -> JobSteps:
         unmarked=[c for c, v in enumerate(views) if not v.steps],
         differ=[c for c in marked if later[c]],
     )
+
+
+def step_length(views: Sequence[RankView], clocks: Clocks, steps: JobSteps, bounds: Sequence[Spans]) -> float | None:
+    """The job's mean step over the steps that every rank recorded, ns; None where there are none.
+
+    From the last rank's begin of the first of them, as what an earlier rank waits for there belongs to what was before,
+    to the last rank's end of the last one. ``bounds``: begin and end of each rank's own steps, own clock.
+    """
+    if not len(steps.common):
+        return None
+    begins, ends = [], []
+    for column, (view, (begin, end)) in enumerate(zip(views, bounds, strict=True)):
+        if not view.steps:
+            continue
+        own = np.flatnonzero(np.isin(steps.of_rank(view, column), steps.common))
+        begins.append(float(clocks.aligned(column, begin[own[:1]])[0]))
+        ends.append(float(clocks.aligned(column, end[own[-1:]])[0]))
+    return (max(ends) - max(begins)) / len(steps.common)
 
 
 def _differences(matched: Matched, own: I64) -> list[int]:

@@ -154,13 +154,13 @@ def _window(trace: RankTrace, work: Mask) -> tuple[int, int]:
 
 
 def _backlog_end(trace: RankTrace, work: Mask) -> int:
-    """When the last work ended that its stream ran before the first that a recorded step launched; 0 for none."""
-    events, ends = trace.events, [0]
+    """When the last work ended that its stream ran before the first that a recorded step launched."""
+    events, ends = trace.events, [np.iinfo(np.int64).min]  # a file without a base may have times below 0
     rows = np.flatnonzero(work)
     inside = events.step[rows] >= 0
     for stream in np.unique(events.stream[rows[inside]]).tolist():
         mine = events.stream[rows] == stream
         first = int(np.flatnonzero(mine & inside)[0])
         before = rows[:first][mine[:first]]
-        ends.append(int(events.end[before].max()) if len(before) else 0)
+        ends += [int(events.end[before].max())] if len(before) else []
     return max(ends)

@@ -31,6 +31,8 @@ TAIL_NS = 60_000.0
 """A blocking call returns within this of the device work it waited for."""
 BLOCKING_NS = 150_000.0
 """A call longer than this may have waited for the device; a shorter one is taken for work."""
+ROUNDING_NS = 1_000.0
+"""Older traces give whole microseconds: an end is off by as much."""
 NEAR_NS = 15_000.0
 """Without a wait call: work on another stream that ended this shortly before may have been waited for."""
 
@@ -51,7 +53,8 @@ class DeviceRank:
         self.launch, self.stream = events.launch[gpu], events.stream[gpu]
         self.launched = self.launch >= 0
         self.host_start, self.host_end = clocks.aligned(column, events.start), clocks.aligned(column, events.end)
-        self.begin, self.end = self.host_start[gpu], self.host_end[gpu]
+        self.begin = self.host_start[gpu]
+        self.end = _without_rounding(self.begin, self.host_end[gpu], self.stream)
         self.asked = self.host_start[np.where(self.launched, self.launch, 0)]
         self.bounds, self.shift = clocks.aligned(column, plan.times[column]), plan.shift[column]
         self.opened = float(clocks.aligned(column, np.array([view.start]))[0])
@@ -163,6 +166,20 @@ class DeviceRank:
         self.builder.edges(self.node[mine], host[self.launch[mine]], distance + rest)
         for taken, before, near in found:
             self._after(self.node[mine[taken]], before, near + rest[taken])
+
+
+def _without_rounding(begin: F64, end: F64, stream: NDArray[np.int32]) -> F64:
+    """Ends that no longer overrun the next begin on their stream, where rounded times (whole microseconds) do.
+
+    A stream runs one piece after the other. Without this the later piece would seem not to have waited for the earlier.
+    """
+    order = np.lexsort((begin, stream))
+    before, after = order[:-1], order[1:]
+    over = end[before] - begin[after]
+    rounded = (stream[before] == stream[after]) & (over > 0) & (over <= ROUNDING_NS) & (begin[before] < begin[after])
+    end = end.copy()
+    end[before[rounded]] = begin[after[rounded]]
+    return end
 
 
 def _nested(begin: F64, finish: F64, blocking: I64) -> tuple[I64, I64]:

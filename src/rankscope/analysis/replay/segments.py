@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.communicators import canonical
+from rankscope.analysis.matching.rings import pipeline_channels
 from rankscope.analysis.matching.steps import JobSteps
 from rankscope.analysis.rank.cpu_only import cpu_issues
 from rankscope.analysis.rank.view import RankView
@@ -97,7 +98,7 @@ def without(plan: Plan, columns: Sequence[int]) -> Plan:
 
 def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) -> Plan:
     """The numbering that leaves more ranks with peers."""
-    stages = _stages(matched)
+    stages = _stages(views, matched)
     complete = matched.size[matched.call] == _members(matched)[matched.channel[matched.call]]
     mine = [matched.of(c) for c in range(len(views))]
     plain = _sorted(views, [matched.row[m[complete[m]]].astype(np.int64) for m in mine])
@@ -120,8 +121,8 @@ def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) 
 
 def _members(matched: Matched) -> I64:
     """How many ranks have calls in each channel."""
-    pairs = np.unique(np.stack((matched.channel[matched.call], matched.column)), axis=1)
-    return np.bincount(pairs[0], minlength=len(matched.channels))
+    pairs = np.unique(matched.channel[matched.call].astype(np.int64) * len(matched.ranks) + matched.column)
+    return np.bincount(pairs // len(matched.ranks), minlength=len(matched.channels))
 
 
 def _sorted(views: Sequence[RankView], rows: list[I64]) -> list[I64]:
@@ -270,11 +271,11 @@ def _shifts(matched: Matched, rows: list[I64]) -> tuple[list[int], list[int]]:
     return [shift[c] for c in range(len(rows))], parts
 
 
-def _stages(matched: Matched) -> list[int]:
-    """Place of each rank among those it is joined to by point-to-point calls; 0 for one that has none."""
+def _stages(views: Sequence[RankView], matched: Matched) -> list[int]:
+    """Place of each rank among the stages that it is joined to; 0 for one that has none."""
     chain = {rank: {rank} for rank in matched.ranks}
-    for channel in matched.channels:
-        if channel.point_to_point:
+    for channel, staged in zip(matched.channels, pipeline_channels(views, matched).tolist(), strict=True):
+        if staged:
             joined = set().union(*(chain.get(r, {r}) for r in channel.ranks))
             for rank in joined:
                 chain[rank] = joined

@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from rankscope.analysis.accounting.idle import IdleTime, idle_time
 from rankscope.analysis.accounting.usage import Usage, step_bounds, step_usage, window_usage
 from rankscope.analysis.matching.clocks import Clocks, align
-from rankscope.analysis.matching.collectives import Matched, is_point_to_point, match
+from rankscope.analysis.matching.collectives import Matched, match
 from rankscope.analysis.matching.host_clocks import HostClock
+from rankscope.analysis.matching.remarks import remarks
+from rankscope.analysis.matching.rings import pipeline_channels
+from rankscope.analysis.matching.steps import step_length
 from rankscope.analysis.matching.waits import Waits, measure_waits
 from rankscope.analysis.rank.cpu_only import settle_ends
 from rankscope.analysis.rank.devices import devices
+from rankscope.analysis.rank.intervals import EMPTY, Spans
 from rankscope.analysis.rank.launch_clock import settle_launches
 from rankscope.analysis.rank.losses import Losses, find_losses
 from rankscope.analysis.rank.trim import whole_steps
@@ -64,6 +68,8 @@ class WindowResult:
     views: list[RankView]
     usage: list[Usage]
     steps: list[list[Usage]]
+    bounds: list[Spans]
+    """Begin and end of each recorded step, own clock, by :func:`step_bounds`."""
     lengths: list[NDArray[np.int64]]
     """How long each recorded step took, ns, by :func:`step_bounds`: on a device, as its host may run ahead."""
     matched: Matched
@@ -78,7 +84,7 @@ class WindowResult:
     pipeline: bool = False
     """Nothing but stages: no rank has a peer that does the same work."""
     staged: bool = False
-    """Some ranks talk point to point."""
+    """Some ranks are stages of a pipeline."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the report should know of this window."""
     left: dict[int, str] = field(default_factory=dict)
@@ -88,12 +94,12 @@ class WindowResult:
     unsound: set[int] = field(default_factory=set)
     """Of those, ranks that lost too much to be compared with others."""
     step_ns: float | None = None
-    """The job's step: from the end of the first step's last call to the last step's, over the steps between."""
+    """The job's mean step over the steps that every rank recorded (:func:`step_length`)."""
 
     @property
     def step_count(self) -> int:
         """Steps every rank recorded."""
-        return min((v.steps for v in self.views), default=0)
+        return len(self.waits.steps.common)
 
 
 def analyse_window(
@@ -132,9 +138,10 @@ def analyse_window(
     share = {_rank(t): own for t, own in zip(traces, losses, strict=True)}
     partial = {r: own.words() for r, own in share.items() if own.lost and r not in left}
     unsound = _unsound({v.rank: share[v.rank].share for v in views})
+    unequal = [c for c, v in enumerate(views) if v.rank in unsound]
     plan = stages.run(
         "segments",
-        lambda: without(plan_segments(views, matched, waits.steps), [c for c, v in enumerate(views) if v.rank in unsound]),
+        lambda: without(plan_segments(views, matched, waits.steps), unequal),
         lambda: no_plan(len(views)),
     )
     accounts = [
@@ -147,6 +154,7 @@ def analyse_window(
         views=views,
         usage=[a.usage for a in accounts],
         steps=[a.steps for a in accounts],
+        bounds=[a.bounds for a in accounts],
         lengths=[a.lengths for a in accounts],
         matched=matched,
         clocks=clocks,
@@ -159,7 +167,9 @@ def analyse_window(
         unsound=unsound,
     )
     where = f"attempt {result.attempt}, window {result.window}"
-    result.notes = [f"{where}: {note}" for note in [*notes, *_several_devices(views)]]
+    nothing_to_remark: list[str] = []
+    told = stages.run("remarks", lambda: remarks(views, matched, clocks, waits.steps), lambda: nothing_to_remark)
+    result.notes = [f"{where}: {note}" for note in [*notes, *_several_devices(views), *told]]
     result.notes += [f"{where}: rank {rank}: {words}" for rank, words in sorted({**left, **partial}.items())]
     _note_early(result)
     _note_unrun(result, [t for t in seen if _rank(t) not in left])
@@ -186,6 +196,7 @@ class _Account:
 
     usage: Usage
     steps: list[Usage]
+    bounds: Spans
     lengths: NDArray[np.int64]
     idle: IdleTime
 
@@ -193,13 +204,13 @@ class _Account:
 def _account(view: RankView, column: int, matched: Matched, waits: Waits) -> _Account:
     bounds = step_bounds(view)
     idle = idle_time(view, column, matched, waits, bounds)
-    return _Account(window_usage(view), step_usage(view, bounds), bounds[1] - bounds[0], idle)
+    return _Account(window_usage(view), step_usage(view, bounds), bounds, bounds[1] - bounds[0], idle)
 
 
 def _no_account() -> _Account:
     """Of a rank whose time could not be measured."""
     nothing = np.empty(0, np.int64)
-    return _Account(Usage(0, 0, 0, 0, 0, 0, 0), [], nothing, IdleTime(0, 0, 0, 0, 0, nothing))
+    return _Account(Usage(0, 0, 0, 0, 0, 0, 0), [], EMPTY, nothing, IdleTime(0, 0, 0, 0, 0, nothing))
 
 
 def _rank(trace: RankTrace) -> int:
@@ -232,8 +243,7 @@ def _compared(
     clocks = stages.run("clocks", lambda: align(views, matched, hosts), lambda: align(views, nothing))
     waits = stages.run("waits", lambda: measure_waits(views, matched, clocks), lambda: None)
     if waits is None:
-        none = np.empty(0)
-        matched, waits = nothing, Waits(none, none, none, none, np.empty(0, np.int32), np.empty(0, np.int32), none > 0)
+        matched, waits = nothing, measure_waits(views, nothing, clocks)
     return matched, clocks, waits
 
 
@@ -262,6 +272,7 @@ def _several_devices(views: Sequence[RankView]) -> list[str]:
 
 def _replay(result: WindowResult) -> None:
     views, matched, clocks, waits = result.views, result.matched, result.clocks, result.waits
+    result.step_ns = step_length(views, clocks, waits.steps, result.bounds) or result.step_ns
     if len(views) < 2:
         result.refused = "only one rank was recorded"
         return
@@ -274,10 +285,12 @@ def _replay(result: WindowResult) -> None:
         return
     if not result.step_count:
         bare = [v.rank for v in views if not v.steps]
-        some = ", ".join(map(str, bare[:8]))
-        result.refused = (
-            "the traces have no step marks" if len(bare) == len(views) else f"rank {some} has no step marks"
-        )
+        if not bare:
+            result.refused = "the ranks recorded no step in common"
+        elif len(bare) == len(views):
+            result.refused = "the traces have no step marks"
+        else:
+            result.refused = f"rank {', '.join(map(str, bare[:8]))} has no step marks"
         return
     if any(_launched(v) < LAUNCHED for v in views if v.device):
         result.refused = "most device work has no recorded launch"
@@ -286,13 +299,11 @@ def _replay(result: WindowResult) -> None:
     if not len(ends):
         result.refused = "no step contains a matched collective"
         return
-    if len(ends) > 1:
-        result.step_ns = float(ends[-1] - ends[0]) / (len(ends) - 1)
     peers = result.plan.peers
-    point_to_point = np.array([is_point_to_point(k) for k in matched.kind], np.bool_)
+    staged = pipeline_channels(views, matched)[matched.channel]
     lonely = [c for c in range(len(views)) if len(peers[c]) < 2]
-    result.staged = bool(point_to_point.any())
-    result.pipeline = bool(point_to_point.all()) or (result.staged and len(lonely) == len(views))
+    result.staged = bool(staged.any())
+    result.pipeline = bool(staged.all()) or (result.staged and len(lonely) == len(views))
     suspects = screen(matched, waits, result.step_ns or 0.0, len(ends))
     if sum(len(v.trace.events) for v in views) > SCREENED_EVENTS and not len(suspects):
         result.lateness = [Lateness(np.zeros(len(ends))) for _ in views]

@@ -1,0 +1,155 @@
+"""Fit of the ranks' clocks to the ends of calls: offsets and drifts as medians, which a few wrong ends do not move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.collectives import Matched
+
+__all__ = ["Ends", "first_guess", "settle", "slopes"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+MIN_FOR_DRIFT = 12
+"""Calls a rank needs before its drift is fitted."""
+
+ROUNDS = 40
+
+
+@dataclass(slots=True)
+class Ends:
+    """Ends of calls, a table (calls x members) for each number of members; their entries strung together elsewhere."""
+
+    ranks: int
+    columns: list[I64]
+    """Whose ends they are, in tables of the same shape."""
+    tables: list[F64]
+    order: I64
+    """Entries by column, then in order of the tables."""
+    bounds: I64
+    """Where each column's entries begin in ``order``."""
+
+    @classmethod
+    def of(cls, times: F64, matched: Matched, usable: NDArray[np.bool_]) -> Ends:
+        """From the ends of all members."""
+        members = matched.by_size(usable)
+        columns = [matched.column[m].astype(np.int64) for m in members]
+        owner = np.concatenate([c.ravel() for c in columns])
+        order = np.argsort(owner, kind="stable")
+        bounds = np.searchsorted(owner[order], np.arange(len(matched.ranks) + 1))
+        return cls(len(matched.ranks), columns, [times[m] for m in members], order, bounds)
+
+    def residuals(self, slope: F64, offset: F64) -> F64:
+        """Distance of each end from the median end of its call, of all entries."""
+        parts = []
+        for members, table in zip(self.columns, self.tables, strict=True):
+            aligned = table * (1.0 + slope[members]) + offset[members]
+            parts.append((aligned - np.median(aligned, axis=1, keepdims=True)).ravel())
+        return np.concatenate(parts)
+
+    def by_column(self, flat: F64) -> list[F64]:
+        """Entries of each column."""
+        return np.split(flat[self.order], self.bounds[1:-1])
+
+    def medians(self, flat: F64) -> F64:
+        """Median of each column's entries, 0 where it has none. Ranks with equally many are done at once."""
+        out, count = np.zeros(self.ranks), np.diff(self.bounds)
+        for size in np.unique(count[count > 0]).tolist():
+            columns = np.flatnonzero(count == size)
+            out[columns] = np.median(flat[self.order[self.bounds[columns][:, None] + np.arange(size)]], axis=1)
+        return out
+
+    def flat(self) -> F64:
+        """Times of all entries."""
+        return np.concatenate([t.ravel() for t in self.tables])
+
+    def sizes(self) -> F64:
+        """How many members the call of each entry has."""
+        return np.concatenate([np.full(t.size, float(t.shape[1])) for t in self.tables])
+
+    def by_members(self) -> list[tuple[I64, F64]]:
+        """The calls of each set of members: their columns, and calls x members ends."""
+        found = []
+        for columns, table in zip(self.columns, self.tables, strict=True):
+            which = _groups(columns)
+            order = np.argsort(which, kind="stable")
+            parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
+            found += [(columns[mine[0]], table[mine]) for mine in parts]
+        return found
+
+
+def _groups(rows: I64) -> I64:
+    """Number of the distinct row that each row is."""
+    key = np.ascontiguousarray(rows).view([("", rows.dtype)] * rows.shape[1]).ravel()
+    _, which = np.unique(key, return_inverse=True)
+    return which.reshape(-1)
+
+
+def first_guess(table: Ends, start: F64) -> tuple[F64, NDArray[np.bool_], int]:
+    """Breadth first over ranks that share calls, by the median difference of their ends.
+
+    Returns:
+        Offsets, the ranks of the largest set that calls join, and the number of such sets.
+    """
+    count = table.ranks
+    blocks: list[list[int]] = [[] for _ in range(count)]
+    sets = table.by_members()
+    for number, (members, _) in enumerate(sets):
+        for column in members.tolist():
+            blocks[column].append(number)
+    offset, seen = start.copy(), np.zeros(count, np.bool_)
+    best, parts = np.zeros(count, np.bool_), 0
+    for root in range(count):
+        if seen[root] or not blocks[root]:
+            continue
+        part = np.zeros(count, np.bool_)
+        part[root] = True
+        queue = [root]
+        while queue:
+            here = queue.pop(0)
+            apart: dict[int, list[F64]] = {}
+            for number in blocks[here]:
+                members, ends = sets[number]
+                own = ends[:, int(np.flatnonzero(members == here)[0])]
+                for place, other in enumerate(members.tolist()):
+                    if not part[other]:
+                        apart.setdefault(other, []).append(own - ends[:, place])
+            for other, distances in apart.items():
+                offset[other] = offset[here] + float(np.median(np.concatenate(distances)))
+                part[other] = True
+                queue.append(other)
+        seen |= part
+        parts += 1
+        if part.sum() > best.sum():
+            best = part
+    return offset, best, parts
+
+
+def settle(table: Ends, slope: F64, offset: F64) -> F64:
+    """Alternate between the calls' common ends and the ranks' offsets, both as medians."""
+    offset = offset.copy()
+    for _ in range(ROUNDS):
+        step = table.medians(table.residuals(slope, offset))
+        offset -= step
+        if np.abs(step).max(initial=0.0) < 1.0:
+            break
+    return offset
+
+
+def slopes(table: Ends, residual: F64) -> F64:
+    """Robust slope of each rank's residual over time (median of slopes between the halves of the window)."""
+    found = np.zeros(table.ranks)
+    times, distances = table.by_column(table.flat()), table.by_column(residual)
+    for column, (when, apart) in enumerate(zip(times, distances, strict=True)):
+        if len(when) < MIN_FOR_DRIFT:
+            continue
+        order = np.argsort(when)
+        x, y, half = when[order], apart[order], len(when) // 2
+        spread = x[-half:] - x[:half]
+        if (spread > 0).all():
+            found[column] = -float(np.median((y[-half:] - y[:half]) / spread))
+    return found

@@ -1,0 +1,62 @@
+"""What a reader of the report should know of how calls and steps were recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.matching.steps import JobSteps
+from rankscope.analysis.rank.view import RankView
+
+__all__ = ["remarks"]
+
+IDENTITIES = {
+    "comms_id": "communication ids",
+    "seq": "sequence numbers",
+    "group names": "names of process groups",
+}
+
+LISTED = 8
+
+
+def remarks(views: Sequence[RankView], matched: Matched, clocks: Clocks, steps: JobSteps) -> list[str]:
+    """Whole sentences, the most important first."""
+    found = []
+    if steps.differ:
+        by = sorted({steps.later[c] for c in steps.differ})
+        found.append(
+            f"the step numbers of {_ranks(views, steps.differ)} differ from the others' by "
+            f"{', '.join(str(abs(n)) for n in by)}: steps were put together by the calls that the ranks share"
+        )
+    if steps.unmarked and len(steps.unmarked) < len(views):
+        found.append(
+            f"{_ranks(views, steps.unmarked)} recorded no step marks: its steps are those of the calls it shares"
+        )
+    columns = {rank: column for column, rank in enumerate(matched.ranks)}
+    for identity, against in matched.contradicted.items():
+        named = IDENTITIES.get(identity, identity)
+        found.append(
+            f"the {named} of {_ranks(views, [columns[r] for r in against])} contradict the order and the ends of the "
+            "calls, and were not used"
+        )
+    for column, jumps in sorted(clocks.steps.items()):
+        sizes = " and ".join(f"{jump.size / 1e6:+.3g} ms" for jump in jumps)
+        clock = f"the clock of {_ranks(views, [column])}"
+        found.append(f"{clock} was set by {sizes} within the window: its times are corrected")
+    if clocks.doubtful:
+        found.append(
+            f"by the ends of its calls, {_ranks(views, clocks.doubtful)} does not read the clock of the host that its "
+            "trace names"
+        )
+    lost = [c for c, count in enumerate(matched.lost) if count]
+    if lost:
+        total = sum(matched.lost)
+        records = "one record of a call that other ranks recorded is" if total == 1 else f"{total} records of calls are"
+        found.append(f"{records} missing on {_ranks(views, lost)}: these calls were matched on the other ranks only")
+    return found
+
+
+def _ranks(views: Sequence[RankView], columns: Sequence[int]) -> str:
+    numbers = ", ".join(str(views[c].rank) for c in columns[:LISTED]) + (", ..." if len(columns) > LISTED else "")
+    return f"rank {numbers}" if len(columns) == 1 else f"ranks {numbers}"

@@ -1,0 +1,74 @@
+"""Point-to-point calls between equals: rings of context parallelism, halo exchanges. They are no pipeline.
+
+In a pipeline the first and the last stage have one neighbour and the others two, so that the ranks' numbers of sends
+and receives differ; of two stages one sends first and the other receives first. Where every rank sends and receives as
+often as the next, all ranks do the same work at the same time and can be compared with each other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.matching.communicators import canonical
+from rankscope.analysis.rank.view import RankView
+
+__all__ = ["pipeline_channels"]
+
+I64 = NDArray[np.int64]
+
+
+def pipeline_channels(views: Sequence[RankView], matched: Matched) -> NDArray[np.bool_]:
+    """Per channel whether it joins two stages of a pipeline: point to point, and not part of a ring."""
+    stages = np.array([c.point_to_point for c in matched.channels], np.bool_)
+    for channels in _joined(matched):
+        if _between_equals(views, matched, channels):
+            stages[channels] = False
+    return stages
+
+
+def _joined(matched: Matched) -> list[list[int]]:
+    """Point-to-point channels of one process group that ranks join to each other."""
+    found: list[tuple[str, set[int], list[int]]] = []
+    for index, channel in enumerate(matched.channels):
+        if not channel.point_to_point:
+            continue
+        ranks, channels = set(channel.ranks), [index]
+        for part in [f for f in found if f[0] == channel.name and f[1] & ranks]:
+            ranks |= part[1]
+            channels += part[2]
+            found.remove(part)
+        found.append((channel.name, ranks, sorted(channels)))
+    return [channels for _, _, channels in found]
+
+
+def _between_equals(views: Sequence[RankView], matched: Matched, channels: list[int]) -> bool:
+    members = np.flatnonzero(np.isin(matched.channel[matched.call], channels))
+    kinds: dict[int, list[str]] = {}
+    counts: list[tuple[int, ...]] = []
+    for column in np.unique(matched.column[members]).tolist():
+        mine = members[matched.column[members] == column]
+        rows = np.sort(matched.row[mine])
+        view = views[column]
+        said = [canonical(view.trace.collectives.kind[r]) for r in rows.tolist()]
+        kinds[column] = said
+        counts.append(_usual(view, rows, said))
+    if len(counts) == 2:
+        # two ranks send and receive as often in any case: equals do it in the same order
+        one, other = kinds.values()
+        return one == other and len(set(one)) > 1
+    return len(set(counts)) == 1
+
+
+def _usual(view: RankView, rows: I64, kinds: list[str]) -> tuple[int, ...]:
+    """Sends and receives of a rank in a step, the median: a lost record or a window that ends early changes few."""
+    step = view.trace.events.step[view.trace.collectives.event[rows]]
+    per_step: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    for number, kind in zip(step.tolist(), kinds, strict=True):
+        per_step[number][0] += kind != "recv"
+        per_step[number][1] += kind != "send"
+    return tuple(int(n) for n in np.median(np.array(list(per_step.values())), axis=0))
