@@ -150,17 +150,18 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
     # the axis is that of the lowest connected rank, at every time of the window
     offset, drift = fit.offset - fit.offset[reference], fit.drift - fit.drift[reference]
     given = start - start[reference]
+    spread = 1.4826 * float(np.median(scaled))
     if error is not None and not steps and not drift.any() and np.abs(offset - given).max() <= error:
         # a correction that is smaller than what the ends scatter by is none: the clocks stay as they were recorded
         offset, fit.residual = given, fit.table.residuals(drift, given)
-        scaled, error = _errors(fit, int(usable.sum()), by_host=by_host)
+        error = _errors(fit, int(usable.sum()), by_host=by_host)[1]
     return Clocks(
         "collective_ends",
         origin,
         offset,
         drift,
         error,
-        1.4826 * float(np.median(scaled)),
+        spread,
         connected,
         steps,
         _doubtful(fit, host, start, error),
