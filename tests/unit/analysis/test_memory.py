@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import shutil
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.pipeline import analyze
-from rankscope.analysis.tables.memory import BEFORE, NO_FRAME, memory_row, memory_rows, read_snapshot
+from rankscope.analysis.tables.memory import BEFORE, NO_FRAME, load_snapshot, memory_row, memory_rows
 from rankscope.errors import TraceError
 from rankscope.records.rows import MemoryFrame, MemoryRow
 from rankscope.trace.columns import DeviceMemory, Steps
@@ -316,8 +317,9 @@ class _Evil:
 def test_a_pickle_is_not_run(tmp_path) -> None:
     path, mark = tmp_path / "x.pickle", tmp_path / "mark"
     path.write_bytes(pickle.dumps({"segments": [], "device_traces": [], "rankscope": _Evil(mark)}))
-    with pytest.raises(TraceError, match=r"refused: it would run posix.mkdir"):
-        read_snapshot(path)
+    rows, faults = memory_rows([], [path])
+    assert rows == []
+    assert faults == ["x.pickle: refused: it would run posix.mkdir, and a memory snapshot needs no code"]
     assert not mark.exists()
     pickle.loads(path.read_bytes())  # what an ordinary reader does
     assert mark.exists()
@@ -335,10 +337,37 @@ def test_a_pickle_is_not_run(tmp_path) -> None:
     ],
 )
 def test_what_is_no_snapshot_is_refused(tmp_path, content) -> None:
-    path = tmp_path / "x.pickle"
-    path.write_bytes(content)
     with pytest.raises(TraceError, match="not a memory snapshot of PyTorch"):
-        read_snapshot(path)
+        load_snapshot(io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x04]r\xff\xff\xff\x7f.",  # a memo of two thousand million places
+        b"\x80\x04\x8d" + (1 << 40).to_bytes(8, "little"),  # a text of a terabyte
+        b"\x80\x04})" + b"2\x86" * 60 + b"K\x01s.",  # a key whose hash takes 2**60 steps
+    ],
+)
+def test_what_takes_more_than_its_size_allows_is_left(tmp_path, content) -> None:
+    good = pickle.dumps(snapshot() | {"rankscope": {"rank": 1}})
+    for name, data in (("a.pickle", good), ("b.pickle", content), ("c.pickle", good)):
+        (tmp_path / name).write_bytes(data)
+    rows, faults = memory_rows([], sorted(tmp_path.iterdir()))
+    assert [row.file for row in rows] == ["a.pickle", "c.pickle"]
+    assert len(faults) == 1
+    assert "b.pickle: not read: it takes more memory or time" in faults[0]
+
+
+def test_what_lies_in_the_current_folder_is_not_run(tmp_path, monkeypatch) -> None:
+    mark = tmp_path / "mark"
+    for name in ("json", "numpy", "gzip", "rankscope"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(mark)!r}, 'w')")
+    (tmp_path / "a.pickle").write_bytes(pickle.dumps(snapshot() | {"rankscope": {"rank": 1}}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows, faults = memory_rows([], [Path("a.pickle")])
+    assert (len(rows), faults, mark.exists()) == (1, [], False)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.tables.snapshot_process import read_rows
 from rankscope.errors import TraceError
 from rankscope.records.rows import MemoryFrame, MemoryRow
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.kineto.memory import peaks
 
-__all__ = ["BEFORE", "NO_FRAME", "memory_row", "memory_rows", "read_snapshot"]
+__all__ = ["BEFORE", "NO_FRAME", "load_snapshot", "memory_row", "memory_rows"]
 
 I64 = NDArray[np.int64]
 Bounds = Mapping[tuple[int, int | None, int | None], tuple[I64, I64]]
@@ -42,7 +43,7 @@ _GIVEN = ("segment_free", "segment_unmap")
 def memory_rows(traces: Sequence[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
     """A row for each snapshot and for each trace that has none but tells; what is wrong with the other snapshots."""
     steps: Bounds = {_place(t): (t.steps.start, t.steps.end) for t in traces}
-    found = [_row(path, steps) for path in snapshots]
+    found = list(read_rows(list(snapshots), steps))
     rows = [row for row in found if isinstance(row, MemoryRow)]
     told = {(row.attempt, row.window, row.rank) for row in rows}
     rows += [_of_trace(t, t.rank) for t in traces if t.rank is not None and t.memory and _place(t) not in told]
@@ -71,24 +72,18 @@ def _of_trace(trace: RankTrace, rank: int) -> MemoryRow:
     )
 
 
-def _row(path: Path, steps: Bounds) -> MemoryRow | str:
-    try:
-        return memory_row(read_snapshot(path), path.name, steps)
-    except TraceError as error:
-        return f"{path.name}: {error}"
-
-
-def read_snapshot(path: Path) -> dict[str, Any]:
+def load_snapshot(stream: IO[bytes]) -> dict[str, Any]:
     """Read a snapshot without running it: a pickle can call anything, and this reader refuses all but containers.
+
+    What it takes in memory and time is not bounded: :mod:`rankscope.analysis.tables.snapshot_process` is.
 
     Raises:
         TraceError: not a snapshot, or one that names a class or function.
     """
     try:
-        with path.open("rb") as stream:
-            snapshot = _Containers(stream).load()
+        snapshot = _Containers(stream).load()
         snapshot["segments"], snapshot["device_traces"]
-    except TraceError:
+    except (TraceError, MemoryError):
         raise
     except Exception as error:  # a damaged pickle fails in many ways
         raise TraceError(f"not a memory snapshot of PyTorch: {error!r}") from error
@@ -143,7 +138,7 @@ def memory_row(snapshot: dict[str, Any], file: str, steps: Bounds) -> MemoryRow:
             requested_bytes=about.get("requested_bytes"),
             top=_top(device),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise TraceError(f"not the format of a memory snapshot: {error!r}") from error
 
 

@@ -11,13 +11,19 @@ import dataclasses
 import hashlib
 import os
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from rankscope.errors import ForeignFileError
+from rankscope.records.codec import from_json
+from rankscope.records.limits import Rank
+from rankscope.rundir.foreign import open_foreign
 from rankscope.trace.columns import Collectives, DeviceMemory, Events, Group, Piece, RankTrace, Steps, TraceMeta
+from rankscope.trace.files.sound import require_sound
 from rankscope.trace.kineto.rows import DTYPES
 
 __all__ = ["PARQUET_VERSION", "cache_path", "drop_cached", "load_cached", "store_cached"]
@@ -26,6 +32,8 @@ PARQUET_VERSION = 3
 """Raise it whenever a column or its meaning changes."""
 _KEY = b"rankscope.key"
 _ABOUT = b"rankscope.trace"
+_SUM = b"rankscope.sum"
+_MOST_BYTES = 1 << 36
 _SUFFIXES = (".gz", ".json", ".trace", ".pt")
 _PLAIN = {**DTYPES, "launch": np.int32, "step": np.int32}
 del _PLAIN["name"], _PLAIN["shape"]
@@ -64,9 +72,10 @@ def store_cached(path: Path, trace: RankTrace) -> bool:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if target.exists() and _KEY not in (pq.read_metadata(target).metadata or {}):
+        if os.path.lexists(target) and _KEY not in _metadata(target):
             return False  # somebody else's file
-        table = _table(trace, pa).replace_schema_metadata({_KEY: _key(path), _ABOUT: _about(trace)})
+        about = _about(trace)
+        table = _table(trace, pa).replace_schema_metadata({_KEY: _key(path), _ABOUT: about, _SUM: _sum(about)})
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
         pq.write_table(
@@ -78,6 +87,7 @@ def store_cached(path: Path, trace: RankTrace) -> bool:
             dictionary_pagesize_limit=64 << 20,
             row_group_size=1 << 24,
             write_statistics=["start", "step", "category"],
+            write_page_checksum=True,
         )
         Path(temporary).chmod(0o644)
         Path(temporary).replace(target)
@@ -99,24 +109,46 @@ def load_cached(path: Path) -> RankTrace | None:
             return None
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(source, read_dictionary=list(_TEXTS)) as file:
+        size = source.stat().st_size
+        with (
+            open_foreign(source, size) as stream,
+            pq.ParquetFile(stream, read_dictionary=list(_TEXTS), page_checksum_verification=True) as file,
+        ):
             metadata = file.schema_arrow.metadata or {}
-            if metadata.get(_KEY) != _key(path):
+            about = metadata.get(_ABOUT, b"")
+            if metadata.get(_KEY) != _key(path) or metadata.get(_SUM) != _sum(about):
                 return None
-            return _trace(path, file.read(use_threads=False), msgspec.json.decode(metadata[_ABOUT]))
+            if file.metadata.num_rows > size:  # an event takes ten bytes and more
+                return None
+            trace = _trace(path, file.read(use_threads=False), from_json(_About, about))
+        require_sound(trace)
     except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, ImportError):
         return None  # pyarrow's errors are subclasses of these
+    except (ForeignFileError, MemoryError):
+        return None
+    return trace
 
 
 def drop_cached(path: Path) -> None:
     """Remove the columns of the trace file ``path``, where they are ours and fit it."""
     with contextlib.suppress(OSError, ValueError, ImportError):
         for target in (cache_path(path), _elsewhere(path)):
-            if target is not None and target.is_file():
-                import pyarrow.parquet as pq
+            if target is not None and target.is_file() and _metadata(target).get(_KEY) == _key(path):
+                target.unlink()
 
-                if (pq.read_metadata(target).metadata or {}).get(_KEY) == _key(path):
-                    target.unlink()
+
+def _metadata(target: Path) -> dict[bytes, bytes]:
+    """What is said in the foot of a Parquet file; nothing where that is somebody else's, or no file."""
+    import pyarrow.parquet as pq
+
+    with contextlib.suppress(ForeignFileError), open_foreign(target, _MOST_BYTES) as stream:
+        return pq.read_metadata(stream).metadata or {}
+    return {}
+
+
+def _sum(about: bytes) -> bytes:
+    """Parquet has checksums of its pages, none of its foot."""
+    return b"%08x" % zlib.crc32(about)
 
 
 def _key(path: Path) -> bytes:
@@ -214,7 +246,21 @@ def _codes(column: Any) -> tuple[Any, list[str]]:
     return codes, array.dictionary.to_pylist()
 
 
-def _trace(path: Path, table: Any, about: dict[str, Any]) -> RankTrace:
+@dataclasses.dataclass(kw_only=True)
+class _About:
+    """What a trace holds besides its columns."""
+
+    rank: Rank | None
+    meta: TraceMeta
+    steps: list[list[int]]
+    groups: list[list[Any]]
+    memory: list[DeviceMemory]
+    repairs: dict[str, int]
+    notes: list[str]
+    dropped: dict[str, int]
+
+
+def _trace(path: Path, table: Any, about: _About) -> RankTrace:
     name, names = _codes(table["name"])
     shape, shapes = _codes(table["shape"])
     columns = {key: _array(table[key], kind) for key, kind in _PLAIN.items()}
@@ -229,18 +275,18 @@ def _trace(path: Path, table: Any, about: dict[str, Any]) -> RankTrace:
     pieces = [_pieces(value) for value in values]
     texts["pieces"] = [pieces[i] for i in codes[rows].tolist()]
     texts |= {key: _array(table[key], kind)[rows] for key, kind in _CALLS.items()}
-    steps = [np.array(v, np.int64) for v in about["steps"]]
+    steps = [np.array(v, np.int64) for v in about.steps]
     return RankTrace(
         source=str(path),
-        rank=about["rank"],
-        meta=TraceMeta(**about["meta"]),
+        rank=about.rank,
+        meta=about.meta,
         strings=names + shapes,
         events=Events(**columns),
         steps=Steps(*steps),
-        groups=[Group(n, d, tuple(r)) for n, d, r in about["groups"]],
+        groups=[Group(n, d, tuple(r)) for n, d, r in about.groups],
         collectives=Collectives(event=rows.astype(np.int32), **texts),
-        memory=[DeviceMemory(**m) for m in about["memory"]],
-        repairs=about["repairs"],
-        notes=about["notes"],
-        dropped=about["dropped"],
+        memory=about.memory,
+        repairs=about.repairs,
+        notes=about.notes,
+        dropped=about.dropped,
     )

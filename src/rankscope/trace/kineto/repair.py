@@ -50,11 +50,16 @@ _SURROGATES = re.compile(
 """A pair, which is good, or half of one."""
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _CONSTANT = re.compile(rb'("(?:[^"\\]|\\.)*")|([+-]?\b(?:nan|inf|infinity)\b(?:\([a-z]*\))?)', re.S | re.I)
-_HUGE = re.compile(rb'("(?:[^"\\]|\\.)*")|(-?\d[\d.]*[eE][+]?\d{3,})', re.S)
+_HUGE = re.compile(rb'("(?:[^"\\]|\\.)*")|(?<![\d.])(-?\d[\d.]*[eE][+]?\d{3,})', re.S)
+"""A number is looked at from its start only: from each of its digits would take the square of its length."""
 _TEXT_FIELD = re.compile(
     rb'("(?:name|cat)"\s*:\s*")(.{0,8000}?)("(?=\s*(?:,\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:|\}\s*\Z)))',
     re.S,
 )
+_TEXT_KEY = re.compile(rb'"(?:name|cat)"\s*:')
+_MOST_TEXT_FIELDS = 16
+"""An event has a name, a class, and now and then another name among its arguments. Each is searched for its end for
+thousands of characters, which of thousands of fields would take minutes."""
 _BARE_QUOTE = re.compile(rb'(?<!\\)"')
 
 
@@ -118,6 +123,8 @@ def _huge(piece: bytes) -> bytes:
 
 
 def _quotes(piece: bytes) -> bytes:
+    if len(_TEXT_KEY.findall(piece)) > _MOST_TEXT_FIELDS:
+        return piece
     return _TEXT_FIELD.sub(lambda m: m.group(1) + _BARE_QUOTE.sub(b'\\\\"', m.group(2)) + m.group(3), piece)
 
 

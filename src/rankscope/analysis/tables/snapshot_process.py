@@ -1,0 +1,141 @@
+"""Memory snapshots are read in a process of their own, which may take so much memory and time and no more.
+
+A pickle is a program. That it names no class is checked while it is loaded; but some bytes of it can ask for a table of
+gigabytes, or for a comparison that takes years, and nobody can tell before. So the process that loads it ends, and the
+report goes on with a word in its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.errors import ForeignFileError, TraceError
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rows import MemoryRow
+from rankscope.rundir.foreign import open_foreign, shown
+
+__all__ = ["MAX_BYTES", "read_rows"]
+
+Bounds = Mapping[tuple[int, int | None, int | None], tuple[NDArray[np.int64], NDArray[np.int64]]]
+MAX_BYTES = 1 << 30
+"""Of a snapshot: the agent leaves at most a quarter of it."""
+_SPARE_BYTES = 256 << 20
+_BYTES_PER_BYTE = 24
+"""A history as Python's objects, of its size as a pickle: 8 to 15 were seen."""
+_SPARE_S = 5.0
+_BYTES_PER_S = 2e6
+"""Read, and analysed, in a second of the processor; ten times as many were seen."""
+_TOO_MUCH = "not read: it takes more memory or time than a snapshot of its size does; remove it"
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from rankscope.analysis.tables.snapshot_process import answer; answer()"
+)
+
+
+def read_rows(paths: Sequence[Path], steps: Bounds) -> Iterator[MemoryRow | str]:
+    """For each snapshot its row, or what is wrong with it.
+
+    Args:
+        paths: the snapshots.
+        steps: where the steps of each rank are known (attempt, window, rank), when each begins and ends.
+    """
+    waiting = list(paths)
+    known = [[*place, a.tolist(), b.tolist()] for place, (a, b) in steps.items()] if waiting else []
+    while waiting:
+        count = 0
+        try:
+            for answered in _ask(waiting, known):
+                yield answered
+                count += 1
+        except OSError as error:
+            yield from (f"{shown(path.name)}: no process to read it in ({error.strerror})" for path in waiting[count:])
+            return
+        if count < len(waiting):
+            path = waiting[count]
+            yield f"{shown(path.name)}: {_TOO_MUCH}"
+            count += 1
+        waiting = waiting[count:]
+
+
+def _ask(paths: Sequence[Path], known: list[Any]) -> Iterator[MemoryRow | str]:
+    """What one process says, in order; it may end before it has spoken of all."""
+    command = [sys.executable, "-I", "-c", _START, json.dumps(_roots())]
+    question = json.dumps({"steps": known, "paths": [os.fsencode(path.absolute()).hex() for path in paths]})
+    with subprocess.Popen(  # in no folder of the job, and told where modules are
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(question.encode())
+            process.stdin.close()
+            for path, line in zip(paths, process.stdout, strict=False):
+                if not line.endswith(b"\n"):
+                    return
+                fault = json.loads(line)["fault"] if line.startswith(b'{"fault"') else None
+                try:
+                    yield f"{shown(path.name)}: {fault}" if fault is not None else from_json(MemoryRow, line)
+                except ValueError as error:
+                    yield f"{shown(path.name)}: {error}"
+        except BrokenPipeError:
+            return
+        finally:
+            process.kill()
+
+
+def _roots() -> list[str]:
+    """Where modules are looked for: nothing from the current folder, which is somebody else's."""
+    here = {"", os.curdir}
+    with contextlib.suppress(OSError):  # it was removed
+        here.add(str(Path.cwd()))
+    own = str(Path(__file__).absolute().parents[3])
+    return [*(entry for entry in sys.path if entry not in here and Path(entry).is_absolute()), own]
+
+
+def answer() -> None:
+    """The process: a line for each snapshot on standard output, a row or ``{"fault": ...}``."""
+    from rankscope.analysis.tables.memory import memory_row
+
+    said = json.loads(sys.stdin.buffer.read())
+    steps: Bounds = {
+        (attempt, window, rank): (np.array(starts, np.int64), np.array(ends, np.int64))
+        for attempt, window, rank, starts, ends in said["steps"]
+    }
+    for hexadecimal in said["paths"]:
+        path = Path(os.fsdecode(bytes.fromhex(hexadecimal)))
+        try:
+            text = to_json(memory_row(_load(path), shown(path.name), steps), indent=None)
+        except (TraceError, ForeignFileError) as error:
+            text = json.dumps({"fault": str(error)[:1000]})
+        except MemoryError:
+            text = json.dumps({"fault": _TOO_MUCH})
+        except Exception as error:  # a damaged snapshot fails in many ways
+            text = json.dumps({"fault": f"not the format of a memory snapshot ({type(error).__name__})"})
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Read a snapshot within limits of memory and time that follow from its size; beyond them this process ends."""
+    from rankscope.analysis.tables.memory import load_snapshot
+
+    with open_foreign(path, MAX_BYTES) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        with contextlib.suppress(OSError):  # where there is no /proc, memory is not limited
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            most = used + _SPARE_BYTES + _BYTES_PER_BYTE * size
+            resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        signal.setitimer(signal.ITIMER_PROF, _SPARE_S + size / _BYTES_PER_S)
+        return load_snapshot(stream)

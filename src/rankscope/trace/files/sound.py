@@ -1,0 +1,40 @@
+"""Whether columns that were read from a file fit together, so that no analysis meets an index that leads nowhere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rankscope.trace.columns import Category, RankTrace
+
+__all__ = ["require_sound"]
+
+
+def require_sound(trace: RankTrace) -> None:
+    """Check lengths, indices and the order of time.
+
+    Raises:
+        ValueError: the columns cannot be those of a trace.
+    """
+    events, calls, steps = trace.events, trace.collectives, trace.steps
+    rows = len(events)
+    columns = [getattr(events, name) for name in events.__slots__]
+    inside = (
+        (events.name, 0, len(trace.strings)),
+        (events.shape, -1, len(trace.strings)),
+        (events.category, 0, max(Category) + 1),
+        (events.launch, -1, rows),
+        (events.step, -1, len(steps)),
+        (calls.event, 0, rows),
+        (calls.group, -1, len(trace.groups)),
+    )
+    sound = (
+        all(len(column) == rows for column in columns)
+        and len({len(steps.number), len(steps.start), len(steps.duration)}) == 1
+        and all(not len(values) or (values.min() >= least and values.max() < end) for values, least, end in inside)
+        and bool((np.diff(events.start) >= 0).all())
+        and all(not len(lengths) or lengths.min() >= 0 for lengths in (events.duration, steps.duration))
+        and all(isinstance(g.name, str) and isinstance(g.description, str) for g in trace.groups)
+        and all(rank.__class__ is int and rank >= 0 for g in trace.groups for rank in g.ranks)
+    )
+    if not sound:
+        raise ValueError("the columns do not fit together")
