@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
-from rankscope.errors import RunDirError
-from rankscope.records.codec import from_json, to_json
+from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import CaptureRequest
 from rankscope.rundir.files import replace_text, write_new
 from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool
 
 __all__ = ["RequestRelay", "answers", "ask"]
@@ -42,8 +43,8 @@ def answers(run_dir: RunDir, request: CaptureRequest) -> list[RankRecord]:
     """What the ranks have recorded for a request so far."""
     records = []
     for path in run_dir.path.glob("attempt_*/window_*/rank_*.json"):
-        with contextlib.suppress(ValueError, FileNotFoundError):
-            record = from_json(RankRecord, path.read_bytes())
+        with contextlib.suppress(ForeignFileError):
+            record = read_record(RankRecord, path)
             if record.origin == request.name:
                 records.append(record)
     return records
@@ -67,8 +68,8 @@ class RequestRelay:
             if path.name in self._passed:
                 continue
             try:
-                request = from_json(CaptureRequest, path.read_bytes())
-            except ValueError:
+                request = read_record(CaptureRequest, path)
+            except ForeignFileError:
                 self._passed.add(path.name)  # not ours
                 continue
             replace_text(self._spool.request(len(self._passed)), to_json(request))

@@ -8,6 +8,7 @@ local port but 9001; from any other one our page posts the file to it.
 from __future__ import annotations
 
 import hmac
+import os
 import re
 import secrets
 import shutil
@@ -15,7 +16,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from rankscope.errors import ConfigError
+from rankscope.errors import ConfigError, ForeignFileError
+from rankscope.rundir.foreign import open_foreign
 from rankscope.timeline.output import TIMELINE
 from rankscope.timeline.perfetto_page import hand_over
 
@@ -26,6 +28,7 @@ PERFETTO = "https://ui.perfetto.dev"
 PORT = 9001
 """The one local port that the Perfetto UI's own policy lets it connect to."""
 _PAGE = "timeline.html"
+_MOST_BYTES = 1 << 36
 _HTML = "text/html; charset=utf-8"
 _TYPES = {"report.html": _HTML, TIMELINE: "application/gzip", _PAGE: _HTML}
 
@@ -111,12 +114,20 @@ class _Handler(BaseHTTPRequestHandler):
             if with_body:
                 self.wfile.write(page)
         elif name is not None and path is not None and path.is_file():
-            with path.open("rb") as stream:
-                self._begin(name, path.stat().st_size)
-                if with_body:
-                    shutil.copyfileobj(stream, self.wfile, 1 << 20)
+            self._send(name, path, with_body=with_body)
         else:
             self._refuse()
+
+    def _send(self, name: str, path: Path, *, with_body: bool) -> None:
+        try:
+            stream = open_foreign(path, _MOST_BYTES)
+        except ForeignFileError:
+            self._refuse()
+            return
+        with stream:
+            self._begin(name, os.fstat(stream.fileno()).st_size)
+            if with_body:
+                shutil.copyfileobj(stream, self.wfile, 1 << 20)
 
     def _begin(self, name: str, size: int) -> None:
         self.send_response(HTTPStatus.OK)

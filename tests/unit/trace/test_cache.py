@@ -88,13 +88,30 @@ def test_a_cache_that_does_not_fit_is_left(copied: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("place", range(0, 9000, 450))
-def test_flipped_bytes_in_the_cache_never_raise(copied: Path, place: int) -> None:
-    load_traces([copied])
+def test_flipped_bytes_in_the_cache_change_no_number(copied: Path, place: int) -> None:
+    truth = [plain(t) for t in load_traces([copied]).traces]
     parquet = cache_path(copied)
     raw = bytearray(parquet.read_bytes())
     raw[place % len(raw)] ^= 0xFF
     parquet.write_bytes(raw)
+    assert [plain(t) for t in load_traces([copied]).traces] == truth
+
+
+@pytest.mark.parametrize(
+    ("lie", "value"), [("launch", 1 << 30), ("step", 1 << 30), ("category", 100), ("start", 0), ("duration", -5)]
+)
+def test_columns_that_do_not_fit_together_are_left(copied: Path, lie: str, value: int) -> None:
+    (trace,) = load_traces([copied], cache=False).traces
+    column = getattr(trace.events, lie)
+    column[len(column) // 2] = value
+    assert store_cached(copied, trace)
+    assert load_cached(copied) is None
+
+
+def test_a_fifo_in_the_place_of_the_cache_is_not_waited_for(copied: Path) -> None:
+    os.mkfifo(cache_path(copied))
     assert len(load_traces([copied]).traces) == 1
+    assert cache_path(copied).is_fifo()
 
 
 def test_a_foreign_parquet_is_not_overwritten(copied: Path) -> None:
