@@ -37,7 +37,7 @@ unit: $(VENV)/.installed-test
 
 # Real launches need the CPUs for themselves, so they run one after the other.
 test: unit
-	$(bin)/python -m pytest tests/dist tests/gpu -m "not long" $(PYTEST_ARGS)
+	$(bin)/python -m pytest tests/dist tests/gpu tests/harm -m "not long" $(PYTEST_ARGS)
 
 test-long: $(VENV)/.installed-test
 	$(bin)/python -m pytest -m long $(PYTEST_ARGS)
