@@ -45,26 +45,26 @@ def main() -> int:
         for turn in range(arguments.times):
             bad = turn % arguments.ranks
             report = launch(name, arguments.ranks, bad)
-            verdict, culprits = report.verdict, fault.culprits(arguments.ranks, bad)
+            verdict, stragglers = report.verdict, fault.stragglers(arguments.ranks, bad)
             kinds = sorted({f.kind for f in report.findings})
-            good = len(set(verdict.ranks) & set(culprits)) if verdict.cause == fault.cause else 0
-            due, named, right = due + len(culprits), named + len(verdict.ranks), right + good
+            good = len(set(verdict.ranks) & set(stragglers)) if verdict.cause == fault.cause else 0
+            due, named, right = due + len(stragglers), named + len(verdict.ranks), right + good
             what = verdict.cause if verdict.ranks else f"nobody ({', '.join(kinds)})" if kinds else "nobody"
-            if culprits:
-                others = set(verdict.ranks) - set(culprits)
-                what = f"{what}{'' if good == len(culprits) and not others else ', wrong'}"
+            if stragglers:
+                others = set(verdict.ranks) - set(stragglers)
+                what = f"{what}{'' if good == len(stragglers) and not others else ', wrong'}"
                 costs += [] if verdict.cost_ms_per_step is None else [verdict.cost_ms_per_step]
             else:
                 quiet, alarms = quiet + 1, alarms + bool(verdict.ranks)
                 told_due, told = told_due + (fault.cause is not None), told + (fault.cause in kinds)
-            if sorted(verdict.ranks) != culprits or (fault.cause not in (None, verdict.cause, *kinds)):
+            if sorted(verdict.ranks) != stragglers or (fault.cause not in (None, verdict.cause, *kinds)):
                 wrong.append(f"{name}, bad rank {bad}: {verdict.sentence} {kinds}")
             seen[str(what)] += 1
         summary = ", ".join(f"{count} {what}" for what, count in seen.most_common())
         row(name, sum(seen.values()), summary, f"{statistics.median(costs):.1f}" if costs else "-")
     print(
         f"\nranks due with their cause: {due}; named: {named}; right: {right}; precision {share(right, named)}, "
-        f"recall {share(right, due)}\nruns without a culprit: {quiet}; false alarms: {alarms}; "
+        f"recall {share(right, due)}\nruns without a straggler: {quiet}; false alarms: {alarms}; "
         f"job-wide findings {told} of {told_due}"
     )
     for line in wrong:

@@ -28,7 +28,7 @@ class Job:
     truth: dict[int, str] = field(default_factory=dict)
     """Rank -> cause. Empty: naming anyone is a false alarm."""
     job_wide: str | None = None
-    """A finding that is due without a culprit."""
+    """A finding that is due without a straggler."""
     partners: tuple[int, ...] = ()
     """Ranks that wait for the faulty one inside its tensor or pipeline group."""
 
@@ -63,7 +63,7 @@ class Judgement:
     planted: int
     """Causes planted ..."""
     told: int
-    """... and told: in a finding on their rank, or without a culprit where they concern the job."""
+    """... and told: in a finding on their rank, or without a straggler where they concern the job."""
     right: bool
     """A verdict was given: all due ranks named, no other, each with its cause; job-wide causes told."""
     abstained: bool
@@ -119,7 +119,7 @@ def score(judged: Sequence[tuple[Job, Judgement]]) -> dict[str, tuple[int, int]]
         ),
         "precision of causes": (sum(true == cause for true, cause in accused), len(accused)),
         "recall of causes": (sum(j.told for _, j in judged), sum(j.planted for _, j in judged)),
-        "jobs without a culprit left alone": (
+        "jobs without a straggler left alone": (
             sum(not j.named and not j.abstained for job, j in judged if not job.truth),
             sum(not job.truth for job, _ in judged),
         ),

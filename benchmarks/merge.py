@@ -20,7 +20,7 @@ from worlds import MS, Fault, Item, Mesh, by_hand, simulate
 
 from rankscope.timeline import merge as timeline_merge
 from rankscope.timeline import writer as timeline_lines
-from rankscope.timeline.scene import prepare_scene
+from rankscope.timeline.prepare import prepare_timeline
 from rankscope.timeline.selection import Selection
 from rankscope.trace.files.load import LoadResult
 
@@ -41,14 +41,14 @@ def main() -> int:
     print(f"{len(traces)} ranks, {events:,} events, {calls:,} of them collectives; {peak_mb():.0f} MB")
     load = LoadResult(traces=traces, sources=[])
     begin = time.perf_counter()
-    scene = prepare_scene(load)
+    prepared = prepare_timeline(load)
     print(f"{'aligned and judged':20} {time.perf_counter() - begin:6.1f} s, peak {peak_mb():.0f} MB", flush=True)
     selection = Selection(max_mb=arguments.max_mb)
     with tempfile.TemporaryDirectory() as folder:
         merged = timeline_lines.Merged(Path(folder) / "all.json.gz")
         begin = time.perf_counter()
-        wanted = [(window, column) for window in scene.windows for column in range(len(window.views))]
-        text = timeline_lines.lines(scene, wanted, selection, merged)
+        wanted = [(window, column) for window in prepared.windows for column in range(len(window.views))]
+        text = timeline_lines.lines(prepared, wanted, selection, merged)
         timeline_merge.write(merged.path, text, merged)
         print(f"{'written':20} {time.perf_counter() - begin:6.1f} s, peak {peak_mb():.0f} MB")
     print(f"{merged.slices:,} slices, {merged.arrows:,} arrows, {merged.json_bytes / 1e6:.0f} MB unpacked, "

@@ -48,10 +48,10 @@ def test_the_truth_is_told(name, ranks, bad, size, told, tmp_path):
         report = told(name, ranks, bad, size, tmp_path / "AGAIN")
 
     assert report.errors == []
-    verdict, culprits = report.verdict, fault.culprits(ranks, bad)
+    verdict, stragglers = report.verdict, fault.stragglers(ranks, bad)
     findings = [(f.kind, f.ranks) for f in report.findings]
-    assert sorted(verdict.ranks) == culprits, (verdict.sentence, findings)
-    if culprits:
+    assert sorted(verdict.ranks) == stragglers, (verdict.sentence, findings)
+    if stragglers:
         assert verdict.cause == fault.cause, (verdict.sentence, findings)
     else:
         assert verdict.kind == "balanced", verdict.sentence

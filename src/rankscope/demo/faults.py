@@ -57,7 +57,7 @@ class Fault:
             "nobody": False,
         }[self.who]
 
-    def culprits(self, ranks: int, bad: int) -> list[int]:
+    def stragglers(self, ranks: int, bad: int) -> list[int]:
         """Ranks that the verdict has to name."""
         return {"bad rank": [bad], "taking turns": list(range(ranks))}.get(self.who, [])
 

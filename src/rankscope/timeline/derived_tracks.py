@@ -1,4 +1,4 @@
-"""Tracks that no profiler records: steps, wait and transfer of every matched call, the culprit's intervals."""
+"""Tracks that no profiler records: steps, wait and transfer of every matched call, the straggler's intervals."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rankscope.causes.wording import describe
 from rankscope.records.report import Verdict
 from rankscope.timeline.json_lines import us
 from rankscope.timeline.names import quoted
-from rankscope.timeline.scene import on_axis
+from rankscope.timeline.prepare import on_axis
 from rankscope.timeline.selection import Selection
 from rankscope.trace.names import Kind
 
-__all__ = ["Slice", "call_args", "culprits", "steps", "wait_args", "waits_and_transfers", "wanted_calls"]
+__all__ = ["Slice", "call_args", "steps", "straggler_intervals", "wait_args", "waits_and_transfers", "wanted_calls"]
 
 I64 = NDArray[np.int64]
 
 _LEAST_NS = 20_000.0
 _LEAST_SHARE = 0.02
-"""Of a step: a smaller excess of a segment marks no culprit (the thresholds of ``stragglers``)."""
+"""Of a step: a smaller excess of a segment marks no straggler (the thresholds of ``stragglers``)."""
 
 
 class Slice(NamedTuple):
@@ -97,7 +97,7 @@ def call_args(window: WindowResult, call: int) -> str:
     )
 
 
-def culprits(window: WindowResult, column: int, verdict: Verdict) -> list[Slice]:
+def straggler_intervals(window: WindowResult, column: int, verdict: Verdict) -> list[Slice]:
     """Where the verdict's rank does more than its peers, of the kind that the verdict names.
 
     Host causes are marked on the host's time; waiting for input exactly, others as the stretch between two launches of

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.records.manifest import RunManifest
-from rankscope.timeline.scene import Scene, prepare_scene
+from rankscope.timeline.prepare import PreparedTimeline, prepare_timeline
 from rankscope.timeline.selection import Selection
 from rankscope.timeline.writer import Merged, lines
 from rankscope.trace.files.load import LoadResult
@@ -58,27 +58,27 @@ def merge(
     if output.exists() and not replace:
         raise RunDirError(f"{output} exists already and is not overwritten; give another --output")
     say(f"aligning {len(load.traces)} traces")
-    scene = prepare_scene(load, manifest)
-    wanted = _wanted(scene, selection)
-    merged = Merged(output, notes=list(scene.notes))
+    prepared = prepare_timeline(load, manifest)
+    wanted = _wanted(prepared, selection)
+    merged = Merged(output, notes=list(prepared.notes))
     say("writing the timeline")
     try:
-        write(output, lines(scene, wanted, selection, merged), merged, written)
+        write(output, lines(prepared, wanted, selection, merged), merged, written)
     except OSError as error:
         raise RunDirError(f"cannot write {output}: {error.strerror or error}; give another --output") from error
     return merged
 
 
-def _wanted(scene: Scene, selection: Selection) -> list[tuple[WindowResult, int]]:
+def _wanted(prepared: PreparedTimeline, selection: Selection) -> list[tuple[WindowResult, int]]:
     """Window and column of each rank to be shown."""
     wanted = [
         (window, column)
-        for window in scene.windows
+        for window in prepared.windows
         for column, view in enumerate(window.views)
         if selection.has_rank(view.rank)
     ]
     if not wanted:
-        ranks = sorted({v.rank for w in scene.windows for v in w.views})
+        ranks = sorted({v.rank for w in prepared.windows for v in w.views})
         raise ConfigError(f"none of the --ranks was recorded; there are {', '.join(map(str, ranks[:20]))}")
     if selection.steps is not None and not any(
         selection.has_step(int(n)) for w, c in wanted for n in w.views[c].trace.steps.number

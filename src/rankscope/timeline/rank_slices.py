@@ -12,7 +12,7 @@ from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.timeline import derived_tracks as derived
 from rankscope.timeline.json_lines import ARROW_BYTES, SLICE_BYTES, slice_line
 from rankscope.timeline.names import quoted_all
-from rankscope.timeline.scene import on_axis
+from rankscope.timeline.prepare import on_axis
 from rankscope.timeline.selection import CATEGORIES, Selection
 from rankscope.timeline.size_limit import importance
 from rankscope.timeline.tracks import Tracks, lanes

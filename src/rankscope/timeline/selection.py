@@ -30,7 +30,7 @@ class Selection:
     """First and last step number, both included."""
     ranks: frozenset[int] | None = None
     categories: frozenset[Category] | None = None
-    """Of the recorded events; the tracks made here (steps, wait, transfer, culprit) are always there."""
+    """Of the recorded events; the tracks made here (steps, wait, transfer, straggler) are always there."""
     max_mb: float = MAX_MB
     """Bound of the unpacked JSON, 10^6 bytes. The gzip file is about a tenth of it."""
 

@@ -16,8 +16,8 @@ from rankscope.timeline import derived_tracks as derived
 from rankscope.timeline.flow_events import call_arrows, count_launches, launches
 from rankscope.timeline.json_lines import ARROW_BYTES, arrow, slice_line
 from rankscope.timeline.names import quoted
+from rankscope.timeline.prepare import PreparedTimeline
 from rankscope.timeline.rank_slices import event_lines, make_part, track_count
-from rankscope.timeline.scene import Scene
 from rankscope.timeline.selection import Selection
 from rankscope.timeline.size_limit import choose
 from rankscope.timeline.tracks import Tracks, lanes
@@ -28,7 +28,7 @@ _RANK_BYTES = 3000
 """Room for a rank's name and label; each track takes ``_TRACK_BYTES``."""
 _TRACK_BYTES = 300
 _FOOT_BYTES = 20_000
-_CULPRIT, _STEPS, _WAIT, _TRANSFER = range(4)
+_STRAGGLER, _STEPS, _WAIT, _TRANSFER = range(4)
 """Order of our own tracks within a rank; the recorded ones follow."""
 
 
@@ -49,13 +49,13 @@ class Merged:
 
 
 def lines(
-    scene: Scene, wanted: Sequence[tuple[WindowResult, int]], selection: Selection, merged: Merged
+    prepared: PreparedTimeline, wanted: Sequence[tuple[WindowResult, int]], selection: Selection, merged: Merged
 ) -> Iterator[str]:
     """The whole file, line by line, at most ``selection.max_bytes``."""
     tracks = Tracks()
     _name_ranks(tracks, wanted)
     names = tracks.take_lines()
-    own = [line for window, column in wanted for line in _own_tracks(scene, window, column, selection, tracks)]
+    own = [line for window, column in wanted for line in _own_tracks(prepared, window, column, selection, tracks)]
     merged.slices += len(own)
     parts = [make_part(window, column, selection) for window, column in wanted]
     count = sum(track_count(part) for part in parts)
@@ -77,7 +77,7 @@ def lines(
     yield '{"displayTimeUnit":"ms","traceEvents":[\n'
     yield ",\n".join([*names, *own])
     for part, rows in zip(parts, shown, strict=True):
-        for line in event_lines(scene.base_ns, part, rows, tracks, launches=linked):
+        for line in event_lines(prepared.base_ns, part, rows, tracks, launches=linked):
             merged.slices += 1
             yield f",\n{line}"
     number = 0
@@ -94,7 +94,7 @@ def lines(
     for line in tracks.take_lines():
         yield f",\n{line}"
     about = {
-        "base_ns": scene.base_ns,
+        "base_ns": prepared.base_ns,
         "max_bytes": selection.max_bytes,
         "left_out": merged.left_out[:20],
         "notes": [note[:200] for note in merged.notes[:10]],
@@ -118,19 +118,21 @@ def _name_ranks(tracks: Tracks, wanted: Sequence[tuple[WindowResult, int]]) -> N
         tracks.name_process(view.rank, f"rank {view.rank:0{digits}}", ", ".join(words))
 
 
-def _own_tracks(scene: Scene, window: WindowResult, column: int, selection: Selection, tracks: Tracks) -> Iterator[str]:
+def _own_tracks(
+    prepared: PreparedTimeline, window: WindowResult, column: int, selection: Selection, tracks: Tracks
+) -> Iterator[str]:
     rank = window.views[column].rank
     waiting, moving = derived.waits_and_transfers(window, column, derived.wanted_calls(window, column, selection))
-    cause = describe(scene.verdict.cause).noun if scene.verdict.cause else ""
+    cause = describe(prepared.verdict.cause).noun if prepared.verdict.cause else ""
     shown = derived.steps(window, column, selection)
     spans = [(s.start, s.end) for s in shown]
     marks = [
         s
-        for s in derived.culprits(window, column, scene.verdict)
+        for s in derived.straggler_intervals(window, column, prepared.verdict)
         if selection.steps is None or any(s.start < end and begin < s.end for begin, end in spans)
     ]
     for key, order, slices in (
-        (f"verdict: {cause}", _CULPRIT, marks),
+        (f"verdict: {cause}", _STRAGGLER, marks),
         ("steps", _STEPS, shown),
         ("wait", _WAIT, waiting),
         ("transfer", _TRANSFER, moving),
@@ -140,6 +142,6 @@ def _own_tracks(scene: Scene, window: WindowResult, column: int, selection: Sele
         end = np.array([s.end for s in ordered], np.int64)
         for piece, lane in zip(ordered, lanes(start, end).tolist(), strict=True):
             tid = tracks.thread(rank, key, lane, key, order)
-            begin, until = piece.start - scene.base_ns, piece.end - scene.base_ns
+            begin, until = piece.start - prepared.base_ns, piece.end - prepared.base_ns
             kind = key.partition(":")[0]
             yield slice_line(tracks.process(rank), tid, begin, until, kind, quoted(piece.name), piece.args)

@@ -7,7 +7,7 @@ from rankscope.errors import AnalysisError
 from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import ClockSample, RankRecord, StepTimes
-from rankscope.timeline.scene import prepare_scene
+from rankscope.timeline.prepare import prepare_timeline
 from rankscope.trace.files.load import LoadResult, load_traces
 
 from .conftest import DATA
@@ -170,9 +170,9 @@ def test_without_collectives_ranks_of_one_host_share_its_clock(make_trace) -> No
     assert report.clock.offsets_us == pytest.approx({"0": 0.0, "1": -2000.5, "2": 0.0})
     assert report.clock.error_us == pytest.approx(0.5)
     # the merged timeline shows the ranks on the same clocks as the report
-    scene = prepare_scene(LoadResult(traces=traces, sources=[]), _manifest(records))
-    assert scene.windows[0].clocks.method == "host_clock"
-    assert scene.windows[0].clocks.offset.tolist() == pytest.approx([0.0, -2_000_500.0, 0.0])
+    prepared = prepare_timeline(LoadResult(traces=traces, sources=[]), _manifest(records))
+    assert prepared.windows[0].clocks.method == "host_clock"
+    assert prepared.windows[0].clocks.offset.tolist() == pytest.approx([0.0, -2_000_500.0, 0.0])
 
 
 @pytest.mark.data

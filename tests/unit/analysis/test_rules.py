@@ -195,7 +195,7 @@ def test_it_abstains_and_says_what_would_settle_it(more, words) -> None:
         ({}, "balanced"),
     ],
 )
-def test_without_a_culprit_the_limit_is_named(more, kind) -> None:
+def test_without_a_straggler_the_limit_is_named(more, kind) -> None:
     case = evidence(**more)
     found = judge(case, find(case))
     assert (found.kind, found.ranks, found.cost_ms_per_step) == (kind, [], None)
@@ -233,7 +233,7 @@ def test_what_recording_adds_is_not_laid_at_the_hosts_door(recording_ms, kind, f
         ({"anomalies": [Anomaly(rank=1, cause="allocator", own_ms=5.0, peers_ms=0.1)]}, "allocator"),
     ],
 )
-def test_findings_without_a_culprit(more, kind) -> None:
+def test_findings_without_a_straggler(more, kind) -> None:
     found = find(evidence(**more))
     assert [f.kind for f in found] == [kind]
     assert found[0].evidence

@@ -92,7 +92,7 @@ def test_who_abstains_is_not_right():
     report.verdict.kind = "insufficient_data"
     found = judge(planted({}), report, None)
     assert not found.right
-    assert score([(planted({}), found)])["jobs without a culprit left alone"] == (0, 1)
+    assert score([(planted({}), found)])["jobs without a straggler left alone"] == (0, 1)
 
 
 def test_victims_are_reported_and_claims_add_up():
@@ -117,7 +117,7 @@ def test_score_counts_accusations_misses_and_quiet_jobs():
         "recall of ranks": (2, 3),
         "precision of causes": (1, 3),
         "recall of causes": (2, 3),
-        "jobs without a culprit left alone": (1, 2),
+        "jobs without a straggler left alone": (1, 2),
     }
 
 

@@ -17,7 +17,7 @@ from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest
 from rankscope.timeline import merge as merge_module
 from rankscope.timeline.merge import merge
-from rankscope.timeline.scene import prepare_scene
+from rankscope.timeline.prepare import prepare_timeline
 from rankscope.timeline.selection import Selection
 from rankscope.trace.columns import Category
 from rankscope.trace.files.load import LoadResult, load_traces
@@ -89,7 +89,7 @@ def test_a_runs_verdict_is_the_reports(name: str) -> None:
     run = Path(__file__).parents[2] / "data" / "runs" / name
     manifest = from_json(RunManifest, (run / "run.json").read_bytes())
     load = load_traces([run], workers=1, cache=False)
-    assert prepare_scene(load, manifest).verdict == analyze(load, manifest, hta=False).verdict
+    assert prepare_timeline(load, manifest).verdict == analyze(load, manifest, hta=False).verdict
 
 
 @pytest.mark.data
@@ -128,7 +128,7 @@ def test_every_event_is_there_and_no_other(name: str, recorded: Any, tmp_path: P
 
 
 @pytest.mark.data
-def test_the_culprit_is_marked(recorded: Any, tmp_path: Path, strict: Any) -> None:
+def test_the_straggler_is_marked(recorded: Any, tmp_path: Path, strict: Any) -> None:
     timeline = strict(merge(recorded("ddp_dataloader_stall"), tmp_path / "t.json.gz").path)
     marks = timeline.of("verdict")
     assert {(s.of_rank, s.name, s.track) for s in marks} == {(1, "waiting for input", "verdict: waiting for input")}
@@ -304,9 +304,9 @@ def test_a_window_that_cannot_be_compared_costs_nobody_else(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("rankscope.timeline.scene.collect", broken)
+    monkeypatch.setattr("rankscope.timeline.prepare.collect", broken)
     merged = merge(two_ranks, tmp_path / "t.json.gz")
-    assert merged.notes == ["no culprit is marked: ZeroDivisionError: oops"]
+    assert merged.notes == ["no straggler is marked: ZeroDivisionError: oops"]
     monkeypatch.setattr("rankscope.analysis.windows.all_windows.analyse_window", broken)
     with pytest.raises(AnalysisError, match="oops"):
         merge(two_ranks, tmp_path / "u.json.gz")

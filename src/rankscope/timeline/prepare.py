@@ -21,13 +21,13 @@ from rankscope.records.manifest import RunManifest
 from rankscope.records.report import Verdict
 from rankscope.trace.files.load import LoadResult
 
-__all__ = ["Scene", "on_axis", "prepare_scene"]
+__all__ = ["PreparedTimeline", "on_axis", "prepare_timeline"]
 
 I64 = NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class Scene:
+class PreparedTimeline:
     """All windows of a run, each with the clocks of its own ranks."""
 
     windows: list[WindowResult]
@@ -37,7 +37,7 @@ class Scene:
     notes: list[str] = field(default_factory=list)
 
 
-def prepare_scene(load: LoadResult, manifest: RunManifest | None = None) -> Scene:
+def prepare_timeline(load: LoadResult, manifest: RunManifest | None = None) -> PreparedTimeline:
     """Align, match and judge, as ``analyze`` does.
 
     Raises:
@@ -61,7 +61,7 @@ def prepare_scene(load: LoadResult, manifest: RunManifest | None = None) -> Scen
         if w.clocks.method == "none" and len(w.views) > 1
     ]
     base = min(int(on_axis(w.clocks, c, v.trace.events.start[:1])[0]) for w in windows for c, v in enumerate(w.views))
-    return Scene(windows, base, _verdict(windows, manifest, notes), notes)
+    return PreparedTimeline(windows, base, _verdict(windows, manifest, notes), notes)
 
 
 def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: list[str]) -> Verdict:
@@ -73,7 +73,7 @@ def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: l
         case = open_case(evidence)
         return judge(case, find(case))
     except Exception as error:  # the timeline stands without a verdict
-        notes.append(f"no culprit is marked: {type(error).__name__}: {error}")
+        notes.append(f"no straggler is marked: {type(error).__name__}: {error}")
         return Verdict(kind="insufficient_data")
 
 
