@@ -1,8 +1,9 @@
-"""How long a step takes, from what its host saw: in the ranks as they train, and in the report.
+"""How long a step takes, from the step times of its host: in the ranks as they train, and in the report.
 
-A host launches work and goes on. Where it waits for its device in each step, its steps are the job's; where it does so
-every tenth step only (``loss.item()``, a line in the log), nine steps show how long launching takes and one the rest.
-Then no single step tells how long a step takes, and a median of steps least of all: the mean of ten does.
+A host launches work and continues. Where it waits for its device in each step, its step times are those of the job.
+Where it waits in every tenth step only (``loss.item()``, a line in the log), nine step times show how long launching
+takes, and the tenth shows the rest. Then no single step time is that of the job, and neither is their median: the mean
+over ten steps is. The number of steps from one wait to the next is called the synchronisation interval.
 """
 
 from __future__ import annotations
@@ -12,23 +13,27 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from statistics import median, median_low
 
-__all__ = ["Pace", "beat", "usual"]
+__all__ = ["Pace", "sync_interval", "usual_step_ms"]
 
 _LONG = 1.5
-"""A step of so many medians is one in which the host waited."""
+"""In a step longer than this many medians the host waited for its device."""
 _LEAST_WAITS = 4
-"""Fewer are no rhythm."""
+"""Fewer waits show no interval."""
 _REGULAR = 0.75
-"""Share of the distances between waits that must be the same."""
+"""Share of the distances between waits that must be equal."""
 _REMEMBERED = 256
 _ENOUGH = 8
-"""Fewer steps are no measure."""
+"""Fewer steps are no measurement."""
 _SETTLED = 64
-"""In the first steps nobody is called slow: they compile and allocate, and the beat of the rest does not show yet."""
+"""None of the first steps is called slow: they compile and allocate, and the interval of the rest is not known yet."""
 
 
-def beat(step_ms: Sequence[float]) -> int:
-    """Every how many of these consecutive steps the host waits for its device; 1 where no rhythm shows."""
+def sync_interval(step_ms: Sequence[float]) -> int:
+    """Return the number of steps from one wait of the host for its device to the next, 1 where no interval shows.
+
+    Args:
+        step_ms: times of consecutive steps.
+    """
     if not step_ms:
         return 1
     longer = _LONG * median_low(step_ms)
@@ -40,9 +45,13 @@ def beat(step_ms: Sequence[float]) -> int:
     return length if often >= _REGULAR * len(distances) else 1
 
 
-def usual(step_ms: Sequence[float]) -> float:
-    """The median of these consecutive steps, each taken as the mean over a beat; 0 of none."""
-    return _usual(step_ms, beat(step_ms))
+def usual_step_ms(step_ms: Sequence[float]) -> float:
+    """Return the median step time, each step taken as the mean over a synchronisation interval; 0 without any step.
+
+    Args:
+        step_ms: times of consecutive steps.
+    """
+    return _usual(step_ms, sync_interval(step_ms))
 
 
 def _usual(step_ms: Sequence[float], length: int) -> float:
@@ -53,11 +62,11 @@ def _usual(step_ms: Sequence[float], length: int) -> float:
 
 
 class Pace:
-    """A rank's last steps that nobody recorded.
+    """Running estimate of a rank's step time, from its last steps that were not recorded.
 
     Attributes:
-        beat: as the function of that name says.
-        usual_ms: a usual step; 0 while nothing is known.
+        beat: the synchronisation interval, in steps.
+        usual_ms: a usual step; 0 while it is not known.
     """
 
     def __init__(self) -> None:
@@ -70,15 +79,15 @@ class Pace:
 
     @property
     def recent_ms(self) -> list[float]:
-        """What is remembered, oldest first."""
+        """The step times that are remembered, oldest first."""
         return list(self._recent)
 
     def add(self, took_ms: float) -> float:
-        """One more step.
+        """Add a step.
 
         Returns:
-            How many usual steps the slowest step of the beat that ends here took if its others were usual ones; 0
-            within a beat, in the first steps, and while nothing is known.
+            How many usual steps the slowest step of the interval that ends here took, if the others of the interval
+            were usual ones; 0 within an interval, in the first steps, and while the usual step is not known.
         """
         self._seen += 1
         self._recent.append(took_ms)
@@ -90,20 +99,20 @@ class Pace:
             self._since_beat_ms.clear()
         self._unseen += 1
         remembered = len(self._recent)
-        # A look costs 0.1 us for each step it looks at, so what is remembered is looked at anew when an eighth is new.
+        # An estimate costs 0.1 us for each remembered step, so it is made again when an eighth of them is new.
         if self._unseen >= max(_ENOUGH, remembered // 8) and remembered >= self._shows_beat:
             self._unseen = 0
-            self.beat = beat(self._recent)
+            self.beat = sync_interval(self._recent)
             self.usual_ms = _usual(self._recent, self.beat)
         return slowness
 
     @property
     def _shows_beat(self) -> int:
-        """Steps in which the beat that is known would show again."""
+        """Steps in which the known interval would show again."""
         return 0 if self.beat == 1 else min((_LEAST_WAITS + 1) * self.beat, _REMEMBERED)
 
     def forget(self) -> None:
-        """A window was recorded: what is remembered from here on are the steps after it."""
+        """Forget all steps, because a window was recorded: only the steps after it count."""
         self._recent.clear()
         self._since_beat_ms.clear()
         self._unseen = 0

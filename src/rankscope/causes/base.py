@@ -53,7 +53,7 @@ class WorkComparison(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cause:
-    """Why a rank can be late. At most one of ``host_time`` and ``more_work`` says how it is told apart."""
+    """Why a rank can be late. At most one of ``host_time`` and ``more_work`` says how it is recognised."""
 
     name: str
     """``verdict.cause`` in report.json: it never changes."""
@@ -74,14 +74,14 @@ class Cause:
     more_work: Callable[[WorkComparison], bool] | None = None
     """Whether extra device work (operators on a CPU) is of this kind."""
     noisy: bool = False
-    """A busy machine brings it about by itself: it takes more proof to accuse a rank."""
+    """Whether a busy machine causes it by itself: then the decision takes more proof."""
     behind: tuple[str, ...] = ()
     """What can be the reason for this cause on the late rank: kinds of findings on the state of its device and host."""
     by_count: bool = False
-    """How often it happens tells, and not how long it takes."""
+    """Whether the number of its calls is compared between ranks, and not their time."""
 
     def __post_init__(self) -> None:
         if self.host_time and self.more_work:
-            raise ValueError(f"{self.name}: a cause is told by host time or by extra work, not by both")
+            raise ValueError(f"{self.name}: a cause is recognised by host time or by extra work, not by both")
         if self.phrase.endswith(".") or not all(line.endswith(".") for line in self.advice) or not self.advice:
             raise ValueError(f"{self.name}: the phrase ends a sentence, and each line of advice is one")

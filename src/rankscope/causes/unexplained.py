@@ -1,4 +1,4 @@
-"""No single cause explains half of the excess."""
+"""No single cause explains half of the extra time."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ def some_ranks(ranks: Sequence[int], most: int = 8) -> str:
 
 
 def amount(ms: float) -> str:
-    """A duration a person reads at a glance."""
+    """Return a duration with the digits that a reader needs."""
     if abs(ms) >= 10_000:
         return f"{ms / 1000:.1f} s"
     return f"{ms:.0f} ms" if abs(ms) >= 9.95 else f"{ms:.1f} ms"
 
 
 def parts(explained: dict[str, float], *, most: int = 3) -> str:
-    """What an excess consists of, largest first: ``waiting for input 60 ms, compiling 2.0 ms``."""
+    """Return what extra time consists of, largest first: ``waiting for input 60 ms, compiling 2.0 ms``."""
     named = [
         f"{BY_NAME[c].noun if c in BY_NAME else c} {amount(ms)}"
         for c, ms in list(explained.items())[:most]
@@ -48,5 +48,5 @@ def parts(explained: dict[str, float], *, most: int = 3) -> str:
 
 
 def hours(cost_ms: float, ranks: int) -> str:
-    """Device time lost, in words: ms a step are seconds in 1,000 steps, on each rank."""
+    """Return the device time lost, in words. One ms a step is one second in 1,000 steps, on each rank."""
     return f"{cost_ms * ranks / 3600.0:.2g} GPU-hours per 1,000 steps on {ranks} ranks"

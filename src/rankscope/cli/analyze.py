@@ -55,7 +55,7 @@ def given_ranks(words: Sequence[str]) -> dict[Path, int]:
 
 
 def _manifest(paths: Sequence[Path]) -> RunManifest | None:
-    """Ours tells more than the traces: steps, hosts, who is missing. Several folders have no common one."""
+    """Read run.json, which knows more than the traces: steps, hosts, missing ranks. Several folders share none."""
     from rankscope.records.manifest import RunManifest
     from rankscope.rundir.record_files import read_record, run_limit
 

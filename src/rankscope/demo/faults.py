@@ -28,7 +28,7 @@ class Fault:
     does: str
     """One line for the help; ``{size}`` stands for the size."""
     who: Who
-    """Ranks it strikes. The bad rank, or each of those that take turns, is to be named; nobody else ever."""
+    """Ranks in which it is planted. The bad rank, or each of those that take turns, is to be named, and no other."""
     cause: str | None
     """Kind of the finding that is due."""
     place: Place = "job"

@@ -70,7 +70,7 @@ def planted(arguments: argparse.Namespace) -> Iterator[Plant]:
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """What every job of the demo can be told."""
+    """Command-line options of every job of the demo."""
     found = argparse.ArgumentParser(description=description)
     found.add_argument("--steps", type=int, default=40)
     found.add_argument("--batch", type=int, default=8, help="samples per rank and step")

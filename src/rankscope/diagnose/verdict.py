@@ -19,7 +19,7 @@ __all__ = ["judge"]
 COMM_SHARE = 20.0
 HOST_SHARE = 30.0
 RECORDING_SHARE = 10.0
-"""Per cent of a recorded step from which on what recording adds is told beside the cost of a late host."""
+"""Per cent of a recorded step. If recording adds more, the verdict says so beside the cost of a late host."""
 
 
 def judge(case: Case, findings: Sequence[Finding]) -> Verdict:

@@ -26,7 +26,7 @@ I64 = NDArray[np.int64]
 
 _LEAST_NS = 20_000.0
 _LEAST_SHARE = 0.02
-"""Of a step: a smaller excess of a segment marks no straggler (the thresholds of ``stragglers``)."""
+"""Share of a step. Less extra time in a segment is not marked (the thresholds of ``stragglers``)."""
 
 
 class Slice(NamedTuple):
@@ -53,12 +53,12 @@ def steps(window: WindowResult, column: int, selection: Selection) -> list[Slice
 
 def wanted_calls(window: WindowResult, column: int, selection: Selection) -> I64:
     """Matched calls in which the rank takes part, launched in a step that is wanted."""
-    mine = window.matched.of(column)
-    calls = window.matched.call[mine].astype(np.int64)
+    members = window.matched.of(column)
+    calls = window.matched.call[members].astype(np.int64)
     if selection.steps is None:
         return calls
     numbers = window.views[column].trace.steps.number
-    step = window.waits.step[mine]
+    step = window.waits.step[members]
     inside = np.array([s >= 0 and selection.has_step(int(numbers[s])) for s in step.tolist()], np.bool_)
     return calls[inside]
 
@@ -69,11 +69,11 @@ def waits_and_transfers(window: WindowResult, column: int, calls: I64) -> tuple[
     So are waits in which recording began on some rank, as the report leaves them out of its sums.
     """
     view, matched, waits = window.views[column], window.matched, window.waits
-    mine = matched.at(calls, column)
-    events = view.trace.collectives.event[matched.row[mine]]
+    members = matched.at(calls, column)
+    events = view.trace.collectives.event[matched.row[members]]
     arrival = on_axis(window.clocks, column, view.trace.events.start[events])
-    wait = np.round(waits.wait[mine]).astype(np.int64)
-    transfer = np.round(waits.transfer[mine]).astype(np.int64)
+    wait = np.round(waits.wait[members]).astype(np.int64)
+    transfer = np.round(waits.transfer[members]).astype(np.int64)
     waiting, moving = [], []
     for call, begin, waited, moved in zip(
         calls.tolist(), arrival.tolist(), wait.tolist(), transfer.tolist(), strict=True

@@ -23,7 +23,7 @@ __all__ = ["Merged", "merge", "write"]
 Progress = Callable[[str], None]
 Written = Callable[[int, int], None]
 """Called now and then with the bytes written and the most there can be, unpacked."""
-_TELL = 1 << 20
+_REPORT_EVERY = 1 << 20
 """Bytes between two calls."""
 
 
@@ -95,9 +95,9 @@ def write(output: Path, text: Iterable[str], merged: Merged, written: Written | 
     Raises:
         OSError: it cannot be written.
     """
-    tell = written or (lambda _done, _most: None)
+    report = written or (lambda _done, _most: None)
     output.parent.mkdir(parents=True, exist_ok=True)
-    told = 0
+    reported = 0
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as raw, _packed(raw, output) as stream:
@@ -105,10 +105,10 @@ def write(output: Path, text: Iterable[str], merged: Merged, written: Written | 
                 data = line.encode("ascii")
                 merged.json_bytes += len(data)
                 stream.write(data)
-                if merged.json_bytes - told >= _TELL:
-                    told = merged.json_bytes
-                    tell(told, max(told, merged.most_bytes))
-        tell(merged.json_bytes, merged.json_bytes)
+                if merged.json_bytes - reported >= _REPORT_EVERY:
+                    reported = merged.json_bytes
+                    report(reported, max(reported, merged.most_bytes))
+        report(merged.json_bytes, merged.json_bytes)
         merged.file_bytes = temporary.stat().st_size
         temporary.replace(output)
     finally:

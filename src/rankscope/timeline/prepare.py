@@ -1,4 +1,4 @@
-"""From loaded traces to what the timeline shows: windows on one axis, and what the diagnosis says of them."""
+"""From loaded traces to what the timeline shows: all windows on one clock, and the verdict."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PreparedTimeline:
 
 
 def prepare_timeline(load: LoadResult, manifest: RunManifest | None = None) -> PreparedTimeline:
-    """Align, match and judge, as ``analyze`` does.
+    """Align clocks, match collectives and find the verdict, as ``analyze`` does.
 
     Raises:
         AnalysisError: no trace is usable.

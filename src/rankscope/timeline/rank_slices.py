@@ -103,12 +103,12 @@ def event_lines(base_ns: int, part: Part, rows: I64, tracks: Tracks, *, launches
     start = on_axis(part.window.clocks, part.column, events.start[rows]) - base_ns
     end = on_axis(part.window.clocks, part.column, events.end[rows]) - base_ns
     ends_arrows = _ends_arrows(part, launches=launches)
-    for mine, name, order in _split(part, rows):
-        lane = lanes(start[mine], end[mine])
+    for own, name, order in _split(part, rows):
+        lane = lanes(start[own], end[own])
         tid = [tracks.thread(part.rank, name, number, name, order) for number in range(int(lane.max()) + 1)]
-        chosen = rows[mine]
+        chosen = rows[own]
         for row, begin, until, code, category, step, shape, number in zip(
-            chosen.tolist(), start[mine].tolist(), end[mine].tolist(), events.name[chosen].tolist(),
+            chosen.tolist(), start[own].tolist(), end[own].tolist(), events.name[chosen].tolist(),
             events.category[chosen].tolist(), events.step[chosen].tolist(), events.shape[chosen].tolist(),
             lane.tolist(), strict=True,
         ):  # fmt: skip
@@ -141,11 +141,11 @@ def _split(part: Part, rows: I64) -> Iterator[tuple[I64, str, int]]:
     distinct, inverse = np.unique(_track_keys(part, rows), axis=1, return_inverse=True)
     inverse, main = inverse.reshape(-1), _main_thread(part)
     for number, (what, process, thread) in enumerate(distinct.T.tolist()):
-        mine = np.flatnonzero(inverse == number)
+        own = np.flatnonzero(inverse == number)
         if what == _HOST:
-            yield mine, *_host_track(part, rows[mine], process, thread, main)
+            yield own, *_host_track(part, rows[own], process, thread, main)
         else:
-            yield mine, *_device_track(part, rows[mine], process, thread, annotations=what == _ANNOTATION)
+            yield own, *_device_track(part, rows[own], process, thread, annotations=what == _ANNOTATION)
 
 
 def _host_track(part: Part, rows: I64, process: int, thread: int, main: tuple[int, int] | None) -> tuple[str, int]:

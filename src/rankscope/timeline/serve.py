@@ -56,7 +56,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def timeline_url(self) -> str:
-        """The Perfetto UI, told to open the timeline; from a port that it may not reach, our page that opens it."""
+        """URL of the Perfetto UI that opens the timeline; on a port that it may not reach, of our page that does."""
         return f"{PERFETTO}/#!/?url={self.root}/{TIMELINE}" if self.server_port == PORT else f"{self.root}/{_PAGE}"
 
 
@@ -141,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked(self) -> str | None:
         """Name of one of our files, None for any other path, token or host name."""
         if self.headers.get("Host") != f"127.0.0.1:{self.server.server_port}":
-            return None  # a name that somebody pointed at this machine
+            return None  # another name that points at this machine: DNS rebinding
         found = re.fullmatch(r"/([^/?#]+)/([^/?#]+)(?:\?[^#]*)?", self.path)
         if found is None or not hmac.compare_digest(found[1].encode(), self.server.token.encode()):
             return None

@@ -67,20 +67,20 @@ def choose(classes: Sequence[NDArray[np.int8]], length: Sequence[I64], cost: Seq
     left_out: list[str] = []
     used = 0
     for number, (name, _) in enumerate(_CLASSES):
-        mine = np.flatnonzero(of == number)
-        total = int(text[mine].sum())
+        own = np.flatnonzero(of == number)
+        total = int(text[own].sum())
         if used + total <= room and not left_out:
-            keep[mine] = True
+            keep[own] = True
             used += total
-        elif len(mine):
-            order = mine[np.argsort(-long[mine], kind="stable")]
+        elif len(own):
+            order = own[np.argsort(-long[own], kind="stable")]
             fits = order[: int(np.searchsorted(np.cumsum(text[order]), room - used, side="right"))]
             if left_out:
                 fits = fits[:0]
             keep[fits] = True
             used += int(text[fits].sum())
             shorter = f", those shorter than {us(int(long[fits[-1]]))} us" if len(fits) else ""
-            left_out.append(f"{len(mine) - len(fits):,} of {len(mine):,} {name}{shorter}")
+            left_out.append(f"{len(own) - len(fits):,} of {len(own):,} {name}{shorter}")
     ends = np.cumsum([len(c) for c in classes])
     parts = np.split(keep, ends[:-1]) if len(ends) else []
     return Choice([np.asarray(p) for p in parts], used, left_out)

@@ -78,18 +78,18 @@ def call_costs(windows: Sequence[WindowResult], labels: Sequence[list[str]] | No
         exposed = exposed_per_call(window)
         inputs, outputs, dtypes = _sizes(window)
         label = labels[number] if labels else [""] * len(matched)
-        for (_, channel, kind, name), mine in _by_key(label, matched.channel, matched.kind, dtypes).items():
+        for (_, channel, kind, name), members in _by_key(label, matched.channel, matched.kind, dtypes).items():
             if labels and not name:
                 continue
             group: Communicator = matched.channels[channel]
-            dtype = dtypes[mine[0]]
+            dtype = dtypes[members[0]]
             cost = found[(name, group.ranks, group.name, kind, dtype or None)]
-            cost.calls += len(mine) / steps
-            cost.members = max(cost.members, int(size[mine[0]]))
-            cost.wait += float(wait[mine].sum()) / 1e6 / steps
-            cost.transfer += float(transfer[mine].sum()) / 1e6 / steps
-            cost.exposed += float(exposed[mine].sum()) / 1e6 / steps
-            known = mine[inputs[mine] >= 0]
+            cost.calls += len(members) / steps
+            cost.members = max(cost.members, int(size[members[0]]))
+            cost.wait += float(wait[members].sum()) / 1e6 / steps
+            cost.transfer += float(transfer[members].sum()) / 1e6 / steps
+            cost.exposed += float(exposed[members].sum()) / 1e6 / steps
+            known = members[inputs[members] >= 0]
             unit = element_bytes(dtype)
             if unit is None or not len(known):
                 continue
@@ -105,8 +105,8 @@ def exposed_per_call(window: WindowResult) -> F64:
     """Part of each call that compute does not hide, mean over its ranks, ns. Calls at once share their time evenly."""
     matched, total = window.matched, np.zeros(len(window.matched))
     for column, view in enumerate(window.views):
-        mine = matched.of(column)
-        events, event = view.trace.events, view.trace.collectives.event[matched.row[mine]]
+        members = matched.of(column)
+        events, event = view.trace.events, view.trace.collectives.event[matched.row[members]]
         running = np.flatnonzero(view.kind == Kind.COMMUNICATION)
         edges = np.concatenate((events.start[running], events.end[running]))
         change = np.repeat(np.array([1, -1]), len(running))
@@ -116,7 +116,7 @@ def exposed_per_call(window: WindowResult) -> F64:
         shares = intervals.cover(spans, edges[:-1], edges[1:]) / at_once[:-1]
         until = np.concatenate(([0.0], np.cumsum(shares)))
         begin, end = np.searchsorted(edges, events.start[event]), np.searchsorted(edges, events.end[event])
-        total[matched.call[mine]] += until[end] - until[begin]
+        total[matched.call[members]] += until[end] - until[begin]
     return np.asarray(total / matched.size)
 
 
@@ -127,9 +127,9 @@ def _sizes(window: WindowResult) -> tuple[F64, F64, list[str]]:
     inputs, outputs = np.empty(len(row)), np.empty(len(row))
     dtypes = [""] * len(row)
     for number in np.unique(column).tolist():
-        calls, mine = window.views[number].trace.collectives, np.flatnonzero(column == number)
-        inputs[mine], outputs[mine] = calls.in_elements[row[mine]], calls.out_elements[row[mine]]
-        for call, own in zip(mine.tolist(), row[mine].tolist(), strict=True):
+        calls, members = window.views[number].trace.collectives, np.flatnonzero(column == number)
+        inputs[members], outputs[members] = calls.in_elements[row[members]], calls.out_elements[row[members]]
+        for call, own in zip(members.tolist(), row[members].tolist(), strict=True):
             dtypes[call] = calls.dtype[own]
     return inputs, outputs, dtypes
 

@@ -33,7 +33,7 @@ MOST_FRAMES = 10
 BEFORE = "(before the recording)"
 """Stands for the line of allocations older than the history."""
 NO_FRAME = "(no Python frame)"
-"""For those that no Python line asked for; of the backward pass, which autograd runs in a thread of its own."""
+"""Stands for allocations without a Python frame, as in the backward pass, which autograd runs in its own thread."""
 _LIBRARY = ("/torch/", "/rankscope/agent/")
 """Frames in these folders did what a line of the script asked for."""
 _TAKEN = ("segment_alloc", "segment_map")
@@ -41,12 +41,15 @@ _GIVEN = ("segment_free", "segment_unmap")
 
 
 def memory_rows(traces: Sequence[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
-    """A row for each snapshot and for each trace that has none but tells; what is wrong with the other snapshots."""
+    """Return a row for each snapshot, and for each trace without one that holds memory events; and what failed.
+
+    The second list has one message for each snapshot that could not be read.
+    """
     steps: Bounds = {_place(t): (t.steps.start, t.steps.end) for t in traces}
     found = list(read_rows(list(snapshots), steps))
     rows = [row for row in found if isinstance(row, MemoryRow)]
-    told = {(row.attempt, row.window, row.rank) for row in rows}
-    rows += [_of_trace(t, t.rank) for t in traces if t.rank is not None and t.memory and _place(t) not in told]
+    recorded = {(row.attempt, row.window, row.rank) for row in rows}
+    rows += [_of_trace(t, t.rank) for t in traces if t.rank is not None and t.memory and _place(t) not in recorded]
     order = sorted(rows, key=lambda r: (r.attempt, -1 if r.window is None else r.window, r.rank))
     return order, [fault for fault in found if isinstance(fault, str)]
 
@@ -180,7 +183,7 @@ def _backwards(change: I64, end: int) -> I64:
 def _blocks(segment: dict[str, Any]) -> Iterable[dict[str, Any]]:
     address = segment["address"]
     for block in segment["blocks"]:
-        yield {**block, "addr": address}  # before torch 2.1 a block did not tell its address
+        yield {**block, "addr": address}  # before torch 2.1 a block had no address
         address += block["size"]
 
 

@@ -50,23 +50,25 @@ def exposed_by_module(windows: Sequence[WindowResult], rows: Sequence[ModuleRow]
 
 
 def _labels(window: WindowResult) -> list[str]:
-    """Of each matched call, empty where nothing names it. The first rank that can tell does."""
+    """Return the label of each matched call, from the first rank that has one; empty where no rank has."""
     matched = window.matched
     out = [""] * len(matched)
     named = np.zeros(len(matched), np.bool_)
     for column, view in enumerate(window.views):
-        mine = matched.of(column)
-        mine = mine[~named[matched.call[mine]]]
-        if not len(mine):
+        members = matched.of(column)
+        members = members[~named[matched.call[members]]]
+        if not len(members):
             continue
-        calls = matched.call[mine]
-        for call, label in zip(calls.tolist(), _told_by(view, matched.row[mine].astype(np.int64)), strict=True):
+        calls = matched.call[members]
+        for call, label in zip(
+            calls.tolist(), _labels_of_calls(view, matched.row[members].astype(np.int64)), strict=True
+        ):
             out[call] = label
         named[calls] = [out[c] != "" for c in calls.tolist()]
     return out
 
 
-def _told_by(view: RankView, rows: I64) -> list[str]:
+def _labels_of_calls(view: RankView, rows: I64) -> list[str]:
     trace, events = view.trace, view.trace.events
     annotation = events.category == Category.USER_ANNOTATION
     marks = np.flatnonzero(annotation & name_mask(trace, lambda n: _FSDP.match(n) is not None))

@@ -1,4 +1,4 @@
-"""What recording cost the job: steps before, in and after the windows, and how long a training thread was held up."""
+"""Profiling overhead: steps before, in and after the windows, and how long the profiler blocked a training thread."""
 
 from __future__ import annotations
 
@@ -10,29 +10,34 @@ import numpy as np
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import RunInfo
-from rankscope.step_time import usual
+from rankscope.step_time import usual_step_ms
 
 __all__ = ["add_profiling_overhead", "recording_overhead_pct"]
 
 _SETTLING, _ENOUGH = 2, 8
-"""Steps after a window that still pay for its end, and steps that make a median."""
+"""Steps after a window that still pay for closing it, and steps that a median needs."""
 _AHEAD = 0.5
 """A host whose steps are shorter than this share of its device's runs ahead of it. If half the time before the window
-went into a few steps without a rhythm, nobody knows how long one took."""
+went into a few steps without a synchronisation interval, the usual step before the window is not known."""
 
 
 def add_profiling_overhead(info: RunInfo, windows: Sequence[WindowResult], manifest: RunManifest | None) -> None:
-    """Set ``recording_overhead_pct``, ``residue_pct`` and ``longest_stall_ms``, where the ranks noted what it takes."""
+    """Set ``recording_overhead_pct``, ``residue_pct`` and ``longest_stall_ms``, where the ranks measured them."""
     if manifest is None:
         return
     info.recording_overhead_pct = recording_overhead_pct(windows, manifest)
-    info.residue_pct = _more(_residue(manifest))
-    held = [r.steps for w in manifest.windows for r in w.records]
-    info.longest_stall_ms = max((ms for s in held for ms in (s.open_ms, s.close_ms) if ms is not None), default=None)
+    info.residue_pct = _more(_overhead_after(manifest))
+    opened_closed = [r.steps for w in manifest.windows for r in w.records]
+    info.longest_stall_ms = max(
+        (ms for s in opened_closed for ms in (s.open_ms, s.close_ms) if ms is not None), default=None
+    )
 
 
 def recording_overhead_pct(windows: Sequence[WindowResult], manifest: RunManifest | None) -> float | None:
-    """Recorded steps against those before, the median over ranks and windows; None where nobody noted or can tell."""
+    """Return by how much recorded steps are longer than those before, per cent; None where it was not measured.
+
+    It is the median over ranks and windows. Without a manifest there are no steps before a window to compare with.
+    """
     if manifest is None:
         return None
     recorded: dict[tuple[int, int | None, int], float] = {
@@ -43,7 +48,7 @@ def recording_overhead_pct(windows: Sequence[WindowResult], manifest: RunManifes
     }
     found = []
     for record in (r for w in manifest.windows for r in w.records):
-        before, on_host = usual(record.steps.before_ms), usual(record.steps.inside_ms)
+        before, on_host = usual_step_ms(record.steps.before_ms), usual_step_ms(record.steps.inside_ms)
         inside = recorded.get((record.attempt, record.window, record.rank), on_host)
         ahead = on_host < _AHEAD * inside and fmean(record.steps.before_ms or [0.0]) > before / _AHEAD
         if before and inside and not ahead:
@@ -51,16 +56,16 @@ def recording_overhead_pct(windows: Sequence[WindowResult], manifest: RunManifes
     return _more(found)
 
 
-def _residue(manifest: RunManifest) -> list[float]:
+def _overhead_after(manifest: RunManifest) -> list[float]:
     """Steps after a rank's last window over those before it, per rank."""
     before = {(r.attempt, r.rank): r.steps.before_ms for w in manifest.windows for r in w.records if r.trace}
     found = []
-    for life in manifest.lives:
-        earlier, later = before.get((life.attempt, life.rank), []), life.steps.after_ms[_SETTLING:]
+    for process in manifest.lives:
+        earlier, later = before.get((process.attempt, process.rank), []), process.steps.after_ms[_SETTLING:]
         if min(len(earlier), len(later)) < _ENOUGH:
             continue
-        if first := usual(earlier):
-            found.append(usual(later) / first)
+        if first := usual_step_ms(earlier):
+            found.append(usual_step_ms(later) / first)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the manifest and the traces' metadata say of the run and its ranks. No measuring here."""
+"""What the manifest and the metadata of the traces say about the run and its ranks. Nothing is measured here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORST = {"ok": 0, "skipped": 0, "partial": 1, "corrupt": 2, "missing": 3}
 
 
 def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunInfo:
-    """Head of the report."""
+    """Return the head of the report."""
     info = RunInfo(
         source="traces" if manifest is None else "run",
         world_size=_world_size(traces),
@@ -59,15 +59,15 @@ _RECORDERS = {"inline": "torch.profiler", "kineto": "libkineto", "cuda_profiler"
 
 
 def _recorders(records: Sequence[RankRecord]) -> str:
-    """Who recorded a window, and why not who was asked to."""
-    said: dict[str, list[int]] = {}
+    """Return what recorded a window, with the reason where that is not the backend that was asked for."""
+    by_recorder: dict[str, list[int]] = {}
     for record in records:
         if record.trace is not None and record.capture is not None:
             why = f" ({record.capture_reason})" if record.capture_reason else ""
-            said.setdefault(f"by {_RECORDERS.get(record.capture, record.capture)}{why}", []).append(record.rank)
-    if len(said) == 1:
-        return next(iter(said))
-    return ", ".join(f"{who} on rank {', '.join(map(str, sorted(ranks)[:8]))}" for who, ranks in said.items())
+            by_recorder.setdefault(f"by {_RECORDERS.get(record.capture, record.capture)}{why}", []).append(record.rank)
+    if len(by_recorder) == 1:
+        return next(iter(by_recorder))
+    return ", ".join(f"{who} on rank {', '.join(map(str, sorted(ranks)[:8]))}" for who, ranks in by_recorder.items())
 
 
 def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[str]:
@@ -116,6 +116,6 @@ def complete_ranks(
             continue
         row.host, row.device = record.host or row.host, record.device or row.device
         if _WORST[record.status] > _WORST[row.status] and row.compute_pct is not None:
-            # it did leave a trace somewhere, or there would be no numbers
+            # there are numbers, so the rank left a trace in some window
             row.status, row.reason = "partial", record.reason
     return [by_rank[rank] for rank in sorted(by_rank)]

@@ -20,7 +20,7 @@ from rankscope.records.limits import absent_ranks
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
 from rankscope.records.step_log import STEP_LOG_ENTRY
 from rankscope.rundir.foreign import read_foreign_gzip, shown
-from rankscope.step_time import beat
+from rankscope.step_time import sync_interval
 
 __all__ = ["read_step_logs"]
 
@@ -28,13 +28,13 @@ MAX_BUCKETS = 400
 MAX_STEPS = 1 << 24
 """Of a run, in its curve: nineteen days at ten a second; 256 MiB for each rank while it is read."""
 AROUND = 20
-"""Steps on either side of a window that tell in what time it fell."""
+"""Steps on either side of a window that say whether it was recorded in a usual part of the run."""
 TYPICAL_PCT = 10.0
 """How far the median around the windows may be from that of the run."""
 DRIFT_STEPS = 40
 """With fewer, a quarter is too short for a median."""
-BEAT_STEPS = 2048
-"""The beat of a run is that of so many of its last steps."""
+INTERVAL_STEPS = 2048
+"""The synchronisation interval of a run is that of this many of its last steps."""
 
 _ENTRY = np.dtype([("step", "<u4"), ("input", "<u4"), ("gc", "<u4"), ("recorded", "<u4")])
 _PLACE = re.compile(r"attempt_(\d{1,6})/pulse/rank_(\d{1,6})\.bin\.gz$")
@@ -43,7 +43,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunSteps | None:
-    """Read the last attempt's pulses; None without any.
+    """Read the step logs of the last attempt; None without any.
 
     Args:
         paths: ``.../attempt_K/pulse/rank_NNNNN.bin.gz``; others are ignored.
@@ -55,7 +55,7 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
     notes: list[str] = []
     attempt, files = _last_attempt(paths, notes)
     recorded = np.zeros(0, bool)
-    beats: dict[int, int] = {}
+    intervals: dict[int, int] = {}
     for rank, path in files.items():
         try:
             own = _read(path)
@@ -63,7 +63,7 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
             notes.append(f"the pulse of rank {rank} could not be read: {error}")
             continue
         flags = own["recorded"] > 0
-        beats[rank] = beat(own["step"][~flags & (own["step"] > 0)][-BEAT_STEPS:].tolist())
+        intervals[rank] = sync_interval(own["step"][~flags & (own["step"] > 0)][-INTERVAL_STEPS:].tolist())
         longer, shorter = (flags, recorded) if len(flags) > len(recorded) else (recorded, flags)
         recorded = longer.copy()
         recorded[: len(shorter)] |= shorter
@@ -74,24 +74,24 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
     absent, more = absent_ranks(world_size or 0, files)
     if absent:
         notes.append(f"no pulse of {len(absent) + more} of {world_size} ranks, the first of them rank {absent[0]}")
-    width = _whole(-(-len(recorded) // MAX_BUCKETS), max(beats.values()))
+    width = _whole(-(-len(recorded) // MAX_BUCKETS), max(intervals.values()))
     starts = np.arange(0, len(recorded), width)
     unprofiled = ~recorded
     unprofiled[1:] &= ~recorded[:-1]
     near = _near(recorded) & unprofiled
     rows, curves, around = [], [], []
-    for rank, length in beats.items():
+    for rank, length in intervals.items():
         entries = np.zeros(len(recorded), _ENTRY)
         own = _read(files[rank])
         entries[: len(own)] = own
         step_ms = np.where(entries["step"] > 0, entries["step"] / 1e3, np.nan)
-        paced = _paced(step_ms, unprofiled, length)
-        rows.append(_row(rank, entries, step_ms, paced, unprofiled))
+        averaged = _averaged(step_ms, unprofiled, length)
+        rows.append(_row(rank, entries, step_ms, averaged, unprofiled))
         curves.append(_curve(step_ms, entries["input"] / 1e3, starts))
-        around.append(paced[near])
+        around.append(averaged[near])
     report = RunSteps(attempt=attempt, steps=len(recorded), rows=rows, notes=notes)
     report.windows = [RecordedRange(first=first, last=last) for first, last in _runs(recorded)]
-    report.buckets = list(_buckets(list(beats), curves, starts, len(recorded)))
+    report.buckets = list(_buckets(list(intervals), curves, starts, len(recorded)))
     report.unprofiled_steps = max(row.steps for row in rows)
     report.median_ms = _median([row.median_ms for row in rows])
     # Where most of the run lies around its windows, the comparison would be one with itself.
@@ -142,18 +142,21 @@ def _whole(width: int, length: int) -> int:
     return -(-width // length) * length
 
 
-def _paced(step_ms: Floats, counted: npt.NDArray[np.bool_], length: int) -> Floats:
-    """Each counted step as the mean over the ``length`` that end with it; NaN for others and the first of them."""
+def _averaged(step_ms: Floats, counted: npt.NDArray[np.bool_], length: int) -> Floats:
+    """Return each counted step as the mean over the ``length`` steps that end with it; NaN for all others.
+
+    The first ``length - 1`` counted steps have no such mean.
+    """
     numbers = np.flatnonzero(counted & ~np.isnan(step_ms))
     times = step_ms[numbers]
-    paced = np.full(len(step_ms), np.nan)
+    averaged = np.full(len(step_ms), np.nan)
     if len(times) >= length:
-        paced[numbers[length - 1 :]] = np.lib.stride_tricks.sliding_window_view(times, length).mean(axis=1)
-    return paced
+        averaged[numbers[length - 1 :]] = np.lib.stride_tricks.sliding_window_view(times, length).mean(axis=1)
+    return averaged
 
 
 def _row(
-    rank: int, entries: npt.NDArray[Any], step_ms: Floats, paced: Floats, unprofiled: npt.NDArray[np.bool_]
+    rank: int, entries: npt.NDArray[Any], step_ms: Floats, averaged: Floats, unprofiled: npt.NDArray[np.bool_]
 ) -> RankStepTimes:
     numbers = np.flatnonzero(unprofiled & ~np.isnan(step_ms))
     times = step_ms[numbers]
@@ -161,12 +164,12 @@ def _row(
     if not len(times):
         return row
     longest = int(np.argmax(times))
-    row.median_ms, row.p99_ms = _known_median(paced), float(np.percentile(times, 99))
+    row.median_ms, row.p99_ms = _known_median(averaged), float(np.percentile(times, 99))
     row.longest_ms, row.longest_step = float(times[longest]), int(numbers[longest])
     row.input_pct = float(entries["input"][numbers].sum() / 1e3 / times.sum() * 100)
     row.gc_ms_per_step = float(entries["gc"][numbers].mean() / 1e3)
     if len(times) >= DRIFT_STEPS:
-        known = paced[~np.isnan(paced)]
+        known = averaged[~np.isnan(averaged)]
         quarter = len(known) // 4
         row.drift_pct = float(np.median(known[-quarter:]) / np.median(known[:quarter]) - 1) * 100
     return row

@@ -81,8 +81,8 @@ def _by_rank(windows: Sequence[WindowResult]) -> dict[int, list[tuple[WindowResu
 
 
 def _waited(window: WindowResult, column: int) -> float:
-    mine = window.matched.of(column)
-    return float(window.waits.wait[mine][~window.waits.early[window.matched.call[mine]]].sum())
+    members = window.matched.of(column)
+    return float(window.waits.wait[members][~window.waits.early[window.matched.call[members]]].sum())
 
 
 def _caused(window: WindowResult) -> list[float]:
@@ -121,9 +121,9 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
         waits, matched = window.waits, window.matched
         late, counted = lateness(matched, waits), np.where(waits.early[matched.call], 0.0, waits.wait)
         for column, view in enumerate(window.views):
-            mine = matched.of(column)
+            members = matched.of(column)
             for index, usage in enumerate(window.steps[column]):
-                calls = mine[waits.step[mine] == index]
+                calls = members[waits.step[members] == index]
                 rows.append(
                     StepRow(
                         attempt=window.attempt,

@@ -13,7 +13,7 @@ __all__ = ["CLEAR", "LEAST_SHARE", "StragglerDecision", "decide"]
 LEAST_SHARE = 0.05
 """Of the step. On the lab's traces faults cost 11 % and more, healthy ranks at most 2.6 %."""
 SINGLE_EVENT_SHARE = 0.08
-"""Extra time in few steps must cost more to be told from chance, and must have a named cause."""
+"""Extra time in few steps must cost more to be distinguished from chance, and must have a named cause."""
 UNNAMED_SHARE = 0.10
 DOMINANCE = 2.0
 """A rank without a clear cause must cost this many times what the next one does."""

@@ -33,8 +33,8 @@ OFTEN, SELDOM = 50.0, 10.0
 def _find(case: Case) -> list[Finding]:
     evidence = case.evidence
     found = [f for row, peers in with_peers(evidence) if (f := _throttled(row, peers)) is not None]
-    told = {rank for finding in found for rank in finding.ranks}
-    hot = [row for row in evidence.health if row.rank not in told and _hot(row)]
+    reported = {rank for finding in found for rank in finding.ranks}
+    hot = [row for row in evidence.health if row.rank not in reported and _hot(row)]
     if hot:
         clock, most = _median(r.sm_mhz for r in hot), _median(r.sm_max_mhz for r in hot)
         lines = [f"Heat slows {len(hot)} of {len(evidence.health)} GPUs down in most of the samples."]
@@ -80,7 +80,7 @@ def _usual(reason: str, peers: list[HealthRow]) -> float:
 
 
 def _beside(row: HealthRow, peers: list[HealthRow]) -> list[str]:
-    """Temperature and power, which tell heat from a bad supply."""
+    """Return lines on temperature and power, which distinguish heat from a bad supply."""
     lines = []
     if row.temperature_c is not None and (warmth := _median(p.temperature_c for p in peers)) is not None:
         lines.append(f"It reached {row.temperature_c:.0f} °C, its peers {warmth:.0f} °C.")

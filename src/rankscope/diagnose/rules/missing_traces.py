@@ -17,7 +17,7 @@ __all__ = ["RULE", "late_beside_missing", "verdict_beside_missing"]
 
 
 def late_beside_missing(case: Case) -> list[tuple[Suspect, str | None]]:
-    """Return late ranks whose cost cannot be told for want of another trace, the latest first.
+    """Return late ranks whose cost is not known because another trace is missing, the latest first.
 
     With each of them the cause that its own trace shows, where that is clear.
     """

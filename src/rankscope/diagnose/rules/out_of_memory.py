@@ -1,4 +1,4 @@
-"""Ranks whose allocator gave up. Memory reserved in pieces is told apart from too much in use."""
+"""Ranks whose allocator gave up. Memory that is reserved in pieces is distinguished from too much in use."""
 
 from __future__ import annotations
 

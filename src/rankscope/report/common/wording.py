@@ -86,7 +86,7 @@ def one_line(text: object, limit: int = 400) -> str:
 
 
 def elide(text: str, limit: int) -> str:
-    """Cut the middle out of a long name: its end often tells more than its middle."""
+    """Cut the middle out of a long name: its end often says more than its middle."""
     if len(text) <= limit:
         return text
     head = (limit - 1) * 2 // 3
@@ -215,7 +215,7 @@ def has_accelerator(report: ClusterReport) -> bool:
 
 
 def in_order(report: ClusterReport) -> list[RankSummary]:
-    """Ranks in order; where there are too many for one look, those named or broken come first."""
+    """Ranks in order; where there are many, those that the verdict names and broken ones come first."""
     named = set(report.verdict.ranks)
     many = len(report.ranks) > FEW_RANKS
     return sorted(
@@ -288,7 +288,7 @@ def _call(row: ModuleRow) -> str:
 
 
 def pulse_line(report: ClusterReport) -> str | None:
-    """Whether the windows fell in steps like the others."""
+    """Return whether the windows were recorded in steps like the others, None where that is not known."""
     pulse = report.pulse
     if pulse is None or pulse.typical is None or pulse.around_ms is None or pulse.median_ms is None:
         return None
@@ -315,11 +315,11 @@ def warnings(report: ClusterReport) -> list[str]:
         ("corrupt", "left an unusable trace"),
         ("partial", "left a partial trace"),
     ):
-        those = [rank for rank in report.ranks if rank.status == status]
-        if those:
-            reasons = sorted({one_line(rank.reason, 160) for rank in those if rank.reason})
+        found_ranks = [rank for rank in report.ranks if rank.status == status]
+        if found_ranks:
+            reasons = sorted({one_line(rank.reason, 160) for rank in found_ranks if rank.reason})
             why = f" ({'; '.join(reasons[:2])})" if reasons else ""
-            found.append(f"{named_ranks(r.rank for r in those)} {words}{why}")
+            found.append(f"{named_ranks(r.rank for r in found_ranks)} {words}{why}")
     found += [f"{one_line(error.where, 60)} failed: {one_line(error.message, 200)}" for error in report.errors]
     unusable = sum(source.status in ("unusable", "unassigned") for source in report.sources)
     if unusable:

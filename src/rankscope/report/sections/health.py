@@ -1,4 +1,4 @@
-"""Tables of health: devices and processes by rank, hosts by name. A column that nobody reported is left out."""
+"""Tables of health: devices and processes by rank, hosts by name. A column without any value is left out."""
 
 from __future__ import annotations
 

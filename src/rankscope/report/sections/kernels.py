@@ -67,7 +67,7 @@ def kernels(report: ClusterReport) -> Table:
 
 
 def _kernel_names(names: list[str]) -> list[Cell]:
-    """Short names where they tell the kernels apart, else the full ones without their middle."""
+    """Return short names where they are unique, else the full ones without their middle."""
     short = [words.short_name(name) for name in names]
     often = Counter(short)
     return [

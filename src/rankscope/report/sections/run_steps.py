@@ -77,7 +77,7 @@ METRICS: dict[str, Metric] = {
 LOG_ABOVE = 8.0
 """A longest step of more medians than this makes the scale logarithmic: else one outlier would flatten the curve."""
 _NARROWEST = 0.3
-"""Width of a window in the chart, in percent, below which nobody would see it."""
+"""Width of a window in the chart, in percent, below which it could not be seen."""
 _INPUT_MATTERS = 0.01
 """The line of input is drawn where it reaches this share of a step."""
 
@@ -142,7 +142,7 @@ def chart(pulse: RunSteps) -> dict[str, Any] | None:
         "mean": [_line([(middle(b), y(b.step_ms or 0.0)) for b in piece]) for piece in pieces],
         "input": [_line([(middle(b), y(b.input_ms or 0.0)) for b in piece]) for piece in pieces] if has_input else [],
         "windows": [_window(w.first, w.last, x) for w in pulse.windows],
-        "points": [Mark(x(b.first), max(x(b.last + 1) - x(b.first), 0.0), _said(b)) for b in timed],
+        "points": [Mark(x(b.first), max(x(b.last + 1) - x(b.first), 0.0), _described(b)) for b in timed],
         "ticks": [(y(value), f"{value:,.6g} ms") for value in _ticks(low, high, logarithmic)],
         "steps": [(x(step), f"{step:,}") for step in (0, steps // 4, steps // 2, 3 * steps // 4)],
         "last": f"{steps - 1:,}",
@@ -176,14 +176,14 @@ def _window(first: int, last: int, x: Callable[[float], float]) -> Mark:
     )
 
 
-def _said(bucket: StepBucket) -> str:
+def _described(bucket: StepBucket) -> str:
     where = f"step {bucket.first:,}" if bucket.first == bucket.last else f"steps {bucket.first:,} to {bucket.last:,}"
-    said = f"{where}: {words.ms(bucket.step_ms)}"
+    text = f"{where}: {words.ms(bucket.step_ms)}"
     if bucket.slowest_ms is not None and bucket.slowest_rank is not None:
-        said += f"\nlongest {words.ms(bucket.slowest_ms)} (rank {bucket.slowest_rank})"
+        text += f"\nlongest {words.ms(bucket.slowest_ms)} (rank {bucket.slowest_rank})"
     if bucket.input_ms is not None and bucket.input_rank is not None:
-        said += f"\nmost input {words.ms(bucket.input_ms)} (rank {bucket.input_rank})"
-    return said
+        text += f"\nmost input {words.ms(bucket.input_ms)} (rank {bucket.input_rank})"
+    return text
 
 
 def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:

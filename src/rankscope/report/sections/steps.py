@@ -66,7 +66,7 @@ _SHOWN = {
 
 
 def waits_for_input(report: ClusterReport) -> bool:
-    """Whether any step waits for its input, so that there is something to tell apart."""
+    """Return whether any step waits for its input, so that idle time has two kinds."""
     return any(row.input_ms for row in report.steps)
 
 

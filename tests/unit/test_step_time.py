@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rankscope.step_time import Pace, beat, usual
+from rankscope.step_time import Pace, sync_interval, usual_step_ms
 
 LOGS_EACH_TENTH = [1.0] * 9 + [191.0]  # 200 ms: 20 a step
 CHECKPOINT = [20.0] * 70 + [5000.0]
@@ -26,16 +26,16 @@ CHECKPOINT = [20.0] * 70 + [5000.0]
     ],
 )
 def test_a_beat_and_what_a_step_takes_in_it(steps, length, took):
-    assert beat(steps) == length
-    assert usual(steps) == pytest.approx(took)
+    assert sync_interval(steps) == length
+    assert usual_step_ms(steps) == pytest.approx(took)
 
 
 def test_a_beat_is_heard_through_jitter_and_a_pause():
     chance = random.Random(1)
     steps = [chance.gauss(1.0, 0.1) * took for took in LOGS_EACH_TENTH * 12]
     steps[44] = 3000.0
-    assert beat(steps) == 10
-    assert usual(steps) == pytest.approx(20.0, rel=0.1)
+    assert sync_interval(steps) == 10
+    assert usual_step_ms(steps) == pytest.approx(20.0, rel=0.1)
 
 
 def slownesses(pace, steps):
