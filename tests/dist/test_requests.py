@@ -55,20 +55,6 @@ def test_a_running_job_is_asked_for_windows(start, finish, tmp_path):
     assert late.wait(timeout=100) == 3
 
 
-def test_stacks_are_not_recorded_where_libkineto_is_alone(start, finish, tmp_path):
-    run, stop = RunDir(tmp_path / "RUN"), tmp_path / "stop"
-    alone = ["-S", "capture.backend=kineto_alone"]
-    running = start([*RANKSCOPE, "-S", f"run.dir={run.path}", *NEVER, *alone, JOBS / "steady.py", "--until", stop])
-    wait_for(run.nodes / "*.claim.json", running)
-    asked = start([*CAPTURE, run.path, "--detail", "stacks"])
-    out, err = asked.communicate(timeout=100)
-    assert asked.returncode == 3
-    assert "0 of 1 ranks" in out
-    assert "torch.profiler is not used with capture.backend=kineto_alone" in err
-    stop.touch()
-    assert finish(running).records()[0].status == "missing"
-
-
 def test_two_nodes_answer_one_request(start, finish, tmp_path):
     run, stop = RunDir(tmp_path / "RUN"), tmp_path / "stop"
     words = [

@@ -2,50 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 from pathlib import Path
 
-from rankscope.agent.process.import_hooks import after_import, before_import
-from rankscope.records.codec import from_json
+from rankscope.agent.process.import_hooks import after_import
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
+from rankscope.rundir.files import replace_text
+from rankscope.rundir.spool import Spool
 
 __all__ = ["arm"]
-
-_DAEMON = "KINETO_USE_DAEMON"
 
 
 def arm(spec_path: str) -> None:
     """Read the spec and wait for the user's ``import torch``. A process that never imports it is left alone."""
     spec = from_json(AgentSpec, Path(spec_path).read_text(encoding="utf-8"))
     parent = os.getpid()
-    armed = _let_kineto_ask(spec)
 
     def attach() -> None:
         # A child forked before torch was imported inherits the hook, but it is not the training process.
         if os.getpid() != parent:
             return
-        from rankscope.agent.session import Session
+        try:
+            from rankscope.agent.session import Session
 
-        Session.begin(spec, armed=armed)
+            Session.begin(spec)
+        except Exception as error:  # a torch that is too old or too new, a spool that is full
+            with contextlib.suppress(Exception):  # then the report misses this rank and cannot say why
+                _leave_word(spec, error)
 
     after_import("torch", attach)
 
 
-def _let_kineto_ask(spec: AgentSpec) -> bool:
-    """Let libkineto poll. That it shall is said early in the import of torch and then taken back, so that
-    torch.profiler does not count optimizer steps for it, and children do not poll too; where, it reads again at each
-    poll, so this stays and means nothing to anyone else. False where the user has a daemon of his own."""
-    if spec.kineto_socket is None or _DAEMON in os.environ:
-        return False
-    os.environ.update({"KINETO_IPC_SOCKET_DIR": spec.kineto_socket, "KINETO_ONDEMAND_TRACE_DIR": spec.spool})
-    # Silent: it would tell of its registration on every rank's stderr.
-    ours = {_DAEMON: "1", "KINETO_DAEMON_INIT_DELAY_S": "0", "KINETO_LOG_LEVEL": "6"}
-    added = {key: value for key, value in ours.items() if key not in os.environ}
-    os.environ.update(added)
-
-    def withdraw() -> None:
-        for key in added:
-            os.environ.pop(key, None)
-
-    before_import("torch.profiler", withdraw)
-    return True
+def _leave_word(spec: AgentSpec, error: Exception) -> None:
+    """Say in the record of this rank's life why nothing else will be said of it."""
+    environ = os.environ
+    life = RankRecord(
+        rank=int(environ["RANK"]),
+        local_rank=int(environ.get("LOCAL_RANK", "-1")),
+        world_size=int(environ.get("WORLD_SIZE", "-1")),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        attempt=int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        status="missing",
+        reason=f"the agent did not start, the job went on without it: {error!r}",
+    )
+    replace_text(Spool(Path(spec.spool)).life(life.attempt, life.rank), to_json(life))

@@ -1,7 +1,8 @@
 """One rank's profiling life: which step it is, what is due at its end, what has been left behind.
 
-Everything happens at step boundaries in the training thread. Between windows a boundary costs the note of a step time
-and a look at the board.
+A step is counted where its end is seen, in whatever thread. What is due then, such as to open or close a window, is
+done there as well if that is the training thread outside of backward, else at the next such point (see
+:mod:`rankscope.agent.process.safe_point`). Between windows a step costs the note of its time and a look at the board.
 """
 
 from __future__ import annotations
@@ -9,20 +10,19 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from rankscope.agent.backends.base import Capture, detailed, device_in_use, needs_inline
+from rankscope.agent.backends.base import Capture, detailed, device_in_use
 from rankscope.agent.backends.cuda_profiler import CudaProfilerCapture
 from rankscope.agent.backends.inline import InlineCapture
-from rankscope.agent.backends.kineto import KinetoCapture, KinetoLink, why_not_this_torch
 from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_memory
-from rankscope.agent.process.cupti_teardown import CuptiTeardown, why_not_this_environment
+from rankscope.agent.process.cupti_teardown import CuptiTeardown
 from rankscope.agent.process.exit import ExitHandler
-from rankscope.agent.process.guard import guarded
+from rankscope.agent.process.guard import guarded, said, tell
+from rankscope.agent.process.safe_point import CompiledFrames, after_backward, in_backward
 from rankscope.agent.process.skip_destructors import skip_destructors
 from rankscope.agent.process.user_profiler import UserProfilerWatch
 from rankscope.agent.steps.counter import StepCounter, install_detectors
@@ -34,7 +34,7 @@ from rankscope.agent.windows.recording import Recording, device_name, new_record
 from rankscope.agent.windows.store_relay import StoreRelay, job_has_store
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
-from rankscope.records.spec import AgentSpec, CaptureSpec, Window
+from rankscope.records.spec import AgentSpec, CaptureRequest, CaptureSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
 from rankscope.step_time import Pace
@@ -45,9 +45,8 @@ _session: Session | None = None
 
 _FIRST_STEPS = 3
 """From so many on a step's length can be told well enough to say how many steps an announcement travels."""
-_RESTS_WITHIN_S = 12.0
-"""How long torch.profiler, the user's or ours, waits for libkineto to write what it has recorded, which takes seconds,
-and to ask for work again, which it does every 5 s."""
+_MAKES_WAY_WITHIN_S = 10.0
+"""How long a profiler that the script begins in another thread waits for ours to end in the training thread."""
 
 
 def user_step() -> None:
@@ -59,7 +58,7 @@ def user_step() -> None:
 class Session:
     """The state of the agent. One per process, made by :meth:`begin`."""
 
-    def __init__(self, spec: AgentSpec, environ: dict[str, str], armed: bool) -> None:
+    def __init__(self, spec: AgentSpec, environ: dict[str, str]) -> None:
         self.spec = spec
         self.spool = Spool(Path(spec.spool))
         self.life = RankRecord(
@@ -77,18 +76,14 @@ class Session:
         self.signal: Callable[[str], None] = lambda _kind: None
         self._environ = environ
         self._several_nodes = environ.get("GROUP_WORLD_SIZE", "1") != "1"
-        self._local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
         self._board = Notices(self.spool, self.life.attempt)
         self._detaching = CuptiTeardown()
-        no_kineto = _no_kineto(spec, armed, not self._several_nodes or job_has_store(environ))
-        self._link = None if no_kineto else KinetoLink(Path(spec.spool), spec.capture, self._detaching)
         self._planner = Planner(
             spec.schedule,
             spec.budget,
             spec.agreement_lead,
             HEARD_WITHIN_S["nodes" if self._several_nodes else "node"],
             spec.capture.backend,
-            no_kineto,
         )
         self._foreign = UserProfilerWatch(self._is_ours, self._stand_aside)
         self._ending = ExitHandler(guarded(self._end), spec.exit_grace_s)
@@ -97,76 +92,118 @@ class Session:
         self._thread: int | None = None
         self._pulse: StepLog | None = None
         self._number, self._planned, self._requests = 0, 0, self._board.answered()
-        self._ready_for = -1
         self._next: Window | None = None
         self._busy_until = 0
         self._confirmed: bool | None = None
-        self._alone = self._link is None
+        self._due = False
+        self._waits_for_backward = False
+        self._make_way = threading.Event()
+        self._made_way = threading.Event()
+        self._compiled = CompiledFrames()
         self._recording: Recording | None = None
         self._pace = Pace()
 
     @classmethod
-    def begin(cls, spec: AgentSpec, *, armed: bool) -> None:
-        """Arm this process: detectors, the watch over other profilers, the end of the process.
-
-        Args:
-            spec: what to do.
-            armed: libkineto of this process asks for work.
-        """
+    def begin(cls, spec: AgentSpec) -> None:
+        """Arm this process: detectors, the watch over other profilers, the end of the process."""
         global _session  # noqa: PLW0603 - the process has one training loop and one profiler
-        if armed:
-            os.register_at_fork(after_in_child=skip_destructors)
-        _session = session = cls(spec, dict(os.environ), armed)
+        _session = session = cls(spec, dict(os.environ))
         session._write_life()
-        session.signal = install_detectors(session.counter, session._fetched, session._graph_begins)
+        session.signal = install_detectors(
+            session.counter, session._fetched, session._graph_begins, session.between_steps
+        )
         session._foreign.install()
         session._history.install()
         if spec.capture.memory_snapshot:
             life = session.life
             path = session.spool.out_of_memory(life.attempt, life.rank)
             watch_out_of_memory(path, rank=life.rank, attempt=life.attempt)
-        os.register_at_fork(after_in_child=_disarm)
+        os.register_at_fork(after_in_child=guarded(_forked))
 
     # ------------------------------------------------------------ at every step
 
-    def step_completed(self, completed: int) -> None:
-        """Step ``completed - 1`` has ended and step ``completed`` begins."""
+    def step_completed(self, completed: int) -> None:  # noqa: ARG002 - StepCounter.completed says more: the last
+        """A step has ended, and the next begins. Called where that is seen, in any thread."""
         if _session is not self:
             return
-        if self._thread is None:
-            self._first_step()
-        if threading.get_ident() != self._thread or self._pulse is None:
+        # The hooks of a backward run in threads of autograd. What else comes from another thread does not train.
+        if not in_backward():
+            if self._thread is None:
+                self._thread = threading.get_ident()
+            elif threading.get_ident() != self._thread:
+                return
+        if self._pulse is None and not self._first_step():
             return
-        self._time_step(self._pulse)
-        if self._link is not None:
-            self._tend(self._link)
+        if self._pulse is not None:
+            self._time_step(self._pulse)
+        self._due = True
+        self.between_steps()
+
+    def between_steps(self) -> None:
+        """The script may be outside of everything here. Do what is due, if that is so."""
+        recording = self._recording
+        if not self._due:
+            if recording is None or not recording.started:
+                return
+            if not self._make_way.is_set() and recording.overdue() is None:
+                return
+        if _session is not self:
+            return
+        if in_backward():
+            if not self._waits_for_backward:
+                self._waits_for_backward = True
+                after_backward(guarded(self.between_steps))
+            return
+        if self._thread is None:
+            self._thread = threading.get_ident()  # all steps so far have ended in hooks
+        elif threading.get_ident() != self._thread:
+            return
+        due, self._due = self._due, False
+        try:
+            self._advance(self.counter.completed, due)
+        except Exception as error:
+            self._fail(error)
+
+    def _advance(self, completed: int, stepped: bool) -> None:
+        """Open, go on with or close a window. In the training thread, outside of backward."""
         recording = self._recording
         if recording is None:
-            if self._link is None or not self._link.writes:
-                self._ending.release()
+            self._ending.release()
             self._before_window(completed)
+        elif self._make_way.is_set():
+            self._close_for_another()
         elif not recording.started:
             if completed >= recording.window.first:
-                recording.start(completed, self._confirmed)
-                self._drop_if_over()
+                self._start(recording, completed)
         elif recording.has_ended(completed):
-            if recording.drained():
+            if stepped and recording.drained():
                 self._close(None, completed)
-        elif recording.capture is not None:
+        elif (overdue := recording.overdue()) is not None:
+            self._close(overdue, completed)
+        elif recording.capture is not None and stepped:
             recording.capture.mark(completed)
 
-    def _first_step(self) -> None:
+    def _fail(self, error: Exception) -> None:
+        """What should not happen: record nothing any more, and leave no profiler on."""
+        tell(f"recording failed and is switched off; training goes on: {error!r}")
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.cancel(f"recording failed: {error!r}")
+        self._write_life()
+        _disarm()
+
+    def _first_step(self) -> bool:
         """Of several processes of one rank (a shell wrapper that starts more than one), the first to step is it."""
         try:
             os.close(os.open(self.spool.owner(self.life.attempt, self.life.rank), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except FileExistsError:
             _disarm()
-            return
-        self._thread = threading.get_ident()
+            return False
         self._pulse = StepLog(self.spool.pulse(self.life.attempt, self.life.rank))
         self._pauses.start()
         if self._several_nodes and self.life.local_rank == 0 and job_has_store(self._environ):
             StoreRelay(self.spec.run_id, self.life.attempt, self._board, self._environ).start()
+        return True
 
     def _fetched(self, spent_ns: int) -> None:
         if self._pulse is not None:
@@ -187,12 +224,6 @@ class Session:
         if 0 < self.spec.budget.slow_step < slowness:
             self._board.post("slow_step")
 
-    def _tend(self, link: KinetoLink) -> None:
-        link.tend()
-        if self._ready_for < self._number and (link.holds_request or not self._chosen()):
-            self._ready_for = self._number
-            self._board.ready(self._number, self.life.local_rank)
-
     def _before_window(self, completed: int) -> None:
         if completed <= self._busy_until:
             return
@@ -200,7 +231,7 @@ class Session:
             if self.life.rank == 0:
                 self._lead(completed)
             self._look(completed)
-        if self._next is not None and completed >= self._next.warm:
+        if self._next is not None and completed >= self._next.warm and self._compiled.ended():
             self._open(self._next, completed)
 
     def _lead(self, completed: int) -> None:
@@ -210,9 +241,7 @@ class Session:
             completed,
             self._step_s(),
             self._pace.beat,
-            time.monotonic(),
-            ready=self._all_ready(),
-            request=self._board.request(self._requests),
+            request=self._request(),
             slow_step=self.spec.budget.slow_step > 0 and self._board.stands("slow_step"),
             megabytes=self._board.gathered_megabytes,
         )
@@ -231,23 +260,32 @@ class Session:
         first = self._pace.recent_ms
         return min(first) / 1e3 if len(first) >= _FIRST_STEPS else 0.0
 
-    def _all_ready(self) -> bool:
-        if self._link is None:
-            return False
-        if self._several_nodes:
-            return self._board.stands(f"all_ready_{self._number}")
-        return self._board.count_ready(self._number, self._local_world) == self._local_world
+    def _request(self) -> CaptureRequest | None:
+        """The next from outside. One that no rank can follow is passed over, with a word."""
+        try:
+            return self._board.request(self._requests)
+        except ValueError as error:
+            tell(f"request number {self._requests} from outside was passed over: {error}")
+            self._requests += 1
+            self._board.answer(self._requests)
+            return None
 
     def _look(self, completed: int) -> None:
         """Follow what was announced; where no word came, a plan that needs none."""
         self._confirmed = None
-        if (announced := self._board.announced(self._number)) is not None:
+        try:
+            announced = self._board.announced(self._number)
+        except ValueError as error:
+            tell(f"window {self._number} was passed over: {error}")
+            self._number += 1
+            return
+        if announced is not None:
             self._next, self._confirmed = announced, True
             if announced.origin == "plan":
                 self._planned += 1
             return
         plan = self.spec.schedule.window(self._planned)
-        if plan is not None and self._alone and not self.spec.schedule.every and completed >= plan.warm:
+        if plan is not None and not self.spec.schedule.every and completed >= plan.warm:
             self._next = Window(**{**vars(plan), "number": self._number})
             self._planned += 1
 
@@ -276,40 +314,40 @@ class Session:
 
     def _record(self, recording: Recording, completed: int, spec: CaptureSpec) -> None:
         self._ending.guard()
-        if not recording.open(self._makers(recording.window, spec), self._pace.recent_ms):
+        self._recording = recording  # from here on it is ended, whatever happens
+        if not recording.open(self._maker(recording.window, spec), self._pace.recent_ms):
+            self._recording = None
             return
-        self._recording = recording
         if completed >= recording.window.first:
-            recording.start(completed, self._confirmed)
-            self._drop_if_over()
+            self._start(recording, completed)
         self._write_life()
 
-    def _makers(self, window: Window, spec: CaptureSpec) -> list[Callable[[], Capture]]:
-        """How this window can be recorded, best first."""
+    def _maker(self, window: Window, spec: CaptureSpec) -> Callable[[], Capture]:
+        """How this window is recorded."""
         if window.backend == "cuda_profiler":
-            return [CudaProfilerCapture]
-        link = self._link
-        if link is None:
-            return [lambda: InlineCapture(spec, self._detaching)]
+            return CudaProfilerCapture
 
         def inline() -> Capture:
-            if self.spec.capture.backend == "kineto_alone":
-                raise RuntimeError("torch.profiler is not used with capture.backend=kineto_alone")
-            if not self._makes_way():  # two at once would crash the job
-                raise RuntimeError("libkineto was not done with the window before yet")
+            self._detaching.finish()  # of the window before
             return InlineCapture(spec, self._detaching)
 
-        return [lambda: KinetoCapture(link), inline] if window.backend == "kineto" else [inline]
+        return inline
+
+    def _start(self, recording: Recording, completed: int) -> None:
+        recording.start(completed, self._confirmed)
+        self._drop_if_over()
 
     def _drop_if_over(self) -> None:
         if self._recording is not None and self._recording.capture is None:
             self._recording = None
 
-    def _close(self, reason: str | None, completed: int) -> None:
+    def _close(self, reason: str | None, completed: int, *, leaving: bool = False) -> None:
         recording, self._recording = self._recording, None
         if recording is not None:
             self._busy_until = completed - 1
-            recording.close(None if recording.has_ended(completed) else reason, completed, self.counter.source)
+            reason = None if recording.has_ended(completed) else reason
+            recording.close(reason, completed, self.counter.source, leaving=leaving)
+            self._compiled.note()
             self._pace.forget()
 
     def _chosen(self) -> bool:
@@ -320,7 +358,7 @@ class Session:
             return self.life.local_rank == 0
         return str(self.life.rank) in ranks.split(",")
 
-    # ------------------------------------------------------------ other profilers, the end
+    # ------------------------------------------------------------ other profilers, forks, the end
 
     def _is_ours(self, profile: object) -> bool:
         recording = self._recording
@@ -329,16 +367,32 @@ class Session:
     def _stand_aside(self) -> None:
         """The user's profiler is about to be prepared: ours must be gone by then."""
         self._detaching.stay()
-        recording = self._recording
-        if threading.get_ident() != self._thread:
-            return
+        if self._recording is None:
+            pass
+        elif threading.get_ident() == self._thread:
+            self._close_for_another()
+        else:  # only the training thread can end ours
+            self._made_way.clear()
+            self._make_way.set()
+            if not self._made_way.wait(_MAKES_WAY_WITHIN_S):
+                tell("the script's own torch.profiler began in another thread while a window was open")
+            self._make_way.clear()
+        self._detaching.finish()
+
+    def _close_for_another(self) -> None:
         reason = "the script's own torch.profiler started inside this window, which made way for it"
+        recording = self._recording
         if recording is not None and recording.started:
             self._close(reason, self.counter.completed)
         elif recording is not None:
             self._recording = None
             recording.cancel(reason)
-        self._makes_way()
+        self._made_way.set()
+
+    def left_in_child(self) -> None:
+        """This is a forked child."""
+        if self._recording is not None and self._recording.capture is not None:
+            self._recording.capture.left_in_child()
 
     def _graph_begins(self) -> None:
         """A CUDA graph is about to be captured. The first one waits until no window before it lets go of CUPTI."""
@@ -346,13 +400,7 @@ class Session:
             return
         first = self._detaching.graph()
         if first and self._recording is None and threading.get_ident() == self._thread:
-            self._makes_way()
-
-    def _makes_way(self) -> bool:
-        """Wait until another may begin: libkineto is done with its last window, and CUPTI let go."""
-        rests = self._link is None or self._link.rest(_RESTS_WITHIN_S)
-        self._detaching.finish()
-        return rests
+            self._detaching.finish()
 
     def _end(self, reason: str | None) -> None:
         """The process ends. Called once, by :class:`ExitHandler`."""
@@ -362,12 +410,11 @@ class Session:
         recording = self._recording
         if recording is not None and recording.started:
             unfinished = f"the job ended in step {completed}; the window was to end with step {recording.window.last}"
-            self._close(reason or unfinished, completed)
+            self._close(reason or unfinished, completed, leaving=True)
         elif recording is not None:
             self._recording = None
             recording.cancel(reason or "the job ended during the warm-up of this window")
-        written = self._link is None or self._link.close(self.spec.exit_grace_s)
-        if not written or not self._detaching.close():
+        if not self._detaching.close():
             skip_destructors()
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
         self.life.steps.after_ms = self._pace.recent_ms
@@ -377,22 +424,21 @@ class Session:
         if self._thread is None and self.spool.owner(self.life.attempt, self.life.rank).exists():
             return  # another process of this rank trains
         self.life.steps_counted, self.life.step_source = self.counter.completed, self.counter.source
+        self.life.notes = said()
         self.life.device = device_name(device_in_use())
         self.life.open_window = self._recording.window.number if self._recording is not None else None
-        replace_text(self.spool.life(self.life.attempt, self.life.rank), to_json(self.life))
+        try:
+            replace_text(self.spool.life(self.life.attempt, self.life.rank), to_json(self.life))
+        except OSError as error:
+            tell(f"the record of this rank's life could not be written: {error}")
 
 
-def _no_kineto(spec: AgentSpec, armed: bool, agrees: bool) -> str | None:
-    """Why libkineto cannot record by itself, or None. ``agrees``: ranks can tell each other when they are ready."""
-    if reason := spec.no_kineto or needs_inline(spec.capture):
-        return reason
-    if not armed:
-        return "libkineto of this process takes its orders elsewhere (KINETO_USE_DAEMON was set)"
-    if reason := why_not_this_torch(alone=spec.capture.backend == "kineto_alone") or why_not_this_environment():
-        return reason
-    if not agrees:
-        return "the nodes of this job have no common store, and libkineto of one may be ready before that of another"
-    return None
+def _forked() -> None:
+    """In a forked child, which does not train and in which nothing shall record."""
+    session = _session
+    _disarm()
+    if session is not None:
+        session.left_in_child()
 
 
 def _disarm() -> None:

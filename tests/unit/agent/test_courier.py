@@ -28,8 +28,8 @@ server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 environ = {"RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 board = Notices(Spool(Path(sys.argv[1])), 0)
 StoreRelay("r", 0, board, {**environ, "MASTER_PORT": str(server.port)}).start()
-board.ready(0, 0)
-server.wait(["rankscope/r/0/ready_0"])  # who speaks has connected, and who listens along with him
+board.post("slow_step")
+server.wait(["rankscope/r/0/slow_steps"])  # who speaks has connected, and who listens along with him
 
 class WhenPythonShutsDown:
     def __del__(self, tell=server.set, pause=time.sleep):
@@ -77,14 +77,10 @@ def test_windows_travel_outwards_one_after_the_other(nodes):
         assert other.announced(window.number) == window
 
 
-def test_readiness_and_slow_steps_travel_inwards(nodes):
+def test_slow_steps_travel_inwards(nodes):
     (head, other), _ = nodes
-    other.ready(0, 0)
     other.post("slow_step")
     until(lambda: head.stands("slow_step"))
-    assert not head.stands("all_ready_0")
-    head.ready(0, 0)
-    until(lambda: head.stands("all_ready_0"))
 
 
 def test_only_a_store_of_torchruns_is_used():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import rankscope.agent.inject
+from rankscope.agent.process.guard import said
 from rankscope.agent.process.import_hooks import after_import
 
 INJECT = Path(rankscope.agent.inject.__file__).parent
@@ -26,13 +27,14 @@ def test_callback_comes_once_after_the_module_is_complete(tmp_path, monkeypatch)
     monkeypatch.delitem(sys.modules, "watched_module")
 
 
-def test_a_failing_callback_does_not_fail_the_import(tmp_path, monkeypatch, capsys):
+def test_a_failing_callback_does_not_fail_the_import(tmp_path, monkeypatch, capfd):
     (tmp_path / "watched_too.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     after_import("watched_too", lambda: 1 / 0)
     import watched_too  # noqa: F401
 
-    assert "training goes on" in capsys.readouterr().err
+    assert any("training goes on" in sentence for sentence in said())
+    assert capfd.readouterr() == ("", "")  # which may be files of the job's own
     monkeypatch.delitem(sys.modules, "watched_too")
 
 

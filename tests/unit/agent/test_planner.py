@@ -12,14 +12,14 @@ NONE = ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=0)
 ASKED = CaptureRequest(name="request_0000", steps=5, warmup=2)
 
 
-def planner(schedule=PLAN, backend="inline", no_kineto=None, **budget) -> Planner:
+def planner(schedule=PLAN, backend="inline", **budget) -> Planner:
     limits = {"windows": 20, "megabytes": 100.0, "step_pct": 5.0, "slow_step": 3.0} | budget
-    return Planner(schedule, BudgetSpec(**limits), 3, 0.25, backend, no_kineto)
+    return Planner(schedule, BudgetSpec(**limits), 3, 0.25, backend)
 
 
-def ask(planner, completed, number=0, *, step_s=0.1, beat=1, now_s=0.0, ready=False, megabytes=0.0, **wishes):
+def ask(planner, completed, number=0, *, step_s=0.1, beat=1, megabytes=0.0, **wishes):
     wishes = {"request": None, "slow_step": wishes.pop("slow", False)} | wishes
-    return planner.next(number, completed, step_s, beat, now_s, ready=ready, megabytes=lambda: megabytes, **wishes)
+    return planner.next(number, completed, step_s, beat, megabytes=lambda: megabytes, **wishes)
 
 
 def test_a_planned_window_is_announced_when_it_is_near_and_only_once():
@@ -30,23 +30,21 @@ def test_a_planned_window_is_announced_when_it_is_near_and_only_once():
     assert ask(leader, 9, number=1) is None
 
 
-def test_kineto_waits_until_every_rank_is_ready_and_then_leaves_time_to_hear():
-    leader = planner(backend="kineto")
-    assert ask(leader, 5) is None
-    assert ask(leader, 40) is None
-    # ready at step 41: 3 steps of lead, 2 of warm-up
-    window = ask(leader, 41, ready=True)
-    assert (window.warm, window.first, window.last, window.backend) == (44, 46, 51, "kineto")
-
-
-def test_kineto_in_time_keeps_to_the_plan():
-    window = ask(planner(backend="kineto"), 10, ready=True)
-    assert (window.warm, window.first) == (11, 13)
-
-
-def test_without_kineto_torch_profiler_records_and_says_why():
-    window = ask(planner(backend="kineto", no_kineto="no socket"), 8)
-    assert (window.backend, window.backend_reason) == ("inline", "no socket")
+@pytest.mark.parametrize(
+    ("backend", "records", "reason"),
+    [
+        ("auto", "inline", None),
+        ("inline", "inline", None),
+        ("cuda_profiler", "cuda_profiler", None),
+        ("kineto", "inline", "can end the job"),
+        ("kineto_alone", "inline", "can end the job"),
+    ],
+)
+def test_libkinetos_own_threads_never_record_and_who_asked_for_them_is_told_why(backend, records, reason):
+    window = ask(planner(backend=backend), 8)
+    assert window.backend == records
+    assert (window.backend_reason is None) == (reason is None)
+    assert (reason or "") in (window.backend_reason or "")
 
 
 @pytest.mark.parametrize(("step_s", "warm"), [(0.1, 103), (0.01, 125)])
@@ -71,20 +69,6 @@ def test_a_request_waits_for_a_planned_window_that_is_near():
     assert ask(leader, 19, number=1, request=ASKED).origin == "request_0000"
 
 
-def test_a_request_with_stacks_is_for_torch_profiler_once_libkineto_is_done():
-    stacks = CaptureRequest(name="request_0000", steps=5, warmup=2, detail="stacks")
-    leader = planner(NONE, backend="kineto")
-    assert ask(leader, 100, request=stacks) is None
-    assert ask(leader, 101, request=stacks, ready=True).backend == "inline"
-
-
-def test_a_request_gives_kineto_half_a_minute():
-    leader = planner(NONE, backend="kineto")
-    assert ask(leader, 100, now_s=0.0, request=ASKED) is None
-    assert ask(leader, 200, now_s=29.0, request=ASKED) is None
-    assert ask(leader, 201, now_s=31.0, request=ASKED).backend == "inline"
-
-
 def test_a_slow_step_opens_a_window_when_the_budget_allows():
     # warm-up 1 and 6 recorded steps are 7; 5 % of 100 steps are 5, of 200 are 10
     assert ask(planner(NONE), 100, slow=True) is None
@@ -102,29 +86,6 @@ def test_windows_every_so_often_end_with_the_budget():
     assert ask(leader, 203, number=1).first == 207
     assert ask(leader, 303, number=2) is None
     assert ask(planner(often), 106, megabytes=101.0) is None
-
-
-def test_auto_records_the_first_window_in_any_case():
-    window = ask(planner(backend="auto"), 8)
-    assert (window.warm, window.first, window.backend) == (11, 13, "inline")
-    assert window.backend_reason.startswith("libkineto had not asked")
-    assert ask(planner(backend="auto"), 8, ready=True).backend == "kineto"
-
-
-def test_auto_gives_later_windows_half_a_minute():
-    leader = planner(ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=2), backend="auto")
-    assert ask(leader, 8).number == 0
-    # the second cycle: wait 19, warm-up 20 and 21, records 22 to 27
-    assert ask(leader, 17, number=1, now_s=100.0) is None
-    assert ask(leader, 40, number=1, now_s=129.0) is None
-    window = ask(leader, 41, number=1, now_s=131.0)
-    assert (window.warm, window.first, window.last, window.backend) == (44, 46, 51, "inline")
-
-
-@pytest.mark.parametrize("backend", ["inline", "cuda_profiler"])
-def test_who_did_not_ask_for_kineto_is_not_told_why_it_is_not_there(backend):
-    window = ask(planner(backend=backend, no_kineto="not asked for"), 8)
-    assert (window.backend, window.backend_reason) == (backend, None)
 
 
 def test_a_request_waits_until_the_length_of_a_step_is_known():

@@ -32,13 +32,14 @@ class Lagging:
     def start(self, step, metadata): self.recording, self.marked = True, [step]
     def mark(self, step): self.marked.append(step)
     def drained(self): return next(self.answers)
+    def owns(self, profile): return False
     def stop(self, target):
         target.write_text(f"{self.marked} stopped after step {steps - 1}")
         return target.name
 
 os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
-Session._makers = lambda self, window, spec: [Lagging]
-Session.begin(from_json(AgentSpec, open(sys.argv[1]).read()), armed=False)
+Session._maker = lambda self, window, spec: Lagging
+Session.begin(from_json(AgentSpec, open(sys.argv[1]).read()))
 weight = torch.nn.Parameter(torch.ones(1))
 optimizer = torch.optim.SGD([weight], lr=0.1)
 for steps in range(1, 12):

@@ -10,7 +10,7 @@ import torch
 
 from rankscope.records.spec import CaptureSpec
 
-__all__ = ["Capture", "DeviceTail", "StepMarks", "detailed", "device_in_use", "needs_inline"]
+__all__ = ["Capture", "DeviceTail", "StepMarks", "detailed", "device_in_use"]
 
 
 class Capture(Protocol):
@@ -37,6 +37,9 @@ class Capture(Protocol):
         Asked at the end of each further step, which is recorded but not marked, until it is true.
         """
 
+    def may_end(self, within_s: float) -> bool:
+        """Recording has to end before its time. May it, without harm to the process? Waits at most so long until so."""
+
     def stop(self, target: Path) -> str | None:
         """End recording.
 
@@ -49,6 +52,9 @@ class Capture(Protocol):
 
     def cancel(self) -> None:
         """Leave the warm-up."""
+
+    def left_in_child(self) -> None:
+        """This process was forked inside the window: what records here shall stop."""
 
     def owns(self, profile: object) -> bool:
         """Is this ``torch.autograd.profiler.profile`` ours?"""
@@ -73,16 +79,23 @@ class StepMarks:
             self._range = None
 
 
+_MOST_TAIL_STEPS = 32
+"""A device is some thousand launches behind its host at most."""
+
+
 class DeviceTail:
     """Tells when a device has done what was launched before the first question, without waiting for it."""
 
     def __init__(self, device: str | None) -> None:
         self._device = getattr(torch, device) if device is not None else None
         self._event: Any = None
+        self._asked = 0
 
     def is_over(self) -> bool:
-        """In the training thread, whose current stream is asked. No step ends while it is captured."""
-        if self._device is None:
+        """In the training thread, whose current stream is asked. No step ends while it is captured. True also when it
+        was asked for so many steps that it should be."""
+        self._asked += 1
+        if self._device is None or self._asked > _MOST_TAIL_STEPS:
             return True
         if self._event is None:
             self._event = self._device.Event()
@@ -107,14 +120,3 @@ def detailed(spec: CaptureSpec, detail: str) -> CaptureSpec:
         "memory": {"profile_memory": True, "memory_snapshot": True},
     }
     return dataclasses.replace(spec, **added.get(detail, {}))  # type: ignore[arg-type]
-
-
-def needs_inline(spec: CaptureSpec) -> str | None:
-    """Why only torch.profiler can record this, or None."""
-    if spec.with_stack or spec.with_modules:
-        return "Python stacks and modules are seen from inside only"
-    if "auto" not in spec.activities:
-        return "chosen activities are torch.profiler's"
-    if torch.version.hip is not None or (hasattr(torch, "xpu") and torch.xpu.is_available()):
-        return "libkineto's own capture is not proven on this device"
-    return None

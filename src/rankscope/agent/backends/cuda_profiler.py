@@ -62,6 +62,10 @@ class CudaProfilerCapture:
         self._end_range()
         return self._tail.is_over()
 
+    def may_end(self, within_s: float) -> bool:  # noqa: ARG002 - the protocol's
+        """See :class:`Capture`."""
+        return True
+
     def stop(self, target: Path) -> None:  # noqa: ARG002 - nsys writes
         """See :class:`Capture`."""
         self._end_range()
@@ -70,3 +74,6 @@ class CudaProfilerCapture:
 
     def cancel(self) -> None:
         """See :class:`Capture`. Nothing was begun."""
+
+    def left_in_child(self) -> None:
+        """See :class:`Capture`. Nothing records here."""

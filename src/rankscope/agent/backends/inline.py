@@ -1,27 +1,43 @@
 """Backend ``inline``: torch.profiler, started and stopped in the training thread.
 
-Stopping it in another thread records nothing and crashes the export, so the cost of stop and export falls on
-the training thread; everything after that (compression, checks, the shared disk) is the node helper's.
+What it records of operators it keeps for this thread, and for those that work for it (autograd), so no other thread
+that runs operators meets its end. Where events end on other threads after all, :mod:`.outstanding` and
+:mod:`.open_ranges` see to it that they end first. Stopping in another thread records nothing, so the cost of stop and
+export falls on the training thread; everything after that (compression, checks, the shared disk) is the node helper's.
+
+Libkineto can record in threads of its own instead, which costs the training thread little (KINETO_USE_DAEMON). That is
+not used: it hears the operators of all threads and takes its lists of them apart while threads still add to them, which
+has ended jobs by SIGSEGV; nothing that is done here can make every other thread wait.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._autograd import _disable_profiler, _enable_record_function, _profiler_enabled
 from torch.autograd import profiler as autograd_profiler
 from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile
 
 from rankscope.agent.backends.base import StepMarks, device_in_use
+from rankscope.agent.backends.open_ranges import OpenRanges
+from rankscope.agent.backends.outstanding import OutstandingCalls
 from rankscope.agent.process.cupti_teardown import CuptiTeardown
+from rankscope.agent.process.safe_point import in_backward
+from rankscope.agent.process.silence import silent_libkineto
 from rankscope.records.spec import CaptureSpec
 
 __all__ = ["InlineCapture"]
+
+_POLL_S = 0.01
 
 
 class _Profile(_KinetoProfile):
@@ -68,7 +84,10 @@ class InlineCapture:
             experimental_config=_light_config(spec),
         )
         self._marks = StepMarks()
+        self._ranges = OpenRanges()
+        self._calls = OutstandingCalls()
         self._detaching = detaching
+        self._steps_after: int | None = None
         self.recording = False
 
     def _activities(self, spec: CaptureSpec) -> list[ProfilerActivity]:
@@ -85,47 +104,128 @@ class InlineCapture:
     def prepare(self) -> None:
         """See :class:`Capture`."""
         self._detaching.ask(self.device)
-        self._profile.prepare_trace()
+        with self._detaching.said(), silent_libkineto():
+            self._profile.prepare_trace()
 
     def start(self, step: int, metadata: dict[str, Any]) -> None:
         """See :class:`Capture`."""
-        self._profile.start_trace()
+        with self._detaching.said(), silent_libkineto():
+            self._profile.start_trace()
         self.recording = True
-        self._profile.add_metadata_json("rankscope", json.dumps(metadata))
-        self.mark(step)
+        try:
+            self._ranges.watch()
+            self._calls.watch()
+            self._profile.add_metadata_json("rankscope", json.dumps(metadata))
+            self.mark(step)
+        except Exception:  # nobody would stop it
+            self._stop()
+            raise
 
     def mark(self, step: int) -> None:
         """See :class:`Capture`."""
+        self._calls.step()
         self._marks.begin(step)
 
     def drained(self) -> bool:
-        """See :class:`Capture`. Stopping waits for the device anyway."""
-        return True
+        """See :class:`Capture`. Stopping waits for the device anyway. Where calls may end on other threads, recording
+        stops now, and the profiler ends in a later step, when they have."""
+        if self._steps_after is None:
+            self._marks.end()
+            if not self._calls.possible():
+                return True
+            self._pause()
+            return False
+        self._steps_after += 1
+        return self._calls.ended(self._steps_after)
+
+    def _pause(self) -> None:
+        """No further event in this thread, and in those that work for it."""
+        self._steps_after = 0
+        self._marks.end()
+        self._ranges.end()
+        self._calls.unwatch()
+        _enable_record_function(False)
 
     def stop(self, target: Path) -> str:
         """Stop, which waits for the device, and write Kineto's JSON. The native export can write a result only once.
 
         Raises:
+            RuntimeError: there is no result; a native export of none would end the process.
             OSError: nothing was written (upstream gives no error for, say, a full disk).
         """
         self._stop()
-        self._profile.export_chrome_trace(str(target))
+        result = self._profile.profiler.kineto_results if self._profile.profiler is not None else None
+        if result is None or result.trace_start_ns() <= 0:
+            raise RuntimeError("torch.profiler had no result; something else in this process has ended its recording")
+        with silent_libkineto():
+            self._profile.export_chrome_trace(str(target))
         if not target.exists() or target.stat().st_size == 0:
             raise OSError(f"torch.profiler wrote nothing to {target}")
         return target.name
 
     def _stop(self) -> None:
-        self._marks.end()
-        self.recording = False
+        if not _profiler_enabled():
+            self._forget()
+            raise RuntimeError("torch.profiler is not on in this thread any more, what it recorded is lost")
+        if in_backward() and self.device is not None:  # threads of autograd may be recording
+            self._forget()
+            raise RuntimeError("the process was ended inside a backward, in which no window can be closed")
+        if self._steps_after is None:
+            self._pause()
         try:
-            self._profile.stop_trace()
+            with self._detaching.said(), silent_libkineto():
+                try:
+                    self._profile.stop_trace()
+                finally:
+                    # Upstream waits for the device first; where that fails, its recording goes on.
+                    if _profiler_enabled():
+                        with contextlib.suppress(Exception):
+                            _disable_profiler()
         finally:
+            self.recording = False
+            _enable_record_function(True)
+            self._ranges.renew()
             self._detaching.told()
+
+    def may_end(self, within_s: float) -> bool:
+        """See :class:`Capture`. Waits for calls that this window has recorded."""
+        if self._steps_after is None:
+            self._pause()
+        if not self._calls.possible():
+            return True
+        pause, deadline, steps = threading.Event(), time.monotonic() + within_s, self._steps_after or 0
+        while not self._calls.ended(steps):
+            if time.monotonic() >= deadline:
+                return False
+            pause.wait(_POLL_S)  # other threads run meanwhile
+            steps += 1
+        return True
+
+    def _forget(self) -> None:
+        """Leave the profiler as it is, and take back what is ours besides."""
+        self._marks.end()
+        self._ranges.end()
+        self._ranges.renew()
+        self._calls.unwatch()
+        self.recording = False
+        self._detaching.told()
+
+    def left_in_child(self) -> None:
+        """This process was forked from the one that records: neither record nor note anything here, and call nothing of
+        libkineto's, whose threads stayed behind."""
+        self._ranges.end(ended=False)
+        self._calls.unwatch()
+        if _profiler_enabled():
+            _enable_record_function(False)
 
     def cancel(self) -> None:
         """See :class:`Capture`. A prepared profiler can only be stopped once started, and its result is dropped."""
+        if in_backward():  # the process ends inside one
+            self._forget()
+            return
         if not self.recording:
-            self._profile.start_trace()
+            with self._detaching.said(), silent_libkineto():
+                self._profile.start_trace()
         self._stop()
 
 

@@ -27,10 +27,11 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Iterator
 
 import torch
 
-__all__ = ["CuptiTeardown", "why_not_this_environment"]
+__all__ = ["CuptiTeardown"]
 
 _TEARDOWN = "TEARDOWN_CUPTI"
 _NOT_LAZILY = "DISABLE_CUPTI_LAZY_REINIT"
@@ -47,35 +48,42 @@ class CuptiTeardown:
     def __init__(self) -> None:
         self._graphs = False
         self._stays = False
-        self._said = False
-        self._before: str | None = None
+        self._value: str | None = None
         self._under_way = False
         self._told_s: float | None = None
 
     def ask(self, device: str | None) -> None:
         """A window begins, after which CUPTI is not needed for a while."""
+        self._value = None
         if device != "cuda":
             return
         user_decides = _TEARDOWN in os.environ or _NOT_LAZILY in os.environ
         if self._graphs:
-            self._say("0")
+            self._value = "0"
         elif not user_decides and _may_attach_again():
-            self._say("0" if self._stays else "1")  # no plainly too: to let go is what later versions do by themselves
-        self._under_way = os.environ.get(_TEARDOWN) == "1"
+            self._value = "0" if self._stays else "1"  # no plainly too: later versions let go by themselves
+        self._under_way = (self._value or os.environ.get(_TEARDOWN)) == "1"
 
-    def _say(self, value: str) -> None:
-        if not self._said:
-            self._said, self._before = True, os.environ.get(_TEARDOWN)
+    @contextlib.contextmanager
+    def said(self) -> Iterator[None]:
+        """Within this context libkineto is called and reads the variable. Outside it is as the script left it, so that
+        no child of the job inherits it."""
+        value, before = self._value, os.environ.get(_TEARDOWN)
+        if value is None:
+            yield
+            return
         os.environ[_TEARDOWN] = value
+        try:
+            yield
+        finally:
+            if before is None:
+                os.environ.pop(_TEARDOWN, None)
+            else:
+                os.environ[_TEARDOWN] = before
 
     def told(self) -> None:
         """libkineto has ended the window: it has read the variable, or is not to read it any more."""
-        if self._said:
-            self._said = False
-            if self._before is None:
-                os.environ.pop(_TEARDOWN, None)
-            else:
-                os.environ[_TEARDOWN] = self._before
+        self._value = None
         if self._under_way:
             self._under_way = False
             self._told_s = time.monotonic()
@@ -92,7 +100,7 @@ class CuptiTeardown:
         """
         first, self._graphs = not self._graphs, True
         if self._under_way:
-            self._say("0")  # read when the window ends
+            self._value = "0"  # read when the window ends
         return first
 
     def finish(self) -> None:
@@ -117,13 +125,6 @@ class CuptiTeardown:
             return True
         _call()
         return time.monotonic() - self._told_s > _WAITS_WITHIN_S
-
-
-def why_not_this_environment() -> str | None:
-    """Why libkineto shall not record by itself with the variables that the user has set, or None."""
-    if os.environ.get(_TEARDOWN) == "1" and _NOT_LAZILY in os.environ:
-        return f"{_TEARDOWN}=1 with {_NOT_LAZILY} makes libkineto subscribe to CUPTI while training calls the device"
-    return None
 
 
 def _call() -> None:

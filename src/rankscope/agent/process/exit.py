@@ -42,10 +42,11 @@ class ExitHandler:
         self._begun = False
         self._terminated = False
         self._wakeup: socket.socket | None = None
+        self._unread: socket.socket | None = None
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
-        self.guard()  # a peer's death sends SIGTERM within 0.1 s, in the middle of our closing
+        self.guard(leaving=True)  # a peer's death sends SIGTERM within 0.1 s, in the middle of our closing
         self._run(exit_reason())
         self._unguard()
         if self._terminated:
@@ -62,15 +63,18 @@ class ExitHandler:
             self._begun = True
             self._close(reason)
 
-    def guard(self) -> None:
-        """Handle SIGTERM from now on.
+    def guard(self, *, leaving: bool = False) -> None:
+        """Handle SIGTERM from now on. ``leaving``: the interpreter shuts down.
 
         Does nothing outside the main thread, or when somebody else handles the signal or uses the wake-up descriptor.
         """
         in_main = threading.current_thread() is threading.main_thread()
         if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
-        reader, writer = socket.socketpair()
+        try:
+            reader, writer = socket.socketpair()
+        except OSError:  # no file handle is left: the signal does what it would have done
+            return
         writer.setblocking(False)
         previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         if previous != -1:
@@ -79,9 +83,18 @@ class ExitHandler:
             writer.close()
             return
         self._wakeup = writer
+        watcher = threading.Thread(target=_watch, args=(reader, self._grace_s), name="rankscope-sigterm", daemon=True)
+        try:
+            watcher.start()
+        except RuntimeError:
+            # Python 3.12 starts no threads once it is shutting down, where the handler alone has to do. Before, no
+            # process may be started any more (RLIMIT_NPROC), and a process that hangs would outlive the signal.
+            if not leaving:
+                reader.close()
+                self._unguard()
+                return
+            self._unread = reader
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        with contextlib.suppress(RuntimeError):  # Python 3.12 starts no threads once it is shutting down
-            threading.Thread(target=_watch, args=(reader, self._grace_s), name="rankscope-sigterm", daemon=True).start()
 
     def release(self) -> None:
         """All is written: leave the signal alone again, unless the process is ending."""
@@ -139,7 +152,8 @@ class Settler:
         if device is not None:
             module = getattr(torch, device)
             work = functools.partial(module.synchronize, module.current_device())
-            threading.Thread(target=self._wait, args=(work,), name="rankscope-settler", daemon=True).start()
+            with contextlib.suppress(RuntimeError):  # no process may be started any more: nothing settles
+                threading.Thread(target=self._wait, args=(work,), name="rankscope-settler", daemon=True).start()
 
     def _wait(self, work: Callable[[], None]) -> None:
         self._asked.wait()

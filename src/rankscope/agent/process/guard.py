@@ -1,20 +1,30 @@
-"""Nothing of ours may raise into the user's code."""
+"""Nothing of ours may raise into the user's code, nor write into what may be the job's own files.
+
+Descriptors 0 to 2 of a rank are the job's: they can be closed, or be files that the job has opened. So what there is to
+say is kept, and the record of the rank's life takes it to the report.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["guarded", "tell"]
+__all__ = ["guarded", "said", "tell"]
+
+_said: list[str] = []
+_MOST = 20
 
 
 def tell(message: str) -> None:
-    """One line on stderr. Even a closed stderr must not hurt the job."""
-    with contextlib.suppress(Exception):
-        sys.stderr.write(f"rankscope: {message}\n")
+    """Keep a sentence for the report; the first of many are enough."""
+    if message not in _said and len(_said) < _MOST:
+        _said.append(message)
+
+
+def said() -> list[str]:
+    """All that was told in this process so far."""
+    return list(_said)
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
@@ -30,6 +40,6 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **kwargs)
         except Exception as error:  # this is the promise
             broken = True
-            tell(f"{function.__qualname__} failed and is switched off; training goes on: {error!r}")
+            tell(f"{function.__qualname__} failed and is switched off; training goes on: {type(error).__name__}: {error}")
 
     return call

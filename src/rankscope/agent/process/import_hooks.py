@@ -1,4 +1,4 @@
-"""Call back when a module is about to be imported or has been, without importing it."""
+"""Call back when a module has been imported, without importing it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 
 from rankscope.agent.process.guard import guarded
 
-__all__ = ["after_import", "before_import"]
+__all__ = ["after_import"]
 
 
 def after_import(name: str, callback: Callable[[], None]) -> None:
@@ -18,23 +18,14 @@ def after_import(name: str, callback: Callable[[], None]) -> None:
     if name in sys.modules:
         guarded(callback)()
     else:
-        sys.meta_path.insert(0, _Watch(name, after=callback))
-
-
-def before_import(name: str, callback: Callable[[], None]) -> None:
-    """Call ``callback`` once, when module ``name`` is about to be imported; never if it is already."""
-    if name not in sys.modules:
-        sys.meta_path.insert(0, _Watch(name, before=callback))
+        sys.meta_path.insert(0, _Watch(name, callback))
 
 
 class _Watch(importlib.abc.MetaPathFinder):
     """Finds one module the usual way and wraps its loader, then removes itself."""
 
-    def __init__(
-        self, name: str, before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, name: str, after: Callable[[], None]) -> None:
         self.name = name
-        self.before = before
         self.after = after
 
     def find_spec(
@@ -44,12 +35,10 @@ class _Watch(importlib.abc.MetaPathFinder):
         if fullname != self.name:
             return None
         sys.meta_path.remove(self)
-        if self.before is not None:
-            guarded(self.before)()
         for finder in sys.meta_path:
             spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
-                if spec.loader is not None and self.after is not None:
+                if spec.loader is not None:
                     _run_after_exec(spec.loader, self.after)
                 return spec
         return None

@@ -90,7 +90,10 @@ class StepCounter:
 
 
 def install_detectors(
-    counter: StepCounter, fetched: Callable[[int], None], graph_begins: Callable[[], None]
+    counter: StepCounter,
+    fetched: Callable[[int], None],
+    graph_begins: Callable[[], None],
+    between: Callable[[], None] = lambda: None,
 ) -> Callable[[str], None]:
     """Put the signals in place. Each patch calls the original first or last and changes neither result nor error.
 
@@ -98,6 +101,8 @@ def install_detectors(
         counter: gets the signals.
         fetched: gets the nanoseconds spent in each ``DataLoader.__next__``.
         graph_begins: called before a CUDA graph is captured.
+        between: called where the script is likely to be between steps: before an optimizer steps, before an item is
+            fetched, and before the outermost forward.
 
     Returns:
         How the script itself gives a signal. Raises nothing.
@@ -123,16 +128,24 @@ def install_detectors(
         captured.begin(graph)
         graph_begins()
 
-    _watch_optimizers(stepped)
-    _after(torch.nn.parallel.DistributedDataParallel, "_pre_forward", lambda _ddp: _if_training(signal))
+    # Not during a capture into a CUDA graph, where nothing may wait for the device.
+    between = guarded(functools.partial(captured.unless_capturing, between))
+    fetched = guarded(fetched)
+
+    def forward() -> None:
+        between()
+        _if_training(signal)
+
+    _watch_optimizers(stepped, between)
+    _after(torch.nn.parallel.DistributedDataParallel, "_pre_forward", lambda _ddp: forward())
     _watch_graphs(torch.cuda.CUDAGraph, capture_begins, guarded(captured.replayed))
     if (torch.version.cuda or torch.version.hip) and hasattr(torch.accelerator, "Graph"):  # another name for the same
         _watch_graphs(torch.accelerator.Graph, capture_begins, guarded(captured.replayed))
     after_import(
         "torch.distributed.fsdp._fully_shard._fsdp_state",
-        lambda: _watch_fsdp2(signal),
+        lambda: _watch_fsdp2(forward),
     )
-    after_import("torch.utils.data.dataloader", lambda: _watch_loaders(signal, fetched))
+    after_import("torch.utils.data.dataloader", lambda: _watch_loaders(signal, fetched, between))
     after_import("torch.profiler.profiler", lambda: _watch_profilers(signal))
     return signal
 
@@ -142,7 +155,7 @@ def _if_training(signal: Callable[[str], None]) -> None:
         signal("forward")
 
 
-def _watch_optimizers(stepped: Callable[[object], None]) -> None:
+def _watch_optimizers(stepped: Callable[[object], None], between: Callable[[], None]) -> None:
     """Wrap what ``Optimizer`` wraps around every ``step``: from outside, so that the profiler's own range of the
     optimizer is closed when a window starts or stops (inside a post hook it would be cut)."""
     original = torch.optim.Optimizer.profile_hook_step
@@ -156,6 +169,8 @@ def _watch_optimizers(stepped: Callable[[object], None]) -> None:
             nonlocal depth
             if torch.compiler.is_compiling():
                 return hooked(*args, **kwargs)
+            if depth == 0:
+                between()
             depth += 1
             try:
                 result = hooked(*args, **kwargs)
@@ -170,20 +185,20 @@ def _watch_optimizers(stepped: Callable[[object], None]) -> None:
     torch.optim.Optimizer.profile_hook_step = staticmethod(profile_hook_step)  # type: ignore[assignment]
 
 
-def _watch_fsdp2(signal: Callable[[str], None]) -> None:
+def _watch_fsdp2(forward: Callable[[], None]) -> None:
     from torch.distributed.fsdp._fully_shard import _fsdp_state
 
     def pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
         if getattr(self, "_is_root", False) and not torch.compiler.is_compiling():
-            _if_training(signal)
+            forward()
         return result
 
     original = _fsdp_state.FSDPState._root_pre_forward  # noqa: SLF001 - the one place every root forward passes
     _fsdp_state.FSDPState._root_pre_forward = pre_forward  # type: ignore[method-assign]  # noqa: SLF001
 
 
-def _watch_loaders(signal: Callable[[str], None], fetched: Callable[[int], None]) -> None:
+def _watch_loaders(signal: Callable[[str], None], fetched: Callable[[int], None], between: Callable[[], None]) -> None:
     from torch.utils.data import dataloader
 
     iterator: Any = dataloader._BaseDataLoaderIter  # noqa: SLF001 - base of all iterators
@@ -191,6 +206,8 @@ def _watch_loaders(signal: Callable[[str], None], fetched: Callable[[int], None]
 
     @functools.wraps(original)
     def __next__(self: Any) -> Any:  # noqa: N807 - the method's own name
+        if not torch.compiler.is_compiling():
+            between()
         begun = clock()
         try:
             item = original(self)

@@ -29,11 +29,21 @@ class CapturedSignals:
 
     def emit(self, signal: Callable[[], None]) -> None:
         """Give a signal: now, or at every replay of the graph that is being captured."""
-        # Scripts without graphs are spared the question, which is a call to the device and stands in their traces.
-        if self._last is None or not torch.cuda.is_current_stream_capturing():
+        if not self._capturing():
             signal()
-        elif (graph := self._last()) is not None:
+        elif self._last is not None and (graph := self._last()) is not None:
             self._of.setdefault(graph, []).append(signal)
+
+    def unless_capturing(self, call: Callable[[], None]) -> None:
+        """Call, unless a graph is being captured."""
+        if not self._capturing():
+            call()
+
+    def _capturing(self) -> bool:
+        # Scripts without graphs are spared the question, which is a call to the device and stands in their traces.
+        if self._last is None:
+            return False
+        return bool(torch.cuda.is_current_stream_capturing())
 
     def replayed(self, graph: Any) -> None:
         """``graph`` was launched."""

@@ -9,11 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.spec import CaptureRequest, Window
+from rankscope.records.spec import DETAILS, MOST_STEPS, CaptureRequest, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
 
 __all__ = ["Notices"]
+
+_MOST_CHARACTERS = 1 << 16
+_LAST_STEP = 2**53
+"""As many steps as a number in JSON can count."""
 
 
 class Notices:
@@ -33,19 +37,23 @@ class Notices:
     def read(self, name: str) -> str | None:
         """The text of a notice, or None."""
         try:
-            return self._path(name).read_text(encoding="utf-8")
-        except FileNotFoundError:
+            with self._path(name).open(encoding="utf-8") as stream:
+                return stream.read(_MOST_CHARACTERS)
+        except (OSError, ValueError):  # not there; or no file handle is left: then it is there at the next look
             return None
 
     def stands(self, name: str) -> bool:
         """Is there such a notice?"""
-        return self._path(name).exists()
+        try:
+            return self._path(name).exists()
+        except OSError:
+            return False
 
     def take(self, name: str) -> bool:
         """Remove a notice; was there one?"""
         try:
             self._path(name).unlink()
-        except FileNotFoundError:
+        except OSError:
             return False
         return True
 
@@ -56,30 +64,32 @@ class Notices:
         self.post(f"window_{window.number}", to_json(window))
 
     def announced(self, number: int) -> Window | None:
-        """Window ``number`` as announced."""
+        """Window ``number`` as announced; None also for what is no window.
+
+        Raises:
+            ValueError: it was announced, and is none.
+        """
         text = self.read(f"window_{number}")
-        return None if text is None else from_json(Window, text)
-
-    def ready(self, number: int, local_rank: int) -> None:
-        """Libkineto of this rank could record window ``number``, or need not."""
-        self.post(f"ready_{number}_{local_rank}")
-
-    def count_ready(self, number: int, local_world: int) -> int:
-        """Ranks of this node that are ready."""
-        return sum(self.stands(f"ready_{number}_{rank}") for rank in range(local_world))
+        return None if text is None else _checked_window(from_json(Window, text), number)
 
     def request(self, number: int) -> CaptureRequest | None:
-        """The ``number``-th request from outside; the node helper puts them up for every attempt."""
+        """The ``number``-th request from outside; the node helper puts them up for every attempt.
+
+        Raises:
+            ValueError: it is there and is no request, or asks for too much.
+        """
         try:
-            return from_json(CaptureRequest, self._spool.request(number).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            with self._spool.request(number).open(encoding="utf-8") as stream:
+                text = stream.read(_MOST_CHARACTERS)
+        except OSError:
             return None
+        return _checked_request(from_json(CaptureRequest, text))
 
     def answered(self) -> int:
         """How many requests have been answered, by earlier attempts too."""
         try:
-            return int(self._spool.answered.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+            return max(0, int(self._spool.answered.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
             return 0
 
     def answer(self, count: int) -> None:
@@ -90,5 +100,30 @@ class Notices:
         """What the helper has placed in the run directory so far."""
         try:
             return float(self._spool.gathered.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return 0.0
+
+
+def _whole(name: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r}, not a whole number of {least} to {most}")
+
+
+def _checked_request(request: CaptureRequest) -> CaptureRequest:
+    """What a rank can be asked for: it was checked at the door, but may have come by another."""
+    _whole("steps", request.steps, 1, MOST_STEPS)
+    _whole("warmup", request.warmup, 1, MOST_STEPS)
+    if not isinstance(request.name, str) or request.detail not in ("", *DETAILS):
+        raise ValueError(f"name is {request.name!r}, detail is {request.detail!r}")
+    return request
+
+
+def _checked_window(window: Window, number: int) -> Window:
+    _whole("number", window.number, number, number)
+    _whole("first warm-up step", window.warm, 0, _LAST_STEP)
+    _whole("first step", window.first, window.warm, _LAST_STEP)
+    _whole("last step", window.last, window.first, window.first + MOST_STEPS - 1)
+    for text in (window.origin, window.backend, window.backend_reason or "", window.detail):
+        if not isinstance(text, str):
+            raise ValueError(f"{text!r} is no text")
+    return window

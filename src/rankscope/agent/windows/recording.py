@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,16 +15,24 @@ import torch.distributed as dist
 from rankscope.agent.backends.base import Capture
 from rankscope.agent.backends.memory_history import MemoryHistory
 from rankscope.agent.process.exit import Settler
+from rankscope.agent.process.guard import tell
 from rankscope.records.codec import to_json
 from rankscope.records.rank import ClockSample, RankRecord, StepTimes
 from rankscope.records.spec import AgentSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
+from rankscope.step_time import usual
 
 __all__ = ["Recording", "device_name", "new_record"]
 
-_MOST_TAIL_STEPS = 32
-"""A device is some thousand launches behind its host at most."""
+_LONGEST_S = 600.0
+_LONGER_THAN_USUAL = 4.0
+"""A window records for at most so long, or so many times what its steps usually take where that is longer. What it has
+recorded stays in the memory of the training process, and steps can stop coming: an evaluation takes an hour."""
+
+
+_CALLS_END_WITHIN_S = 10.0
+"""How long asynchronous collectives are waited for where a window ends before its time: as for the device."""
 
 
 def new_record(life: RankRecord, window: Window, planned: Window | None) -> RankRecord:
@@ -62,34 +72,29 @@ class Recording:
         self._spec = spec
         self._history = history
         self._settler: Settler | None = None
-        self._tail_steps = 0
+        self._ends_s = math.inf
+        self._limit_s = 0.0
 
     @property
     def started(self) -> bool:
         """Steps are being recorded, not only warmed up for."""
         return self.capture is not None and self.capture.recording
 
-    def open(self, makers: Sequence[Callable[[], Capture]], before_ms: list[float]) -> bool:
-        """Begin the warm-up with the first capture that can; when none can, the record says why."""
+    def open(self, make: Callable[[], Capture], before_ms: list[float]) -> bool:
+        """Begin the warm-up; when that cannot be, the record says why."""
         begun = time.perf_counter_ns()
         self.record.steps.before_ms = before_ms
-        failed = []
-        for make in makers:
-            try:
-                capture = make()
-                capture.prepare()
-            except Exception as error:  # a profiler that cannot start must not end the job
-                failed.append(str(error) or repr(error))
-                continue
-            self.capture = capture
-            self._settler = Settler(capture.device)
-            self.record.capture = capture.name
-            if failed:
-                self.record.capture_reason = failed[0]
-            self.record.steps.open_ms = (time.perf_counter_ns() - begun) / 1e6
-            return True
-        self.give_up(f"the profiler did not start: {'; '.join(failed)}")
-        return False
+        try:
+            # Known before it is prepared, which the watch over the script's own profilers sees.
+            self.capture = capture = make()
+            capture.prepare()
+        except Exception as error:  # a profiler that cannot start must not end the job
+            self.give_up(f"the profiler did not start: {error or repr(error)}")
+            return False
+        self._settler = Settler(capture.device)
+        self.record.capture = capture.name
+        self.record.steps.open_ms = (time.perf_counter_ns() - begun) / 1e6
+        return True
 
     def start(self, completed: int, confirmed: bool | None) -> None:
         """Step ``completed`` is the first to be recorded."""
@@ -105,6 +110,10 @@ class Recording:
         record.cuda_used = capture.device is not None
         known = ("rank", "world_size", "attempt", "window", "host", "device", "origin", "capture")
         told = {"run_id": self._spec.run_id, "torch": record.torch_version}
+        usual_s = usual(record.steps.before_ms) / 1e3
+        steps = self.window.last - self.window.first + 1
+        self._limit_s = max(_LONGEST_S, _LONGER_THAN_USUAL * steps * usual_s)
+        self._ends_s = time.monotonic() + self._limit_s
         begun = time.perf_counter_ns()
         try:
             capture.start(completed, told | {name: getattr(record, name) for name in known})
@@ -117,22 +126,28 @@ class Recording:
         return self.started and completed > self.window.last
 
     def drained(self) -> bool:
-        """They are over on the device too, or that was waited for long enough. To be asked once a step."""
-        self._tail_steps += 1
-        if self.capture is None or self._tail_steps > _MOST_TAIL_STEPS:
+        """They are over on the device too, and nothing else keeps the profiler from ending. To be asked once a step."""
+        if self.capture is None:
             return True
         try:
             return self.capture.drained()
         except Exception:  # a device in error cannot be asked, and the window must not stay open for it
             return True
 
-    def close(self, reason: str | None, completed: int, source: str | None) -> None:
+    def overdue(self) -> str | None:
+        """Why this window has to end although its steps are not over, or None."""
+        if time.monotonic() < self._ends_s:
+            return None
+        return f"the window had recorded for {self._limit_s:.0f} s, its limit, before its last step was over"
+
+    def close(self, reason: str | None, completed: int, source: str | None, *, leaving: bool = False) -> None:
         """Stop, and announce the result by its record.
 
         Args:
             reason: why it ends before its time, or None.
             completed: steps completed.
             source: of their count.
+            leaving: the process ends, and a profiler that cannot end without harm need not.
         """
         capture, record = self.capture, self.record
         self.capture = None
@@ -146,6 +161,8 @@ class Recording:
         try:
             if reason is not None and self._settler is not None and not self._settler.settles(self._spec.exit_grace_s):
                 raise TimeoutError("the device did not finish its work; a peer it waits for is gone")
+            if reason is not None and not capture.may_end(_CALLS_END_WITHIN_S) and leaving:
+                raise TimeoutError("asynchronous collectives that it had recorded did not end; a peer may be gone")
             record.trace = capture.stop(self._spool.trace(record.attempt, self.window.number, record.rank))
         except Exception as error:  # the record tells it
             record.status = "missing"
@@ -172,7 +189,10 @@ class Recording:
     def cancel(self, reason: str) -> None:
         """Leave the warm-up."""
         if self.capture is not None:
-            self.capture.cancel()
+            try:
+                self.capture.cancel()
+            except Exception as error:  # the record tells it
+                reason = f"{reason}; {error}"
         self.give_up(reason)
 
     def _finish(self) -> None:
@@ -180,7 +200,23 @@ class Recording:
             self._settler.dismiss()
             self._settler = None
         record = self.record
-        replace_text(self._spool.record(record.attempt, self.window.number, record.rank), to_json(record))
+        path = self._spool.record(record.attempt, self.window.number, record.rank)
+        try:
+            replace_text(path, to_json(record))
+        except OSError as error:  # no room: what nobody can be told of makes room for the word that it is gone
+            self._drop_trace(f"the trace was dropped, since its record could not be written: {error}")
+            with contextlib.suppress(OSError):
+                replace_text(path, to_json(record))
+
+    def _drop_trace(self, reason: str) -> None:
+        record = self.record
+        tell(f"window {self.window.number}: {reason}")
+        for name in (record.trace, record.snapshot):
+            if name is not None:
+                with contextlib.suppress(OSError):
+                    (self._spool.path / name).unlink()
+        record.trace = record.snapshot = None
+        record.status, record.reason = "missing", reason
 
 
 def device_name(device: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Between nodes: rank 0's announcements outwards, readiness and slow steps inwards, through torchrun's own store.
+"""Between nodes: rank 0's announcements outwards, slow steps inwards, through torchrun's own store.
 
 One rank of each node has two threads that wait in the store or look up every 0.2 s; nobody else touches the network,
 and a job on one node has no courier at all. Never a barrier or a collective: those deadlock when ranks disagree
@@ -22,6 +22,7 @@ from datetime import timedelta
 from torch._C import _DistStoreError
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
+from rankscope.agent.process.guard import tell
 from rankscope.agent.windows.notices import Notices
 
 __all__ = ["StoreRelay", "job_has_store"]
@@ -45,8 +46,6 @@ class StoreRelay:
     def __init__(self, run_id: str, attempt: int, board: Notices, environ: Mapping[str, str]) -> None:
         self._board = board
         self._head = environ.get("RANK") == "0"
-        self._local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
-        self._world = int(environ.get("WORLD_SIZE", "1"))
         self._node, self._nodes = int(environ["GROUP_RANK"]), int(environ["GROUP_WORLD_SIZE"])
         self._address = (environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
         self._prefix = f"rankscope/{run_id}/{attempt}"
@@ -60,31 +59,30 @@ class StoreRelay:
 
     def start(self) -> None:
         """Begin to carry."""
-        for thread in self._threads:
-            thread.start()
         atexit.register(self.stop)
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError as error:  # no process may be started any more (RLIMIT_NPROC)
+            tell(f"nodes do not hear of each other's windows: {error}")
 
     def stop(self) -> None:
         """The process ends; threads that the store holds up for longer than some moments are left behind."""
         self._over.set()
         deadline = time.monotonic() + _ENDS_WITHIN_S
         for thread in self._threads:
-            thread.join(max(deadline - time.monotonic(), 0.0))
+            if thread.ident is not None:
+                thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _quietly(self, work: Callable[[PrefixStore], None]) -> None:
         with contextlib.suppress(Exception):  # no store, no announcement; the records say so
             work(PrefixStore(self._prefix, TCPStore(*self._address, is_master=False, timeout=_PATIENCE)))
 
     def _speak(self, store: PrefixStore) -> None:
-        """This node's readiness and slow steps go to the store; on the head node the windows too."""
-        ready, window = 0, 0
+        """On the head node the windows go to the store, on the others their slow steps."""
+        window = 0
         while not self._over.is_set():
-            if self._board.stands(f"window_{ready}"):
-                ready += 1  # announced, ready or not
-            elif self._board.count_ready(ready, self._local_world) == self._local_world:
-                store.add(f"ready_{ready}", self._local_world)
-                ready += 1
-            elif self._head and (text := self._board.read(f"window_{window}")) is not None:
+            if self._head and (text := self._board.read(f"window_{window}")) is not None:
                 keys = [_window(window, node) for node in range(self._nodes)]
                 store.multi_set(keys, [text] * self._nodes)  # type: ignore[attr-defined]  # its stub lacks it
                 window += 1
@@ -109,14 +107,9 @@ class StoreRelay:
 
     def _speak_for_all(self, store: PrefixStore) -> None:
         """On the head node: what all nodes have said, put up for rank 0."""
-        ready, slow = 0, 0
+        slow = 0
         while not self._over.is_set():
-            if self._board.stands(f"window_{ready}"):
-                ready += 1
-            elif store.add(f"ready_{ready}", 0) == self._world:
-                self._board.post(f"all_ready_{ready}")
-                ready += 1
-            elif (count := store.add("slow_steps", 0)) > slow:
+            if (count := store.add("slow_steps", 0)) > slow:
                 slow = count
                 self._board.post("slow_step")
             else:

@@ -1,0 +1,137 @@
+"""Asynchronous collectives that a window has recorded and that have not ended.
+
+A communication backend that works on the CPU (gloo, MPI) ends the event of each call on a thread of its own, whenever
+the call is done. The event lies in the profiler's memory, which is freed when the profiler ends; a call that is done
+later writes into what is freed (seen: gloo's thread aborts in the allocator). So recording stops first, which adds no
+further events, and the profiler ends when the calls that it recorded have ended.
+
+NCCL ends its events within the call that issues it, and so does whatever works by streams of a device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["OutstandingCalls"]
+
+_CALLS = (
+    *("allreduce", "allreduce_coalesced", "reduce", "broadcast", "gather", "scatter", "barrier"),
+    *("allgather", "_allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced"),
+    *("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced", "alltoall", "alltoall_base"),
+    *("send", "recv", "recv_anysource", "_end_coalescing"),
+)
+"""Methods of ProcessGroup that begin something and return it as ``Work``."""
+_BY_STREAMS = frozenset(("nccl", "xccl", "hccl", "fake"))
+_SETTLED_STEPS = 3
+"""A functional collective is waited for by the first use of its result, within its step; one that is still registered
+so many steps later is never waited for, and its group has long since done what followed it."""
+
+
+class OutstandingCalls:
+    """Calls begun by the thread that records. What C++ begins (DDP) is over, but for some instructions, when its
+    backward returns: one whole step is left for those."""
+
+    def __init__(self) -> None:
+        self._calls: list[Any] = []
+        self._originals: dict[str, Any] = {}
+
+    def watch(self) -> None:
+        """Note every call that this thread begins from now on."""
+        if self._originals or not dist.is_available():
+            return
+        group: Any = dist.ProcessGroup
+        thread = threading.get_ident()
+        for name in _CALLS:
+            original = vars(group).get(name)
+            if original is None:
+                continue
+            self._originals[name] = original
+            setattr(group, name, self._noting(getattr(group, name), thread))
+
+    def _noting(self, original: Any, thread: int) -> Any:
+        # A device's call must not even be asked whether it is over: within a CUDA graph that is an error.
+        by_streams = not _backends().isdisjoint(_BY_STREAMS)
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            work = original(*args, **kwargs)
+            if threading.get_ident() == thread and hasattr(work, "is_completed"):
+                devices = _devices((*args[1:], *kwargs.values()))
+                if devices == {"cpu"} or not (devices or by_streams):
+                    self._calls.append(work)
+            return work
+
+        return call
+
+    def unwatch(self) -> None:
+        """Recording has stopped: note no more."""
+        for name, original in self._originals.items():
+            setattr(dist.ProcessGroup, name, original)
+        self._originals.clear()
+
+    def possible(self) -> bool:
+        """Whether there is a process group that ends its calls on threads of its own."""
+        return bool(self._calls) or not _backends() <= _BY_STREAMS
+
+    def step(self) -> None:
+        """A step has ended: let go of what is done, and of the tensors that it holds."""
+        self._prune()
+
+    def ended(self, steps: int) -> bool:
+        """Whether all have ended.
+
+        Args:
+            steps: that have passed since recording stopped.
+        """
+        self._prune()
+        if self._calls or steps < 1:
+            return False
+        return steps >= _SETTLED_STEPS or _functional() == 0
+
+    def _prune(self) -> None:
+        self._calls = [work for work in self._calls if not _completed(work)]
+
+
+def _completed(work: Any) -> bool:
+    try:
+        return bool(work.is_completed())
+    except Exception:  # it has failed, which is an end
+        return True
+
+
+def _backends() -> set[str]:
+    """Names of the backends of all process groups; one that cannot be told is called ``unknown``."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return set()
+    try:
+        groups = dist.distributed_c10d._world.pg_map.values()  # noqa: SLF001 - no public name for all groups
+        return {part.rpartition(":")[2] for kind, _ in groups for part in str(kind).lower().split(",")}
+    except (AttributeError, TypeError, ValueError):
+        return {"unknown"}
+
+
+def _devices(values: Iterable[Any]) -> set[str]:
+    """Kinds of devices of the tensors among values and the lists of them."""
+    found = set()
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.add(value.device.type)
+        elif isinstance(value, (list, tuple)):
+            found |= _devices(value)
+    return found
+
+
+def _functional() -> int:
+    """Functional collectives that nobody has waited for."""
+    with contextlib.suppress(Exception):
+        from torch._C import _distributed_c10d as c10d
+
+        return int(c10d._get_work_registry_size())  # noqa: SLF001 - no public name
+    return 0
