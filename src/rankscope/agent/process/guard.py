@@ -40,6 +40,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **kwargs)
         except Exception as error:  # this is the promise
             broken = True
-            tell(f"{function.__qualname__} failed and is switched off; training goes on: {type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            tell(f"{function.__qualname__} failed and is switched off; training goes on: {why}")
 
     return call
