@@ -21,7 +21,7 @@ from rankscope.records.rank import ClockSample, RankRecord, StepTimes
 from rankscope.records.spec import AgentSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
-from rankscope.step_time import usual
+from rankscope.step_time import usual_step_ms
 
 __all__ = ["Recording", "device_name", "new_record"]
 
@@ -110,7 +110,7 @@ class Recording:
         record.cuda_used = capture.device is not None
         known = ("rank", "world_size", "attempt", "window", "host", "device", "origin", "capture")
         told = {"run_id": self._spec.run_id, "torch": record.torch_version}
-        usual_s = usual(record.steps.before_ms) / 1e3
+        usual_s = usual_step_ms(record.steps.before_ms) / 1e3
         steps = self.window.last - self.window.first + 1
         self._limit_s = max(_LONGEST_S, _LONGER_THAN_USUAL * steps * usual_s)
         self._ends_s = time.monotonic() + self._limit_s
