@@ -47,6 +47,9 @@ def main() -> int:
             report = launch(name, arguments.ranks, bad)
             verdict, stragglers = report.verdict, fault.stragglers(arguments.ranks, bad)
             kinds = sorted({f.kind for f in report.findings})
+            if stragglers and verdict.kind == "contended":
+                seen["machine busy"] += 1  # no verdict on a rank, and no wrong one
+                continue
             good = len(set(verdict.ranks) & set(stragglers)) if verdict.cause == fault.cause else 0
             due, named, right = due + len(stragglers), named + len(verdict.ranks), right + good
             what = verdict.cause if verdict.ranks else f"nobody ({', '.join(kinds)})" if kinds else "nobody"

@@ -61,6 +61,9 @@ def spread(model: nn.Module, parallel: str, degree: int, micro: int, device: tor
     if parallel == "hsdp":
         mesh = init_device_mesh(device.type, (degree, inner), mesh_dim_names=("replicate", "shard"))
         return _plain(_shard(model.to(device), mesh), rank, micro)
+    if parallel == "tp" and inner == 1 and device.type == "cpu":
+        # one group: calls of gloo do not say of which group they are
+        return _plain(_split(model, init_device_mesh("cpu", (degree,), mesh_dim_names=("tp",))), 0, micro)
     if parallel == "tp":
         mesh = init_device_mesh(device.type, (inner, degree), mesh_dim_names=("dp", "tp"))
         return _plain(_shard(_split(model.to(device), mesh["tp"]), mesh["dp"]), rank // degree, micro)

@@ -121,7 +121,8 @@ def test_the_planted_slow_rank_is_named(run, job, ranks, late, causes):
 def test_a_balanced_job_is_called_so(run, job, ranks):
     done = run("train.py", *job, ranks=ranks)
     assert done.report.verdict.ranks == []
-    assert done.report.verdict.kind in ("balanced", "comm_bound", "host_bound")
+    assert done.report.verdict.kind in ("balanced", "comm_bound", "host_bound", "contended")  # whatever else runs here
+    assert done.report.verdict.ranks == []
 
 
 def test_the_report_is_three_files_and_a_summary(run):

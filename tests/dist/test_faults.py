@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from rankscope.demo.faults import FAULTS
-from rankscope.causes.table import NOISY
 from support.launching import flags_of
 
 ON_TWO = [(name, 2, bad, None) for bad, name in enumerate(FAULTS)]
@@ -43,16 +42,16 @@ def test_the_truth_is_told(name, ranks, bad, size, told, tmp_path):
         pytest.skip(f"needs {lacking}")
 
     report = told(name, ranks, bad, size, tmp_path / "RUN")
-    if report.verdict.cause in NOISY - {fault.cause}:
-        # what another process on the machine brings about as well; it would have to do so twice
-        report = told(name, ranks, bad, size, tmp_path / "AGAIN")
 
     assert report.errors == []
     verdict, stragglers = report.verdict, fault.stragglers(ranks, bad)
     findings = [(f.kind, f.ranks) for f in report.findings]
-    assert sorted(verdict.ranks) == stragglers, (verdict.sentence, findings)
-    if stragglers:
-        assert verdict.cause == fault.cause, (verdict.sentence, findings)
-    else:
-        assert verdict.kind == "balanced", verdict.sentence
+    assert set(verdict.ranks) <= set(stragglers), (verdict.sentence, findings)
+    if not stragglers:
+        assert verdict.kind in ("balanced", "contended"), verdict.sentence
         assert fault.cause is None or fault.cause in [kind for kind, _ in findings], findings
+        return
+    if verdict.kind == "contended":
+        pytest.skip(f"no rank can be told beside what else runs here: {verdict.sentence}")
+    assert sorted(verdict.ranks) == stragglers, (verdict.sentence, findings)
+    assert verdict.cause == fault.cause, (verdict.sentence, findings)

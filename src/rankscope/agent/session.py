@@ -218,6 +218,7 @@ class Session:
         if recording is not None:
             if recording.started and not recording.has_ended(self.counter.completed - 1):
                 recording.record.steps.inside_ms.append(elapsed_ns / 1e6)
+                recording.cpu.step()
                 recording.record.gc_ms = (recording.record.gc_ms or 0.0) + paused_ns / 1e6
             return
         slowness = self._pace.add(elapsed_ns / 1e6)

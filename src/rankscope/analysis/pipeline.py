@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from rankscope import plugins
 from rankscope.analysis.evidence.collect import collect
+from rankscope.analysis.evidence.contention import contention
 from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import add_profiling_overhead
 from rankscope.analysis.tables.run_info import run_info
@@ -96,7 +97,7 @@ def analyze(
     if hta and traces:
         with _guard("hta", failed):
             _add_hta(report, traces, progress)
-    _diagnose(report, windows, failed)
+    _diagnose(report, windows, manifest, failed)
     report.run.notes += plugins.notes()
     return report
 
@@ -119,12 +120,16 @@ def _add_hta(report: ClusterReport, traces: Sequence[RankTrace], progress: Progr
     report.errors += failures
 
 
-def _diagnose(report: ClusterReport, windows: Sequence[WindowResult], failed: Failed) -> None:
+def _diagnose(
+    report: ClusterReport, windows: Sequence[WindowResult], manifest: RunManifest | None, failed: Failed
+) -> None:
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
     with _guard("diagnosis", failed):
         evidence = collect(windows, report.ranks, report.idle, report.modules, report.run.recording_overhead_pct)
         evidence.health, evidence.memory = report.health, report.memory
         report.what_if = evidence.what_if
+    with _guard("contention", failed):
+        evidence.contention = contention(windows, manifest)
     with _guard("verdict", failed):
         case = open_case(evidence)
         report.findings = find(case, lambda kind, error: failed(f"rule {kind}", error))

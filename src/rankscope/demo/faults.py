@@ -134,9 +134,9 @@ FAULTS: dict[str, Fault] = {
         needs=("MKL",),
     ),
     "neighbour": Fault(
-        does="another process is busy on one rank's core (needs Linux and a core for each rank)",
-        who="bad rank",
-        cause="slow_compute",
+        does="another process is busy on one rank's core: no rank's fault (needs Linux and a core for each rank)",
+        who="nobody",
+        cause="contended",
         needs=("cores",),
     ),
     "recompile": Fault(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,8 +18,13 @@ from rankscope.demo.faults import FAULTS, Place
 
 __all__ = ["Plant", "parser", "planted"]
 
-_NEIGHBOUR = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**5))"
-"""Busy for as long as its parent lives."""
+_BUSY = "import os, sys\nwhile os.path.exists(f'/proc/{sys.argv[1]}'): sum(range(10**5))"
+"""Busy for as long as the process lives whose number it is given."""
+_STRANGER = """
+import subprocess, sys
+print(subprocess.Popen([sys.executable, *sys.argv[1:]], stdout=subprocess.DEVNULL).pid)
+"""
+"""Starts a process, and ends: then that process is none of the job's."""
 
 
 class Plant:
@@ -62,11 +68,16 @@ def planted(arguments: argparse.Namespace) -> Iterator[Plant]:
             cores = sorted(os.sched_getaffinity(0))
             os.sched_setaffinity(0, {cores[-1]} if bad else set(cores[:-1]))
             if bad:
-                busy = stack.enter_context(subprocess.Popen([sys.executable, "-c", _NEIGHBOUR]))
-                stack.callback(busy.kill)
+                stack.callback(os.kill, _neighbour(), signal.SIGKILL)
         dist.init_process_group("gloo")
         stack.callback(dist.destroy_process_group)
         yield Plant(arguments.fault, arguments.size, arguments.bad_rank)
+
+
+def _neighbour() -> int:
+    """Keep this process's core busy, with a process of its own; its number."""
+    command = [sys.executable, "-c", _STRANGER, "-c", _BUSY, str(os.getpid())]
+    return int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rankscope.causes.table import DEVICE_CAUSES
 from rankscope.causes.wording import SCENARIO, amount, describe, hours, parts, some_ranks
 from rankscope.diagnose.rules.base import Case
+from rankscope.diagnose.rules.contended import contended_verdict
 from rankscope.diagnose.rules.host_bound import idle_for_hosts
 from rankscope.diagnose.rules.missing_traces import verdict_beside_missing
 from rankscope.diagnose.rules.reasons import reasons
@@ -34,7 +35,7 @@ def judge(case: Case, findings: Sequence[Finding]) -> Verdict:
     if thin is not None:
         return thin
     if evidence.pipeline:
-        return Verdict(
+        return contended_verdict(evidence) or Verdict(
             kind="pipeline",
             confidence="medium",
             step_ms=evidence.step_ms,
@@ -44,7 +45,7 @@ def judge(case: Case, findings: Sequence[Finding]) -> Verdict:
         )
     if case.stragglers:
         return _straggler(case)
-    return verdict_beside_missing(case) or _no_straggler(evidence, findings)
+    return verdict_beside_missing(case) or contended_verdict(evidence) or _no_straggler(evidence, findings)
 
 
 def _thin(evidence: Evidence) -> Verdict | None:

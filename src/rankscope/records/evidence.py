@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rankscope.records.rows import HealthRow, MemoryRow
 
-__all__ = ["Anomaly", "Evidence", "Suspect"]
+__all__ = ["Anomaly", "Contention", "Evidence", "RankCpu", "Suspect"]
 
 
 @dataclass(kw_only=True)
@@ -50,6 +50,47 @@ class Anomaly:
     peers_ms: float
     own_count: float | None = None
     peers_count: float | None = None
+
+
+@dataclass(kw_only=True)
+class RankCpu:
+    """What the scheduler says of one rank's recorded steps, one value each; see :class:`records.rank.ThreadTimes`."""
+
+    rank: int
+    host: str
+    held_ms: list[float]
+    """Its threads that drive the training could run, and no CPU was free for them."""
+    cpu_ms: list[float]
+    """Those threads ran."""
+    own_ms: list[float] = field(default_factory=list)
+    """Host time of the step less waiting for peers and less ``held_ms``: what the rank itself took. Empty where that
+    is not known (a device decides when the host waits)."""
+    named_ms: dict[str, list[float]] = field(default_factory=dict)
+    """Cause -> host time that it accounts for in the trace, run queue included."""
+    process_ms: float = 0.0
+    """CPU time of the whole process per step."""
+
+
+@dataclass(kw_only=True)
+class Contention:
+    """How far the machine held the ranks up. Lists of the ranks are equally long."""
+
+    ranks: list[RankCpu]
+    gains_ms: list[float]
+    """What each step would gain on a free machine: by replay, else what the least held up rank was."""
+    others_ms: float | None = None
+    """CPU time per step of processes that are not the job's, on the CPUs it may use, of the most loaded host."""
+    cpus: float | None = None
+    """CPUs the job may use there."""
+
+    @property
+    def cost_ms(self) -> float:
+        """Per step."""
+        return sum(self.gains_ms) / len(self.gains_ms) if self.gains_ms else 0.0
+
+    def of(self, rank: int) -> RankCpu | None:
+        """One rank's, where it is known."""
+        return next((r for r in self.ranks if r.rank == rank), None)
 
 
 @dataclass(kw_only=True)
@@ -117,6 +158,8 @@ class Evidence:
     repeat_ms: float = 0.0
     """Time of the redundant calls per step, transfer only."""
     groups: list[str] = field(default_factory=list)
+    contention: Contention | None = None
+    """None where no rank's threads were followed."""
     health: list[HealthRow] = field(default_factory=list)
     memory: list[MemoryRow] = field(default_factory=list)
 

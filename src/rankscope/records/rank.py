@@ -7,7 +7,16 @@ from typing import Literal
 
 from rankscope.records.limits import Attempt, Count, FileName, LocalRank, Rank, Step, WindowNumber, WorldSize
 
-__all__ = ["ClockSample", "HealthSample", "HostSample", "RankRecord", "RankStatus", "StepTimes"]
+__all__ = [
+    "ClockSample",
+    "HealthSample",
+    "HostSample",
+    "RankRecord",
+    "RankStatus",
+    "StepTimes",
+    "ThreadKind",
+    "ThreadTimes",
+]
 
 
 RankStatus = Literal["ok", "partial", "missing", "corrupt", "skipped"]
@@ -70,6 +79,35 @@ class HostSample:
     pressure_cpu_pct: float | None = None
     pressure_memory_pct: float | None = None
     pressure_io_pct: float | None = None
+    cpu_busy_ms: float | None = None
+    """Time at work of the CPUs that the job may use, since the host was started; likewise the next."""
+    cpu_stolen_ms: float | None = None
+    """That a hypervisor gave to others."""
+    job_cpu_ms: float | None = None
+    """CPU time of the job's processes on this host."""
+    cpu_waited_ms: float | None = None
+    """PSI's ``some total`` of the host: time in which at least one task waited for a CPU."""
+    group_cpu_waited_ms: float | None = None
+    """The same of the job's cgroup."""
+
+
+ThreadKind = Literal["training", "python", "native"]
+"""The thread that trains; another one that Python knows, so the script's own; one of a library (PyTorch's autograd, a
+communication backend, OpenMP)."""
+
+
+@dataclass(kw_only=True)
+class ThreadTimes:
+    """One thread of a rank's process in each recorded step, in order, as the scheduler counts it (milliseconds)."""
+
+    tid: int
+    name: str
+    """As the kernel has it; OpenMP's threads bear that of the process."""
+    kind: ThreadKind
+    cpu_ms: list[float] = field(default_factory=list)
+    """Time on a CPU."""
+    wait_ms: list[float] = field(default_factory=list)
+    """Time in which it could have run and no CPU was free for it."""
 
 
 @dataclass(kw_only=True)
@@ -138,3 +176,5 @@ class RankRecord:
     """Of that accelerator during the window, from the node helper; or the samples just before and after."""
     host_load: list[HostSample] = field(default_factory=list)
     """Of its host, likewise."""
+    threads: list[ThreadTimes] = field(default_factory=list)
+    """Of this process in the recorded steps, the training thread first; empty where the kernel does not count."""

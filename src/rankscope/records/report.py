@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 Confidence = Literal["high", "medium", "low"]
-VerdictKind = Literal["straggler", "balanced", "host_bound", "comm_bound", "pipeline", "insufficient_data"]
+VerdictKind = Literal["straggler", "balanced", "host_bound", "comm_bound", "pipeline", "contended", "insufficient_data"]
 
 
 @dataclass(kw_only=True)

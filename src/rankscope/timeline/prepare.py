@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.collect import collect
+from rankscope.analysis.evidence.contention import contention
 from rankscope.analysis.matching.clocks import Clocks
 from rankscope.analysis.tables import summary
 from rankscope.analysis.tables.profiling_overhead import recording_overhead_pct
@@ -70,6 +71,7 @@ def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: l
         ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
         overhead = recording_overhead_pct(windows, manifest)
         evidence = collect(windows, ranks, summary.idle_rows(windows), (), overhead)
+        evidence.contention = contention(windows, manifest)
         case = open_case(evidence)
         return judge(case, find(case))
     except Exception as error:  # the timeline stands without a verdict

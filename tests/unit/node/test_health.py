@@ -182,7 +182,7 @@ def test_a_host_under_cgroup_v2(tmp_path) -> None:
     assert found == HostSample(
         time_ns=7, load_1m=12.5, cpus=0.5, quota_periods=400, throttled_periods=120, throttled_ms=2500.0,
         memory_available_bytes=2048 * 1024,
-        pressure_cpu_pct=8.52, pressure_memory_pct=0.0, pressure_io_pct=None,
+        pressure_cpu_pct=8.52, pressure_memory_pct=0.0, pressure_io_pct=None, cpu_waited_ms=2086102.397,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from rankscope.agent.backends.base import Capture
 from rankscope.agent.backends.memory_history import MemoryHistory
 from rankscope.agent.process.exit import Settler
 from rankscope.agent.process.guard import tell
+from rankscope.agent.steps.cpu_time import CpuTimes
 from rankscope.records.codec import to_json
 from rankscope.records.rank import ClockSample, RankRecord, StepTimes
 from rankscope.records.spec import AgentSpec, Window
@@ -68,6 +69,7 @@ class Recording:
         self.window = window
         self.record = record
         self.capture: Capture | None = None
+        self.cpu = CpuTimes()
         self._spool = spool
         self._spec = spec
         self._history = history
@@ -120,6 +122,7 @@ class Recording:
         except Exception as error:  # as in open
             self.give_up(f"the profiler did not record: {error!r}")
         record.steps.open_ms = (record.steps.open_ms or 0.0) + (time.perf_counter_ns() - begun) / 1e6
+        self.cpu.begin()
 
     def has_ended(self, completed: int) -> bool:
         """All its steps are over, on the host."""
@@ -200,6 +203,7 @@ class Recording:
             self._settler.dismiss()
             self._settler = None
         record = self.record
+        record.threads = self.cpu.end()
         path = self._spool.record(record.attempt, self.window.number, record.rank)
         try:
             replace_text(path, to_json(record))

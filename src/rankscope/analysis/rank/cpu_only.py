@@ -85,7 +85,9 @@ def _gaps(view: RankView) -> tuple[I64, I64]:
     """Where the training thread runs no operator for longer than Python takes, outside the data loader."""
     events = view.trace.events
     running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
-    busy = intervals.union(events.start[running], events.end[running])
+    # operators of tensor subclasses (DTensor) hold the waits for their collectives
+    waiting = view.spans(view.chain & (view.kind == Kind.WAIT))
+    busy = intervals.subtract(intervals.union(events.start[running], events.end[running]), waiting)
     begin, resume = intervals.subtract(intervals.complement(busy, view.start, view.end), view.fetch)
     long = resume - begin >= LEAST_WAIT_NS
     return begin[long], resume[long]

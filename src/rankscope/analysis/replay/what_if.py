@@ -114,6 +114,14 @@ class Replay:
         work[mine] *= factor[graph.label[mine], graph.segment[mine]]
         return work
 
+    def hosts_scaled(self, factor: F64) -> F64:
+        """Work per edge with the host work of all ranks times ``factor`` (R x S)."""
+        graph = self.graph
+        mine = np.flatnonzero(graph.label == Work.HOST)
+        work: F64 = graph.work.copy()
+        work[mine] *= factor[graph.owner[mine], graph.segment[mine]]
+        return work
+
     def balanced(self) -> F64:
         """Work per edge with each segment of device work shared out evenly among the ranks that do it."""
         graph, device = self.graph, self.segments.device

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankscope.causes.table import NOISY
+from rankscope.diagnose.rules.machine import beyond_machine, is_contended, without_machine
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Confidence
 
@@ -43,24 +44,43 @@ def decide(evidence: Evidence) -> list[StragglerDecision]:
     """Return the ranks that hold the job back, most costly first. None is an answer too."""
     if not evidence.step_ms or evidence.pipeline:
         return []
-    found = []
-    for suspect in evidence.suspects:
-        others = [s.cost_ms for s in evidence.suspects if s is not suspect]
-        decision = _decide_one(suspect, evidence.step_ms, max(others, default=0.0), evidence.clock_spread_us)
-        if decision is not None:
-            found.append(decision)
-    found += _alternating(evidence, {a.suspect.rank for a in found})
+    found = _decide_all(evidence, evidence.suspects)
+    if evidence.contention is not None:
+        found = _machine_taken_off(evidence, found)
     return sorted(found, key=lambda a: -a.suspect.cost_ms)
 
 
-def _alternating(evidence: Evidence, named: set[int]) -> list[StragglerDecision]:
+def _machine_taken_off(evidence: Evidence, found: list[StragglerDecision]) -> list[StragglerDecision]:
+    """Return those of ``found`` that are late whatever the machine did, and those whose own part stands out."""
+    late_anyway = _decide_all(evidence, [without_machine(s, evidence) for s in evidence.suspects])
+    sure = {d.suspect.rank for d in late_anyway}
+    kept = [d for d in found if d.suspect.rank in sure]
+    asked = {d.suspect.rank for d in found} | set(evidence.ranks if is_contended(evidence) else ())
+    for suspect in evidence.suspects:
+        if suspect.rank in asked - sure and (own := beyond_machine(suspect, evidence)) is not None:
+            cause, explained = leading_cause(own)
+            kept.append(StragglerDecision(own, cause, min(explained, 1.0), False, "medium"))
+    return kept
+
+
+def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDecision]:
+    found = []
+    for suspect in suspects:
+        others = [s.cost_ms for s in suspects if s is not suspect]
+        decision = _decide_one(suspect, evidence.step_ms or 0.0, max(others, default=0.0), evidence.clock_spread_us)
+        if decision is not None:
+            found.append(decision)
+    return found + _alternating(evidence, suspects, {d.suspect.rank for d in found})
+
+
+def _alternating(evidence: Evidence, suspects: list[Suspect], named: set[int]) -> list[StragglerDecision]:
     """Return ranks that alternate: late for one clear reason, each in too few steps to be decided alone.
 
     Together they are judged as one rank would be. Each must still cost what any single straggler does.
     """
     step_ms = evidence.step_ms or 0.0
     by_cause: dict[str, list[tuple[Suspect, float]]] = {}
-    for suspect in evidence.suspects:
+    for suspect in suspects:
         cause, explained = leading_cause(suspect)
         if cause not in NOISY and explained >= CLEAR and suspect.cost_ms >= LEAST_SHARE * step_ms:
             by_cause.setdefault(cause, []).append((suspect, explained))

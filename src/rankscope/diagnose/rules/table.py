@@ -11,6 +11,7 @@ from rankscope import plugins
 from rankscope.causes.table import BY_NAME
 from rankscope.diagnose.rules import (
     comm_exposed,
+    contended,
     cpu_throttled,
     differences,
     ecc_errors,
@@ -47,6 +48,7 @@ OURS: tuple[Rule, ...] = (
     ecc_errors.RULE,
     pcie_degraded.RULE,
     cpu_throttled.RULE,
+    contended.RULE,
 )
 """Findings of equal cost are reported in this order."""
 

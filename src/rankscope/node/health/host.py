@@ -1,4 +1,4 @@
-"""What the kernel says of this host: load, memory, pressure, and the CPU quota of the job's cgroup.
+"""What the kernel says of this host: load, memory, pressure, who uses its CPUs, and the CPU quota of the job's cgroup.
 
 The files are those of proc(5), of the kernel's Documentation/accounting/psi.rst and admin-guide/cgroup-v2.rst
 (``cpu.max``, ``cpu.stat``), and of its scheduler/sched-bwc.rst for cgroup v1. What is not there is None.
@@ -9,17 +9,29 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from rankscope.node.health.cgroups import cpu_groups, lines, pressure_group
+from rankscope.node.health.cpu_use import CpuUse
 from rankscope.records.rank import HostSample
 
 __all__ = ["HostReader"]
 
 
 class HostReader:
-    """Reads this process's host. ``proc`` and ``cgroups`` are where these file systems are mounted."""
+    """Reads this process's host.
 
-    def __init__(self, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> None:
+    Args:
+        proc: where procfs is mounted.
+        cgroups: where cgroups are looked for besides their mounts.
+        job: the process from which the job's descend; the parent of this one, the launcher, unless said otherwise.
+    """
+
+    def __init__(
+        self, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup"), job: int | None = None
+    ) -> None:
         self._proc = proc
-        self._group, self._quota = _tightest(_groups(proc, cgroups))
+        self._group, self._quota = _tightest(cpu_groups(proc, cgroups))
+        self._pressed = pressure_group(proc, cgroups)
+        self._use = CpuUse(proc, os.getppid() if job is None else job)
 
     def read(self, time_ns: int) -> HostSample:
         """One sample."""
@@ -27,6 +39,7 @@ class HostReader:
         held_us = stat.get("throttled_usec")  # v2; v1 has throttled_time, in ns
         held_ns = stat.get("throttled_time") if held_us is None else held_us * 1000
         load = _words(self._proc / "loadavg")
+        busy, stolen = self._use.machine_ms(os.sched_getaffinity(0))
         return HostSample(
             time_ns=time_ns,
             load_1m=float(load[0]) if load else None,
@@ -38,6 +51,11 @@ class HostReader:
             pressure_cpu_pct=self._pressure("cpu"),
             pressure_memory_pct=self._pressure("memory"),
             pressure_io_pct=self._pressure("io"),
+            cpu_busy_ms=busy,
+            cpu_stolen_ms=stolen,
+            job_cpu_ms=self._use.job_ms(),
+            cpu_waited_ms=_stalled(self._proc / "pressure" / "cpu"),
+            group_cpu_waited_ms=None if self._pressed is None else _stalled(self._pressed / "cpu.pressure"),
         )
 
     def _cpus(self) -> float:
@@ -45,7 +63,7 @@ class HostReader:
         return float(usable) if self._quota is None else min(float(usable), self._quota)
 
     def _available(self) -> int | None:
-        for line in _lines(self._proc / "meminfo"):
+        for line in lines(self._proc / "meminfo"):
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
         return None
@@ -58,20 +76,13 @@ class HostReader:
         return None
 
 
-def _groups(proc: Path, mount: Path) -> list[Path]:
-    """Folders of the cgroup that governs CPU time and of its ancestors, innermost first, as far as they are visible."""
-    for line in sorted(_lines(proc / "self" / "cgroup"), key=lambda entry: entry.startswith("0:")):
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        # v1 mounts each controller in a folder of its own; a link named after one controller may be all there is
-        tops = [mount / controllers, mount / "cpu"] if controllers else [mount, mount / "unified"]
-        for top in tops:
-            inner = Path(path.strip("/"))
-            found = [top / part for part in (inner, *inner.parents) if (top / part / "cpu.stat").exists()]
-            if found:
-                return found
-    return []
+def _stalled(path: Path) -> float | None:
+    """PSI's ``some total``, in ms."""
+    for word in _words(path):
+        name, _, value = word.partition("=")
+        if name == "total":
+            return int(value) / 1e3
+    return None
 
 
 def _tightest(groups: list[Path]) -> tuple[Path | None, float | None]:
@@ -94,16 +105,9 @@ def _quota(group: Path) -> float | None:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    return {key: int(value) for key, value in (line.split() for line in _lines(path))}
+    return {key: int(value) for key, value in (line.split() for line in lines(path))}
 
 
 def _words(path: Path) -> list[str]:
-    lines = _lines(path)
-    return lines[0].split() if lines else []
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
+    found = lines(path)
+    return found[0].split() if found else []

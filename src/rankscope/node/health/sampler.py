@@ -98,6 +98,8 @@ class HealthWatch:
         if len(record.clock) < 2:
             return
         begin, end = record.clock[0].realtime_ns, record.clock[-1].realtime_ns
+        if not self._hosts or self._hosts[-1].time_ns < end:
+            self._keep(self._hosts, self._host.read(self._clock_ns()))  # counters tell by their difference
         record.health = self.between(begin, end, record.device_uuid)
         record.host_load = self.host_between(begin, end)
 

@@ -54,6 +54,7 @@ KIND_LABELS = {
     "host_bound": "Host bound",
     "comm_bound": "Communication bound",
     "pipeline": "Pipeline",
+    "contended": "Machine busy",
     "insufficient_data": "Not enough data",
 }
 
@@ -63,6 +64,7 @@ _DEFAULT_SENTENCES = {
     "host_bound": "The host cannot hand out work fast enough.",
     "comm_bound": "Communication that nothing hides takes much of each step.",
     "pipeline": "Stages of a pipeline wait for each other.",
+    "contended": "The machine was busy; no rank is to blame.",
     "insufficient_data": "There is not enough data for a verdict.",
 }
 

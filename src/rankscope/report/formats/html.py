@@ -30,6 +30,7 @@ _SIGNS = {
     "host_bound": "◆",
     "comm_bound": "⇄",
     "pipeline": "≡",
+    "contended": "⧗",
     "insufficient_data": "?",
 }
 

@@ -1,0 +1,178 @@
+"""How far a busy machine held the ranks up: the scheduler's counts of each rank's threads, held against its trace.
+
+A step of a thread is time on a CPU, time in which it could run and was not let (the run queue), and time in which it
+waited for something else: a peer, a sleep, a device. The first two are counted by the kernel, the waits for peers are
+in the trace. So what a rank took by itself is known on a busy machine almost as well as on an idle one: on two cores
+shared by 8 to 12 busy processes the CPU time of a step scatters by 5 % while its length triples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank.cpu_only import cpu_waits
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.records.evidence import Contention, RankCpu
+from rankscope.records.manifest import RunManifest
+from rankscope.records.rank import RankRecord, ThreadTimes
+
+__all__ = ["contention"]
+
+F64 = NDArray[np.float64]
+
+POOLED = 0.1
+"""A thread of OpenMP's pool has a like part in the training thread's parallel work: one that runs less is none."""
+
+
+def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) -> Contention | None:
+    """The witness of all windows, their steps strung together; None where nothing was counted."""
+    records = {(r.attempt, r.window, r.rank): r for w in manifest.windows for r in w.records} if manifest else {}
+    found: dict[int, RankCpu] = {}
+    gains: list[float] = []
+    ranks: set[int] | None = None
+    for window in windows:
+        own = [
+            _rank(window, column, records.get((window.attempt, window.window, view.rank)))
+            for column, view in enumerate(window.views)
+        ]
+        known = {cpu.rank for cpu in own if cpu is not None}
+        if not known or window.refused == "only one rank was recorded":
+            continue
+        ranks = known if ranks is None else ranks & known
+        for cpu in own:
+            if cpu is not None:
+                _append(found, cpu)
+        gains += _gains(window, own)
+    kept = [found[rank] for rank in sorted(ranks or ())]
+    if not kept:
+        return None
+    others, cpus = _others([records[key] for key in records if key[2] in found], windows)
+    return Contention(ranks=kept, gains_ms=gains, others_ms=others, cpus=cpus)
+
+
+def _others(records: Sequence[RankRecord], windows: Sequence[WindowResult]) -> tuple[float | None, float | None]:
+    """CPU time per step of other processes on the host that has most of them, and that host's CPUs."""
+    lengths = [w.step_ns / 1e6 for w in windows if w.step_ns]
+    hosts: dict[str, list[tuple[float, float]]] = {}
+    for record in records:
+        samples = [s for s in record.host_load if s.cpu_busy_ms is not None and s.job_cpu_ms is not None]
+        if len(samples) > 1 and (ns := samples[-1].time_ns - samples[0].time_ns) > 0:
+            busy = (samples[-1].cpu_busy_ms or 0.0) - (samples[0].cpu_busy_ms or 0.0)
+            job = (samples[-1].job_cpu_ms or 0.0) - (samples[0].job_cpu_ms or 0.0)
+            rate = max(busy - job, 0.0) / (ns / 1e6)
+            hosts.setdefault(record.host, []).append((rate, samples[-1].cpus or 0.0))
+    if not hosts or not lengths:
+        return None, None
+    rate, cpus = max((float(np.mean([r for r, _ in seen])), seen[-1][1]) for seen in hosts.values())
+    return rate * float(np.mean(lengths)), cpus or None
+
+
+def _append(found: dict[int, RankCpu], cpu: RankCpu) -> None:
+    if (before := found.get(cpu.rank)) is None:
+        found[cpu.rank] = cpu
+        return
+    steps = len(before.held_ms), len(cpu.held_ms)
+    before.process_ms = (before.process_ms * steps[0] + cpu.process_ms * steps[1]) / max(sum(steps), 1)
+    whole = len(before.own_ms) == steps[0] and len(cpu.own_ms) == steps[1]
+    before.own_ms = before.own_ms + cpu.own_ms if whole else []
+    shared = before.named_ms.keys() & cpu.named_ms.keys()
+    before.named_ms = {cause: before.named_ms[cause] + cpu.named_ms[cause] for cause in sorted(shared)}
+    before.held_ms += cpu.held_ms
+    before.cpu_ms += cpu.cpu_ms
+
+
+def _rank(window: WindowResult, column: int, record: RankRecord | None) -> RankCpu | None:
+    """One rank in one window; steps that the trace lost are left out, and so are those that were not counted."""
+    view = window.views[column]
+    if record is None or not record.threads or record.first_step is None:
+        return None
+    counted = len(record.threads[0].wait_ms)
+    index = view.trace.steps.number.astype(np.int64) - record.first_step
+    if not len(index) or index.min() < 0 or index.max() >= counted:
+        return None
+    tids = set(np.unique(view.trace.events.tid[view.chain]).tolist())
+    driving, pool = _driving(record.threads, tids)
+    held = np.sum([t.wait_ms for t in driving], axis=0)[index]
+    if pool:  # the training thread waits for the last of its pool
+        held = held + np.max([t.wait_ms for t in pool], axis=0)[index]
+    cpu = np.sum([t.cpu_ms for t in driving], axis=0)[index]
+    return RankCpu(
+        rank=view.rank,
+        host=record.host,
+        held_ms=held.tolist(),
+        cpu_ms=cpu.tolist(),
+        own_ms=[] if view.device else _own(view, held).tolist(),
+        named_ms=_named(window, column),
+        process_ms=float(sum(sum(t.cpu_ms) for t in record.threads)) / counted,
+    )
+
+
+def _driving(threads: Sequence[ThreadTimes], tids: set[int]) -> tuple[list[ThreadTimes], list[ThreadTimes]]:
+    """The threads that drive the training (the trace has their operators), and the OpenMP threads they wait for."""
+    training = threads[0]
+    native = [t for t in threads if t.kind == "native"]
+    driving = [training, *(t for t in native if t.tid in tids and t.name != training.name)]
+    least = POOLED * sum(training.cpu_ms)
+    return driving, [t for t in native if t.name == training.name and sum(t.cpu_ms) >= least]
+
+
+def _own(view: RankView, held: F64) -> F64:
+    """Per step what the host took by itself, ms: no wait for a peer, no wait for a CPU."""
+    steps = view.trace.steps
+    begin, resume, row = cpu_waits(view)
+    step = np.searchsorted(steps.start, begin, side="right") - 1
+    inside = step >= 0
+    waited = np.bincount(step[inside], (resume - begin)[inside], len(steps)) / 1e6
+    # the call had ended, and the thread that waited for it was not on a CPU yet: that is in both
+    ends = view.trace.events.end[view.trace.collectives.event]
+    waking = np.maximum(resume - ends[row], 0)[inside] if len(row) else np.zeros(0)
+    twice = np.bincount(step[inside], waking, len(steps)) / 1e6
+    length = (steps.end - steps.start) / 1e6
+    return np.asarray(length - waited - held + np.minimum(twice, held), np.float64)
+
+
+def _named(window: WindowResult, column: int) -> dict[str, list[float]]:
+    """Per step what the causes account for that this rank's trace shows at all, ms."""
+    steps, mine = np.arange(window.views[column].steps), _steps_of_segments(window, column)
+    found = {}
+    for cause, length in window.profiles[column].length.items():
+        table = [float(length[: len(mine)][mine == step].sum()) / 1e6 for step in steps.tolist()]
+        found[cause] = table
+    return found
+
+
+def _steps_of_segments(window: WindowResult, column: int) -> NDArray[np.int64]:
+    """Index of the step in which the call at the end of each segment was made; -1 for none."""
+    rows, shift = window.plan.rows[column], window.plan.shift[column]
+    events = window.views[column].trace.events
+    found = np.full(window.plan.size, -1, np.int64)
+    found[shift : shift + len(rows)] = events.step[window.views[column].trace.collectives.event[rows]]
+    return found
+
+
+def _gains(window: WindowResult, ranks: Sequence[RankCpu | None]) -> list[float]:
+    """What each step would gain if no thread had waited for a CPU, ms."""
+    known = [np.array(r.held_ms) for r in ranks if r is not None]
+    least = np.min(known, axis=0) if len({len(k) for k in known}) == 1 else np.array([min(k.mean() for k in known)])
+    replay = window.replay
+    if replay is None or window.refused is not None:
+        return [float(g) for g in least]
+    factor = np.ones(replay.segments.host.shape)
+    for column, cpu in enumerate(ranks):
+        if cpu is not None:
+            host = replay.segments.host[column] / 1e6
+            _lower(factor[column], host, _steps_of_segments(window, column), np.array(cpu.held_ms))
+    return [float(g) / 1e6 for g in replay.gains(replay.hosts_scaled(factor))]
+
+
+def _lower(factor: F64, host: F64, steps: NDArray[np.int64], held: F64) -> None:
+    """Spread what a rank was held up in a step over the segments that end in it, by their length."""
+    for step, wait in enumerate(held.tolist()):
+        mine = np.flatnonzero(steps == step)
+        whole = float(host[mine].sum())
+        if whole > 0:
+            factor[mine] = 1.0 - min(wait / whole, 1.0)

@@ -1,0 +1,121 @@
+"""The machine was busy: the job's threads could run, and no CPU was free for them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from rankscope.causes.wording import amount
+from rankscope.diagnose.rules.base import Case, Rule
+from rankscope.diagnose.rules.machine import LEAST_SHARE, is_contended
+from rankscope.records.evidence import Contention, Evidence, RankCpu
+from rankscope.records.report import Finding, Verdict
+
+__all__ = ["RULE", "contended_verdict"]
+
+BY_OTHERS = 0.5
+"""Other processes are told when their CPU time makes up this much of what the job's threads waited for: without them
+that is what the job would have had."""
+
+_END_OTHERS = (
+    "End the other processes, or give the job CPUs of its own (taskset, a cpuset, a node for itself).",
+    "Then record again: `rankscope run` with the same command.",
+)
+_USE_FEWER = (
+    "Use no more threads than CPUs, over all ranks: lower OMP_NUM_THREADS, or num_workers of the DataLoaders.",
+    "Or start fewer ranks on this machine.",
+)
+
+
+def _find(case: Case) -> list[Finding]:
+    evidence = case.evidence
+    witness = evidence.contention
+    if witness is None or not is_contended(evidence):
+        return []
+    others = _by_others(witness)
+    return [
+        Finding(
+            id="contended",
+            kind="contended",
+            ranks=[r.rank for r in witness.ranks],
+            cost_ms_per_step=witness.cost_ms,
+            confidence="high" if others is not None else "medium",
+            title="The machine was busy: " + _who(others),
+            evidence=_lines(evidence, witness),
+            advice=_advice(others),
+        )
+    ]
+
+
+def contended_verdict(evidence: Evidence) -> Verdict | None:
+    """The verdict where no rank is late beyond what the machine explains."""
+    witness = evidence.contention
+    if witness is None or not is_contended(evidence):
+        return None
+    step, cost, others = evidence.whole_step_ms, witness.cost_ms, _by_others(witness)
+    spread = statistics.stdev(witness.gains_ms) / math.sqrt(len(witness.gains_ms)) if witness.gains_ms[1:] else cost
+    return Verdict(
+        kind="contended",
+        confidence="high" if others is not None else "medium",
+        step_ms=evidence.step_ms,
+        cost_ms_per_step=cost,
+        cost_error_ms=spread,
+        share_of_steps_pct=100.0 * sum(g > 0.02 * step for g in witness.gains_ms) / len(witness.gains_ms),
+        sentence=f"The machine was busy: {_who(others)}. That costs {amount(cost)} of each {amount(step)} step "
+        f"({100 * cost / step:.0f} %); no rank is to blame.",
+        why=_lines(evidence, witness),
+        next=_advice(others),
+    )
+
+
+def _by_others(witness: Contention) -> bool | None:
+    """Whether processes beside the job took the CPUs; None where nobody counted them."""
+    if witness.others_ms is None:
+        return None
+    hosts: dict[str, float] = {}
+    for rank in witness.ranks:
+        hosts[rank.host] = hosts.get(rank.host, 0.0) + statistics.fmean(rank.held_ms)
+    return witness.others_ms >= BY_OTHERS * max(hosts.values())
+
+
+def _who(others: bool | None) -> str:
+    return {
+        True: "other processes took its CPUs",
+        False: "the job has more threads than CPUs",
+        None: "the job's threads waited for a CPU",
+    }[others]
+
+
+def _advice(others: bool | None) -> list[str]:
+    return [*(_END_OTHERS if others is not False else ()), *(_USE_FEWER if not others else ())]
+
+
+def _lines(evidence: Evidence, witness: Contention) -> list[str]:
+    held = {r.rank: statistics.fmean(r.held_ms) for r in witness.ranks}
+    most, least = max(held, key=lambda r: held[r]), min(held, key=lambda r: held[r])
+    lines = [
+        (
+            f"Threads that could run waited for a CPU: {amount(held[least])} a step on rank {least}, "
+            f"{amount(held[most])} on rank {most}; they ran {amount(_ran(witness.ranks))}."
+        )
+    ]
+    if witness.others_ms is not None and witness.cpus:
+        room = witness.cpus * evidence.whole_step_ms
+        lines.append(
+            f"Other processes used {min(100 * witness.others_ms / room, 100.0):.0f} % of its {witness.cpus:g} CPUs."
+        )
+    late = [s for s in evidence.suspects if s.cost_ms >= LEAST_SHARE * evidence.whole_step_ms]
+    if late:
+        lines.append(
+            f"Rank {late[0].rank} looked {amount(late[0].cost_ms)} a step late; without the time it waited for a CPU "
+            "that is within the scatter of its steps."
+        )
+    return lines
+
+
+def _ran(ranks: Sequence[RankCpu]) -> float:
+    return statistics.fmean(statistics.fmean(r.cpu_ms) for r in ranks)
+
+
+RULE = Rule(kind="contended", noun="a busy machine", advice=(*_END_OTHERS, *_USE_FEWER), find=_find)

@@ -1,0 +1,178 @@
+"""A busy machine makes culprits: who is late because its threads were not let run is not at fault.
+
+The scheduler counts for each rank how long its threads could run and did not (``Evidence.contention``). Taken off, what
+remains of a rank's lateness is its own: that, held against its scatter over the steps, decides whether the rank is
+named. Nothing here depends on how loaded a machine is said to be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+
+from rankscope.causes.table import DEVICE_CAUSES, NOISY
+from rankscope.records.evidence import Evidence, RankCpu, Suspect
+
+__all__ = ["LEAST_SHARE", "beyond_machine", "is_contended", "student_tail", "without_machine"]
+
+LEAST_SHARE = 0.05
+"""Of the step, as for a rank that is accused."""
+SURE = 0.05
+"""Chance, over all ranks together, that a rank is named for noise."""
+CONSISTENT = 0.5
+"""What a rank takes by itself must bear out at least half of what a cause seems to take: both estimates are unbiased,
+and of a core that is busy for one rank only the first sees nothing."""
+LIKE_NORMAL = 200
+"""Degrees of freedom from which on Student's distribution is the normal one to three digits."""
+
+
+def is_contended(evidence: Evidence) -> bool:
+    """The job would gain on a free machine what a late rank must cost to be accused."""
+    witness = evidence.contention
+    return witness is not None and witness.cost_ms >= LEAST_SHARE * evidence.whole_step_ms > 0
+
+
+def without_machine(suspect: Suspect, evidence: Evidence) -> Suspect:
+    """The suspect with all that the machine can explain taken off: each step's gain less the time in the run queue.
+
+    What a device does more is not explained by its host's run queue.
+    """
+    cpu = None if evidence.contention is None else evidence.contention.of(suspect.rank)
+    if cpu is None or not suspect.gains_ms or (evidence.device and _is_device_work(suspect)):
+        return suspect
+    held = cpu.held_ms
+    if len(held) != len(suspect.gains_ms):
+        held = [statistics.fmean(held)] * len(suspect.gains_ms)
+    gains = [gain - wait for gain, wait in zip(suspect.gains_ms, held, strict=True)]
+    chance = _chance(gains)
+    return dataclasses.replace(
+        suspect,
+        cost_ms=statistics.fmean(gains),
+        gains_ms=gains,
+        p_value=suspect.p_value if chance is None else max(chance, suspect.p_value or 0.0),
+    )
+
+
+def _is_device_work(suspect: Suspect) -> bool:
+    return bool(suspect.explained) and max(suspect.explained, key=lambda c: suspect.explained[c]) in DEVICE_CAUSES
+
+
+def beyond_machine(suspect: Suspect, evidence: Evidence) -> Suspect | None:
+    """The suspect as it would be on a free machine, or None where it would be none.
+
+    It is asked for where the machine may explain the lateness. Three questions, each answered by Student's t over the
+    steps: what the rank itself takes more than its peers, the run queue taken off on all sides; what one cause that a
+    trace shows (waiting for input, standing still, ...) takes more; and how much more CPU time it uses, where its
+    operators are others than its peers'. That the same work takes longer is no answer: CPU time itself grows by 5 to
+    10 % beside others, which take caches and cores' second threads.
+    """
+    witness = evidence.contention
+    own = None if witness is None else witness.of(suspect.rank)
+    if witness is None or own is None:
+        return None
+    peers = [r for r in witness.ranks if r is not own and len(r.held_ms) == len(own.held_ms)]
+    if not peers:
+        return None
+    least = LEAST_SHARE * max(evidence.whole_step_ms - witness.cost_ms, 0.0)
+    chance = SURE / len(witness.ranks)
+    found = [
+        _by_itself(suspect, own, peers, least, chance),
+        *_by_causes(suspect, own, peers, least, chance),
+        _by_work(suspect, own, peers, least, chance),
+    ]
+    told = [s for s in found if s is not None]
+    return min(told, key=lambda s: s.p_value or 0.0) if told else None
+
+
+def _by_itself(suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: float, chance: float) -> Suspect | None:
+    if not all(r.own_ms for r in (own, *peers)) or suspect.excess_ms <= 0:
+        return None
+    more = _beyond(own.own_ms, [p.own_ms for p in peers])
+    mean = statistics.fmean(more)
+    # more CPU time is work, and what is no CPU time is none
+    work = statistics.fmean(_beyond(own.cpu_ms, [p.cpu_ms for p in peers])) >= mean / 2
+    fitting = {c: ms for c, ms in suspect.explained.items() if c not in NOISY and (c in DEVICE_CAUSES) == work}
+    total = sum(fitting.values())
+    if total <= 0:
+        return None
+    return _late(suspect, more, {c: ms * mean / total for c, ms in fitting.items()}, least, chance)
+
+
+def _by_causes(
+    suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: float, chance: float
+) -> list[Suspect | None]:
+    asked = [c for c, ms in own.named_ms.items() if sum(ms) > 0 and c not in NOISY]
+    found: list[Suspect | None] = []
+    for cause in asked:
+        more = _beyond(own.named_ms[cause], [p.named_ms.get(cause, [0.0] * len(p.held_ms)) for p in peers])
+        if all(r.own_ms for r in (own, *peers)):
+            itself = statistics.fmean(_beyond(own.own_ms, [p.own_ms for p in peers]))
+            if itself < CONSISTENT * statistics.fmean(more):
+                continue  # the machine held it up there, step by step: a rank bound to a busy core
+        else:
+            held = _beyond(own.held_ms, [p.held_ms for p in peers])
+            more = [ms - max(wait, 0.0) for ms, wait in zip(more, held, strict=True)]
+        found.append(_late(suspect, more, {cause: statistics.fmean(more)}, least, chance / len(asked)))
+    return found
+
+
+def _by_work(suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: float, chance: float) -> Suspect | None:
+    work = {c: ms for c, ms in suspect.explained.items() if c in DEVICE_CAUSES - NOISY}
+    if not all(r.own_ms for r in (own, *peers)) or sum(work.values()) < CONSISTENT * suspect.excess_ms:
+        return None  # with a device the work is none of the CPU's
+    if not work:
+        return None
+    more = _beyond(own.cpu_ms, [p.cpu_ms for p in peers])
+    return _late(suspect, more, {max(work, key=lambda c: work[c]): statistics.fmean(more)}, least, chance)
+
+
+def _late(
+    suspect: Suspect, more: list[float], explained: dict[str, float], least: float, chance: float
+) -> Suspect | None:
+    """The suspect with ``more`` as what it costs in each step, if that is beyond its scatter and worth a word."""
+    p_value, mean = _chance(more), statistics.fmean(more)
+    if p_value is None or p_value > chance or mean < least or mean <= 0:
+        return None
+    return dataclasses.replace(
+        suspect,
+        cost_ms=mean,
+        error_ms=statistics.stdev(more) / math.sqrt(len(more)),
+        gains_ms=more,
+        p_value=p_value,
+        excess_ms=mean,
+        explained=explained,
+        beside=[],
+    )
+
+
+def _beyond(own: Sequence[float], peers: Sequence[Sequence[float]]) -> list[float]:
+    return [mine - statistics.median(theirs) for mine, theirs in zip(own, zip(*peers, strict=True), strict=True)]
+
+
+def _chance(values: Sequence[float]) -> float | None:
+    """One-sided p-value of a mean above 0 by Student's t; None for fewer than three values."""
+    count = len(values)
+    if count < 3:
+        return None
+    scatter = statistics.stdev(values) / math.sqrt(count)
+    if scatter == 0:
+        return 0.0 if values[0] > 0 else 1.0
+    return student_tail(statistics.fmean(values) / scatter, count - 1)
+
+
+def student_tail(t: float, freedom: int) -> float:
+    """P(T > t). With t = sqrt(n) tan(a) the density becomes cos(a)^(n - 1), which Simpson's rule integrates."""
+    if freedom > LIKE_NORMAL:
+        return math.erfc(t / math.sqrt(2.0)) / 2
+    angle, quarter, pieces = math.atan(t / math.sqrt(freedom)), math.pi / 2, 200
+
+    def area(begin: float) -> float:
+        width = (quarter - begin) / pieces
+        weights = (1 if i in (0, pieces) else 4 if i % 2 else 2 for i in range(pieces + 1))
+        heights = (max(math.cos(begin + i * width), 0.0) ** (freedom - 1) for i in range(pieces + 1))
+        return sum(w * h for w, h in zip(weights, heights, strict=True)) * width / 3
+
+    tail = area(abs(angle)) / (2 * area(0.0))
+    return tail if t >= 0 else 1.0 - tail

@@ -1,0 +1,71 @@
+"""Who uses this host's CPUs: the processes of the job, or others (proc_stat(5), proc_pid_stat(5))."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from rankscope.node.health.cgroups import lines
+
+__all__ = ["CpuUse"]
+
+_SCAN_EVERY = 5
+"""All processes of the host are looked through once in so many samples, for new ones of the job: 20 us for each."""
+
+
+class CpuUse:
+    """CPU time of the job's processes and of all.
+
+    Args:
+        proc: where procfs is mounted.
+        root: the process from which all of the job's descend. Those that leave the tree count as others.
+    """
+
+    def __init__(self, proc: Path, root: int) -> None:
+        self._proc, self._root = proc, root
+        self._tick_ms = 1000.0 / os.sysconf("SC_CLK_TCK")
+        self._members: set[int] = {root}
+        self._seen: dict[int, float] = {}
+        self._samples = 0
+
+    def machine_ms(self, cpus: AbstractSet[int]) -> tuple[float | None, float | None]:
+        """(time at work, time a hypervisor gave to others) of these CPUs since the host was started."""
+        busy = stolen = 0.0
+        found = False
+        for line in lines(self._proc / "stat"):
+            name, *fields = line.split()
+            if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus and len(fields) >= 8:
+                user, nice, system, _idle, _iowait, irq, soft, steal = (int(f) for f in fields[:8])
+                busy += user + nice + system + irq + soft
+                stolen += steal
+                found = True
+        return (busy * self._tick_ms, stolen * self._tick_ms) if found else (None, None)
+
+    def job_ms(self) -> float | None:
+        """CPU time of the job's processes, those that have ended included; it never falls."""
+        if self._samples % _SCAN_EVERY == 0:
+            self._scan()
+        self._samples += 1
+        for pid in self._members:
+            fields = self._fields(pid)
+            if fields is not None:
+                self._seen[pid] = (int(fields[11]) + int(fields[12])) * self._tick_ms
+        return sum(self._seen.values()) if self._seen else None
+
+    def _scan(self) -> None:
+        children: dict[int, list[int]] = {}
+        for entry in self._proc.iterdir() if self._proc.is_dir() else ():
+            if entry.name.isdigit() and (fields := self._fields(int(entry.name))) is not None:
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
+        queue, self._members = [self._root], set()
+        while queue:
+            pid = queue.pop()
+            self._members.add(pid)
+            queue += children.get(pid, ())
+
+    def _fields(self, pid: int) -> list[str] | None:
+        """What follows the name, which may hold blanks and brackets: state, parent, ..."""
+        found = lines(self._proc / str(pid) / "stat")
+        fields = found[0].rpartition(")")[2].split() if found else []
+        return fields if len(fields) > 12 else None

@@ -1,0 +1,155 @@
+"""Who is late on a busy machine: all numbers are written from the definitions by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from rankscope.diagnose.rules.decision import decide
+from rankscope.diagnose.rules.machine import is_contended, student_tail
+from rankscope.diagnose.rules.table import find, open_case
+from rankscope.diagnose.verdict import judge
+from rankscope.records.evidence import Contention, Evidence, RankCpu, Suspect
+
+NOISE = [1.0, -2.0, 0.0, 2.0, -1.0, 0.0]
+"""Scatter of what a rank takes by itself, ms; its mean is 0."""
+
+
+def rank(number: int, held: float | list[float], own: float = 50.0, cpu: float = 50.0, **named: float) -> RankCpu:
+    """A rank of six steps that takes ``own`` ms by itself, of which it computes ``cpu``."""
+    sign = 1 if number % 2 else -1
+    return RankCpu(
+        rank=number,
+        host="node",
+        held_ms=held if isinstance(held, list) else [held] * 6,
+        cpu_ms=[cpu + sign * n / 2 for n in NOISE],
+        own_ms=[own + sign * n for n in NOISE],
+        named_ms={cause: [ms + sign * n for n in NOISE] for cause, ms in named.items()},
+    )
+
+
+def late(number: int, gains: list[float], cause: str = "slow_compute") -> Suspect:
+    mean = sum(gains) / len(gains)
+    return Suspect(
+        rank=number, cost_ms=mean, error_ms=1.0, gains_ms=gains, excess_ms=mean, explained={cause: mean}, p_value=1 / 64
+    )
+
+
+def evidence(*ranks: RankCpu, suspects: list[Suspect], gains: float = 60.0, **more) -> Evidence:
+    witness = Contention(ranks=list(ranks), gains_ms=[gains] * 6, **more)
+    return Evidence(
+        ranks=[r.rank for r in ranks], steps=6, step_ms=120.0, calls=60, matched_pct=100.0, overlap_pct=80.0,
+        device=False, suspects=suspects, contention=witness,
+    )  # fmt: skip
+
+
+def verdict(case: Evidence):
+    opened = open_case(case)
+    return judge(opened, find(opened))
+
+
+def test_who_was_not_let_run_is_not_to_blame() -> None:
+    # GIVEN a rank 20 ms late in each step, which waited 90 ms for a CPU where its peer waited 60; by themselves both
+    # take 50
+    case = evidence(rank(0, 60.0), rank(1, 90.0), suspects=[late(1, [20.0] * 6)], others_ms=150.0, cpus=2.0)
+    # THEN the machine is named, with what it costs, and no rank
+    found = verdict(case)
+    assert (found.kind, found.ranks, found.cause, found.cost_ms_per_step) == ("contended", [], None, 60.0)
+    assert found.sentence == (
+        "The machine was busy: other processes took its CPUs. That costs 60 ms of each 120 ms step (50 %); no rank is "
+        "to blame."
+    )
+    assert [f.kind for f in find(open_case(case))] == ["contended"]
+    assert any("Rank 1 looked 20 ms a step late" in line for line in found.why)
+
+
+def test_without_the_witness_the_same_rank_is_accused() -> None:
+    case = evidence(rank(0, 60.0), rank(1, 90.0), suspects=[late(1, [20.0] * 6)])
+    assert [a.suspect.rank for a in decide(dataclasses.replace(case, contention=None))] == [1]
+
+
+def test_late_beyond_all_that_the_machine_explains() -> None:
+    # 45 ms late a step, and never waited more than 5 ms for a CPU: the accusation stands as it was
+    case = evidence(rank(0, 5.0), rank(1, 5.0), suspects=[late(1, [45.0] * 6)], gains=4.0)
+    (accusation,) = decide(case)
+    assert (accusation.suspect.rank, accusation.cause, accusation.suspect.cost_ms) == (1, "slow_compute", 45.0)
+
+
+def test_a_fault_beside_load_is_told_from_the_machines_part() -> None:
+    # GIVEN 30 ms more than the peers by itself, in which it does not compute: a sleep; 200 ms of run queue on both
+    bad = rank(1, 200.0, own=80.0, input_stall=30.0)
+    case = evidence(rank(0, 200.0, input_stall=0.0), bad, suspects=[late(1, [20.0] * 6, "slow_compute")])
+    (accusation,) = decide(case)
+    assert (accusation.suspect.rank, accusation.cause) == (1, "input_stall")
+    assert accusation.suspect.cost_ms == pytest.approx(30.0)
+    assert verdict(case).ranks == [1]
+
+
+def test_a_rank_bound_to_a_busy_core_stands_still_and_is_not_to_blame() -> None:
+    # its trace shows pauses of 30 ms a step, but all of them are run queue: by itself it takes no more than its peer
+    case = evidence(
+        rank(0, 1.0, host_pause=0.0), rank(1, 40.0, host_pause=30.0), suspects=[late(1, [35.0] * 6, "host_pause")]
+    )
+    assert (verdict(case).kind, decide(case)) == ("contended", [])
+
+
+def test_more_work_shows_in_cpu_time() -> None:
+    # 25 ms of CPU time more, and operators that the peer does not run; what it takes by itself is too noisy to tell
+    good, bad = rank(0, 100.0), rank(1, 100.0, cpu=75.0)
+    bad.own_ms = [150.0, 20.0, 90.0, 40.0, 130.0, 10.0]
+    case = evidence(good, bad, suspects=[late(1, [60.0] * 6, "extra_compute")])
+    (accusation,) = decide(case)
+    assert (accusation.cause, accusation.suspect.cost_ms) == ("extra_compute", pytest.approx(25.0))
+
+
+def test_the_same_work_taking_longer_is_what_busy_machines_do() -> None:
+    case = evidence(rank(0, 60.0), rank(1, 90.0, own=60.0, cpu=60.0), suspects=[late(1, [20.0] * 6)])
+    assert verdict(case).kind == "contended"
+
+
+def test_scatter_is_no_fault() -> None:
+    # a mean of 20 ms from one step of 120
+    bad = rank(1, 90.0)
+    bad.own_ms = [50.0, 50.0, 170.0, 50.0, 50.0, 50.0]
+    case = evidence(rank(0, 90.0), bad, suspects=[late(1, [20.0] * 6, "host_pause")])
+    assert verdict(case).kind == "contended"
+
+
+def test_a_slow_device_is_not_the_hosts_run_queue() -> None:
+    # the host of rank 1 waits for a CPU, beside kernels that run 30 ms longer
+    cpu = [dataclasses.replace(rank(n, 40.0), own_ms=[]) for n in (0, 1)]
+    case = evidence(*cpu, suspects=[late(1, [30.0] * 6, "slow_compute")])
+    case.device = True
+    assert [a.suspect.rank for a in decide(case)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("others_ms", "word", "advice"),
+    [
+        # the ranks of the host wait 60 + 80 ms a step for a CPU; other processes use so much of them
+        (100.0, "other processes took its CPUs", "End the other processes"),
+        (10.0, "the job has more threads than CPUs", "OMP_NUM_THREADS"),
+        (None, "the job's threads waited for a CPU", "OMP_NUM_THREADS"),
+    ],
+)
+def test_who_took_the_cpus(others_ms, word, advice) -> None:
+    found = verdict(evidence(rank(0, 60.0), rank(1, 80.0), suspects=[], others_ms=others_ms, cpus=2.0))
+    assert found.sentence.startswith(f"The machine was busy: {word}.")
+    assert any(advice in line for line in found.next)
+    assert any("End the other processes" in line for line in found.next) is (others_ms != 10.0)
+
+
+def test_a_free_machine_is_not_spoken_of() -> None:
+    case = evidence(rank(0, 1.0), rank(1, 1.0), suspects=[], gains=1.0)
+    assert not is_contended(case)
+    assert (verdict(case).kind, find(open_case(case))) == ("balanced", [])
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "tail"),
+    # quantiles of Student's t as printed in tables
+    [(2.015, 5, 0.05), (3.365, 5, 0.01), (12.706, 1, 0.025), (1.645, 10**6, 0.05), (-2.015, 5, 0.95), (0.0, 3, 0.5)],
+)
+def test_the_tail_of_students_t(t, freedom, tail) -> None:
+    assert student_tail(t, freedom) == pytest.approx(tail, abs=2e-4)

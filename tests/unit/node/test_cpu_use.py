@@ -1,0 +1,67 @@
+"""Whose processes use the CPUs: the job's are those that descend from its launcher."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from rankscope.node.health.cpu_use import CpuUse
+
+TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def process(tmp_path):
+    """Write a process's stat: its parent and its user and system time in ticks."""
+
+    def process(pid: int, parent: int, user: int, system: int, name: str = "python") -> None:
+        fields = ["S", parent, *[0] * 9, user, system, *[0] * 10]
+        (tmp_path / str(pid)).mkdir(exist_ok=True)
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) {' '.join(map(str, fields))}\n")
+
+    return process
+
+
+def test_the_job_is_a_tree(tmp_path, process) -> None:
+    # GIVEN a launcher, a rank under a shell with a bracket in its name, its loader, and a stranger
+    process(10, 1, 1, 0)
+    process(11, 10, 0, 0, name="sh (run) x")
+    process(12, 11, 100, 20)
+    process(13, 12, 30, 0)
+    process(99, 1, 5000, 0)
+    use = CpuUse(tmp_path, 10)
+    # THEN the stranger's time is not the job's
+    assert use.job_ms() == 151 * TICK_MS
+
+
+def test_what_has_ended_still_counts(tmp_path, process) -> None:
+    process(10, 1, 1, 0)
+    process(12, 10, 100, 0)
+    use = CpuUse(tmp_path, 10)
+    use.job_ms()
+    (tmp_path / "12" / "stat").unlink()
+    process(10, 1, 2, 0)
+    assert use.job_ms() == 102 * TICK_MS
+
+
+def test_new_processes_are_found(tmp_path, process) -> None:
+    process(10, 1, 0, 0)
+    use = CpuUse(tmp_path, 10)
+    use.job_ms()
+    process(14, 10, 7, 0)
+    assert [use.job_ms() for _ in range(6)][-1] == 7 * TICK_MS
+
+
+def test_only_the_cpus_of_the_job_count(tmp_path) -> None:
+    # user, nice, system, idle, iowait, irq, softirq, steal
+    (tmp_path / "stat").write_text(
+        "cpu  999 0 0 0 0 0 0 0 0 0\ncpu0 10 2 3 900 50 1 4 6 0 0\ncpu1 500 0 0 0 0 0 0 0 0 0\nintr 5\n"
+    )
+    assert CpuUse(tmp_path, 1).machine_ms({0}) == (20 * TICK_MS, 6 * TICK_MS)
+    assert CpuUse(tmp_path, 1).machine_ms({7}) == (None, None)
+
+
+def test_a_host_that_tells_nothing(tmp_path) -> None:
+    use = CpuUse(tmp_path / "nothing", 1)
+    assert (use.job_ms(), use.machine_ms({0})) == (None, (None, None))
