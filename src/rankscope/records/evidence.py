@@ -59,7 +59,8 @@ class RankCpu:
     rank: int
     host: str
     held_ms: list[float]
-    """Its threads that drive the training could run, and no CPU was free for them."""
+    """Its threads that drive the training could run, and others held the CPUs. What the script's own other threads ran
+    on this rank more than on its peers is not in it: that is the rank's doing."""
     cpu_ms: list[float]
     """Those threads ran."""
     own_ms: list[float] = field(default_factory=list)
@@ -67,8 +68,8 @@ class RankCpu:
     is not known (a device decides when the host waits)."""
     named_ms: dict[str, list[float]] = field(default_factory=dict)
     """Cause -> host time that it accounts for in the trace, run queue included."""
-    process_ms: float = 0.0
-    """CPU time of the whole process per step."""
+    script_ms: list[float] = field(default_factory=list)
+    """CPU time of the script's own other threads."""
 
 
 @dataclass(kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,10 @@ from rankscope.diagnose.rules.decision import decide
 from rankscope.diagnose.rules.machine import is_contended, student_tail
 from rankscope.diagnose.rules.table import find, open_case
 from rankscope.diagnose.verdict import judge
+from rankscope.records.codec import from_json
 from rankscope.records.evidence import Contention, Evidence, RankCpu, Suspect
 
+DATA = Path(__file__).parents[2] / "data" / "evidence"
 NOISE = [1.0, -2.0, 0.0, 2.0, -1.0, 0.0]
 """Scatter of what a rank takes by itself, ms; its mean is 0."""
 
@@ -153,3 +156,24 @@ def test_a_free_machine_is_not_spoken_of() -> None:
 )
 def test_the_tail_of_students_t(t, freedom, tail) -> None:
     assert student_tail(t, freedom) == pytest.approx(tail, abs=2e-4)
+
+
+def recorded(name: str) -> Evidence:
+    return from_json(Evidence, (DATA / f"{name}.json").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "slept_ms"),
+    [("ddp4_input_stall_beside_6", 2, 60.0), ("fsdp2_input_stall_beside_2", 1, 30.0)],
+)
+def test_recorded_faults_beside_load(name, bad, slept_ms) -> None:
+    found = verdict(recorded(name))
+    assert (found.ranks, found.cause) == ([bad], "input_stall")
+    assert found.cost_ms_per_step == pytest.approx(slept_ms, rel=0.1)
+
+
+def test_a_recorded_healthy_job_beside_load() -> None:
+    case = recorded("fsdp2_healthy_beside_6")
+    assert (verdict(case).kind, verdict(case).ranks) == ("contended", [])
+    # what the verdict was before the scheduler was asked
+    assert [d.suspect.rank for d in decide(dataclasses.replace(case, contention=None))] == [1]

@@ -39,6 +39,7 @@ def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) ->
             _rank(window, column, records.get((window.attempt, window.window, view.rank)))
             for column, view in enumerate(window.views)
         ]
+        _own_threads([cpu for cpu in own if cpu is not None])
         known = {cpu.rank for cpu in own if cpu is not None}
         if not known or window.refused == "only one rank was recorded":
             continue
@@ -75,14 +76,13 @@ def _append(found: dict[int, RankCpu], cpu: RankCpu) -> None:
     if (before := found.get(cpu.rank)) is None:
         found[cpu.rank] = cpu
         return
-    steps = len(before.held_ms), len(cpu.held_ms)
-    before.process_ms = (before.process_ms * steps[0] + cpu.process_ms * steps[1]) / max(sum(steps), 1)
-    whole = len(before.own_ms) == steps[0] and len(cpu.own_ms) == steps[1]
+    whole = len(before.own_ms) == len(before.held_ms) and len(cpu.own_ms) == len(cpu.held_ms)
     before.own_ms = before.own_ms + cpu.own_ms if whole else []
     shared = before.named_ms.keys() & cpu.named_ms.keys()
     before.named_ms = {cause: before.named_ms[cause] + cpu.named_ms[cause] for cause in sorted(shared)}
     before.held_ms += cpu.held_ms
     before.cpu_ms += cpu.cpu_ms
+    before.script_ms += cpu.script_ms
 
 
 def _rank(window: WindowResult, column: int, record: RankRecord | None) -> RankCpu | None:
@@ -100,6 +100,9 @@ def _rank(window: WindowResult, column: int, record: RankRecord | None) -> RankC
     if pool:  # the training thread waits for the last of its pool
         held = held + np.max([t.wait_ms for t in pool], axis=0)[index]
     cpu = np.sum([t.cpu_ms for t in driving], axis=0)[index]
+    script = np.zeros(counted)
+    for thread in (t for t in record.threads if t.kind == "python"):
+        script += thread.cpu_ms
     return RankCpu(
         rank=view.rank,
         host=record.host,
@@ -107,8 +110,21 @@ def _rank(window: WindowResult, column: int, record: RankRecord | None) -> RankC
         cpu_ms=cpu.tolist(),
         own_ms=[] if view.device else _own(view, held).tolist(),
         named_ms=_named(window, column),
-        process_ms=float(sum(sum(t.cpu_ms) for t in record.threads)) / counted,
+        script_ms=script[index].tolist(),
     )
+
+
+def _own_threads(ranks: Sequence[RankCpu]) -> None:
+    """Take from what held a rank up the CPU time of its script's other threads, as far as its peers do without it."""
+    if len({len(r.script_ms) for r in ranks}) != 1 or len(ranks) < 2:
+        return
+    more = np.array([r.script_ms for r in ranks])
+    more = np.maximum(more - np.array([np.median(np.delete(more, i, axis=0), axis=0) for i in range(len(ranks))]), 0.0)
+    for rank, extra in zip(ranks, more, strict=True):
+        own = np.minimum(extra, rank.held_ms)
+        rank.held_ms = (np.array(rank.held_ms) - own).tolist()
+        if rank.own_ms:
+            rank.own_ms = (np.array(rank.own_ms) + own).tolist()
 
 
 def _driving(threads: Sequence[ThreadTimes], tids: set[int]) -> tuple[list[ThreadTimes], list[ThreadTimes]]:

@@ -13,6 +13,9 @@ __all__ = ["reasons"]
 
 PAUSES_MS = 1.0
 """Per step. Collections of young objects take microseconds."""
+OWN_THREADS = 0.5
+"""Share of the cost from which on the CPU time of the script's other threads can stand behind it: they take a core, or
+Python's lock, for as long as they run."""
 
 
 def reasons(case: Case, rank: int, cause: str) -> list[str]:
@@ -24,7 +27,21 @@ def reasons(case: Case, rank: int, cause: str) -> list[str]:
     found = [finding for kind in behind for finding in case.findings(kind)]
     own = [f for f in found if rank in f.ranks and len(f.ranks) < len(case.evidence.health)]
     collector = _collector(case.evidence, rank) if GARBAGE_COLLECTION in behind else []
-    return [f"Likely reason: {f.title}. {f.evidence[0]}" for f in own] + collector
+    return [f"Likely reason: {f.title}. {f.evidence[0]}" for f in own] + collector + _threads(case.evidence, rank)
+
+
+def _threads(evidence: Evidence, rank: int) -> list[str]:
+    witness = evidence.contention
+    cpu = None if witness is None else witness.of(rank)
+    cost = next((s.cost_ms for s in evidence.suspects if s.rank == rank), 0.0)
+    if witness is None or cpu is None or not cpu.script_ms or len(witness.ranks) < 2:
+        return []
+    own = statistics.fmean(cpu.script_ms)
+    usual = statistics.median(statistics.fmean(r.script_ms or [0.0]) for r in witness.ranks if r is not cpu)
+    if cost <= 0 or own - usual < OWN_THREADS * cost:
+        return []
+    ran = f"{amount(own)} of CPU per step there, {amount(usual)} on its peers"
+    return [f"Likely reason: other threads of its script use {ran}."]
 
 
 def _collector(evidence: Evidence, rank: int) -> list[str]:
