@@ -29,11 +29,13 @@ help:
 demo: $(VENV)/.installed
 	$(bin)/rankscope demo
 
-# As many processes as CPUs; `make unit WORKERS=0` runs them in one, for a debugger.
+# As many processes as CPUs; `make unit WORKERS=0` runs them in one, for a debugger. A file's tests stay together,
+# since they share what is expensive to make.
 WORKERS ?= auto
+parallel = -n $(WORKERS) --dist loadfile
 
 unit: $(VENV)/.installed-test
-	$(bin)/python -m pytest tests/unit -n $(WORKERS) $(PYTEST_ARGS)
+	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) $(PYTEST_ARGS)
 
 # Real launches need the CPUs for themselves, so they run one after the other.
 test: unit
@@ -43,7 +45,7 @@ test-long: $(VENV)/.installed-test
 	$(bin)/python -m pytest -m long $(PYTEST_ARGS)
 
 coverage: $(VENV)/.installed-test
-	$(bin)/python -m pytest tests/unit -n $(WORKERS) --cov --cov-report=term $(PYTEST_ARGS)
+	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) --cov --cov-report=term $(PYTEST_ARGS)
 
 docs: $(VENV)/.installed-test
 	$(bin)/python docs/generate.py

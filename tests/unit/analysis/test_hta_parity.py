@@ -20,7 +20,7 @@ from rankscope.trace.files.load import load_traces
 from support.archives import unpack
 
 DATA = Path(__file__).parents[2] / "data"
-SOURCES = ("public", "dlrm", "ddp_dataloader_stall", "fsdp2_gpu_bound")
+SOURCES = ("public", "dlrm", "ddp_dataloader_stall", pytest.param("fsdp2_gpu_bound", marks=pytest.mark.long))
 
 pytestmark = [pytest.mark.data, pytest.mark.filterwarnings("ignore")]
 

@@ -7,9 +7,11 @@ import importlib.util
 import json
 import types
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -81,8 +83,7 @@ def any_reports(draw: st.DrawFn) -> ClusterReport:
 
 _strategy = values(ClusterReport)
 reports = any_reports()
-quick = settings(
-    max_examples=40,
+SETTINGS = settings(
     deadline=None,
     derandomize=True,
     # Shrinking a report of hundreds of values takes minutes and teaches little more than the first failure.
@@ -91,9 +92,15 @@ quick = settings(
 )
 
 
-@quick
-@given(reports)
-def test_any_report_renders(report: ClusterReport) -> None:
+EXAMPLES = pytest.mark.parametrize("examples", [12, pytest.param(300, marks=pytest.mark.long)])
+
+
+def check(examples: int, holds: Callable[[ClusterReport], None]) -> None:
+    """Make so many reports, and fail with the first for which ``holds`` does."""
+    settings(SETTINGS, max_examples=examples)(given(reports)(holds))()
+
+
+def renders(report: ClusterReport) -> None:
     json.loads(WRITERS["json"](report), parse_constant=lambda name: (_ for _ in ()).throw(ValueError(name)))
     assert len(WRITERS["markdown"](report)) <= markdown.MAX_CHARACTERS
     assert len(WRITERS["terminal"](report).splitlines()) <= terminal.MAX_LINES
@@ -105,9 +112,12 @@ def test_any_report_renders(report: ClusterReport) -> None:
             assert "\x00" not in text
 
 
-@quick
-@given(reports)
-def test_no_name_becomes_markup(report: ClusterReport) -> None:
+@EXAMPLES
+def test_any_report_renders(examples: int) -> None:
+    check(examples, renders)
+
+
+def holds_no_markup_of_a_name(report: ClusterReport) -> None:
     text = WRITERS["html"](report)
     page = Page(text)
     assert not page.faults
@@ -119,6 +129,11 @@ def test_no_name_becomes_markup(report: ClusterReport) -> None:
     assert not [a for _, a in page.tags if any(name.startswith("on") or name == "src" for name in a)]
     assert text.count("<!--") == 0
     json.loads(text.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
+
+
+@EXAMPLES
+def test_no_name_becomes_markup(examples: int) -> None:
+    check(examples, holds_no_markup_of_a_name)
 
 
 def test_nasty_names_are_shown_as_they_are(gpu_straggler: ClusterReport) -> None:

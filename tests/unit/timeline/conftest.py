@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rankscope.timeline.merge import merge
 from rankscope.trace.files.load import LoadResult, load_traces
 
 DATA = Path(__file__).parents[2] / "data" / "traces"
@@ -154,6 +155,18 @@ def _assert_nested(track: Sequence[Slice]) -> None:
 @pytest.fixture
 def strict() -> Callable[[Path], Timeline]:
     return read_strictly
+
+
+@pytest.fixture(scope="session")
+def whole_timeline(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Timeline]:
+    """The timeline of a recorded trace with nothing left out. It is made and read once, so tests may not change it."""
+    folder = tmp_path_factory.mktemp("timelines")
+
+    @cache
+    def made(name: str) -> Timeline:
+        return read_strictly(merge(copy.deepcopy(_load(name)), folder / f"{name}.json.gz").path)
+
+    return made
 
 
 @pytest.fixture

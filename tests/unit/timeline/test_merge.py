@@ -94,9 +94,9 @@ def test_a_runs_verdict_is_the_reports(name: str) -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", NAMES)
-def test_the_tracks_agree_with_the_report(name: str, recorded: Any, tmp_path: Path, strict: Any) -> None:
+def test_the_tracks_agree_with_the_report(name: str, recorded: Any, whole_timeline: Any) -> None:
     report = analyze(recorded(name), hta=False)
-    timeline = strict(merge(recorded(name), tmp_path / "t.json.gz").path)
+    timeline = whole_timeline(name)
     caused: dict[int, float] = {}
     for rank in report.ranks:
         waits = timeline.of("wait", rank.rank)
@@ -114,9 +114,8 @@ def test_the_tracks_agree_with_the_report(name: str, recorded: Any, tmp_path: Pa
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", NAMES)
-def test_every_event_is_there_and_no_other(name: str, recorded: Any, tmp_path: Path, strict: Any) -> None:
-    load = recorded(name)
-    timeline = strict(merge(recorded(name), tmp_path / "t.json.gz").path)
+def test_every_event_is_there_and_no_other(name: str, recorded: Any, whole_timeline: Any) -> None:
+    load, timeline = recorded(name), whole_timeline(name)
     own = [s for s in timeline.slices if s.category not in {"steps", "wait", "transfer", "verdict"}]
     assert len(own) == sum(len(t.events) for t in load.traces)
     for trace in load.traces:
@@ -128,8 +127,8 @@ def test_every_event_is_there_and_no_other(name: str, recorded: Any, tmp_path: P
 
 
 @pytest.mark.data
-def test_the_straggler_is_marked(recorded: Any, tmp_path: Path, strict: Any) -> None:
-    timeline = strict(merge(recorded("ddp_dataloader_stall"), tmp_path / "t.json.gz").path)
+def test_the_straggler_is_marked(whole_timeline: Any) -> None:
+    timeline = whole_timeline("ddp_dataloader_stall")
     marks = timeline.of("verdict")
     assert {(s.of_rank, s.name, s.track) for s in marks} == {(1, "waiting for input", "verdict: waiting for input")}
     for mark in marks:  # 60 ms were planted
@@ -138,8 +137,8 @@ def test_the_straggler_is_marked(recorded: Any, tmp_path: Path, strict: Any) -> 
 
 
 @pytest.mark.data
-def test_a_fault_in_device_work_is_marked_where_it_ran(recorded: Any, tmp_path: Path, strict: Any) -> None:
-    timeline = strict(merge(recorded("ddp_slow_gpu"), tmp_path / "t.json.gz").path)
+def test_a_fault_in_device_work_is_marked_where_it_ran(whole_timeline: Any) -> None:
+    timeline = whole_timeline("ddp_slow_gpu")
     marks = timeline.of("verdict")
     assert {s.of_rank for s in marks} == {1}
     kernels = timeline.of("kernel", 1)
@@ -150,12 +149,15 @@ def test_a_fault_in_device_work_is_marked_where_it_ran(recorded: Any, tmp_path: 
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["ddp_healthy", "fsdp2_gpu_bound", "gloo_ddp_none"])
-def test_nobody_is_marked_without_a_verdict(name: str, recorded: Any, tmp_path: Path, strict: Any) -> None:
-    assert strict(merge(recorded(name), tmp_path / "t.json.gz").path).of("verdict") == []
+def test_no_rank_is_marked_without_a_verdict(name: str, whole_timeline: Any) -> None:
+    assert whole_timeline(name).of("verdict") == []
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("max_mb", [0.2, 0.5, 1.0, 3.0, 6.0, 8.0, 10.0])
+@pytest.mark.parametrize(
+    "max_mb",
+    [0.2, 0.5, 1.0, 3.0, pytest.param(6.0, marks=pytest.mark.long), pytest.param(8.0, marks=pytest.mark.long), 10.0],
+)
 def test_the_bound_is_kept_and_what_is_left_out_is_told(
     max_mb: float, recorded: Any, tmp_path: Path, strict: Any
 ) -> None:
