@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rankscope.causes.base import Cause, HostTime, Spans
+from rankscope.causes.base import Cause, HostExample, HostTime, Spans
 
 __all__ = ["CAUSE"]
 
@@ -29,4 +29,8 @@ CAUSE = Cause(
     needs=("cuda_runtime",),
     planted_by="benchmarks: allocator",
     host_time=_host_time,
+    examples=(
+        HostExample((("cuda_runtime", "cudaMalloc", 10, 5), ("cuda_runtime", "cudaFree", 20, 3)), claims_ms=8),
+        HostExample((("cuda_runtime", "cudaMemcpyAsync", 10, 5), ("cpu_op", "aten::empty", 20, 3)), claims_ms=0),
+    ),
 )

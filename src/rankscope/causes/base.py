@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from re import Pattern
 from typing import Any, Protocol
 
-__all__ = ["GARBAGE_COLLECTION", "Cause", "HostTime", "Spans", "WorkComparison"]
+__all__ = ["GARBAGE_COLLECTION", "Cause", "HostExample", "HostTime", "Spans", "WorkComparison", "WorkExample"]
 
 GARBAGE_COLLECTION = "garbage_collection"
 """What can stand behind a cause beside the kinds of findings: Python's garbage collector, timed by the rank itself."""
@@ -51,6 +51,29 @@ class WorkComparison(Protocol):
         """Whether the kernels' launch grids differ."""
 
 
+@dataclass(frozen=True, slots=True)
+class HostExample:
+    """A step of 100 ms, and how much of its host time the cause accounts for."""
+
+    events: tuple[tuple[str, str, float, float], ...]
+    """(Kineto's category, name, start, length) of events of the main thread, ms from the start of the step. An event on
+    the device was launched by the last runtime call before it."""
+    claims_ms: float
+    """0 in an example of what the cause must leave alone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkExample:
+    """A comparison as :class:`WorkComparison` has it, and whether the extra work is of the cause's kind."""
+
+    claims: bool
+    operators: int = 100
+    extra_operators: int = 0
+    other_shapes: int = 0
+    shapes_known: bool = True
+    other_grids: bool = False
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cause:
     """Why a rank can be late. At most one of ``host_time`` and ``more_work`` says how it is recognised."""
@@ -73,6 +96,8 @@ class Cause:
     """Host time that this cause accounts for."""
     more_work: Callable[[WorkComparison], bool] | None = None
     """Whether extra device work (operators on a CPU) is of this kind."""
+    examples: tuple[HostExample | WorkExample, ...] = ()
+    """What it accounts for and what it leaves alone: at least one of each. They are tests, and show how it is meant."""
     noisy: bool = False
     """Whether a busy machine causes it by itself: then the decision takes more proof."""
     behind: tuple[str, ...] = ()

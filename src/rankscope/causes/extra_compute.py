@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import Cause, WorkComparison
+from rankscope.causes.base import Cause, WorkComparison, WorkExample
 
 __all__ = ["CAUSE"]
 
@@ -22,4 +22,8 @@ CAUSE = Cause(
     needs=("cpu_op",),
     planted_by="demo: extra_compute",
     more_work=_more_work,
+    examples=(
+        WorkExample(claims=True, extra_operators=10),
+        WorkExample(claims=False, extra_operators=2),
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import Cause, HostTime, Spans
+from rankscope.causes.base import Cause, HostExample, HostTime, Spans
 
 __all__ = ["CAUSE"]
 
@@ -24,4 +24,14 @@ CAUSE = Cause(
     planted_by="benchmarks: h2d_copy",
     host_time=_host_time,
     behind=("pcie_degraded",),
+    examples=(
+        HostExample(
+            (("cuda_runtime", "cudaMemcpyAsync", 10, 5), ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 11, 4)),
+            claims_ms=5,
+        ),
+        HostExample(
+            (("cuda_runtime", "cudaMemcpyAsync", 10, 5), ("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 11, 4)),
+            claims_ms=0,
+        ),
+    ),
 )

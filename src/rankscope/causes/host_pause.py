@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import GARBAGE_COLLECTION, Cause, HostTime, Spans
+from rankscope.causes.base import GARBAGE_COLLECTION, Cause, HostExample, HostTime, Spans
 
 __all__ = ["CAUSE"]
 
@@ -27,4 +27,8 @@ CAUSE = Cause(
     planted_by="demo: host_pause",
     host_time=_host_time,
     behind=("cpu_throttled", GARBAGE_COLLECTION),
+    examples=(
+        HostExample((("cpu_op", "aten::mm", 0, 30), ("cpu_op", "aten::mm", 70, 30)), claims_ms=40),
+        HostExample((("cpu_op", "aten::mm", 0, 50), ("cpu_op", "aten::mm", 50.5, 49.5)), claims_ms=0),
+    ),
 )

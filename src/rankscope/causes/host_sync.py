@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from rankscope.causes.base import Cause, HostTime, Spans
+from rankscope.causes.base import Cause, HostExample, HostTime, Spans
 
 __all__ = ["CALLS", "CAUSE"]
 
@@ -31,4 +31,8 @@ CAUSE = Cause(
     planted_by="benchmarks: host_sync",
     host_time=_host_time,
     by_count=True,
+    examples=(
+        HostExample((("cuda_runtime", "cudaStreamSynchronize", 10, 5), ("cpu_op", "aten::mm", 20, 5)), claims_ms=5),
+        HostExample((("cpu_op", "aten::item", 10, 5), ("cuda_runtime", "cudaLaunchKernel", 20, 5)), claims_ms=0),
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import Cause, HostTime, Spans
+from rankscope.causes.base import Cause, HostExample, HostTime, Spans
 
 __all__ = ["CAUSE"]
 
@@ -24,4 +24,14 @@ CAUSE = Cause(
     planted_by="demo: input_stall",
     host_time=_host_time,
     behind=("cpu_throttled",),
+    examples=(
+        HostExample(
+            (
+                ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 5, 30),
+                ("cpu_op", "aten::mm", 40, 50),
+            ),
+            claims_ms=30,
+        ),
+        HostExample((("user_annotation", "my own loading", 5, 30), ("cpu_op", "aten::mm", 40, 50)), claims_ms=0),
+    ),
 )

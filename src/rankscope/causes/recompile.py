@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rankscope.causes.base import Cause, HostTime, Spans
+from rankscope.causes.base import Cause, HostExample, HostTime, Spans
 
 __all__ = ["CAUSE"]
 
@@ -27,4 +27,8 @@ CAUSE = Cause(
     needs=("cpu_op",),
     planted_by="demo: recompile",
     host_time=_host_time,
+    examples=(
+        HostExample((("cpu_op", "aten::mm", 0, 50), ("cpu_op", "entire_frame_compile", 55, 40)), claims_ms=40),
+        HostExample((("cpu_op", "Torch-Compiled Region: 0/0", 0, 50), ("cpu_op", "aten::mm", 55, 40)), claims_ms=0),
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import Cause, WorkComparison
+from rankscope.causes.base import Cause, WorkComparison, WorkExample
 
 __all__ = ["CAUSE"]
 
@@ -26,4 +26,5 @@ CAUSE = Cause(
     more_work=_more_work,
     noisy=True,
     behind=("gpu_throttled",),
+    examples=(WorkExample(claims=True),),
 )

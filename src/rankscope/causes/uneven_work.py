@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import Cause, WorkComparison
+from rankscope.causes.base import Cause, WorkComparison, WorkExample
 
 __all__ = ["CAUSE"]
 
@@ -20,4 +20,10 @@ CAUSE = Cause(
     needs=("cpu_op", "shapes or grids"),
     planted_by="demo: uneven_work",
     more_work=_more_work,
+    examples=(
+        WorkExample(claims=True, other_shapes=40),
+        WorkExample(claims=False, other_shapes=10, other_grids=True),
+        WorkExample(claims=True, shapes_known=False, other_grids=True),
+        WorkExample(claims=False, shapes_known=False),
+    ),
 )
