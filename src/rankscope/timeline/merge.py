@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -13,6 +12,7 @@ from typing import BinaryIO
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.records.manifest import RunManifest
+from rankscope.rundir.files import temporary_beside
 from rankscope.timeline.prepare import PreparedTimeline, prepare_timeline
 from rankscope.timeline.selection import Selection
 from rankscope.timeline.writer import Merged, lines
@@ -98,8 +98,7 @@ def write(output: Path, text: Iterable[str], merged: Merged, written: Written | 
     report = written or (lambda _done, _most: None)
     output.parent.mkdir(parents=True, exist_ok=True)
     reported = 0
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
+    with temporary_beside(output) as temporary:
         with temporary.open("wb") as raw, _packed(raw, output) as stream:
             for line in text:
                 data = line.encode("ascii")
@@ -111,8 +110,6 @@ def write(output: Path, text: Iterable[str], merged: Merged, written: Written | 
         report(merged.json_bytes, merged.json_bytes)
         merged.file_bytes = temporary.stat().st_size
         temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
