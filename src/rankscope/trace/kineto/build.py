@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.errors import TraceError
+from rankscope.rundir.foreign import shown
 from rankscope.trace import peers
 from rankscope.trace.columns import Category, Events, RankTrace, TraceMeta
 from rankscope.trace.kineto import link, meta, repair
-from rankscope.trace.kineto.chunks import split
+from rankscope.trace.kineto.chunks import MAX_HEAD_BYTES, split
 from rankscope.trace.kineto.collectives import build_collectives
 from rankscope.trace.kineto.decode import Decoder
 from rankscope.trace.kineto.events import Args
@@ -64,6 +65,8 @@ def read_traces(path: Path) -> list[RankTrace]:
         for part in split(iter(reader), str(path)):
             if after_end:  # the list ended within an earlier part; what follows is metadata
                 tail += part.glue + part.text
+                if len(tail) > MAX_HEAD_BYTES:
+                    raise TraceError(f"{shown(path)}: {len(tail)} bytes after the list of events: not a profiler trace")
             elif part.kind == "events":
                 rows, rest = decoder.chunk(part.text, part.offset, part.separator)
                 chunks.append(rows)

@@ -25,7 +25,7 @@ CHUNK_BYTES = 192 << 10
 long."""
 MAX_HEAD_BYTES = 64 << 20
 """pg_config of ten thousand ranks is some megabytes; 64 MiB without an event is no trace."""
-MAX_EVENT_BYTES = 256 << 20
+MAX_EVENT_BYTES = 64 << 20
 """Text without the rhythm is gathered up to here and then decoded as one document."""
 
 _OPENING = re.compile(rb'"traceEvents"\s*:\s*\[(\s*)')

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from rankscope.records.codec import decoded_bytes
 from rankscope.records.limits import MAX_RANKS
 from rankscope.trace.columns import Group, TraceMeta
 from rankscope.trace.kineto import repair
@@ -25,6 +26,8 @@ _VERSION_KEYS = {
     "nccl_version": "nccl",
 }
 _FLAG_KEYS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
+_MOST_DECODED_BYTES = 256 << 20
+"""Groups and their ranks of a hundred thousand ranks take a tenth of it."""
 _HOST_KEYS = ("hostname", "host", "host_name")
 
 
@@ -37,6 +40,8 @@ def parse_head(head: bytes, tail: bytes) -> tuple[dict[str, Any], list[str]]:
         return {}, []
     whole = _tidy(head) + b'"traceEvents":[]' + tail
     without_tail = _tidy(head) + b'"traceEvents":[]}', ["metadata after the events unreadable"]
+    if decoded_bytes(whole) > _MOST_DECODED_BYTES:
+        return {}, ["metadata of more lists and objects than any trace has"]
     for text, kinds in (*repair.attempts(whole), without_tail):
         try:
             raw = msgspec.json.decode(text.lstrip(b"\xef\xbb\xbf"))

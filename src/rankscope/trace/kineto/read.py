@@ -10,6 +10,7 @@ from typing import Any
 
 from rankscope.errors import ForeignFileError, TraceError
 from rankscope.rundir.foreign import open_foreign, shown
+from rankscope.trace.room import require_room
 
 _inflate: Any = zlib
 with contextlib.suppress(ImportError):  # platforms without a wheel: the same calls, several times slower
@@ -20,12 +21,15 @@ __all__ = ["BLOCK_BYTES", "Reader"]
 BLOCK_BYTES = 128 << 10
 _CORRUPT: tuple[type[Exception], ...] = (zlib.error, _inflate.error)
 GZIP_MAGIC = b"\x1f\x8b"
-MAX_RATIO = 250
+MAX_RATIO = 100
 """Kineto traces shrink 10 to 40 times. A file that grows more than this is a bomb or rubbish."""
-RATIO_APPLIES_FROM = 1 << 28
+RATIO_APPLIES_FROM = 1 << 26
 """Plain bytes below which the ratio is not looked at: a short trace may repeat itself."""
 MAX_PLAIN_BYTES = 1 << 36
 """64 GiB: far beyond any window worth recording."""
+
+_LOOK_EVERY_BYTES = 1 << 24
+"""What is read becomes columns in memory, a half to five times its size: after so much of it we look what is left."""
 
 
 class Reader:
@@ -42,6 +46,7 @@ class Reader:
         self.damage: str | None = None
         self.packed_bytes = 0
         self.plain_bytes = 0
+        self._next_look = _LOOK_EVERY_BYTES
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -52,6 +57,7 @@ class Reader:
                     return
                 while first:
                     self.plain_bytes += len(first)
+                    self._need_room()
                     yield first
                     first = file.read(BLOCK_BYTES)
         except ForeignFileError as error:
@@ -72,6 +78,7 @@ class Reader:
                     return
                 self.plain_bytes += len(plain)
                 self._refuse_bombs()
+                self._need_room()
                 if plain:
                     yield plain
                 packed = member.unconsumed_tail
@@ -88,6 +95,11 @@ class Reader:
                     break
             packed = file.read(BLOCK_BYTES)
         self.damage = f"truncated gzip: the file ends after {self.plain_bytes} plain bytes"
+
+    def _need_room(self) -> None:
+        if self.plain_bytes >= self._next_look:
+            self._next_look = self.plain_bytes + _LOOK_EVERY_BYTES
+            require_room(shown(self.path))
 
     def _refuse_bombs(self) -> None:
         too_dense = self.plain_bytes > RATIO_APPLIES_FROM and self.plain_bytes > MAX_RATIO * self.packed_bytes

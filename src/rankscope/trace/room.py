@@ -1,0 +1,53 @@
+"""Is there memory left to read on? A report that takes the login node down harms more than the job it explains."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from rankscope.errors import TraceError
+
+__all__ = ["available", "require_room"]
+
+_RESERVE = 0.05
+"""Of the machine's memory, or of what this process's cgroup may use: kept for everybody else. Linux begins to kill, or
+to swap, a little below that."""
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+def require_room(path: Path | str) -> None:
+    """Go on only where memory is left.
+
+    Raises:
+        TraceError: less than a twentieth of what this process could use is available; the message names ``path``.
+    """
+    for whose, free, whole in available():
+        if free < _RESERVE * whole:
+            raise TraceError(
+                f"{path}: too large for the memory there is: {free >> 20} of {whole >> 20} MiB of {whose} are left, "
+                "and a twentieth is kept; analyse fewer files at a time, or on a larger machine"
+            )
+
+
+def available() -> list[tuple[str, int, int]]:
+    """Whose memory, bytes that can still be had of it, and all of it: the machine's and that of the cgroup (version 2).
+    What the system does not tell is left out."""
+    found = []
+    with contextlib.suppress(OSError, KeyError, ValueError):
+        told = _numbers(_MEMINFO)
+        found.append(("this machine", told["MemAvailable:"] << 10, told["MemTotal:"] << 10))
+    with contextlib.suppress(OSError, KeyError, ValueError, StopIteration):
+        lines = _OWN_CGROUP.read_text().splitlines()
+        own = next(line[3:] for line in lines if line.startswith("0::"))
+        folder = _CGROUP / own.strip("/")
+        most = int((folder / "memory.max").read_text())  # "max": no limit
+        # what files left in memory is given back when it is needed
+        used = int((folder / "memory.current").read_text()) - _numbers(folder / "memory.stat")["inactive_file"]
+        found.append(("its cgroup", max(most - used, 0), most))
+    return found
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    return {words[0]: int(words[1]) for line in path.read_text().splitlines() if len(words := line.split()) > 1}
