@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.names import Kind
 
@@ -19,7 +18,7 @@ LEAST = 0.01
 def devices(view: RankView) -> list[int]:
     """Numbers of the devices this rank computes or communicates on."""
     events = view.trace.events
-    work = np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION)) & (events.stream >= 0)
+    work = np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.FUSED)) & (events.stream >= 0)
     numbers, which = np.unique(events.pid[work], return_inverse=True)
     if len(numbers) < 2:
         return [int(n) for n in numbers]
@@ -36,8 +35,8 @@ def by_device(view: RankView) -> list[RankView]:
     for number in numbers:
         other = (view.trace.events.stream >= 0) & (view.trace.events.pid != number)
         kind = np.where(other, np.int8(Kind.OTHER), view.kind)
-        own = replace(view, kind=kind, compute=intervals.EMPTY, comm=intervals.EMPTY, copy=intervals.EMPTY)
+        own = replace(view, kind=kind)
         own.compute, own.comm = own.spans(kind == Kind.COMPUTE), own.spans(kind == Kind.COMMUNICATION)
-        own.copy = own.spans(kind == Kind.COPY)
+        own.copy, own.fused = own.spans(kind == Kind.COPY), own.spans(kind == Kind.FUSED)
         found.append(own)
     return found

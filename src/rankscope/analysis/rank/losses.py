@@ -77,23 +77,28 @@ def _of(trace: RankTrace, launching: set[str]) -> Losses:
     calls = np.isin(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
     launches = calls & name_mask(trace, lambda name: name in launching or _LAUNCH.search(name) is not None)
     launches &= ~_captured(trace, calls)
-    due = launches & (events.start < _reached(trace, calls))
+    due = launches & (events.start < _reached(trace, calls, launches))
     return Losses(int(due.sum()), int((due & ~events.launching).sum()), trace.has_device)
 
 
-def _reached(trace: RankTrace, calls: Mask) -> int:
+def _reached(trace: RankTrace, calls: Mask, launches: Mask) -> int:
     """Time up to which what was launched has to be in the trace, ns of the rank's clock.
 
-    The launch of the last work on the busiest stream, or the last synchronisation of the whole device: what comes later
-    may have been running still when the recording ended. All of it, where nothing was recorded.
+    The launch of the last work that was recorded, on whichever stream is furthest behind, or the last synchronisation
+    of the whole device: what comes later may have been running still when the recording ended. All of it, where nothing
+    was recorded.
     """
     events = trace.events
     launched = np.flatnonzero(events.launch >= 0)
     if not len(launched):
         return int(events.end.max()) + 1
-    stream, which = np.unique(np.stack((events.pid[launched], events.stream[launched])), axis=1, return_inverse=True)
-    busiest = np.bincount(which.reshape(-1), minlength=stream.shape[1]).argmax()
-    last = int(events.start[events.launch[launched[which.reshape(-1) == busiest]]].max())
+    asked = events.start[events.launch[launched]]
+    _, which = np.unique(np.stack((events.pid[launched], events.stream[launched])), axis=1, return_inverse=True)
+    lasts = np.zeros(int(which.max()) + 1, np.int64)
+    np.maximum.at(lasts, which.reshape(-1), asked)
+    # a stream that was used last before the device fell behind is not behind, but done
+    behind = max(int(events.start[launches].max(initial=0)) - int(lasts.max()), 0)
+    last = int(lasts[lasts >= lasts.max() - behind].min())
     drained = events.start[calls & name_mask(trace, lambda name: _DRAIN.search(name) is not None)]
     return max(last, int(drained.max()) if len(drained) else last)
 

@@ -15,7 +15,7 @@ from rankscope.analysis.matching.collectives import Matched, match
 from rankscope.analysis.matching.host_clocks import HostClock
 from rankscope.analysis.matching.remarks import remarks
 from rankscope.analysis.matching.rings import pipeline_channels
-from rankscope.analysis.matching.steps import step_length
+from rankscope.analysis.matching.steps import JobSteps, step_length
 from rankscope.analysis.matching.waits import Waits, measure_waits
 from rankscope.analysis.rank.cpu_only import settle_ends
 from rankscope.analysis.rank.devices import devices
@@ -243,8 +243,15 @@ def _compared(
     clocks = stages.run("clocks", lambda: align(views, matched, hosts), lambda: align(views, nothing))
     waits = stages.run("waits", lambda: measure_waits(views, matched, clocks), lambda: None)
     if waits is None:
-        matched, waits = nothing, measure_waits(views, nothing, clocks)
+        matched, waits = nothing, _no_waits(len(views))
     return matched, clocks, waits
+
+
+def _no_waits(ranks: int) -> Waits:
+    """Of a window without matched calls."""
+    times, codes = np.empty(0), np.empty(0, np.int32)
+    steps = JobSteps([0] * ranks, np.empty(0, np.int64), np.empty(0, np.int64))
+    return Waits(times, times, times, times, codes, codes, np.empty(0, np.bool_), steps)
 
 
 def _lent(views: Sequence[RankView], lent: dict[int, tuple[RankTrace, int]]) -> list[str]:
