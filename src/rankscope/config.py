@@ -233,6 +233,13 @@ class AnalysisConfig:
     """Analyse and write the report at once; otherwise ``rankscope analyze RUN`` does it later."""
     hta: bool = True
     """Include the analyses of Holistic Trace Analysis."""
+    timeout_s: float = 600.0
+    """Longest time that making the report may take; after it the command is told that makes it later."""
+
+    def __post_init__(self) -> None:
+        """Check the limit."""
+        _at_least("analysis.timeout_s", self.timeout_s, 1, "to make no report use analysis.enabled=false")
+        _at_most("analysis.timeout_s", self.timeout_s, MAX_WAIT_S, "nobody waits longer than a day for a report")
 
 
 @dataclass(kw_only=True, slots=True)

@@ -15,7 +15,7 @@ import rankscope
 ALL = sorted(m.name for m in pkgutil.walk_packages(rankscope.__path__, "rankscope.") if not m.name.endswith("__main__"))
 PACKAGES = ("records", "rundir", "causes")
 GROUND = (
-    *("rankscope.errors", "rankscope.config", "rankscope.plugins", "rankscope.step_time"),
+    *("rankscope.errors", "rankscope.config", "rankscope.plugins", "rankscope.step_time", "rankscope.own_process"),
     *(name for name in ALL if name.split(".")[1:2] and name.split(".")[1] in PACKAGES),
 )
 HEAVY = ("hydra", "omegaconf", "pandas", "hta", "plotly", "pyarrow", "rich", "jinja2")

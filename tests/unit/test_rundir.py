@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 
@@ -35,27 +34,70 @@ def test_run_directories_are_numbered(tmp_path):
     assert [next_run_dir(tmp_path)[1] for _ in range(2)] == ["run_0008", "run_0009"]
 
 
+def take(run, node, launch="rendezvous job", *, alone=False, owner="", pid=None):
+    return claim(run, "job", node, launch=launch, alone=alone, owner=owner, pid=pid)
+
+
 def test_nodes_of_one_run_share_a_directory(tmp_path):
     run = RunDir(tmp_path / "R")
-    assert claim(run, "job", "0").node == "node_0"
-    assert claim(run, "job", "1").node == "node_1"
-    with pytest.raises(RunDirError, match="already used by node_1"):
-        claim(run, "job", "1")
+    assert take(run, "0").node == "node_0"
+    assert take(run, "1").node == "node_1"
     with pytest.raises(RunDirError, match="belongs to run 'job'"):
-        claim(run, "another", "2")
+        take(run, "1")
+    with pytest.raises(RunDirError, match="belongs to run 'job'"):
+        take(run, "2", "rendezvous another")
 
 
-def test_launchers_of_one_host_get_seats_of_their_own_while_they_live(tmp_path):
+def test_a_launch_on_one_node_shares_with_nobody(tmp_path):
+    run = RunDir(tmp_path / "R")
+    take(run, None, "launch 1", alone=True)
+    for launch, alone in (("launch 2", True), ("rendezvous job", False)):
+        with pytest.raises(RunDirError, match="belongs to run 'job'"):
+            take(run, None, launch, alone=alone)
+    assert len(list(run.nodes.glob("*.claim.json"))) == 1
+
+
+def test_a_launch_on_another_host_is_refused_before_it_leaves_a_claim(tmp_path, monkeypatch):
+    run = RunDir(tmp_path / "R")
+    take(run, None, "launch 1", alone=True)
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+    with pytest.raises(RunDirError, match="belongs to run 'job'"):
+        take(run, None, "launch 2", alone=True)
+    assert not run.node_claim("elsewhere").exists()
+
+
+def test_launchers_of_one_host_get_places_of_their_own_while_they_live(tmp_path):
     run, host = RunDir(tmp_path / "R"), socket.gethostname()
-    assert [claim(run, "job", None).node for _ in range(2)] == [host, f"{host}.1"]
+    assert [take(run, None).node for _ in range(2)] == [host, f"{host}.1"]
     # WHEN the first was an earlier run whose process is gone (pid 2**22 + 1 is above Linux's limit)
-    run.node_claim(host).write_text(json.dumps({"run_id": "job", "host": host, "pid": 2**22 + 1}))
-    with pytest.raises(RunDirError, match=r"needs its own run\.dir"):
-        claim(run, "job", None)
+    (tmp_path / "S").mkdir()
+    run = RunDir(tmp_path / "S")
+    take(run, None, pid=2**22 + 1)
+    with pytest.raises(RunDirError, match=r"needs a run\.dir of its own"):
+        take(run, None)
+
+
+def test_a_helper_that_follows_another_has_its_claim(tmp_path):
+    run = RunDir(tmp_path / "R")
+    first = take(run, None, "launch 1", alone=True, owner="/tmp/spool")
+    assert take(run, None, "launch 1", alone=True, owner="/tmp/spool") == first
+
+
+@pytest.mark.parametrize("name", ["launch.json", "other.claim.json"])
+@pytest.mark.parametrize("content", [None, "", "[1]", "{}", "x" * 100_000])
+def test_a_claim_that_is_none_is_refused_and_never_waited_for(tmp_path, name, content):
+    run = RunDir(tmp_path / "R")
+    run.nodes.mkdir(parents=True)
+    if content is None:
+        os.mkfifo(run.nodes / name)
+    else:
+        (run.nodes / name).write_text(content)
+    with pytest.raises(RunDirError):
+        take(run, None)
 
 
 def test_a_finished_run_is_refused(tmp_path):
     run = RunDir(tmp_path)
     run.manifest.write_text("{}")
     with pytest.raises(RunDirError, match="finished run"):
-        claim(run, "job", None)
+        take(run, None)

@@ -10,6 +10,7 @@ from rankscope.cli.console import say
 from rankscope.cli.parser import make_parser
 from rankscope.cli.run import run
 from rankscope.errors import RankscopeError
+from rankscope.records.secrets import mask_text
 
 __all__ = ["main"]
 
@@ -24,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         verb: Callable[[argparse.Namespace], int] = arguments.verb
         return verb(arguments)
     except RankscopeError as error:
-        say(f"error: {error}")
+        say(f"error: {mask_text(str(error))}")
         return error.exit_code
     except BrokenPipeError:
         sys.stderr.close()  # or Python complains about stdout at exit

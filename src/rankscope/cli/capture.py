@@ -7,6 +7,7 @@ import time
 
 from rankscope.cli.console import say
 from rankscope.errors import ConfigError, RunDirError
+from rankscope.records.limits import MAX_WINDOW_STEPS
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["capture_verb", "config_verb"]
@@ -16,9 +17,13 @@ def capture_verb(arguments: argparse.Namespace) -> int:
     """Ask a running job for a window, and wait for the ranks' answers."""
     from rankscope.node.requests import answers, ask
 
-    for name, least in (("steps", 1), ("warmup", 1)):
-        if getattr(arguments, name) < least:
-            raise ConfigError(f"--{name} {getattr(arguments, name)} is below its limit of {least}")
+    for name in ("steps", "warmup"):
+        asked = getattr(arguments, name)
+        if not 1 <= asked <= MAX_WINDOW_STEPS:
+            raise ConfigError(
+                f"--{name} {asked} is out of its limits of 1 to {MAX_WINDOW_STEPS}: a window is kept in the memory of "
+                "the training process until it closes; ask for several shorter ones"
+            )
     run_dir = RunDir(arguments.path)
     request = ask(run_dir, steps=arguments.steps, warmup=arguments.warmup, detail=arguments.detail)
     say(f"{request.name}: asked for {request.steps} steps of every rank")

@@ -4,45 +4,76 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import select
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rankscope.records.report import ClusterReport
 
-__all__ = ["say", "show", "shown_in_colour"]
+__all__ = ["hold_standard_descriptors", "say", "show", "show_summary", "tell"]
 
 
 FORMATS = ("terminal", "json", "markdown", "html")
+_READER_S = 2.0
+"""For a reader of standard error that does not read: a stopped terminal must not stop a training job."""
 
 
 def say(text: str) -> None:
-    """Print one line to stderr, with the program's name."""
-    # A closed stderr must not end a training job.
-    with contextlib.suppress(OSError, ValueError):
-        print(f"rankscope: {text}", file=sys.stderr, flush=True)
+    """Print one line to stderr, with the program's name. Never raises, and never waits long for a reader."""
+    _write_to_stderr(f"rankscope: {text}\n")
 
 
-def shown_in_colour(folder: Path | None) -> bool:
-    """Show the report of a run on a terminal; False where the plain summary has to do."""
-    if folder is None or not sys.stderr.isatty():
-        return False
-    try:
-        from rich.console import Console
+def hold_standard_descriptors() -> None:
+    """Take descriptors 0 to 2 where they are closed, so that nothing that is opened later becomes a standard stream.
 
-        from rankscope.records.report import ClusterReport
-        from rankscope.report.formats.terminal import show
-        from rankscope.rundir.layout import RunDir
-        from rankscope.rundir.record_files import read_record, run_limit
+    What takes them leads nowhere and is closed in every child, which finds them as it would have without us.
+    """
+    with contextlib.suppress(OSError):
+        while (descriptor := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:
+            pass
+        os.close(descriptor)
 
-        report = read_record(ClusterReport, folder / "report.json", run_limit(RunDir(folder.parent)))
-        console = Console(stderr=True)
-        console.print()
-        show(report, console)
-    except Exception:  # the job's exit code matters more than colours
-        return False
-    return True
+
+def show_summary(report: ClusterReport) -> None:
+    """Show the report of a run that has just ended, on standard error. Never raises: the exit code is the job's."""
+    with contextlib.suppress(Exception):
+        if sys.stderr is not None and sys.stderr.isatty():
+            from rich.console import Console
+
+            from rankscope.report.formats.terminal import show
+
+            console = Console(stderr=True)
+            console.print()
+            show(report, console)
+            return
+    with contextlib.suppress(Exception):
+        from rankscope.report import WRITERS
+
+        _write_to_stderr(f"\n{WRITERS['terminal'](report).rstrip()}\n")
+
+
+def tell(text: str) -> None:
+    """Print a line to stderr as it is. Never raises."""
+    _write_to_stderr(f"{text}\n")
+
+
+def _write_to_stderr(text: str) -> None:
+    """Unbuffered: what Python cannot flush at its end would change the exit code to 120."""
+    with contextlib.suppress(Exception):
+        stream = sys.stderr
+        if stream is None:  # it was closed when we came
+            return
+        try:
+            descriptor = stream.fileno()
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # something that stands for it, in a notebook or a test
+            print(text, end="", file=stream, flush=True)
+            return
+        data = text.encode(stream.encoding or "utf-8", "backslashreplace")
+        while data and select.select([], [descriptor], [], _READER_S)[1]:
+            data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
 
 
 def show(report: ClusterReport, arguments: argparse.Namespace) -> int:

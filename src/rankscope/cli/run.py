@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import sys
+import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rankscope.cli.console import say, shown_in_colour
+from rankscope.cli.console import hold_standard_descriptors, say, show_summary, tell
 from rankscope.errors import ConfigError, RankscopeError
+from rankscope.rundir.spool import disabled
+
+if TYPE_CHECKING:
+    from rankscope.launcher.arguments import RunArguments
+    from rankscope.launcher.wrap_up import Outcome
 
 __all__ = ["demo_verb", "run"]
 
 
 def run(words: Sequence[str]) -> int:
-    """Launch a script under torchrun, record it, and report."""
+    """Launch a script under torchrun, record it, and report. Where we fail, it runs as under torchrun."""
     from rankscope.launcher.arguments import HelpAsked, help_text, parse
-    from rankscope.launcher.launch import launch
     from rankscope.launcher.torchrun import run_torchrun
     from rankscope.launcher.wrap_up import Outcome
 
@@ -25,6 +29,25 @@ def run(words: Sequence[str]) -> int:
     except HelpAsked:
         print(help_text())
         return 0
+    if disabled(os.environ):
+        outcome = Outcome(run_torchrun(arguments.torchrun))
+    else:
+        hold_standard_descriptors()
+        outcome = _recorded(arguments, words)
+    # On stderr: the job's stdout may be read by a program and stays the job's.
+    if outcome.report is not None:
+        show_summary(outcome.report)
+    if outcome.folder is not None:
+        tell(f"\nReport: {outcome.folder / 'report.html'}")
+    outcome.ending.leave()
+    return outcome.ending.exit_code
+
+
+def _recorded(arguments: RunArguments, words: Sequence[str]) -> Outcome:
+    from rankscope.launcher.launch import launch
+    from rankscope.launcher.torchrun import run_torchrun
+    from rankscope.launcher.wrap_up import Outcome
+
     try:
         from rankscope.compose import compose
 
@@ -33,23 +56,12 @@ def run(words: Sequence[str]) -> int:
         raise
     except Exception as error:  # a broken Hydra is our trouble, not the job's
         say(f"not recording, the job runs without rankscope: {type(error).__name__}: {error}")
-        outcome = Outcome(run_torchrun(arguments.torchrun))
-    else:
-        outcome = launch(arguments, composed.config, plain=composed.plain, argv=["rankscope", "run", *words], say=say)
-    # On stderr: the job's stdout may be read by a program and stays the job's.
-    with contextlib.suppress(OSError, ValueError):
-        if outcome.summary is not None and not shown_in_colour(outcome.report):
-            print(f"\n{outcome.summary.rstrip()}", file=sys.stderr)
-        if outcome.report is not None:
-            print(f"\nReport: {outcome.report / 'report.html'}", file=sys.stderr, flush=True)
-    outcome.ending.leave()
-    return outcome.ending.exit_code
+        return Outcome(run_torchrun(arguments.torchrun))
+    return launch(arguments, composed.config, plain=composed.plain, argv=["rankscope", "run", *words], say=say)
 
 
 def demo_verb(arguments: argparse.Namespace) -> int:
     """Train the demo job with a fault planted."""
-    import os
-
     from rankscope.demo import JOBS
     from rankscope.demo.faults import FAULTS
     from rankscope.demo.loopback import loopback_rendezvous

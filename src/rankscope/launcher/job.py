@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import tempfile
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankscope.config import ToolConfig, to_agent_spec
-from rankscope.launcher.run_plan import RunPlan, take
+from rankscope.errors import RunDirError
+from rankscope.launcher.run_plan import BASE, RunPlan
 from rankscope.records.codec import to_json
+from rankscope.records.node_task import NodeTask
+from rankscope.records.secrets import mask_arguments, mask_config
 from rankscope.records.spec import BY_LIBKINETO
 from rankscope.rundir.files import write_new
-from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, Spool
 
 if TYPE_CHECKING:
@@ -32,7 +35,10 @@ _INJECT = Path(__file__).parent.parent / "agent" / "inject"
 class Session:
     """A run that is being recorded."""
 
-    run_dir: RunDir
+    run_dir: Path | None
+    """None: its store has not answered yet."""
+    wanted: Path
+    """The run directory that was asked for, or the folder below which one was."""
     spool: Spool
     helper: NodeHelper
 
@@ -56,32 +62,76 @@ class Session:
                 else:
                     environ[key] = value
 
-    def discard_spool(self) -> None:
-        """Remove the spool; what it held has been gathered or is lost."""
-        shutil.rmtree(self.spool.path, ignore_errors=True)
-
 
 def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict[str, Any]) -> Session:
-    """Claim the run directory, write the spec and start this node's helper. Leaves no spool behind when it fails.
+    """Write task and spec into a spool, start this node's helper, and wait a while for the run directory's answer.
+
+    Leaves no spool behind when it fails.
 
     Raises:
         RunDirError: the run directory is taken or cannot be written.
+        OSError: this node's own disk, or its processes or descriptors, do not suffice.
     """
     from rankscope.launcher.node_helper import NodeHelper
 
-    run_dir, claim = take(plan)
+    _leave_the_job_its_descriptors()
     # mkdtemp makes it private (0700): traces show the user's code. Each node has its own, never on the shared disk.
     spool = Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
+    helper = None
     try:
-        spec = to_agent_spec(config, run_id=claim.run_id, spool=spool.path)
+        spec = to_agent_spec(
+            config, run_id=plan.run_id or (plan.run_dir.name if plan.run_dir else plan.launch), spool=spool.path
+        )
         spec.no_kineto = _why_no_kineto(config.capture.backend, spool)
         spec.kineto_socket = str(spool.socket.parent) if spec.no_kineto is None else None
+        task = _task(plan, config, argv, plain)
         write_new(spool.spec, to_json(spec))
-        helper = NodeHelper.start(run_dir, spool, claim, list(argv), plain)
+        write_new(spool.task, to_json(task))
+        helper = NodeHelper(spool)
+        answer = helper.claimed(_CLAIM_S)
+        if answer is not None and answer.word == "refused":
+            raise RunDirError(answer.text)
+        helper.watch()
     except BaseException:
-        shutil.rmtree(spool.path, ignore_errors=True)
+        if helper is not None:
+            helper.end()
+        shutil.rmtree(spool.path, ignore_errors=True)  # no rank has begun: nothing of value is in it
         raise
-    return Session(run_dir=run_dir, spool=spool, helper=helper)
+    run_dir = Path(answer.text) if answer is not None else None
+    return Session(run_dir=run_dir, wanted=Path(task.run_dir or task.base), spool=spool, helper=helper)
+
+
+_CLAIM_S = 10.0
+"""The job starts all the same when the store of the run directory has not answered by then. One that works answers in
+milliseconds, a busy network disk in a second or two."""
+_FREE_DESCRIPTORS = 64
+"""Left to the launcher at least; torchrun itself takes some 20, and more with each rank whose output it redirects."""
+
+
+def _leave_the_job_its_descriptors() -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    open_ones = Path("/proc/self/fd")
+    taken = len(list(open_ones.iterdir())) if open_ones.is_dir() else 0
+    if most != resource.RLIM_INFINITY and most - taken < _FREE_DESCRIPTORS:
+        raise OSError(f"only {most - taken} file descriptors are left of the limit of {most} (ulimit -n)")
+
+
+def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[str, Any]) -> NodeTask:
+    return NodeTask(
+        run_id=plan.run_id,
+        launch=plan.launch,
+        alone=plan.alone,
+        run_dir=str(plan.run_dir) if plan.run_dir is not None else None,
+        base=str(BASE.absolute()),
+        node=plan.node,
+        launcher_pid=os.getpid(),
+        argv=mask_arguments(argv),
+        config=mask_config(plain),
+        gather_timeout_s=config.gather.timeout_s,
+        report=config.analysis.enabled,
+        hta=config.analysis.hta,
+        report_timeout_s=config.analysis.timeout_s,
+    )
 
 
 _NVIDIA = Path("/dev/nvidiactl")

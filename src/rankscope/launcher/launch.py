@@ -41,7 +41,13 @@ def launch(
     session = _begin(plan, config, plain, argv, say)
     if session is None:
         return Outcome(run_torchrun(arguments.torchrun))
-    say(f"{plan_in_words(config)[0]}; run directory {session.run_dir.path}")
+    if session.run_dir is not None:
+        say(f"{plan_in_words(config)[0]}; run directory {session.run_dir}")
+    else:
+        say(
+            f"{plan_in_words(config)[0]}; {session.wanted} does not answer, the job starts all the same and what is "
+            f"recorded waits in {session.spool.path}"
+        )
     with session.environment():
         ending = run_torchrun(arguments.torchrun)
     return wrap_up(session, ending, config, say)

@@ -1,138 +1,171 @@
-"""The launcher's side of the node helper: start it; in the end wait for it and the other nodes, and write run.json."""
+"""The launcher's side of the node helper: start it, start it again when it dies, and hear what it has to say.
+
+Nothing here touches the run directory. Whatever the helper waits for, waiting for the helper has a limit.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import platform
+import os
+import select
+import signal
 import subprocess
-import sys
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import metadata
-from typing import Any
+from collections import deque
 
-from rankscope import __version__
-from rankscope.errors import RunDirError
-from rankscope.node.manifest import NodeResult, build_manifest
+from rankscope import own_process
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.manifest import RunManifest
-from rankscope.records.spec import AgentSpec
-from rankscope.rundir.claim import NodeClaim
-from rankscope.rundir.files import write_new
-from rankscope.rundir.layout import RunDir
+from rankscope.records.node_task import HelperWord, JobEnd
 from rankscope.rundir.spool import Spool
 
-__all__ = ["NodeHelper"]
+__all__ = ["HelperLost", "NodeHelper"]
 
-_POLL_S = 0.05
+_LOOKS_EVERY_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+_LATE_STARTS = 3
+"""How often a helper is started again once the job has ended; what ends it each time would end the next as well."""
 
 
-@dataclass(frozen=True, slots=True)
+class HelperLost(Exception):  # noqa: N818 - its message is told, the exit code of the job stays
+    """The helper died again and again, or no process could be started any more."""
+
+
 class NodeHelper:
-    """A running helper process."""
+    """The helper process of this node, whichever it is at the moment.
 
-    run_dir: RunDir
-    spool: Spool
-    claim: NodeClaim
-    argv: list[str]
-    config: dict[str, Any]
-    process: subprocess.Popen[bytes]
+    Args:
+        spool: with the task and the spec in it.
+    """
 
-    @classmethod
-    def start(
-        cls, run_dir: RunDir, spool: Spool, claim: NodeClaim, argv: list[str], config: dict[str, Any]
-    ) -> NodeHelper:
-        """Start the helper; call before the agent's variables are set, since the helper is not a rank."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rankscope.node", str(spool.path), str(run_dir.path.resolve()), claim.node],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
-        return cls(run_dir, spool, claim, argv, config, process)
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._environ = own_process.environment()  # as it is before ranks are told of the agent
+        self._lock = threading.Lock()
+        self._no_more = threading.Event()
+        self._rest = b""
+        self._words: deque[HelperWord] = deque()
+        self._end: JobEnd | None = None
+        self._late_starts = 0
+        self._process = self._start()
 
-    def finish(self, exit_code: int, *, progress: Callable[[str], None], patience_s: float) -> RunManifest | None:
-        """The job is over: let the helper gather the rest, wait for the other nodes, write the manifest.
+    @property
+    def pid(self) -> int:
+        """Process id of the helper."""
+        return self._process.pid
 
-        ``patience_s`` bounds the wait for this node's helper, and again for the other nodes.
+    def claimed(self, patience_s: float) -> HelperWord | None:
+        """Wait for the answer of the run directory; None when there is none within so many seconds."""
+        deadline = time.monotonic() + patience_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            word = self._hear(left_s)
+            if word is not None and word.word in ("claimed", "refused"):
+                return word
+            if word is None and self._process.poll() is not None:
+                return None  # it died; the watch starts another
+        return None
 
-        Returns:
-            The manifest, or None on a node that does not host rank 0.
+    def watch(self) -> None:
+        """From now on, and until :meth:`finish`, start a helper that dies again, ever more seldom."""
+        with contextlib.suppress(RuntimeError):  # no thread can be had: it is started again in the end
+            threading.Thread(target=self._watch, name="rankscope-helper", daemon=True).start()
+
+    def finish(self, end: JobEnd) -> None:
+        """Tell the helper that the job has ended; what it does then is heard by :meth:`next_word`."""
+        self._no_more.set()
+        with self._lock:
+            self._end = end
+            self._send_end()
+
+    def next_word(self, patience_s: float) -> HelperWord | None:
+        """The next word, or None when nothing is said for so many seconds.
+
+        A helper that died is started again.
 
         Raises:
-            RunDirError: the helper left no result in time. The spool then still holds what it had not placed.
+            HelperLost: that does not help.
         """
-        spec = from_json(AgentSpec, self.spool.spec.read_bytes())
-        own = self._own_result(progress, patience_s)
-        claims = self._claims()
-        if not _is_head(own, self.claim.node, claims):
-            return None
-        results, notes = [own], []
-        others = {node for node in claims if node != self.claim.node}
-        deadline = time.monotonic() + patience_s
-        while others and time.monotonic() < deadline:
-            for node in sorted(others):
-                if (result := _result(self.run_dir, node)) is not None:
-                    results.append(result)
-                    others.discard(node)
-            if others:
-                progress(f"waiting for {len(others)} other node(s): {', '.join(sorted(others)[:4])}")
-                time.sleep(_POLL_S)
-        notes += [f"node {node} left no result within {patience_s:.0f} s" for node in sorted(others)]
-        manifest = build_manifest(
-            results,
-            run_id=self.claim.run_id,
-            argv=self.argv,
-            config=self.config,
-            schedule=spec.schedule,
-            versions=_versions(results),
-            exit_code=exit_code,
-            notes=notes,
-        )
-        with contextlib.suppress(RunDirError):
-            write_new(self.run_dir.agent_spec, to_json(spec))
-        write_new(self.run_dir.manifest, to_json(manifest))
-        return manifest
+        word = self._hear(patience_s)
+        if word is None and self._process.poll() is not None and not self._words:
+            with self._lock:
+                if self._late_starts == _LATE_STARTS:
+                    raise HelperLost(f"the node helper ended {_LATE_STARTS + 1} times: {self._last_words()}")
+                self._late_starts += 1
+                try:
+                    self._replace()
+                except OSError as error:
+                    raise HelperLost(f"the node helper ended and no other could be started: {error}") from error
+                self._send_end()
+        return word
 
-    def _own_result(self, progress: Callable[[str], None], patience_s: float) -> NodeResult:
-        if self.process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self.process.stdin.close()
-        deadline = time.monotonic() + patience_s
-        while self.process.poll() is None and time.monotonic() < deadline:
-            if pending := len(self.spool.records()):
-                progress(f"gathering {pending} trace(s)")
-            time.sleep(_POLL_S)
-        if self.process.poll() is None:
-            self.process.kill()
-        elif (result := _result(self.run_dir, self.claim.node)) is not None:
-            return result
-        raise RunDirError(
-            f"traces could not be gathered into {self.run_dir.path} (helper exit code {self.process.poll()}); "
-            f"what the ranks left is in {self.spool.path}"
-        )
+    def end(self) -> None:
+        """End the helper and what it has started. One that hangs in a store goes when that lets it."""
+        self._no_more.set()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _claims(self) -> list[str]:
-        return sorted(path.name.removesuffix(".claim.json") for path in self.run_dir.nodes.glob("*.claim.json"))
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._spool.helper_log.open("ab") as log:
+            process = subprocess.Popen(
+                own_process.command("rankscope.node", str(self._spool.path)),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=self._environ, cwd="/",
+                start_new_session=True,
+            )  # fmt: skip
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        return process
 
+    def _replace(self) -> None:
+        """Start another in the place of one that died. The lock is held."""
+        old, self._process = self._process, self._start()
+        for pipe in (old.stdin, old.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._rest = b""
 
-def _result(run_dir: RunDir, node: str) -> NodeResult | None:
-    path = run_dir.node_result(node)
-    return from_json(NodeResult, path.read_bytes()) if path.exists() else None
+    def _watch(self) -> None:
+        pause_s = _LOOKS_EVERY_S
+        while not self._no_more.wait(pause_s):
+            with self._lock:
+                if self._no_more.is_set() or self._process.poll() is None:
+                    continue
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                with contextlib.suppress(OSError):  # no process or no memory now; perhaps later
+                    self._replace()
 
+    def _send_end(self) -> None:
+        if self._end is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._process.stdin.write(to_json(self._end, indent=None).encode() + b"\n")
+                self._process.stdin.close()
 
-def _is_head(own: NodeResult, node: str, claims: list[str]) -> bool:
-    """The node that hosted rank 0 in the last attempt; of a job that never started, the first by name."""
-    if own.lives:
-        last = max(life.attempt for life in own.lives)
-        return any(life.rank == 0 and life.attempt == last for life in own.lives)
-    return claims[:1] == [node]
+    def _hear(self, patience_s: float) -> HelperWord | None:
+        if self._words:
+            return self._words.popleft()
+        with self._lock:
+            pipe = self._process.stdout
+            if pipe is None:
+                return None
+            ready, _, _ = select.select([pipe], [], [], max(0.0, patience_s))
+            if not ready:
+                return None
+            part = b""
+            with contextlib.suppress(BlockingIOError):
+                part = os.read(pipe.fileno(), 1 << 16)
+            if not part:  # the end of the pipe: the process is ending
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(min(1.0, max(0.0, patience_s)))
+                return None
+            *lines, self._rest = (self._rest + part).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                self._words.append(from_json(HelperWord, line))
+        return self._words.popleft() if self._words else None
 
-
-def _versions(results: list[NodeResult]) -> dict[str, str]:
-    torch = {life.torch_version for result in results for life in result.lives if life.torch_version}
-    versions = {"rankscope": __version__, "python": platform.python_version(), "torch": ", ".join(sorted(torch))}
-    for name in ("HolisticTraceAnalysis", "hydra-core"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return {key: value for key, value in versions.items() if value}
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = self._spool.helper_log.read_text(errors="replace")[-4096:].strip().splitlines()
+            if lines:
+                return lines[-1]
+        return f"exit code {self._process.poll()}"

@@ -1,7 +1,12 @@
-"""Which run this is and where it is kept. Every node of a run must come to the same answer, so no clock is asked."""
+"""Which run this is and where it is kept. Every node of a run must come to the same answer, so no clock is asked.
+
+What makes several launchers one run is a rendezvous that they share, and never the name of a folder; a launch on one
+node is alone by definition.
+"""
 
 from __future__ import annotations
 
+import secrets
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +15,8 @@ from torch.distributed.run import parse_min_max_nnodes
 
 from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
-from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
-from rankscope.rundir.layout import RunDir
 
-__all__ = ["BASE", "RunPlan", "check", "take"]
+__all__ = ["BASE", "RunPlan", "check"]
 
 BASE = Path("rankscope_runs")
 """Where runs go that were given no ``run.dir``, below the current folder."""
@@ -30,6 +33,10 @@ class RunPlan:
     """None: the next free number below :data:`BASE`."""
     node: str | None
     """The node rank where the user numbered the nodes, else None."""
+    launch: str
+    """Identity of the launch: that of the rendezvous, or one that no other launch has."""
+    alone: bool
+    """A launch on one node, which shares its run directory with nobody."""
 
 
 def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
@@ -52,20 +59,13 @@ def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
             "Add -S run.dir=/shared/folder/NAME, the same on every node"
         )
     numbered = several and torchrun.rdzv_backend == "static"
-    return RunPlan(run_id=run_id, run_dir=run_dir, node=str(torchrun.node_rank) if numbered else None)
-
-
-def take(plan: RunPlan) -> tuple[RunDir, NodeClaim]:
-    """Claim the run directory.
-
-    Raises:
-        RunDirError: it is taken or cannot be written.
-    """
-    if plan.run_dir is None:
-        run_dir, name = next_run_dir(BASE.absolute())
-    else:
-        run_dir, name = RunDir(plan.run_dir), plan.run_dir.name
-    return run_dir, claim(run_dir, plan.run_id or name, plan.node)
+    return RunPlan(
+        run_id=run_id,
+        run_dir=run_dir,
+        node=str(torchrun.node_rank) if numbered else None,
+        launch=f"rendezvous {run_id}" if several else f"launch {secrets.token_hex(16)}",
+        alone=not several,
+    )
 
 
 def _most_nodes(nnodes: str) -> int:

@@ -1,34 +1,44 @@
-"""After the job: gather, analyse, write the report. The job's exit code is settled and nothing here may change it."""
+"""After the job: hear from the node helper how gathering and report come on. The job's exit code is settled.
+
+The helper does the work and finishes it also when nobody waits any more; here is decided how long the launcher waits.
+It touches this node's own disk only.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.config import ToolConfig
-from rankscope.errors import RankscopeError
 from rankscope.launcher.job import Session
 from rankscope.launcher.progress import bars, gathering
 from rankscope.launcher.torchrun import Ending
+from rankscope.records.codec import from_json
+from rankscope.records.node_task import HelperWord, JobEnd
+from rankscope.records.report import ClusterReport
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from rankscope.progress import Work
-    from rankscope.records.manifest import RunManifest
-    from rankscope.rundir.layout import RunDir
 
 __all__ = ["Outcome", "wrap_up"]
 
 Say = Callable[[str], None]
+
+_POLL_S = 0.1
+_STUCK_S = 5.0
+"""A helper that has moved nothing for so long waits for its store."""
+_MARGIN_S = 10.0
+"""Beyond the helper's own limits, for a helper that does not keep them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +46,10 @@ class Outcome:
     """What ``rankscope run`` came to."""
 
     ending: Ending
-    summary: str | None = None
-    """The report for a terminal; None on nodes that are not the head, and where no report could be made."""
-    report: Path | None = None
-    """Folder of the report."""
+    report: ClusterReport | None = None
+    """None on nodes that are not the head, and where no report could be made."""
+    folder: Path | None = None
+    """Where the report is."""
 
 
 def wrap_up(session: Session, ending: Ending, config: ToolConfig, say: Say) -> Outcome:
@@ -47,57 +57,136 @@ def wrap_up(session: Session, ending: Ending, config: ToolConfig, say: Say) -> O
     try:
         _end_at_once_on_signals(ending)
         with bars(say) as doing:
-            manifest = _gather(session, ending, config, say, gathering(session.spool, doing, say))
-            if manifest is None:
-                return Outcome(ending)
-            return _report(session.run_dir, manifest, ending, config, say, doing)
+            return _Listener(session, ending, config, say, doing).listen()
     except BaseException as error:  # also torchrun's SignalException, raised before our handlers stood
-        say(f"stopped after the job: {_in_a_line(error)}; what was gathered is in {session.run_dir.path}")
+        say(f"stopped after the job: {_in_a_line(error)}; process {session.helper.pid} gathers what is left")
         return Outcome(ending)
 
 
-def _gather(session: Session, ending: Ending, config: ToolConfig, say: Say, progress: Say) -> RunManifest | None:
-    try:
-        manifest = session.helper.finish(ending.exit_code, progress=progress, patience_s=config.gather.timeout_s)
-    except Exception as error:
-        say(f"gathering failed: {_in_a_line(error)}; what the ranks left is in {session.spool.path}")
-        return None
-    session.discard_spool()
-    return manifest
+class _Listener:
+    """Waits for the helper's words, phase by phase: gathering, the other nodes, the report."""
 
+    def __init__(self, session: Session, ending: Ending, config: ToolConfig, say: Say, doing: Work | None) -> None:
+        self._session = session
+        self._ending = ending
+        self._config = config
+        self._say = say
+        self._doing = doing
+        self._progress = gathering(session.spool, doing, say)
+        self._phase = "gathering"
+        self._moved_at = time.monotonic()
+        self._deadline = self._moved_at + config.gather.timeout_s
+        self._bytes: dict[str, Callable[..., None]] = {}
+        self._stage: Say = say
+        self._where = session.run_dir
+        self._left = ""
+        self._over = False
+        self._outcome = Outcome(ending)
 
-def _report(
-    run_dir: RunDir, manifest: RunManifest, ending: Ending, config: ToolConfig, say: Say, doing: Work | None
-) -> Outcome:
-    later = f"`rankscope analyze {run_dir.path} --output {run_dir.report}` writes the report"
-    if not config.analysis.enabled:
-        say(f"traces are in {run_dir.path}; {later}")
-        return Outcome(ending)
-    if ending.signal is not None:
-        # Whoever sent the signal will not wait for long, and traces are what cannot be had again.
-        say(f"stopped by {signal.Signals(ending.signal).name}: traces are in {run_dir.path}; {later}")
-        return Outcome(ending)
-    try:
-        from rankscope.analysis.pipeline import analyze, stages
-        from rankscope.report import WRITERS, write_report
-        from rankscope.trace.files.load import load_traces
+    def listen(self) -> Outcome:
+        """Wait until the helper is done, or for as long as may be waited."""
+        helper = self._session.helper
+        helper.finish(JobEnd(exit_code=self._ending.exit_code, signal=self._ending.signal))
+        try:
+            while not self._over:
+                word = helper.next_word(_POLL_S)
+                if word is not None:
+                    self._take(word)
+                elif self._waited_enough():
+                    break
+                elif self._phase == "gathering" and (pending := len(self._session.spool.records())):
+                    self._progress(f"gathering {pending} trace(s)")
+        except Exception as error:
+            self._say(f"gathering failed: {_in_a_line(error)}; what the ranks left is in {self._session.spool.path}")
+        return self._outcome
 
-        if doing is None:
-            say("analysing")
-            load, progress = load_traces([run_dir.path]), say
+    def _take(self, word: HelperWord) -> None:
+        self._moved_at = time.monotonic()
+        text = word.text
+        if word.word in ("claimed", "refused"):
+            self._where = Path(text) if word.word == "claimed" else None
+        elif word.word == "note":
+            self._say(text)
+        elif word.word == "waiting":
+            self._progress(text)
+        elif word.word == "gathered":
+            self._left = text
+            if text:
+                self._say(f"not everything could be gathered: {text}")
+            self._enter("nodes", self._config.gather.timeout_s)
+        elif word.word == "begun":
+            self._enter("report", self._config.analysis.timeout_s)
+            if self._doing is None and self._ending.signal is None:
+                self._say("analysing")
+        elif word.word == "manifest":
+            self._manifest(text)
+        elif word.word in ("bytes", "stages", "stage"):
+            self._draw(word)
+        elif word.word == "lacking":
+            self._say(text)
+        elif word.word == "report" and self._where is not None:
+            report = from_json(ClusterReport, text)
+            self._outcome = Outcome(self._ending, report=report, folder=self._where / "report")
+        elif word.word == "done":
+            self._over = True
+
+    def _enter(self, phase: str, limit_s: float) -> None:
+        self._phase = phase
+        self._deadline = time.monotonic() + limit_s + _MARGIN_S
+
+    def _manifest(self, by: str) -> None:
+        if by or self._config.analysis.enabled or self._where is None:
+            return
+        folder = self._where / "report"
+        traces = "what could be gathered is" if self._left else "traces are"
+        self._say(f"{traces} in {self._where}; `rankscope analyze {self._where} --output {folder}` writes the report")
+
+    def _draw(self, word: HelperWord) -> None:
+        if self._doing is None:
+            if word.word == "stage" and self._ending.signal is None:
+                self._say(word.text)
+        elif word.word == "bytes":
+            if word.text not in self._bytes:
+                self._bytes[word.text] = self._doing.bytes(word.text)
+            self._bytes[word.text](word.done, word.total)
+        elif word.word == "stages":
+            self._stage = self._doing.stages(int(word.total))
         else:
-            load = load_traces([run_dir.path], progress=doing.bytes("loading traces"))
-            progress = doing.stages(stages(load, hta=config.analysis.hta))
-        report = analyze(load, manifest, hta=config.analysis.hta, progress=progress)
-        write_report(report, run_dir.report)
-        return Outcome(ending, summary=WRITERS["terminal"](report), report=run_dir.report)
-    except RankscopeError as error:
-        say(f"no report: {error}")
-        for note in manifest.notes:
-            say(note)
-    except Exception as error:
-        say(f"the analysis failed: {_in_a_line(error)}; traces are in {run_dir.path}")
-    return Outcome(ending)
+            self._stage(word.text)
+
+    def _waited_enough(self) -> bool:
+        """Whether the launcher leaves; then it says what goes on without it."""
+        now, spool, helper = time.monotonic(), self._session.spool.path, self._session.helper
+        stuck = self._phase == "gathering" and now - self._moved_at > _STUCK_S
+        number = self._ending.signal
+        if number is not None and (stuck or (self._phase != "gathering" and now - self._moved_at > _STUCK_S)):
+            name = signal.Signals(number).name
+            self._say(
+                f"stopped by {name}: process {helper.pid} goes on with {_WORK[self._phase]} for as long as it may; "
+                f"what is not placed yet is in {spool}"
+            )
+            return True
+        if now < self._deadline:
+            return False
+        stuck = self._where is None or now - self._moved_at > min(_STUCK_S, self._config.gather.timeout_s / 2)
+        if self._phase == "gathering" and not stuck:
+            self._say(f"process {helper.pid} goes on gathering from {spool}, the job's end waits no longer")
+            return True
+        helper.end()
+        where = self._where or self._session.wanted
+        said = {
+            "gathering": f"{where} did not answer within gather.timeout_s={self._config.gather.timeout_s:g} s",
+            "nodes": f"{where} did not answer while run.json was written",
+            "report": f"the report took more than analysis.timeout_s={self._config.analysis.timeout_s:g} s",
+        }[self._phase]
+        remedy = f"what the ranks left is in {spool}"
+        if self._phase == "report":
+            remedy = f"`rankscope analyze {where} --output {where}/report` makes it"
+        self._say(f"{said}; {remedy}")
+        return True
+
+
+_WORK = {"gathering": "gathering", "nodes": "run.json", "report": "the report"}
 
 
 def _in_a_line(error: BaseException) -> str:
@@ -111,12 +200,11 @@ def _end_at_once_on_signals(ending: Ending) -> None:
         return
 
     def leave(_number: int, _frame: FrameType | None) -> None:
-        for child in multiprocessing.active_children():
-            child.kill()
-        if os.isatty(2):
-            os.write(2, b"\x1b[?25h")  # bars hide the cursor
+        with contextlib.suppress(OSError):
+            if os.isatty(2):
+                os.write(2, b"\x1b[?25h")  # bars hide the cursor
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, RuntimeError):
+            with contextlib.suppress(AttributeError, OSError, ValueError, RuntimeError):
                 stream.flush()
         os._exit(ending.exit_code)
 

@@ -1,85 +1,56 @@
-"""The helper process of a node: gather what ranks announce until standard input ends, then once more, and report.
+"""The helper process of a node: ``rankscope.node SPOOL``, started by the launcher and started again if it dies.
 
-``python -m rankscope.node SPOOL RUN_DIR NODE``. It keeps out of the training's way (lowest priority) and in a session
-of its own, so that Ctrl-C ends the job and not the rescue of its traces. A launcher that dies ends standard input too.
+It keeps out of the training's way (lowest priority, first to go when memory runs out) and in a session of its own. The
+signals by which schedulers and terminals end a job end the job and not the rescue of its traces.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
+import fcntl
 import os
-import select
-import socket
+import signal
 import sys
 from pathlib import Path
 
-from rankscope.errors import RankscopeError
-from rankscope.node.gather import gather_out_of_memory, gather_ready, read_lives
-from rankscope.node.health.sampler import HealthWatch
-from rankscope.node.kineto_server import answering
-from rankscope.node.manifest import NodeResult
-from rankscope.node.requests import RequestRelay
-from rankscope.node.step_log import StepLogDrain
-from rankscope.records.codec import from_json, to_json
-from rankscope.records.rank import RankRecord
-from rankscope.records.spec import AgentSpec
-from rankscope.rundir.files import replace_text, write_new
-from rankscope.rundir.layout import RunDir
+from rankscope.node.helper import Helper
+from rankscope.node.words import Words
 from rankscope.rundir.spool import Spool
 
-_POLL_S = 0.2
-_SELDOM = 5
-"""Every so many polls: what nobody waits for."""
+OTHER_HELPER = 75
+"""Exit code: this node has a helper already."""
+_OUTLIVED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGPIPE", "SIGXCPU")
 
 
-def serve(spool: Spool, run_dir: RunDir, node: str) -> None:
-    """Gather until standard input ends; then leave this node's result in the run directory."""
-    notes: list[str] = []
-    with contextlib.ExitStack() as stack:
-        try:
-            if from_json(AgentSpec, spool.spec.read_bytes()).kineto_socket is not None:
-                stack.enter_context(answering(spool.path, spool.socket))
-        except OSError as error:
-            notes.append(f"libkineto could not be answered, windows are recorded by torch.profiler: {error}")
-        with contextlib.suppress(OSError):
-            os.nice(19)
-        records = _gather(spool, run_dir, node, notes)
-    result = NodeResult(node=node, host=socket.gethostname(), lives=read_lives(spool), records=records, notes=notes)
-    write_new(run_dir.node_result(node), to_json(result))
+def main(folder: str) -> int:
+    """Be this node's helper."""
+    for name in _OUTLIVED:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    _write_privately()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("900")
+    os.chdir("/")  # keeps no file system from being unmounted
+    spool = Spool(Path(folder))
+    lock = os.open(spool.helper_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return OTHER_HELPER
+    except OSError:
+        pass  # a file system without locks: its launcher starts one at a time
+    Helper(spool, Words(sys.stdout.fileno()), sys.stdin.fileno()).run()
+    return 0
 
 
-def _gather(spool: Spool, run_dir: RunDir, node: str, notes: list[str]) -> list[RankRecord]:
-    records: list[RankRecord] = []
-    pulses, requests, health = StepLogDrain(spool), RequestRelay(spool, run_dir), HealthWatch.begin()
-    for turn in itertools.count():
-        ready, _, _ = select.select([sys.stdin], [], [], _POLL_S)
-        finished = bool(ready) and not os.read(sys.stdin.fileno(), 4096)
-        try:
-            new = gather_ready(spool, run_dir, last=finished, complete=health.attach)
-            records += new
-            if new:
-                replace_text(spool.gathered, f"{_megabytes(run_dir, records):.3f}")
-            if turn % _SELDOM == 0:
-                requests.relay()
-                pulses.drain()
-            if finished:
-                pulses.finish(run_dir)
-                gather_out_of_memory(spool, run_dir)
-        except (OSError, RankscopeError) as error:
-            if finished:
-                notes.append(f"{node}: traces stay in {spool.path}: {error}")
-        if finished:
-            break
-    health.close()
-    notes += health.notes
-    return records
-
-
-def _megabytes(run_dir: RunDir, records: list[RankRecord]) -> float:
-    placed = [run_dir.trace(r.attempt, r.window or 0, r.rank) for r in records if r.trace is not None]
-    return sum(path.stat().st_size for path in placed) / 1e6
+def _write_privately() -> None:
+    """Files 0600 and directories 0700; where the umask lets the group write, 0660 and 0770: it shares the work."""
+    theirs = os.umask(0o077)
+    if not theirs & 0o020:
+        os.umask(0o007)
 
 
 if __name__ == "__main__":
-    serve(Spool(Path(sys.argv[1])), RunDir(Path(sys.argv[2])), sys.argv[3])
+    code = main(sys.argv[1])
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    os._exit(code)  # a thread may hang in a store that does not answer

@@ -1,143 +1,239 @@
-"""From the spool of a node to the run directory: compress, check, place. Can be repeated; takes each record once."""
+"""From the spool of a node to the run directory: compress, check, place, verify, and only then remove.
+
+All state lies on the disk, so that a helper that follows one that died goes on where that one stopped. One file that
+cannot be read or placed costs that file only; it stays in the spool.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import hashlib
-import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from rankscope.errors import RunDirError
-from rankscope.records.codec import from_json, to_json
+from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
-from rankscope.rundir.files import place, temporary_beside, write_new
+from rankscope.records.secrets import mask_text
+from rankscope.rundir.files import copy_new, place, replace_text, stored, temporary_beside, write_new
 from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool
 
-__all__ = ["gather_out_of_memory", "gather_ready", "read_lives"]
+__all__ = ["Gatherer", "own_record"]
 
 _BLOCK = 1 << 20
 _KERNEL_MARKS = (b'"cat": "kernel"', b'"cat":"kernel"')
 _LEVEL = 1
 """zlib level 1: 11 times smaller at 195 MB/s; level 9, what torch.profiler itself would use, reaches 24 MB/s."""
+_LONGEST_PAUSE_S = 30.0
+"""Between two tries on a store that takes nothing: each may compress a gigabyte for nothing."""
 
 
-def gather_ready(
-    spool: Spool, run_dir: RunDir, *, last: bool = True, complete: Callable[[RankRecord], None] = lambda _: None
-) -> list[RankRecord]:
-    """Take every window record that ranks have announced, with its trace, and place both in the run directory.
+class Gatherer:
+    """Takes what the ranks of one node announce.
 
     Args:
         spool: of this node.
         run_dir: of the run.
-        last: the job has ended; a trace that libkineto has not finished by now never will be.
         complete: adds to each record what this process knows.
-
-    Returns:
-        The records as placed, with size, digest and status filled in.
-
-    Raises:
-        OSError: the run directory cannot be written; nothing is lost, the spool still holds it.
+        moved: is told each number of bytes that was handled.
+        clock: in seconds, monotonic.
     """
-    return [record for path in spool.records() if (record := _take(path, spool, run_dir, last, complete)) is not None]
 
+    def __init__(
+        self,
+        spool: Spool,
+        run_dir: RunDir,
+        *,
+        complete: Callable[[RankRecord], None] = lambda _: None,
+        moved: Callable[[int], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spool = spool
+        self._run_dir = run_dir
+        self._complete = complete
+        self._moved = moved
+        self._clock = clock
+        self._failures = 0
+        self._next_try = 0.0
+        self.left: dict[str, str] = {}
+        """Name of each file of the spool that could not be placed so far, and why."""
 
-def gather_out_of_memory(spool: Spool, run_dir: RunDir) -> None:
-    """Place the snapshots that ranks took when the allocator gave up.
+    def gather(self, *, last: bool = True) -> list[RankRecord]:
+        """Take every window record that ranks have announced, with its trace, and place both in the run directory.
 
-    Raises:
-        OSError: the run directory cannot be written.
-    """
-    for path in spool.out_of_memories():
-        attempt, rank = path.stem.split("_")[2:]
-        target = run_dir.out_of_memory(int(attempt), int(rank))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_beside(target) as temporary, contextlib.suppress(RunDirError):
-            shutil.copyfile(path, temporary)
-            place(temporary, target)
+        Never raises because of a file or of the store; see :attr:`left`. After a failure of the store the next try
+        waits, twice as long each time, unless it is the last.
 
+        Args:
+            last: the job has ended; a trace that libkineto has not finished by now never will be.
 
-def read_lives(spool: Spool) -> list[RankRecord]:
-    """What every rank of this node said of its whole life."""
-    return [r for path in spool.lives() if (r := _read(path)) is not None]
+        Returns:
+            The records placed by this call, with size, digest and status filled in.
+        """
+        if not last and self._clock() < self._next_try:
+            return []
+        placed, failed = [], False
+        for path in self._spool.records():
+            try:
+                record = self._take(path, last)
+            except OSError as error:
+                failed = True
+                self.left[path.name] = error.strerror or str(error)
+                continue
+            except Exception as error:  # a record of odd types, a name that is none: it costs that window of that rank
+                self.left[path.name] = f"{type(error).__name__}: {error}"
+                continue
+            self.left.pop(path.name, None)
+            if record is not None:
+                placed.append(record)
+        self._failures = self._failures + 1 if failed else 0
+        self._next_try = self._clock() + min(_LONGEST_PAUSE_S, 2.0 ** min(self._failures, 10)) if failed else 0.0
+        return placed
 
+    def gather_out_of_memory(self) -> None:
+        """Place the snapshots that ranks took when the allocator gave up. Never raises; see :attr:`left`."""
+        for path in self._spool.out_of_memories():
+            self._place_out_of_memory(path)
 
-def _take(
-    path: Path, spool: Spool, run_dir: RunDir, last: bool, complete: Callable[[RankRecord], None]
-) -> RankRecord | None:
-    record = _read(path)
-    if record is None or record.window is None:
-        return None
-    trace = spool.path / record.trace if record.trace is not None else None
-    if trace is not None and not last and not trace.exists():
-        return None  # libkineto still writes it
-    place_in = (record.attempt, record.window, record.rank)
-    run_dir.window(record.attempt, record.window).mkdir(parents=True, exist_ok=True)
-    if trace is not None:
-        target = run_dir.trace(*place_in)
+    def _place_out_of_memory(self, path: Path) -> None:
         try:
-            _compress(trace, target, record)
-            record.trace = target.name
-        except FileNotFoundError:
-            record.status, record.trace = "missing", None
-            record.reason = "the process ended before libkineto had written the trace"
-        except RunDirError as error:
-            record.status, record.reason, record.trace = "corrupt", str(error), None
-    if record.snapshot is not None:
-        _place_snapshot(spool.path / record.snapshot, run_dir.snapshot(*place_in), record)
-    complete(record)
-    with contextlib.suppress(RunDirError):  # a record that is there already is the better witness
-        write_new(run_dir.record(*place_in), to_json(record))
-    if trace is not None:
-        trace.unlink(missing_ok=True)
-    path.unlink()
-    return record
+            attempt, rank = path.stem.split("_")[2:]
+            target = self._run_dir.out_of_memory(int(attempt), int(rank))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            copy_new(path, target)
+            path.unlink()
+        except Exception as error:
+            self.left[path.name] = _in_words(error)
+        else:
+            self.left.pop(path.name, None)
 
+    def records(self) -> list[RankRecord]:
+        """All window records of this node: those placed, and for what is still in the spool one that says so."""
+        records = [record for path in self._spool.placed_records() if (record := own_record(path)) is not None]
+        for path in self._spool.records():
+            record = own_record(path)
+            if record is None or record.window is None:
+                continue
+            why = self.left.get(path.name, "the run directory did not answer")
+            record.status, record.trace, record.snapshot = "missing", None, None
+            record.reason = f"recorded, but not placed in the run directory ({why}); it is in {self._spool.path}"
+            records.append(record)
+        return records
 
-def _place_snapshot(source: Path, target: Path, record: RankRecord) -> None:
-    """Copied as it is: PyTorch's memory viewer opens plain pickles only."""
-    try:
+    def _take(self, path: Path, last: bool) -> RankRecord | None:
+        record = read_record(RankRecord, path)
+        if record.window is None:
+            raise ValueError("not the record of a window")
+        place_in = (record.attempt, record.window, record.rank)
+        trace = self._spool.path / Path(record.trace).name if record.trace is not None else None
+        placed = self._spool.placed(*place_in)
+        if placed.exists():  # a helper that died here had placed and verified everything
+            self._remove(path, trace)
+            return None
+        if trace is not None and not last and not trace.exists():
+            return None  # libkineto still writes it
+        self._run_dir.window(record.attempt, record.window).mkdir(parents=True, exist_ok=True)
+        if trace is not None:
+            try:
+                self._place_trace(trace, self._run_dir.trace(*place_in), record)
+            except FileNotFoundError:
+                if trace.exists():
+                    raise
+                record.status, record.trace = "missing", None
+                record.reason = "the process ended before libkineto had written the trace"
+        if record.snapshot is not None:
+            self._place_snapshot(
+                self._spool.path / Path(record.snapshot).name, self._run_dir.snapshot(*place_in), record
+            )
+        self._complete(record)
+        record.reason = mask_text(record.reason) if record.reason else record.reason
+        record.notes = [mask_text(note) for note in record.notes]
+        with contextlib.suppress(RunDirError):  # a record that is there already is the better witness
+            write_new(self._run_dir.record(*place_in), to_json(record))
+        replace_text(placed, to_json(record))
+        self._remove(path, trace)
+        return record
+
+    def _place_trace(self, source: Path, target: Path, record: RankRecord) -> None:
+        """Write ``target`` and fill in what was seen on the way: size, digest, an incomplete document, no kernels."""
+        digest, size, kernels, tail = hashlib.sha256(), 0, False, b""
         with temporary_beside(target) as temporary:
-            shutil.copyfile(source, temporary)
-            place(temporary, target)
-    except (OSError, RunDirError) as error:
-        record.notes.append(f"no memory snapshot: {error}")
-        record.snapshot = None
-        return
-    record.snapshot = target.name
-    source.unlink()
+            with (
+                source.open("rb") as plain,
+                temporary.open("wb") as raw,
+                _gzip_into(raw, digest.update) as packed,
+            ):
+                while block := plain.read(_BLOCK):
+                    seen = tail + block
+                    kernels = kernels or any(mark in seen for mark in _KERNEL_MARKS)
+                    tail = seen[-64:]
+                    size += len(block)
+                    packed.write(block)
+                    self._moved(len(block))
+            stored(temporary, digest.hexdigest())
+            try:
+                place(temporary, target)
+            except RunDirError:
+                if not _unpacks_to(target, source):
+                    raise  # another trace: both are kept, ours in the spool
+                digest = hashlib.sha256(target.read_bytes())
+        record.trace, record.trace_bytes, record.sha256 = target.name, size, digest.hexdigest()
+        if not tail.rstrip().endswith((b"}", b"]")):
+            record.status, record.reason = "corrupt", f"the trace ends in the middle of its JSON, after {size} bytes"
+        elif record.cuda_used and not kernels:
+            record.status = "partial" if record.status == "ok" else record.status
+            record.notes.append(
+                "the job used a GPU but the trace holds no kernel: another tool (nsys, DCGM) may hold CUPTI"
+            )
+
+    def _place_snapshot(self, source: Path, target: Path, record: RankRecord) -> None:
+        """Copied as it is: PyTorch's memory viewer opens plain pickles only."""
+        try:
+            copy_new(source, target)
+        except FileNotFoundError as error:
+            record.notes.append(f"no memory snapshot: {error}")
+            record.snapshot = None
+            return
+        record.snapshot = target.name
+        source.unlink()
+
+    @staticmethod
+    def _remove(path: Path, trace: Path | None) -> None:
+        if trace is not None:
+            trace.unlink(missing_ok=True)
+        path.unlink()
 
 
-def _read(path: Path) -> RankRecord | None:
+def own_record(path: Path) -> RankRecord | None:
+    """Read what a rank of this node says; None where it is not the record of a rank."""
     try:
-        return from_json(RankRecord, path.read_bytes())
-    except ValueError:
+        return read_record(RankRecord, path)
+    except ForeignFileError:
         return None
 
 
-def _compress(source: Path, target: Path, record: RankRecord) -> None:
-    """Write ``target`` and fill in what was seen on the way: size, digest, an incomplete document, missing kernels."""
-    digest, size, kernels, tail = hashlib.sha256(), 0, False, b""
-    with temporary_beside(target) as temporary:
-        with source.open("rb") as stream, temporary.open("wb") as raw, _gzip_into(_Tee(raw, digest.update)) as packed:
-            while block := stream.read(_BLOCK):
-                seen = tail + block
-                kernels = kernels or any(mark in seen for mark in _KERNEL_MARKS)
-                tail = seen[-64:]
-                size += len(block)
-                packed.write(block)
-        place(temporary, target)
-    record.trace_bytes, record.sha256 = size, digest.hexdigest()
-    if not tail.rstrip().endswith((b"}", b"]")):
-        record.status, record.reason = "corrupt", f"the trace ends in the middle of its JSON, after {size} bytes"
-    elif record.cuda_used and not kernels:
-        record.status = "partial" if record.status == "ok" else record.status
-        record.notes.append(
-            "the job used a GPU but the trace holds no kernel: another tool (nsys, DCGM) may hold CUPTI"
-        )
+def _unpacks_to(packed: Path, plain: Path) -> bool:
+    try:
+        with gzip.open(packed, "rb") as one, plain.open("rb") as other:
+            while True:
+                a, b = one.read(_BLOCK), other.read(_BLOCK)
+                if a != b:
+                    return False
+                if not a:
+                    return True
+    except (OSError, EOFError):
+        return False
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"{type(error).__name__}: {error}"
 
 
 class _Tee:
@@ -155,5 +251,5 @@ class _Tee:
         self._raw.flush()
 
 
-def _gzip_into(sink: _Tee) -> Any:
-    return gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=sink, mtime=0)
+def _gzip_into(raw: IO[bytes], update: Callable[[bytes], None]) -> Any:
+    return gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=_Tee(raw, update), mtime=0)

@@ -5,9 +5,8 @@ n x int32 process ids, the asker's first) is answered with ``req`` and the confi
 ``ctxt`` with a ``ctxt`` of one int32. Source: libkineto/src/IpcFabricConfigClient.cpp and dynolog's ipcfabric.
 
 libkineto listens for 50 ms. What comes later stays in its socket and is taken for the answer to its next question, five
-seconds on; so this is a process of its own at normal priority (``python -m
-rankscope.node.kineto_server FOLDER FD``, until standard input ends), and
- what it cannot answer in time it does not answer.
+seconds on; so this is a process of its own at normal priority (``rankscope.node.kineto_server FOLDER FD``, until
+standard input ends), and what it cannot answer in time it does not answer.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+from rankscope import own_process
 
 __all__ = ["answer", "answering", "listen", "serve"]
 
@@ -81,8 +82,10 @@ def answering(folder: Path, address: Path) -> Iterator[None]:
         OSError: the address is taken or too long, or no process could be started.
     """
     with listen(address) as ours:
-        command = [sys.executable, "-m", __name__, os.fspath(folder), str(ours.fileno())]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[ours.fileno()])
+        process = subprocess.Popen(
+            own_process.command(__name__, os.fspath(folder), str(ours.fileno())),
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[ours.fileno()], env=own_process.environment(),
+        )  # fmt: skip
     with process:  # leaving closes its standard input, and waits
         yield
 

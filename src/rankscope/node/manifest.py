@@ -24,6 +24,8 @@ class NodeResult:
     lives: list[RankRecord]
     records: list[RankRecord]
     notes: list[str] = field(default_factory=list)
+    exit_code: int | None = None
+    """What this node's launcher ended with; None where it was killed."""
 
 
 _NOT_ARMED = (
@@ -44,7 +46,6 @@ def build_manifest(
     config: dict[str, Any],
     schedule: ScheduleSpec,
     versions: dict[str, str],
-    exit_code: int | None,
     notes: Sequence[str] = (),
 ) -> RunManifest:
     """Put the nodes' results together and name every rank that is missing, with the reason where one is known."""
@@ -76,11 +77,18 @@ def build_manifest(
         hosts=sorted({record.host for record in everyone} | {r.host for r in results}),
         world_size=max((record.world_size for record in everyone), default=None),
         attempts=max((record.attempt for record in everyone), default=-1) + 1,
-        exit_code=exit_code,
+        exit_code=_exit_code(results),
         windows=windows,
         lives=lives,
         notes=said,
     )
+
+
+def _exit_code(results: Sequence[NodeResult]) -> int | None:
+    """Of the job: that of a node where it failed, else None if one node does not know, else 0."""
+    codes = [result.exit_code for result in results]
+    failed = next((code for code in codes if code), None)
+    return failed if failed is not None else (None if None in codes else 0)
 
 
 def _window(attempt: int, number: int, members: list[RankRecord], lives: list[RankRecord]) -> WindowRanks:

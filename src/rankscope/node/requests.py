@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.records.codec import to_json
+from rankscope.records.limits import MAX_REQUESTS
 from rankscope.records.rank import RankRecord
-from rankscope.records.spec import CaptureRequest
+from rankscope.records.spec import DETAILS, CaptureRequest
 from rankscope.rundir.files import replace_text, write_new
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
@@ -20,23 +22,30 @@ def ask(run_dir: RunDir, *, steps: int, warmup: int, detail: str) -> CaptureRequ
     """Leave a request in the directory of a running job.
 
     Raises:
-        RunDirError: there is no run, or it has ended.
+        RunDirError: there is no run, it has ended, or it was asked too often.
     """
     if run_dir.manifest.exists():
         raise RunDirError(f"{run_dir.path} holds a run that has ended; only a running job can be asked for a window")
     if not any(run_dir.nodes.glob("*.claim.json")):
         raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
-    run_dir.request_folder.mkdir(exist_ok=True)
-    number = len(run_dir.requests())
-    while True:
-        path = run_dir.request(number)
-        request = CaptureRequest(name=path.stem, steps=steps, warmup=warmup, detail=detail)
-        try:
-            write_new(path, to_json(request))
-        except RunDirError:  # somebody else asks, too
-            number += 1
-        else:
-            return request
+    try:
+        run_dir.request_folder.mkdir(exist_ok=True)
+        number = len(run_dir.requests())
+        while number < MAX_REQUESTS:
+            path = run_dir.request(number)
+            request = CaptureRequest(name=path.stem, steps=steps, warmup=warmup, detail=detail)
+            try:
+                write_new(path, to_json(request))
+            except RunDirError:  # somebody else asks, too
+                number += 1
+            else:
+                return request
+    except OSError as error:
+        raise RunDirError(f"cannot write to {run_dir.request_folder}: {error.strerror}") from error
+    raise RunDirError(
+        f"{run_dir.path} was asked for {MAX_REQUESTS} windows, the most that a run answers; for windows every so many "
+        "steps start it with -S schedule.every=N"
+    )
 
 
 def answers(run_dir: RunDir, request: CaptureRequest) -> list[RankRecord]:
@@ -51,26 +60,43 @@ def answers(run_dir: RunDir, request: CaptureRequest) -> list[RankRecord]:
 
 
 class RequestRelay:
-    """Passes requests on in the order in which they were made."""
+    """Passes requests on in the order in which they were made; what was passed on is seen in the spool.
 
-    def __init__(self, spool: Spool, run_dir: RunDir) -> None:
+    Args:
+        spool: of this node.
+        run_dir: of the run.
+        tell: is told once of each request that cannot be passed on, and why.
+    """
+
+    def __init__(self, spool: Spool, run_dir: RunDir, tell: Callable[[str], None] = lambda _: None) -> None:
         self._spool = spool
         self._run_dir = run_dir
-        self._passed: set[str] = set()
+        self._tell = tell
+        self._count = 0
+        self._done: set[str] = set()
+        while (path := spool.request(self._count)).exists():
+            self._count += 1
+            with contextlib.suppress(ForeignFileError):
+                self._done.add(f"{read_record(CaptureRequest, path).name}.json")
 
     def relay(self) -> None:
         """Pass on what is new.
 
         Raises:
-            OSError: the run directory cannot be read.
+            OSError: the run directory cannot be read, or the spool not be written.
         """
-        for path in self._run_dir.requests():
-            if path.name in self._passed:
+        for path in self._run_dir.requests()[:MAX_REQUESTS]:
+            if path.name in self._done:
                 continue
             try:
                 request = read_record(CaptureRequest, path)
-            except ForeignFileError:
-                self._passed.add(path.name)  # not ours
+                if request.detail not in ("", *DETAILS):
+                    raise ForeignFileError(f"{path}: detail: {request.detail!r} is none of {', '.join(DETAILS)}")
+            except ForeignFileError as error:
+                self._done.add(path.name)
+                self._tell(f"{path.name} was not passed on to the ranks: {error}")
                 continue
-            replace_text(self._spool.request(len(self._passed)), to_json(request))
-            self._passed.add(path.name)
+            request.name = path.stem  # by which its answers are found
+            replace_text(self._spool.request(self._count), to_json(request))
+            self._count += 1
+            self._done.add(path.name)

@@ -15,6 +15,7 @@ __all__ = [
     "MAX_ABSENT_ROWS",
     "MAX_ATTEMPTS",
     "MAX_RANKS",
+    "MAX_REQUESTS",
     "MAX_STEP",
     "MAX_WINDOWS",
     "MAX_WINDOW_STEPS",
@@ -35,6 +36,8 @@ MAX_RANKS = 1 << 20
 """Of a job: some ten times the accelerators of the largest cluster there is."""
 MAX_ABSENT_ROWS = 4096
 """Ranks that left nothing and are named one by one; of more nobody reads the names, and they are counted."""
+MAX_REQUESTS = 1_000
+"""For windows, in a run. Each is a file for which the helper of every node looks once a second."""
 MAX_STEP = 10**12
 """A step of a millisecond, for thirty years."""
 MAX_WINDOWS = 10_000

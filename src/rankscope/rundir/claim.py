@@ -1,4 +1,4 @@
-"""Which run directory a launcher may use, and under which name its node takes part."""
+"""Which run directory a launch may use, and under which name its node takes part."""
 
 from __future__ import annotations
 
@@ -8,33 +8,46 @@ import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from rankscope.errors import RunDirError
+from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.rundir.files import write_new
+from rankscope.rundir.foreign import read_foreign
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["NodeClaim", "claim", "next_run_dir"]
 
+_MOST_BYTES = 1 << 16
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(kw_only=True)
 class NodeClaim:
-    """This node's seat in a run."""
+    """This node's place in a run."""
 
+    run_dir: str
     run_id: str
     node: str
 
 
-def claim(run_dir: RunDir, run_id: str, node: str | None) -> NodeClaim:
-    """Take this node's seat in a run directory that other nodes of the same run may share.
+def claim(
+    run_dir: RunDir, run_id: str, node: str | None, *, launch: str, alone: bool, owner: str = "", pid: int | None = None
+) -> NodeClaim:
+    """Take this node's place in a run directory that other nodes of the same run may share.
+
+    The first to come writes the identity of its launch; whoever comes with another one is refused.
 
     Args:
         run_dir: created when missing.
-        run_id: what the nodes of one run have in common.
+        run_id: name of the run.
         node: a name unique in the run (the node rank), or None to be known by host name; several launchers of one
             run on one host then get ``host``, ``host.1`` and so on while the earlier ones still live.
+        launch: what the launchers of one run have in common and no other launch has.
+        alone: the launch shares its directory with nobody.
+        owner: path of the spool, by which a helper that follows another recognises the claim of its node.
+        pid: of the launcher.
 
     Raises:
-        RunDirError: the directory holds another or a finished run, this seat is taken, or it cannot be written.
+        RunDirError: the directory holds another or a finished run, this place is taken, or it cannot be written.
     """
     if run_dir.manifest.exists():
         raise RunDirError(f"{run_dir.path} holds a finished run; choose another run.dir (nothing is overwritten)")
@@ -42,33 +55,73 @@ def claim(run_dir: RunDir, run_id: str, node: str | None) -> NodeClaim:
         run_dir.nodes.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunDirError(f"cannot create {run_dir.nodes}: {error.strerror}; choose a writable run.dir") from error
-    for other in sorted(run_dir.nodes.glob("*.claim.json")):
-        theirs = json.loads(other.read_text(encoding="utf-8"))["run_id"]
-        if theirs != run_id:
-            raise RunDirError(
-                f"{run_dir.path} belongs to run {theirs!r}, this is run {run_id!r}; choose another run.dir"
-            )
     host = socket.gethostname()
+    place = {"run_id": run_id, "launch": launch, "host": host, "pid": pid or os.getpid(), "spool": owner}
+    _be_of_one_launch(run_dir, place)
     base = re.sub(r"[^\w.-]", "_", f"node_{node}" if node is not None else host)
-    seat = {"run_id": run_id, "host": host, "pid": os.getpid()}
     for number in range(1000):
         name = base if number == 0 else f"{base}.{number}"
         path = run_dir.node_claim(name)
         try:
-            write_new(path, json.dumps(seat))
+            write_new(path, json.dumps(place))
         except RunDirError:
-            taken = json.loads(path.read_text(encoding="utf-8"))
-            if node is None and taken["host"] == host and _alive(taken["pid"]):
+            taken = _read(path)
+            if owner and taken.get("host") == host and taken.get("spool") == owner:
+                return NodeClaim(run_dir=str(run_dir.path), run_id=run_id, node=name)
+            if node is None and not alone and taken.get("host") == host and _alive(taken.get("pid")):
                 continue
+            raise _refused(run_dir, taken) from None
+        except OSError as error:
             raise RunDirError(
-                f"{run_dir.path} was already used by {name} (pid {taken['pid']} on {taken['host']}); "
-                "a second run needs its own run.dir"
-            ) from None
-        return NodeClaim(run_id=run_id, node=name)
+                f"cannot write to {run_dir.nodes}: {error.strerror}; choose a writable run.dir"
+            ) from error
+        return NodeClaim(run_dir=str(run_dir.path), run_id=run_id, node=name)
     raise RunDirError(f"{run_dir.path} is claimed by 1000 launchers of {host}; choose another run.dir")
 
 
-def _alive(pid: int) -> bool:
+def _be_of_one_launch(run_dir: RunDir, place: dict[str, Any]) -> None:
+    try:
+        write_new(run_dir.launch, json.dumps(place))
+    except RunDirError:
+        theirs = _read(run_dir.launch)
+        if theirs.get("launch") != place["launch"]:
+            raise _refused(run_dir, theirs) from None
+    except OSError as error:
+        raise _not_writable(run_dir, error) from error
+    for other in sorted(run_dir.nodes.glob("*.claim.json")):
+        theirs = _read(other)
+        if theirs.get("launch") != place["launch"]:
+            raise _refused(run_dir, theirs)
+
+
+def _not_writable(run_dir: RunDir, error: OSError) -> RunDirError:
+    return RunDirError(f"cannot write to {run_dir.nodes}: {error.strerror}; choose a writable run.dir")
+
+
+def _refused(run_dir: RunDir, theirs: dict[str, Any]) -> RunDirError:
+    owner = f"run {theirs.get('run_id')!r} (pid {theirs.get('pid')} on {theirs.get('host')})"
+    return RunDirError(
+        f"{run_dir.path} belongs to {owner}; a second run needs a run.dir of its own, and so does the same "
+        "job when it is started again (nothing is overwritten)"
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a claim says; one that cannot be read is no reason to think that it is ours."""
+    try:
+        said = json.loads(read_foreign(path, _MOST_BYTES))
+    except (ForeignFileError, ValueError) as error:
+        raise RunDirError(
+            f"{path} should be the claim of a node and is not ({error}); choose another run.dir"
+        ) from error
+    if not isinstance(said, dict):
+        raise RunDirError(f"{path} is not the claim of a node; choose another run.dir")
+    return said
+
+
+def _alive(pid: object) -> bool:
+    if not isinstance(pid, int) or not 0 < pid < 1 << 31:
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -82,9 +135,9 @@ def next_run_dir(base: Path) -> tuple[RunDir, str]:
     """Make ``base/run_0001`` or the next free one. The name is the run id: a number, never a clock."""
     try:
         base.mkdir(parents=True, exist_ok=True)
+        taken = [int(m[1]) for entry in base.iterdir() if (m := re.fullmatch(r"run_(\d{1,9})", entry.name))]
     except OSError as error:
         raise RunDirError(f"cannot create {base}: {error.strerror}; name a writable folder with -S run.dir=") from error
-    taken = [int(m[1]) for entry in base.iterdir() if (m := re.fullmatch(r"run_(\d+)", entry.name))]
     number = max(taken, default=0) + 1
     while True:
         path = base / f"run_{number:04d}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import socket
@@ -11,7 +12,9 @@ from pathlib import Path
 
 from rankscope.errors import RunDirError
 
-__all__ = ["place", "replace_text", "sha256_of", "temporary_beside", "write_new"]
+__all__ = ["copy_new", "place", "replace_text", "stored", "temporary_beside", "write_new"]
+
+_BLOCK = 1 << 20
 
 
 def place(source: Path, target: Path) -> None:
@@ -27,7 +30,7 @@ def place(source: Path, target: Path) -> None:
     except OSError:
         # A file system without hard links (some FUSE and object-store mounts): claim the name, then rename over it.
         try:
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         except FileExistsError:
             raise RunDirError(f"{target} exists already and is not overwritten; use a new run directory") from None
         source.replace(target)
@@ -59,10 +62,49 @@ def temporary_beside(target: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def sha256_of(path: Path) -> str:
-    """Hex digest of a file, read in blocks of 1 MiB."""
+def copy_new(source: Path, target: Path) -> None:
+    """Copy a file to a name that must not exist yet, and make sure that it is there.
+
+    A target that holds the same already, as after a helper that died between copy and removal, is as good.
+
+    Raises:
+        RunDirError: ``target`` exists and is another file.
+        OSError: the copy could not be written, or reads otherwise than what was written.
+    """
+    digest = hashlib.sha256()
+    with temporary_beside(target) as temporary:
+        with source.open("rb") as stream, temporary.open("wb") as copy:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+                copy.write(block)
+        stored(temporary, digest.hexdigest())
+        try:
+            place(temporary, target)
+        except RunDirError:
+            if _sha256_of(target) != digest.hexdigest():
+                raise
+
+
+def stored(path: Path, sha256: str) -> None:
+    """Make sure that the store has taken a file: flush it, and read it back.
+
+    Raises:
+        OSError: the store has not taken it (a quota, say, that shows only now), or gives back something else.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+        if hasattr(os, "posix_fadvise"):  # so that the store is asked, and not our own memory
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(handle)
+    if _sha256_of(path) != sha256:
+        raise OSError(errno.EIO, "what was written reads otherwise", str(path))
+
+
+def _sha256_of(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
+        while block := stream.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()

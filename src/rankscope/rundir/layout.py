@@ -34,6 +34,11 @@ class RunDir:
         """One claim and one result file per node."""
         return self.path / "nodes"
 
+    @property
+    def launch(self) -> Path:
+        """Identity of the launch that uses the directory, written by its first node."""
+        return self.nodes / "launch.json"
+
     def node_claim(self, node: str) -> Path:
         """Written with O_EXCL when a node starts."""
         return self.nodes / f"{node}.claim.json"

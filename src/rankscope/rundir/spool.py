@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ENV_PYTHONPATH", "ENV_SPEC", "Spool"]
+__all__ = ["ENV_DISABLE", "ENV_PYTHONPATH", "ENV_SPEC", "Spool", "disabled"]
 
 
 ENV_SPEC = "RANKSCOPE_AGENT"
 """Path of the AgentSpec. Present only between the launcher and the first Python process of a rank."""
 ENV_PYTHONPATH = "RANKSCOPE_PYTHONPATH"
 """The user's own PYTHONPATH, which the agent puts back."""
+ENV_DISABLE = "RANKSCOPE_DISABLE"
+"""The way out: torchrun and nothing else."""
+
+
+def disabled(environ: Mapping[str, str]) -> bool:
+    """Whether the user has switched rankscope off: the variable is there and is not empty, ``0`` or ``false``."""
+    return environ.get(ENV_DISABLE, "").strip().lower() not in ("", "0", "false")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,31 @@ class Spool:
         """The AgentSpec every rank of this node reads."""
         return self.path / "agent.json"
 
+    @property
+    def task(self) -> Path:
+        """The NodeTask of this node's helper."""
+        return self.path / "task.json"
+
+    @property
+    def helper_lock(self) -> Path:
+        """Locked (``flock``) by the one process that is this node's helper."""
+        return self.path / "helper.lock"
+
+    @property
+    def helper_log(self) -> Path:
+        """Standard error of this node's helper, and of what it starts."""
+        return self.path / "helper.log"
+
+    @property
+    def claimed(self) -> Path:
+        """The NodeClaim that the helper has been granted, kept for the helper that may have to follow it."""
+        return self.path / "claimed.json"
+
+    @property
+    def helper_state(self) -> Path:
+        """What each helper of this node leaves to the next: its process id and its notes, a JSON line each."""
+        return self.path / "helper.jsonl"
+
     def life(self, attempt: int, rank: int) -> Path:
         """A rank's RankRecord with ``window`` None: rewritten at its start and at its end."""
         return self.path / f"life_{attempt}_{rank}.json"
@@ -43,6 +76,10 @@ class Spool:
     def pulses(self) -> list[Path]:
         """All such rings."""
         return sorted(self.path.glob("pulse_*_*"))
+
+    def step_log(self, ring: Path) -> Path:
+        """What the helper has taken out of a ring so far."""
+        return self.path / f"steps_{ring.name}"
 
     def notice(self, attempt: int, name: str) -> Path:
         """What ranks of this node tell each other; see :mod:`rankscope.agent.windows.notices`."""
@@ -90,6 +127,14 @@ class Spool:
     def records(self) -> list[Path]:
         """All such records not yet taken."""
         return sorted(self.path.glob("window_*_*_*.json"))
+
+    def placed(self, attempt: int, window: int, rank: int) -> Path:
+        """The record as the helper has placed it in the run directory, kept until the node's result is written."""
+        return self.path / f"placed_{attempt}_{window}_{rank}.json"
+
+    def placed_records(self) -> list[Path]:
+        """All such records."""
+        return sorted(self.path.glob("placed_*_*_*.json"))
 
     def trace(self, attempt: int, window: int, rank: int) -> Path:
         """A window's plain trace."""

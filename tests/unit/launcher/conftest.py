@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rankscope.records.manifest import RunManifest
-from rankscope.rundir.claim import NodeClaim
-from rankscope.rundir.layout import RunDir
+from rankscope.records.codec import from_json
+from rankscope.records.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.rundir.spool import Spool
 
 
@@ -17,26 +15,38 @@ class FakeHelper:
     """Stands for ``rankscope.launcher.node_helper.NodeHelper``; tells what it was asked."""
 
     def __init__(self) -> None:
-        self.started: tuple[Any, ...] | None = None
-        self.finished: int | None = None
-        self.manifest: RunManifest | None = None
+        self.pid = 1
+        self.spool: Spool | None = None
+        self.task: NodeTask | None = None
+        self.answer: HelperWord | None = HelperWord(word="claimed", text="/runs/run_0001")
+        self.words = [HelperWord(word="gathered"), HelperWord(word="manifest"), HelperWord(word="done")]
+        self.finished: JobEnd | None = None
+        self.ended = False
         self.start_error: Exception | None = None
         self.finish_error: BaseException | None = None
 
-    def start(
-        self, run_dir: RunDir, spool: Spool, claim: NodeClaim, argv: list[str], config: dict[str, Any]
-    ) -> FakeHelper:
+    def __call__(self, spool: Spool) -> FakeHelper:
         if self.start_error is not None:
             raise self.start_error
-        self.started = (run_dir, spool, claim, argv, config)
+        self.spool, self.task = spool, from_json(NodeTask, spool.task.read_bytes())
         return self
 
-    def finish(self, exit_code: int, *, progress: Any, patience_s: float) -> RunManifest | None:
-        self.finished = exit_code
-        progress("gathering")
+    def claimed(self, patience_s: float) -> HelperWord | None:
+        return self.answer
+
+    def watch(self) -> None:
+        pass
+
+    def finish(self, end: JobEnd) -> None:
+        self.finished = end
         if self.finish_error is not None:
             raise self.finish_error
-        return self.manifest
+
+    def next_word(self, patience_s: float) -> HelperWord | None:
+        return self.words.pop(0)
+
+    def end(self) -> None:
+        self.ended = True
 
 
 @pytest.fixture
@@ -47,19 +57,3 @@ def helper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHelper:
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.chdir(tmp_path)
     return fake
-
-
-@pytest.fixture
-def manifest() -> RunManifest:
-    return RunManifest(
-        run_id="r",
-        argv=[],
-        config={},
-        versions={},
-        hosts=[],
-        world_size=2,
-        attempts=1,
-        exit_code=0,
-        windows=[],
-        lives=[],
-    )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import types
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +12,15 @@ from typing import Any
 import pytest
 
 from rankscope.config import AnalysisConfig, RunConfig, ToolConfig
-from rankscope.errors import AnalysisError, RunDirError
+from rankscope.errors import RunDirError
 from rankscope.launcher import launch as launching
 from rankscope.launcher.arguments import parse
 from rankscope.launcher.launch import launch
 from rankscope.launcher.torchrun import Ending
 from rankscope.launcher.wrap_up import Outcome
-from rankscope.records.manifest import RunManifest
+from rankscope.records.codec import to_json
+from rankscope.records.node_task import HelperWord, JobEnd
+from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict
 from rankscope.rundir.spool import ENV_SPEC
 
 
@@ -49,52 +49,34 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
         signal.signal(number, handler)
 
 
-@pytest.fixture
-def analysis(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Stands for trace, analysis and report; ``error`` makes it fail."""
-    seen: dict[str, Any] = {"error": None, "calls": []}
-
-    def analyze(load: object, manifest: object, *, hta: bool, progress: object) -> str:
-        seen["calls"].append((load, manifest, hta))
-        if seen["error"] is not None:
-            raise seen["error"]
-        return "REPORT"
-
-    def module(name: str, **members: object) -> None:
-        fake = types.ModuleType(name)
-        fake.__dict__.update(members)
-        monkeypatch.setitem(sys.modules, name, fake)
-
-    module("rankscope.analysis.pipeline", analyze=analyze, stages=lambda load, hta: 0)
-    module("rankscope.trace.files.load", load_traces=lambda paths: paths)
-    module(
-        "rankscope.report",
-        write_report=lambda report, folder: {},
-        WRITERS={"terminal": lambda report: f"shown {report}"},
-    )
-    return seen
+CLUSTER = ClusterReport(
+    run=RunInfo(source="run"),
+    ranks=[],
+    clock=ClockReport(method="none"),
+    collectives=CollectivesReport(count=0, matched_pct=None, method="none"),
+    verdict=Verdict(kind="balanced", confidence="low", sentence="s"),
+)
 
 
 def launched(said: list[str], config: ToolConfig | None = None) -> Outcome:
     return launch(parse(["train.py"]), config or ToolConfig(), plain={}, argv=["rankscope", "run"], say=said.append)
 
 
-def test_a_run_that_goes_well(helper: Any, job: Job, analysis: dict[str, Any], manifest: RunManifest) -> None:
-    helper.manifest = manifest
+def test_a_run_that_goes_well(helper: Any, job: Job) -> None:
+    helper.words[2:2] = [HelperWord(word="begun"), HelperWord(word="report", text=to_json(CLUSTER))]
     said: list[str] = []
     outcome = launched(said)
-    run_dir = Path.cwd() / "rankscope_runs" / "run_0001"
-    assert outcome == Outcome(Ending(0), summary="shown REPORT", report=run_dir / "report")
-    assert analysis["calls"] == [([run_dir], manifest, True)]
-    assert job.spec == str(helper.started[1].spec)
+    assert outcome == Outcome(Ending(0), report=CLUSTER, folder=Path("/runs/run_0001/report"))
+    assert helper.finished == JobEnd(exit_code=0)
+    assert job.spec == str(helper.spool.spec)
     assert ENV_SPEC not in os.environ
-    assert not helper.started[1].path.exists()
     assert said[0].startswith("steps 13 to 18 of every rank will be recorded")
+    assert said[1:] == ["analysing"]
 
 
-def test_a_node_that_is_not_the_head_only_gathers(helper: Any, job: Job, analysis: dict[str, Any]) -> None:
+def test_a_node_that_is_not_the_head_only_gathers(helper: Any, job: Job) -> None:
+    helper.words[1] = HelperWord(word="manifest", text="by the node of rank 0")
     assert launched([]) == Outcome(Ending(0))
-    assert analysis["calls"] == []
 
 
 def test_runs_plainly_when_our_setup_fails(helper: Any, job: Job) -> None:
@@ -107,57 +89,83 @@ def test_runs_plainly_when_our_setup_fails(helper: Any, job: Job) -> None:
 
 
 def test_runs_plainly_where_the_default_folder_cannot_be_made(helper: Any, job: Job) -> None:
-    Path("rankscope_runs").write_text("a file")
+    helper.answer = HelperWord(word="refused", text="cannot create rankscope_runs")
     said: list[str] = []
     assert launched(said) == Outcome(Ending(0))
-    assert job.ran == 1
+    assert (job.ran, helper.ended) == (1, True)
     assert said[0].startswith("not recording")
 
 
 def test_refuses_a_run_dir_that_is_taken_before_the_job_starts(helper: Any, job: Job, tmp_path: Path) -> None:
-    config = ToolConfig(run=RunConfig(dir=str(tmp_path / "mine")))
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "run.json").write_text("{}")
-    with pytest.raises(RunDirError):
-        launched([], config)
-    assert job.ran == 0
+    helper.answer = HelperWord(word="refused", text="taken by run 'other'")
+    with pytest.raises(RunDirError, match="taken by run 'other'"):
+        launched([], ToolConfig(run=RunConfig(dir=str(tmp_path / "mine"))))
+    assert (job.ran, helper.ended) == (0, True)
+
+
+def test_a_run_dir_that_does_not_answer_keeps_no_job_from_starting(helper: Any, job: Job, tmp_path: Path) -> None:
+    helper.answer = None
+    said: list[str] = []
+    assert launched(said, ToolConfig(run=RunConfig(dir=str(tmp_path / "mine")))) == Outcome(Ending(0))
+    assert job.ran == 1
+    assert "does not answer" in said[0]
+    assert str(helper.spool.path) in said[0]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("disk\nfull"), KeyError("x"), SystemExit(9)])
-def test_a_failing_gather_keeps_exit_code_and_spool(helper: Any, job: Job, error: BaseException) -> None:
+def test_a_failing_end_keeps_exit_code_and_spool(helper: Any, job: Job, error: BaseException) -> None:
     helper.finish_error = error
     job.ending = Ending(1)
     said: list[str] = []
     assert launched(said) == Outcome(Ending(1))
-    assert helper.finished == 1
-    assert helper.started[1].path.exists()
+    assert helper.spool.path.exists()
     assert "\n" not in said[-1]
     assert type(error).__name__ in said[-1]
 
 
-@pytest.mark.parametrize("error", [AnalysisError("no rank left a trace"), ZeroDivisionError("x")])
-def test_a_failing_analysis_is_told_in_a_line(
-    helper: Any, job: Job, analysis: dict[str, Any], manifest: RunManifest, error: Exception
-) -> None:
-    helper.manifest = manifest
-    analysis["error"] = error
+def test_what_was_left_is_said_and_nothing_else_is_claimed(helper: Any, job: Job) -> None:
+    helper.words[0] = HelperWord(word="gathered", text="No space left on device: 2 file(s) stay in /tmp/x")
+    said: list[str] = []
+    launched(said, ToolConfig(analysis=AnalysisConfig(enabled=False)))
+    assert "No space left on device: 2 file(s) stay in /tmp/x" in said[1]
+    assert "traces are in" not in said[2]
+
+
+def test_a_report_that_failed_is_told(helper: Any, job: Job) -> None:
+    helper.words[2:2] = [HelperWord(word="begun"), HelperWord(word="lacking", text="no report: no rank left a trace")]
     said: list[str] = []
     assert launched(said) == Outcome(Ending(0))
-    assert str(error) in said[-1]
+    assert said[-1] == "no report: no rank left a trace"
 
 
-def test_after_a_signal_traces_are_saved_and_the_analysis_is_left_for_later(
-    helper: Any, job: Job, analysis: dict[str, Any], manifest: RunManifest
+def test_analysis_can_be_switched_off(helper: Any, job: Job) -> None:
+    said: list[str] = []
+    assert launched(said, ToolConfig(analysis=AnalysisConfig(enabled=False))) == Outcome(Ending(0))
+    assert helper.task.report is False
+    assert "rankscope analyze /runs/run_0001" in said[-1]
+
+
+def test_after_a_signal_the_launcher_leaves_a_helper_that_moves_nothing(
+    helper: Any, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    helper.manifest = manifest
+    now = iter(range(0, 1000, 2))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+    helper.words = [None] * 100
     job.ending = Ending(1, signal=signal.SIGTERM)
     said: list[str] = []
     assert launched(said) == Outcome(job.ending)
-    assert analysis["calls"] == []
-    assert "rankscope analyze" in said[-1]
+    assert "stopped by SIGTERM: process 1 goes on with gathering" in said[-1]
+    assert not helper.ended
+    assert len(helper.words) > 90
 
 
-def test_analysis_can_be_switched_off(helper: Any, job: Job, analysis: dict[str, Any], manifest: RunManifest) -> None:
-    helper.manifest = manifest
-    assert launched([], ToolConfig(analysis=AnalysisConfig(enabled=False))) == Outcome(Ending(0))
-    assert analysis["calls"] == []
+def test_a_helper_that_hangs_is_left_after_the_time_that_gathering_may_take(
+    helper: Any, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 1000, 2))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+    helper.words = [None] * 400
+    said: list[str] = []
+    assert launched(said) == Outcome(Ending(0))
+    assert "/runs/run_0001 did not answer within gather.timeout_s=120 s" in said[-1]
+    assert helper.ended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,28 @@ from rankscope.records.codec import from_json
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC
 
-PLAN = RunPlan(run_id="job", run_dir=None, node=None)
+PLAN = RunPlan(run_id="job", run_dir=None, node=None, launch="launch 1", alone=True)
 
 
-def test_writes_the_spec_into_a_private_spool_and_starts_the_helper(helper: Any) -> None:
-    session = begin(PLAN, ToolConfig(), argv=["rankscope", "run", "x"], plain={"a": 1})
+def test_writes_spec_and_task_into_a_private_spool_and_starts_the_helper(helper: Any) -> None:
+    words = ["rankscope", "run", "x", "--api-key", "s3cr3t"]
+    session = begin(PLAN, ToolConfig(), argv=words, plain={"a": 1, "token": "s3cr3t"})
+    assert session.run_dir == Path("/runs/run_0001")
     assert stat.S_IMODE(session.spool.path.stat().st_mode) == 0o700
     spec = from_json(AgentSpec, session.spool.spec.read_bytes())
     assert (spec.run_id, spec.spool, spec.schedule.active) == ("job", str(session.spool.path), 6)
-    run_dir, spool, claim, argv, config = helper.started
-    assert (run_dir, spool, claim.run_id) == (session.run_dir, session.spool, "job")
-    assert (argv, config) == (["rankscope", "run", "x"], {"a": 1})
-    session.discard_spool()
-    assert not session.spool.path.exists()
+    task = helper.task
+    assert (task.run_id, task.launch, task.alone, task.launcher_pid) == ("job", "launch 1", True, os.getpid())
+    assert (task.argv, task.config) == (["rankscope", "run", "x", "--api-key", "***"], {"a": 1, "token": "***"})
+
+
+@pytest.mark.parametrize("free", [5, 63])
+def test_few_descriptors_are_left_to_the_job(helper: Any, tmp_path: Path, monkeypatch: Any, free: int) -> None:
+    taken = len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr("resource.getrlimit", lambda _: (taken + free, taken + free))
+    with pytest.raises(OSError, match=r"file descriptors are left .*ulimit -n"):
+        begin(PLAN, ToolConfig(), argv=[], plain={})
+    assert list(tmp_path.glob("rankscope_*")) == []
 
 
 @pytest.mark.parametrize(
@@ -62,7 +72,7 @@ def test_libkineto_is_answered_where_it_was_asked_for(
     config = ToolConfig(capture=CaptureConfig(backend=backend))
     session = begin(PLAN, config, argv=[], plain={})
     spec = from_json(AgentSpec, session.spool.spec.read_bytes())
-    session.discard_spool()
+    shutil.rmtree(session.spool.path)
     assert spec.capture.backend == backend
     assert spec.kineto_socket == (str(session.spool.path) if reason is None else None)
     assert (reason or "") in (spec.no_kineto or "")

@@ -48,7 +48,10 @@ def planned(words: list[str]) -> tuple[RunArguments, RunPlan]:
 def test_slurm(cluster: Path) -> None:
     slurm = {"JOB_ID": "41", "JOB_NODELIST": "node-[a-b]", "NNODES": "2", "SUBMIT_DIR": "/shared/me"}
     [(arguments, plan)] = calls(cluster, "slurm.sh", **{f"SLURM_{key}": value for key, value in slurm.items()})
-    assert plan == RunPlan(run_id="41_0", run_dir=Path("/shared/me/rankscope_runs/slurm_41_0"), node=None)
+    assert plan == RunPlan(
+        run_id="41_0", run_dir=Path("/shared/me/rankscope_runs/slurm_41_0"), node=None, launch="rendezvous 41_0",
+        alone=False,
+    )  # fmt: skip
     assert arguments.torchrun.rdzv_endpoint == "node-a:20041"
     assert arguments.torchrun.training_script_args == ["--start", "5", "two words"]
 
@@ -72,5 +75,7 @@ def test_kubernetes() -> None:
     for name, value in given.items():
         words = [word.replace(f"$({name})", value) for word in words]
     arguments, plan = planned(words)
-    assert plan == RunPlan(run_id="uid", run_dir=Path("/shared/rankscope_runs/uid"), node="1")
+    assert plan == RunPlan(
+        run_id="uid", run_dir=Path("/shared/rankscope_runs/uid"), node="1", launch="rendezvous uid", alone=False
+    )  # fmt: skip
     assert arguments.torchrun.training_script == "train.py"

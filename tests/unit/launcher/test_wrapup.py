@@ -26,11 +26,12 @@ from rankscope.launcher.torchrun import Ending
 from rankscope.launcher.wrap_up import wrap_up
 
 class Helper:
-    def finish(self, exit_code, *, progress, patience_s):
+    pid = 1
+    def finish(self, end):
         print("ready", flush=True)
         time.sleep(60)
 
-session = SimpleNamespace(helper=Helper(), run_dir=SimpleNamespace(path="r"), spool=SimpleNamespace(path="s"))
+session = SimpleNamespace(helper=Helper(), run_dir=None, wanted="r", spool=SimpleNamespace(path="s"))
 wrap_up(session, Ending(int(sys.argv[1])), ToolConfig(), print)
 """
 
@@ -50,29 +51,46 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from rankscope.config import ToolConfig
+from rankscope.launcher.report_process import make
 from rankscope.launcher.torchrun import Ending
 from rankscope.launcher.wrap_up import wrap_up
+from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
+from rankscope.records.node_task import HelperWord
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
-spool = Spool(Path(sys.argv[1]))
+spool, run_dir = Spool(Path(sys.argv[1])), RunDir(Path(sys.argv[2]))
 manifest = RunManifest(run_id="r", argv=[], config={}, versions={}, hosts=[], world_size=2, attempts=1, exit_code=0,
                        windows=[], lives=[])
+run_dir.manifest.write_text(to_json(manifest))
 
 class Helper:
-    def finish(self, exit_code, *, progress, patience_s):
-        for rank in range(2):
-            progress(f"gathering {2 - rank} trace(s)")
-            spool.trace(0, 0, rank).unlink()
-            spool.record(0, 0, rank).unlink()
-        return manifest
+    pid = 1
+    def __init__(self):
+        self.words = []
+        self.rank = 0
+    def finish(self, end):
+        pass
+    def next_word(self, patience_s):
+        if self.words:
+            return self.words.pop(0)
+        if self.rank < 2:
+            self.rank += 1
+            if self.rank == 2:
+                spool.trace(0, 0, 0).unlink()
+                spool.record(0, 0, 0).unlink()
+            return None
+        self.words = [HelperWord(word="gathered"), HelperWord(word="manifest"), HelperWord(word="begun")]
+        make(run_dir, hta=True, tell=self.words.append)
+        self.words.append(HelperWord(word="done"))
+        return self.words.pop(0)
 
 def say(text):
     print("rankscope: " + text, file=sys.stderr)
 
-session = SimpleNamespace(helper=Helper(), run_dir=RunDir(Path(sys.argv[2])), spool=spool, discard_spool=lambda: None)
-assert wrap_up(session, Ending(0), ToolConfig(), say).summary is not None
+session = SimpleNamespace(helper=Helper(), run_dir=run_dir.path, wanted=run_dir.path, spool=spool)
+assert wrap_up(session, Ending(0), ToolConfig(), say).report is not None
 """
 
 

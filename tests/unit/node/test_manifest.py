@@ -16,7 +16,7 @@ def record(rank: int, world: int = 3, **fields) -> RankRecord:
 def manifest(lives: list[RankRecord], records: list[RankRecord], *, repeat: int = 1) -> RunManifest:
     built = build_manifest(
         [NodeResult(node="n", host="h", lives=lives, records=records)],
-        run_id="r", argv=[], config={}, versions={}, exit_code=0,
+        run_id="r", argv=[], config={}, versions={},
         schedule=ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=repeat),
     )  # fmt: skip
     assert from_json(RunManifest, to_json(built)) == built
@@ -59,7 +59,7 @@ def test_a_kineto_run_without_windows_says_what_it_waited_for():
     life = RankRecord(rank=0, local_rank=0, world_size=1, host="h", pid=1, attempt=0, steps_counted=40)
     result = NodeResult(node="n", host="h", lives=[life], records=[])
     schedule = ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=1)
-    known = {"run_id": "r", "argv": [], "schedule": schedule, "versions": {}, "exit_code": 0}
+    known = {"run_id": "r", "argv": [], "schedule": schedule, "versions": {}}
     (note,) = build_manifest([result], config={"capture": {"backend": "kineto"}}, **known).notes
     assert "libkineto had not asked" in note
 

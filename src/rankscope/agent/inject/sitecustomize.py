@@ -2,9 +2,11 @@
 
 Python imports the first module of this name on ``sys.path`` before it looks at the script, so the user's command
 runs exactly as under torchrun: same ``__main__``, argv, ``sys.path`` and traceback, with ``-m`` and ``--no-python``
-alike. What let us in is taken back at once: children of this process never see it.
+alike. What let us in is taken back at once: children of this process never see it. Where RANKSCOPE_DISABLE is set (to
+anything but nothing, 0 and false), that is all that happens.
 """
 
+import contextlib
 import importlib
 import os
 import sys
@@ -39,11 +41,13 @@ def _chain() -> None:
 # Whoever starts ranks (torchrun's own process) passes the message on and is no rank itself.
 if "RANK" in os.environ:
     _spec = _withdraw()
-    if _spec:
+    # The same words as rankscope.rundir.spool.disabled, which is not imported here: nothing of ours shall be.
+    if _spec and os.environ.get("RANKSCOPE_DISABLE", "").strip().lower() in ("", "0", "false"):
         try:
             from rankscope.agent import bootstrap
 
             bootstrap.arm(_spec)
         except Exception as error:  # a job must start even when we cannot
-            print(f"rankscope: this rank is not profiled: {error!r}", file=sys.stderr)
+            with contextlib.suppress(Exception):  # nor can it be said where stderr is closed or full
+                print(f"rankscope: this rank is not profiled: {error!r}", file=sys.stderr)
     _chain()

@@ -1,11 +1,13 @@
-"""Every step of the run, not only those of the windows: 16 bytes each, in a file that both we and the helper map.
+"""Log of all steps of a rank, not only of those inside windows: 16 bytes each, in a ring that the node helper reads.
 
-The helper reads it from the side, and what is written survives any death of this process.
+The log is written with ``pwrite`` and is not mapped. A store into a mapped page for which the disk has no room is no
+error but a signal that ends the process, and reserving the blocks beforehand prevents that only on file systems that
+write in place. ``pwrite`` returns an error, and what it has written survives any death of this process as well.
 """
 
 from __future__ import annotations
 
-import mmap
+import os
 import time
 from pathlib import Path
 
@@ -17,34 +19,56 @@ _LARGEST = 2**32 - 1
 
 
 class StepLog:
-    """Writes one entry per step."""
+    """Writes one entry per step; when the disk is full it stops writing and goes on timing.
+
+    Args:
+        path: created, or emptied when it exists.
+    """
 
     def __init__(self, path: Path) -> None:
-        size = STEP_LOG_HEADER.size + STEP_LOG_CAPACITY * STEP_LOG_ENTRY.size
-        with path.open("w+b") as stream:
-            stream.truncate(size)
-            self._map = mmap.mmap(stream.fileno(), size)
+        self._file: int | None = None
+        self.error: str | None = None
+        """Why steps are not logged (any more); None while all is well."""
         self._count = 0
         self._last: int | None = None
         self.input_ns = 0
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._write(STEP_LOG_HEADER.pack(0), 0)
+        except OSError as error:
+            self._give_up(error)
 
     def step(self, recorded: bool, paused_ns: int) -> int:
-        """A step has ended.
+        """Log that a step has ended.
 
         Args:
             recorded: it was inside a window, warm-up included.
             paused_ns: what the garbage collector took of it.
 
         Returns:
-            Its duration in nanoseconds; 0 for the first, whose beginning nobody saw.
+            Its duration in nanoseconds; 0 for the first, whose beginning was not seen.
         """
         now = time.perf_counter_ns()
         elapsed = now - self._last if self._last is not None else 0
         self._last = now
-        slot = STEP_LOG_HEADER.size + (self._count % STEP_LOG_CAPACITY) * STEP_LOG_ENTRY.size
-        microseconds = (min(value // 1000, _LARGEST) for value in (elapsed, self.input_ns, paused_ns))
-        STEP_LOG_ENTRY.pack_into(self._map, slot, *microseconds, int(recorded))
+        if self._file is not None:
+            slot = STEP_LOG_HEADER.size + (self._count % STEP_LOG_CAPACITY) * STEP_LOG_ENTRY.size
+            microseconds = (min(value // 1000, _LARGEST) for value in (elapsed, self.input_ns, paused_ns))
+            try:
+                self._write(STEP_LOG_ENTRY.pack(*microseconds, int(recorded)), slot)
+                self._write(STEP_LOG_HEADER.pack(self._count + 1), 0)
+            except OSError as error:
+                self._give_up(error)
         self.input_ns = 0
         self._count += 1
-        STEP_LOG_HEADER.pack_into(self._map, 0, self._count)
         return elapsed
+
+    def _write(self, data: bytes, position: int) -> None:
+        if self._file is not None and os.pwrite(self._file, data, position) != len(data):
+            raise OSError("the disk took only a part of an entry")
+
+    def _give_up(self, error: OSError) -> None:
+        self.error = f"steps from {self._count} on are not in the step log: {error.strerror or error}"
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)

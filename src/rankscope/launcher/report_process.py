@@ -1,0 +1,98 @@
+"""The process that makes the report of a finished run: ``rankscope.launcher.report_process RUN hta|no-hta``.
+
+A process of its own, since what it needs (time, memory, libraries) must not be able to hold up or to end the launcher,
+whose exit code is the job's. It tells what it does, and the report, in words (:class:`HelperWord`) on standard output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rankscope.errors import RankscopeError
+from rankscope.records.codec import to_json
+from rankscope.records.manifest import RunManifest
+from rankscope.records.node_task import HelperWord
+from rankscope.records.secrets import mask_text
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record, run_limit
+
+__all__ = ["main", "make"]
+
+_EVERY_BYTES = 1 << 20
+
+
+def main(path: str, *, hta: bool) -> None:
+    """Make the report, or say why there is none."""
+    _outlive_what_ends_the_job()
+    tell = _words()
+    run_dir = RunDir(Path(path))
+    try:
+        make(run_dir, hta=hta, tell=tell)
+    except RankscopeError as error:
+        tell(HelperWord(word="lacking", text=f"no report: {error}"))
+        _tell_notes(run_dir, tell)
+    except Exception as error:
+        text = mask_text(" ".join(f"{type(error).__name__}: {error}".split()))
+        where = f"`rankscope analyze {run_dir.path}` shows it"
+        tell(HelperWord(word="lacking", text=f"the analysis failed: {text}; {where}"))
+
+
+def make(run_dir: RunDir, *, hta: bool, tell: Callable[[HelperWord], None]) -> None:
+    """Load, analyse and write.
+
+    Raises:
+        RankscopeError: no report can be made of what is there.
+    """
+    from rankscope.analysis.pipeline import analyze, stages
+    from rankscope.report import write_report
+    from rankscope.trace.files.load import load_traces
+
+    manifest = read_record(RunManifest, run_dir.manifest, run_limit(run_dir))
+    last = -_EVERY_BYTES
+
+    def loaded(done: float, total: float, *_: object) -> None:
+        nonlocal last
+        if done - last >= _EVERY_BYTES or done == total:
+            last = int(done)
+            tell(HelperWord(word="bytes", text="loading traces", done=done, total=total))
+
+    load = load_traces([run_dir.path], progress=loaded)
+    tell(HelperWord(word="stages", total=stages(load, hta=hta)))
+    report = analyze(load, manifest, hta=hta, progress=lambda text: tell(HelperWord(word="stage", text=text)))
+    write_report(report, run_dir.report)
+    tell(HelperWord(word="report", text=to_json(report, indent=None)))
+
+
+def _tell_notes(run_dir: RunDir, tell: Callable[[HelperWord], None]) -> None:
+    with contextlib.suppress(RankscopeError, ValueError):
+        for note in read_record(RunManifest, run_dir.manifest, run_limit(run_dir)).notes:
+            tell(HelperWord(word="note", text=note))
+
+
+def _words() -> Callable[[HelperWord], None]:
+    """Words go to standard output; what libraries print there goes to standard error instead."""
+    descriptor = os.dup(1)
+    os.dup2(2, 1)
+
+    def tell(word: HelperWord) -> None:
+        line = to_json(word, indent=None).encode() + b"\n"
+        with contextlib.suppress(OSError):  # nobody listens any more; the report is made all the same
+            while line:
+                line = line[os.write(descriptor, line) :]
+
+    return tell
+
+
+def _outlive_what_ends_the_job() -> None:
+    """By handlers, not by ignoring: that would reach the workers, which the pool ends by SIGTERM."""
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
+        signal.signal(getattr(signal, name), lambda *_: None)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], hta=sys.argv[2] == "hta")

@@ -1,0 +1,140 @@
+"""The end of a run, seen from one node: its result, the wait for the other nodes, and run.json."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from rankscope import __version__
+from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.node.manifest import NodeResult, build_manifest
+from rankscope.records.codec import to_json
+from rankscope.records.node_task import NodeTask
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import AgentSpec
+from rankscope.rundir.claim import NodeClaim
+from rankscope.rundir.files import write_new
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record, run_limit
+
+__all__ = ["finish_run", "is_head", "nodes_of"]
+
+_POLL_S = 0.1
+_SETTLES_S = 5.0
+"""For the head to write its manifest after it has seen the last result."""
+
+
+def finish_run(
+    task: NodeTask,
+    spec: AgentSpec,
+    claim: NodeClaim,
+    own: NodeResult,
+    marker: Path,
+    *,
+    waiting: Callable[[str], None] = lambda _: None,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Wait for the other nodes and write run.json, on the node that hosted rank 0 or, if that is lost, on another.
+
+    Args:
+        task: of this node.
+        spec: what the ranks were told.
+        claim: this node's place in the run.
+        own: this node's result, already in the run directory.
+        marker: a file of the spool that says that this node writes the manifest, for a helper that follows this one.
+        waiting: is told what is waited for.
+        pause: sleeps for so many seconds.
+        clock: in seconds, monotonic.
+
+    Returns:
+        Whether this node has written the manifest; otherwise another one has.
+
+    Raises:
+        OSError: the run directory cannot be read or written.
+    """
+    run_dir = RunDir(Path(claim.run_dir))
+    if marker.exists() and run_dir.manifest.exists():
+        return True
+    deadline = clock() + task.gather_timeout_s
+    if not is_head(own, claim.node, nodes_of(run_dir)):
+        # The head waits as long as this for results and writes then. A head that is lost never does.
+        while clock() < deadline + _SETTLES_S:
+            if run_dir.manifest.exists():
+                return False
+            waiting("waiting for the node of rank 0 to write run.json")
+            pause(_POLL_S)
+        alive = [node for node in nodes_of(run_dir) if node == claim.node or run_dir.node_result(node).exists()]
+        for _ in range(alive.index(claim.node)):  # one after the other, so that one of them does it
+            pause(_SETTLES_S)
+            if run_dir.manifest.exists():
+                return False
+    results, missing = {claim.node: own}, set(nodes_of(run_dir)) - {claim.node}
+    while missing:
+        for node in sorted(missing):
+            if (result := _result(run_dir, node)) is not None:
+                results[node] = result
+        missing -= set(results)
+        if not missing or clock() >= deadline:
+            break
+        waiting(f"waiting for {len(missing)} other node(s): {', '.join(sorted(missing)[:4])}")
+        pause(_POLL_S)
+    notes = [f"node {node} left no result within {task.gather_timeout_s:.0f} s" for node in sorted(missing)]
+    manifest = build_manifest(
+        list(results.values()),
+        run_id=claim.run_id,
+        argv=task.argv,
+        config=task.config,
+        schedule=spec.schedule,
+        versions=_versions(list(results.values())),
+        notes=notes,
+    )
+    with contextlib.suppress(RunDirError):
+        write_new(run_dir.agent_spec, to_json(spec))
+    marker.touch()
+    try:
+        write_new(run_dir.manifest, to_json(manifest))
+    except RunDirError:  # another node stood in for this one, or rank 0 had moved
+        marker.unlink()
+        return False
+    return True
+
+
+def is_head(own: NodeResult, node: str, nodes: Sequence[str]) -> bool:
+    """Whether this node hosted rank 0 in its last attempt; of a job that never started, whether it is the first."""
+    if own.lives:
+        last = max(life.attempt for life in own.lives)
+        return any(life.rank == 0 and life.attempt == last for life in own.lives)
+    return list(nodes[:1]) == [node]
+
+
+def nodes_of(run_dir: RunDir) -> list[str]:
+    """Names of the nodes that have claimed a place in a run."""
+    return sorted(path.name.removesuffix(".claim.json") for path in run_dir.nodes.glob("*.claim.json"))
+
+
+def _result(run_dir: RunDir, node: str) -> NodeResult | None:
+    path = run_dir.node_result(node)
+    if not path.exists():
+        return None
+    try:
+        return read_record(NodeResult, path, run_limit(run_dir))
+    except ForeignFileError as error:
+        return NodeResult(node=node, host=node, lives=[], records=[], notes=[f"the result of {node} is none: {error}"])
+
+
+def _versions(results: Sequence[NodeResult]) -> dict[str, str]:
+    torch = {life.torch_version for life in _lives(results) if life.torch_version}
+    versions = {"rankscope": __version__, "python": platform.python_version(), "torch": ", ".join(sorted(torch))}
+    for name in ("HolisticTraceAnalysis", "hydra-core"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return {key: value for key, value in versions.items() if value}
+
+
+def _lives(results: Sequence[NodeResult]) -> list[RankRecord]:
+    return [life for result in results for life in result.lives]

@@ -1,0 +1,288 @@
+"""The helper of a node: whatever touches the run directory, so that no process of the job ever waits for it.
+
+Two threads. The *store thread* claims the run directory, gathers what the ranks announce and finishes the run; each of
+its steps may hang with the store. The *main thread* touches the node's own disk only: it empties the rings of step
+times, notices the end of the job or of the launcher, and ends the process when the store does not answer in time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from rankscope.errors import RankscopeError, RunDirError
+from rankscope.node.finish import finish_run, is_head, nodes_of
+from rankscope.node.gather import Gatherer, own_record
+from rankscope.node.health.sampler import HealthWatch
+from rankscope.node.kineto_server import answering
+from rankscope.node.leftovers import discard, left_in_words, remove_unannounced, sweep
+from rankscope.node.liveness import LiveRanks
+from rankscope.node.manifest import NodeResult
+from rankscope.node.report import make_report
+from rankscope.node.requests import RequestRelay
+from rankscope.node.state import NodeState
+from rankscope.node.step_log import StepLogDrain
+from rankscope.node.words import Words
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.node_task import HelperWord, JobEnd, NodeTask
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import AgentSpec
+from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
+from rankscope.rundir.files import replace_text, write_new
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
+
+__all__ = ["Helper"]
+
+T = TypeVar("T")
+
+_POLL_S = 0.2
+_SELDOM = 5
+"""Requests and step logs are handled only every 5th poll, because no rank waits for them."""
+
+
+class Helper:
+    """The work of one helper process.
+
+    Args:
+        spool: of this node, with the task and the spec in it.
+        words: to the launcher.
+        commands: descriptor on which the launcher tells the job's end; at its end of file the launcher is gone.
+    """
+
+    def __init__(self, spool: Spool, words: Words, commands: int) -> None:
+        self.spool = spool
+        self.task = from_json(NodeTask, spool.task.read_bytes())
+        self.spec = from_json(AgentSpec, spool.spec.read_bytes())
+        self.words = words
+        self.state = NodeState(spool)
+        self._commands = commands
+        self._step_logs = StepLogDrain(spool, self.state.note)
+        self._health: HealthWatch | None = None
+        self._job_end: JobEnd | None = None
+        self._over = threading.Event()
+        self._finished = threading.Event()
+        self._moved = 0
+
+    def run(self) -> None:
+        """Work until the run is finished, the job never began, or the time is up."""
+        with contextlib.ExitStack() as stack:
+            try:
+                if self.spec.kineto_socket is not None:
+                    self.spool.socket.unlink(missing_ok=True)  # of a helper that died
+                    stack.enter_context(answering(self.spool.path, self.spool.socket))
+            except OSError as error:
+                self.state.note(f"libkineto could not be answered, windows are recorded by torch.profiler: {error}")
+            with contextlib.suppress(OSError):
+                os.nice(19)  # of this thread and of those that it starts
+            self._health = HealthWatch.begin()
+            threading.Thread(target=self._store, name="store", daemon=True).start()
+            self._serve()
+        limit_s = 2 * self.task.gather_timeout_s + self.task.report_timeout_s + 60
+        deadline = time.monotonic() + limit_s
+        moved = -1
+        while not self._finished.wait(_POLL_S) and time.monotonic() < deadline:
+            if moved != self._moved:
+                moved = self._moved
+                self.words.say(HelperWord(word="alive", done=moved))
+
+    # ------------------------------------------------------------ the main thread: this node alone
+
+    def _serve(self) -> None:
+        ranks = LiveRanks(self.spool)
+        line, turn = b"", 0
+        while self._job_end is None:
+            ready, _, _ = select.select([self._commands], [], [], _POLL_S)
+            if ready:
+                part = os.read(self._commands, 4096)
+                line += part
+                if not part or b"\n" in line:
+                    self._job_end = _end_in(line) or self._orphaned(ranks)
+            if turn % _SELDOM == 0:
+                ranks.look()
+                self._step_logs.drain()  # what cannot be read now is told of in the end
+            turn += 1
+        self._over.set()
+
+    def _orphaned(self, ranks: LiveRanks) -> JobEnd:
+        """The launcher was killed. Its ranks may train on, as they do under torchrun, and are served while they do."""
+        ranks.look()
+        while ranks.alive():
+            time.sleep(1)
+            self._step_logs.drain()
+            ranks.look()
+        if self.spool.lives():
+            self.state.note("the launcher was killed; its node helper finished the run")
+        return JobEnd()
+
+    # ------------------------------------------------------------ the store thread: the run directory
+
+    def _store(self) -> None:
+        try:
+            granted = self._claim()
+            if granted is None:
+                self._keep()
+            else:
+                self._gather_and_finish(granted)
+        except BaseException as error:  # what nobody foresaw: who follows begins with what lies on the disk
+            self.state.note(f"a node helper failed: {type(error).__name__}: {error}")
+            traceback.print_exc()
+            os._exit(1)
+        self.words.say(HelperWord(word="done"))
+        self._finished.set()
+
+    def _claim(self) -> NodeClaim | None:
+        """Claim the run directory; None when it is refused, or the job has ended before its store answered."""
+        task, spool = self.task, self.spool
+        if (earlier := self.state.claimed()) is not None:
+            self.words.say(HelperWord(word="claimed", text=earlier.run_dir))
+            return earlier
+        try:
+            if task.run_dir is None:
+                run_dir, name = next_run_dir(Path(task.base))
+            else:
+                run_dir, name = RunDir(Path(task.run_dir)), Path(task.run_dir).name
+            granted = claim(
+                run_dir, task.run_id or name, task.node, launch=task.launch, alone=task.alone,
+                owner=str(spool.path), pid=task.launcher_pid,
+            )  # fmt: skip
+        except (RankscopeError, OSError) as error:
+            self.state.note(str(error))
+            self.words.say(HelperWord(word="refused", text=str(error)))
+            return None
+        self.state.claims(granted)
+        self.words.say(HelperWord(word="claimed", text=granted.run_dir))
+        return granted
+
+    def _keep(self) -> None:
+        """Nothing may be placed: all that is recorded stays in the spool."""
+        self._over.wait()
+        remove_unannounced(self.spool)
+        if discard(self.spool, step_logs=True):
+            self.words.say(HelperWord(word="gathered"))
+        else:
+            why = "; ".join(self.state.notes()) or "the run directory could not be used"
+            self.words.say(HelperWord(word="gathered", text=left_in_words(self.spool, {"": why})))
+
+    def _gather_and_finish(self, granted: NodeClaim) -> None:
+        run_dir = RunDir(Path(granted.run_dir))
+        gatherer = Gatherer(self.spool, run_dir, complete=self._complete, moved=self._has_moved)
+        requests = RequestRelay(self.spool, run_dir, self.state.note)
+        self._border("removing what an earlier helper left half written", lambda: sweep(run_dir, self.state.earlier()))
+        turn = 0
+        while not self._over.wait(_POLL_S):
+            if gatherer.gather(last=False):
+                self._border("telling the ranks how much was gathered", lambda: self._tell_gathered(run_dir))
+            if turn % _SELDOM == 0:
+                self._border("passing on requests", requests.relay)
+            turn += 1
+        gatherer.gather(last=True)
+        if self._health is not None:
+            self._health.close()
+        self._border("placing memory snapshots", gatherer.gather_out_of_memory)
+        self._border("comparing the step logs", self._compare_step_logs)
+        self._border("placing the step logs", lambda: self._step_logs.finish(run_dir))
+        for gone in self._border("looking for unfinished traces", lambda: remove_unannounced(self.spool)) or []:
+            self.state.note(f"{granted.node}: {gone}")
+        left = {**gatherer.left, **self._step_logs.left}
+        words = ""
+        if left:
+            words = left_in_words(self.spool, left)
+            self.state.note(f"{granted.node}: {words}")
+        own = self._result(granted, gatherer)
+        try:
+            with contextlib.suppress(RunDirError):  # an earlier helper of this node had placed it
+                write_new(run_dir.node_result(granted.node), to_json(own))
+        except OSError as error:
+            words = words or f"{self.spool.path} stays: {granted.node} could not write its result: {error.strerror}"
+        self.words.say(HelperWord(word="gathered", text=words))
+        head = self._border("reading the claims", lambda: is_head(own, granted.node, nodes_of(run_dir)))
+        if head is False:
+            self.words.say(HelperWord(word="manifest", text="by the node of rank 0"))
+            self.words.say(HelperWord(word="done"))
+        self._finish(granted, own, words)
+
+    def _finish(self, granted: NodeClaim, own: NodeResult, left: str) -> None:
+        run_dir, task = RunDir(Path(granted.run_dir)), self.task
+        waiting = lambda text: self.words.say(HelperWord(word="waiting", text=text))  # noqa: E731
+        try:
+            wrote = finish_run(task, self.spec, granted, own, self.spool.path / "writes_manifest", waiting=waiting)
+        except (OSError, RankscopeError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            text = f"{run_dir.manifest} could not be written: {why}; what the ranks left is in {self.spool.path}"
+            self.words.say(HelperWord(word="lacking", text=text))
+            return
+        if wrote:
+            self.words.say(HelperWord(word="manifest"))
+            if task.report:
+                make_report(run_dir, task, self.words)
+        else:
+            self.words.say(HelperWord(word="manifest", text="by another node"))
+        if not left:
+            discard(self.spool)
+
+    def _result(self, granted: NodeClaim, gatherer: Gatherer) -> NodeResult:
+        lives = [life for path in self.spool.lives() if (life := own_record(path)) is not None]
+        unread = len(self.spool.lives()) - len(lives)
+        if unread:
+            self.state.note(f"{granted.node}: {unread} process record(s) could not be read")
+        restarts = len(self.state.earlier())
+        if restarts:
+            self.state.note(
+                f"{granted.node}: the node helper was started again {restarts} time(s); "
+                "samples of health and load before that are missing"
+            )
+        exit_code = self._job_end.exit_code if self._job_end is not None else None
+        return NodeResult(
+            node=granted.node, host=socket.gethostname(), lives=lives, records=gatherer.records(),
+            notes=[*self.state.notes(), *(self._health.notes if self._health is not None else [])], exit_code=exit_code,
+        )  # fmt: skip
+
+    def _compare_step_logs(self) -> None:
+        self._step_logs.drain()
+        counts = self._step_logs.counts()
+        for path in self.spool.lives():
+            life = own_record(path)
+            if life is None or life.status != "ok":
+                continue
+            logged = counts.get((life.attempt, life.rank), 0)
+            if 0 < logged < life.steps_counted or (logged == 0 and life.steps_counted > 0):
+                self.state.note(
+                    f"rank {life.rank}: the log of all steps ends with step {logged} of {life.steps_counted}; "
+                    "was the node's own disk full?"
+                )
+
+    def _tell_gathered(self, run_dir: RunDir) -> None:
+        placed = [record for path in self.spool.placed_records() if (record := own_record(path)) is not None]
+        traces = [run_dir.trace(r.attempt, r.window or 0, r.rank) for r in placed if r.trace is not None]
+        replace_text(self.spool.gathered, f"{sum(path.stat().st_size for path in traces) / 1e6:.3f}")
+
+    def _complete(self, record: RankRecord) -> None:
+        if self._health is not None:
+            self._health.attach(record)
+
+    def _has_moved(self, size: int) -> None:
+        self._moved += size
+
+    def _border(self, what: str, work: Callable[[], T]) -> T | None:
+        """One unit of work: whatever goes wrong in it is told, once, and costs that unit only."""
+        try:
+            return work()
+        except Exception as error:
+            self.state.note(f"{what} failed: {type(error).__name__}: {error}")
+            return None
+
+
+def _end_in(line: bytes) -> JobEnd | None:
+    try:
+        return from_json(JobEnd, line)
+    except ValueError:
+        return None  # the launcher died within the line, or without one

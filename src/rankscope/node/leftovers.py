@@ -1,0 +1,83 @@
+"""What is in a spool when a run is finished: nothing is removed that was not placed, and what stays is told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankscope.rundir.foreign import read_foreign
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
+
+__all__ = ["discard", "left_in_words", "remove_unannounced", "sweep"]
+
+_TRACES = ("trace_*.json", "kineto_*.json")
+_PRECIOUS = (*_TRACES, "window_*.json", "memory_*.pickle", "pulse_*", "steps_pulse_*")
+_SHOWN = 3
+
+
+def remove_unannounced(spool: Spool) -> list[str]:
+    """Remove traces that no rank announced, since a rank announces a trace when it is whole; say what was removed."""
+    announced = set()
+    for record in spool.records():
+        with contextlib.suppress(Exception):  # one that cannot be read announces nothing, and stays itself
+            said = json.loads(read_foreign(record, 64 << 20))
+            announced |= {Path(said[key]).name for key in ("trace", "snapshot") if said.get(key)}
+    gone = []
+    for pattern in _TRACES:
+        for path in sorted(spool.path.glob(pattern)):
+            if path.name not in announced:
+                with contextlib.suppress(OSError):
+                    size = path.stat().st_size
+                    path.unlink()
+                    gone.append(f"a trace was not kept, since its rank ended while it wrote it ({size / 1e6:.1f} MB)")
+    return gone
+
+
+def discard(spool: Spool, *, step_logs: bool = False) -> bool:
+    """Remove the spool, file by file; what holds something that was recorded stays, and then so does the spool.
+
+    Args:
+        spool: of this node.
+        step_logs: remove these too, where no window was recorded that they would go with.
+
+    Returns:
+        Whether it is gone.
+    """
+    if any(path for pattern in _PRECIOUS[: -2 if step_logs else None] for path in spool.path.glob(pattern)):
+        return False
+    for path in spool.path.iterdir():
+        with contextlib.suppress(OSError):
+            path.unlink()
+    try:
+        spool.path.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def left_in_words(spool: Spool, why: Mapping[str, str]) -> str:
+    """Say why something stays in a spool, what it is, and where, in one line.
+
+    Args:
+        spool: with what could not be placed.
+        why: for each file that the helper tried to place, what went wrong.
+    """
+    kept = sorted({path for pattern in _PRECIOUS for path in spool.path.glob(pattern)})
+    size = sum(path.stat().st_size for path in kept)
+    names = ", ".join(path.name for path in kept[:_SHOWN]) + (
+        f" and {len(kept) - _SHOWN} more" if len(kept) > _SHOWN else ""
+    )
+    reasons = "; ".join(dict.fromkeys(why.values()))
+    told = f"{len(kept)} file(s) of {size / 1e6:.1f} MB stay in {spool.path} on {socket.gethostname()} ({names})"
+    return f"{reasons}: {told}" if reasons else told
+
+
+def sweep(run_dir: RunDir, pids: list[int]) -> None:
+    """Remove what helpers of this node that died had not finished writing."""
+    for pid in pids:
+        for path in run_dir.path.glob(f"**/.*.{socket.gethostname()}.{pid}.tmp"):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,66 @@
+"""Whether ranks of this node are still running, once nobody is left who would tell: their launcher was killed."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rankscope.node.gather import own_record
+from rankscope.rundir.spool import Spool
+
+__all__ = ["LiveRanks"]
+
+_BEGINS_WITHIN_S = 30.0
+"""From the start of a rank to its first word: it has to import torch first."""
+
+
+class LiveRanks:
+    """Knows the training processes by the records they leave at their start.
+
+    A process id can be given to another process; so the time at which the process began is remembered beside it.
+
+    Args:
+        spool: of this node.
+        proc: where the kernel tells of processes.
+        clock: in seconds, monotonic.
+    """
+
+    def __init__(self, spool: Spool, proc: Path = Path("/proc"), clock: Callable[[], float] = time.monotonic) -> None:
+        self._spool = spool
+        self._proc = proc
+        self._begun: dict[int, str | None] = {}
+        self._seen: dict[Path, int] = {}
+        self._wait_until: float | None = None
+        self._clock = clock
+
+    def look(self) -> None:
+        """Take note of the ranks that have come since."""
+        for path in self._spool.lives():
+            try:
+                changed = path.stat().st_mtime_ns
+            except OSError:
+                continue
+            if self._seen.get(path) == changed:
+                continue
+            self._seen[path] = changed
+            life = own_record(path)
+            if life is not None and life.host == socket.gethostname() and life.pid not in self._begun:
+                self._begun[life.pid] = self._start_of(life.pid)
+
+    def alive(self) -> bool:
+        """Whether a rank runs, or may yet come."""
+        if not self._begun:
+            if self._wait_until is None:
+                self._wait_until = self._clock() + _BEGINS_WITHIN_S
+            return self._clock() < self._wait_until
+        return any(begun is not None and self._start_of(pid) == begun for pid, begun in self._begun.items())
+
+    def _start_of(self, pid: int) -> str | None:
+        """Field 22 of proc_pid_stat(5), in ticks since boot; None for a process that is gone or a zombie."""
+        try:
+            fields = (self._proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]

@@ -1,0 +1,68 @@
+"""Have the report made by a process of its own, within a limit of time, whatever becomes of that process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+
+from rankscope import own_process
+from rankscope.node.words import Words
+from rankscope.records.codec import from_json
+from rankscope.records.node_task import HelperWord, NodeTask
+from rankscope.rundir.layout import RunDir
+
+__all__ = ["make_report"]
+
+# Named, not imported: the analysis is far above the helper, which loads nothing but the standard library.
+_MODULE = "rankscope.launcher.report_process"
+
+
+def make_report(run_dir: RunDir, task: NodeTask, words: Words) -> None:
+    """Start the process, pass its words on, and say what is lacking when it fails or takes too long."""
+    later = f"`rankscope analyze {run_dir.path} --output {run_dir.report}` makes the report"
+    words.say(HelperWord(word="begun"))
+    try:
+        process = subprocess.Popen(
+            own_process.command(_MODULE, str(run_dir.path), "hta" if task.hta else "no-hta"),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=own_process.environment(), start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        words.say(HelperWord(word="lacking", text=f"no process for the report could be started: {error}; {later}"))
+        return
+    with process:
+        assert process.stdout is not None
+        told = _pass_on(process.stdout.fileno(), words, time.monotonic() + task.report_timeout_s)
+        if told is None:
+            with contextlib.suppress(ProcessLookupError):  # its workers, too
+                os.killpg(process.pid, signal.SIGKILL)
+            limit = f"analysis.timeout_s={task.report_timeout_s:g}"
+            words.say(
+                HelperWord(word="lacking", text=f"the report took more than {limit} seconds and was given up; {later}")
+            )
+        elif not told:
+            code = process.wait()
+            how = f"was killed by signal {-code}, for its memory perhaps" if code < 0 else f"ended with code {code}"
+            words.say(HelperWord(word="lacking", text=f"the process that made the report {how}; {later}"))
+
+
+def _pass_on(descriptor: int, words: Words, deadline: float) -> bool | None:
+    """Whether the process said how the report came out; None when the time was up."""
+    rest, told = b"", False
+    while (left_s := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([descriptor], [], [], left_s)
+        if not ready:
+            break
+        part = os.read(descriptor, 1 << 16)
+        if not part:
+            return told
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                word = from_json(HelperWord, line)
+                told = told or word.word in ("report", "lacking")
+                words.say(word)
+    return None

@@ -1,0 +1,52 @@
+"""The helper's side of the pipe to its launcher: words are lines of JSON, and a launcher that is gone is no error."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+
+from rankscope.records.codec import to_json
+from rankscope.records.node_task import HelperWord
+
+__all__ = ["Words"]
+
+_PATIENCE_S = 10.0
+"""For a launcher that does not read: it may be stopped (SIGSTOP), and the helper has other things to do."""
+
+
+class Words:
+    """Writes words from any thread.
+
+    Args:
+        descriptor: of the pipe; None where nobody listens.
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+        if descriptor is not None:
+            os.set_blocking(descriptor, False)
+
+    def say(self, word: HelperWord, *, patience_s: float = _PATIENCE_S) -> None:
+        """Write one line; given up, and all that would follow, when it does not get through in time."""
+        line = to_json(word, indent=None).encode() + b"\n"
+        deadline = time.monotonic() + patience_s
+        with self._lock:
+            while line and self._descriptor is not None:
+                written = self._write(self._descriptor, line)
+                if written is None or (written == 0 and time.monotonic() > deadline):
+                    self._descriptor = None  # half a line may be there: nothing may follow it
+                else:
+                    line = line[written:]
+
+    @staticmethod
+    def _write(descriptor: int, line: bytes) -> int | None:
+        try:
+            return os.write(descriptor, line)
+        except BlockingIOError:
+            select.select([], [descriptor], [], 0.5)
+            return 0
+        except OSError:  # the launcher is gone
+            return None

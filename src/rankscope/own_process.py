@@ -1,0 +1,99 @@
+"""Start a Python process of our own so that it runs our code only, whatever lies in the current folder.
+
+``python -m`` and ``python -c`` put the current folder first on ``sys.path``, and PYTHONPATH comes before the standard
+library: a file called ``gzip.py`` in the folder from which a job is launched would run in our process. So every process
+is started by file, in Python's isolated mode (``-I``, since ``-P`` needs 3.11), and is told where our package lies.
+
+This file is both the module that makes the command and the script that the command runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+__all__ = ["command", "environment", "safe_spawn"]
+
+_PYTHONHOME = "PYTHONHOME"
+_SAFE_PATH = "PYTHONSAFEPATH"
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """Build the command line that runs ``module`` as ``python -m`` would, without the current folder and PYTHONPATH."""
+    return [sys.executable, *_flags(), str(Path(__file__).absolute()), os.pathsep.join(_roots()), module, *arguments]
+
+
+def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Build the environment of such a process: what reaches the ranks, and PYTHONPATH, is left out."""
+    return {k: v for k, v in environ.items() if k != "PYTHONPATH" and not k.startswith("RANKSCOPE_")}
+
+
+@contextlib.contextmanager
+def safe_spawn() -> Iterator[None]:
+    """Start worker processes of :mod:`multiprocessing` within this context without the current folder on their path.
+
+    They begin with ``python -c``. Python 3.11 and later read PYTHONSAFEPATH; before, the flags have to say it.
+    """
+    if sys.version_info >= (3, 11):
+        before = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            if before is None:
+                os.environ.pop(_SAFE_PATH, None)
+            else:
+                os.environ[_SAFE_PATH] = before
+        return
+    from multiprocessing import util  # pragma: no cover - only on Python 3.10
+
+    name = "_args_from_interpreter_flags"
+    flags = getattr(util, name)
+    setattr(util, name, lambda: [*dict.fromkeys([*flags(), "-I"])])
+    try:
+        yield
+    finally:
+        setattr(util, name, flags)
+
+
+def _flags() -> list[str]:
+    # Isolated mode ignores PYTHONHOME, without which such a Python does not find its standard library.
+    flags = ["-s"] if _PYTHONHOME in os.environ else ["-I"]
+    if sys.dont_write_bytecode:
+        flags.append("-B")
+    return flags
+
+
+def _roots() -> list[str]:
+    """Where our modules and those we need are found: absolute folders only, after those that Python itself adds.
+
+    A folder of PYTHONPATH counts only if rankscope was loaded from it, as with ``pip install --target``.
+    """
+    own = Path(__file__).absolute().parent.parent
+    theirs = {Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)} | _current_folder()
+    kept = [p for entry in sys.path if (p := Path(entry)).is_absolute() and p not in theirs and p.exists()]
+    return [str(path) for path in dict.fromkeys([*kept, own])]
+
+
+def _current_folder() -> set[Path]:
+    try:
+        return {Path.cwd()}
+    except OSError:  # it was removed
+        return set()
+
+
+def _become(roots: str, module: str, arguments: list[str]) -> None:
+    import runpy
+
+    here = Path(__file__).absolute().parent
+    sys.path[:] = [p for p in sys.path if p and Path(p).absolute() != here]  # "" and our package's inside, without -I
+    sys.path += [p for p in roots.split(os.pathsep) if p not in sys.path]
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _become(sys.argv[1], sys.argv[2], sys.argv[3:])

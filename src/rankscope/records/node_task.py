@@ -1,0 +1,82 @@
+"""Launcher to node helper, and back: the task in a file of the spool, the job's end and the helper's words in pipes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["HelperState", "HelperWord", "JobEnd", "NodeTask"]
+
+
+@dataclass(kw_only=True)
+class NodeTask:
+    """All that a node's helper must know to claim the run directory and to finish the run without its launcher."""
+
+    run_id: str | None
+    """Name of the run; None: that of the run directory."""
+    launch: str
+    """What the launchers of one run have in common and nobody else can have."""
+    alone: bool
+    """Of a launch on one node, which shares its run directory with nobody."""
+    run_dir: str | None
+    """Absolute path; None: the next free number below ``base``."""
+    base: str
+    node: str | None
+    """The node rank where the user numbered the nodes, else None."""
+    launcher_pid: int
+    argv: list[str]
+    """Without secrets, like ``config``."""
+    config: dict[str, Any]
+    gather_timeout_s: float
+    report: bool
+    """Whether the node that writes the manifest makes the report too."""
+    hta: bool
+    report_timeout_s: float
+
+
+@dataclass(kw_only=True)
+class JobEnd:
+    """How the job ended. None in both fields: the launcher was killed and nobody knows."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    """The signal that stopped the launcher, when one did."""
+
+
+@dataclass(kw_only=True)
+class HelperWord:
+    """One line from the helper, or from the process that makes the report, to the launcher.
+
+    ======== ==============================================================================
+    claimed  ``text``: the run directory; from now on traces go there
+    refused  ``text``: why the run directory cannot be used
+    alive    ``done``: bytes handled so far; that it grows says that the disk answers
+    note     ``text``: for the person at the terminal
+    waiting  ``text``: for what, while nothing else is to be told
+    gathered ``text``: what was left in the spool and why, empty when nothing was
+    manifest run.json is written, by this node or (``text``) by another
+    begun    the report is being made
+    bytes    ``text``: title, ``done`` of ``total`` bytes
+    stages   ``total``: number of stages that follow
+    stage    ``text``: what is done next
+    report   ``text``: the ClusterReport as JSON; it lies in the run directory
+    lacking  ``text``: why there is no report
+    done     nothing follows
+    ======== ==============================================================================
+    """
+
+    word: Literal[
+        "claimed", "refused", "alive", "note", "waiting", "gathered", "manifest", "begun", "bytes", "stages", "stage",
+        "report", "lacking", "done",
+    ]  # fmt: skip
+    text: str = ""
+    done: float = 0
+    total: float = 0
+
+
+@dataclass(kw_only=True)
+class HelperState:
+    """A line of the file in which helpers of a node leave to the next what cannot be seen in the spool."""
+
+    pid: int
+    notes: list[str] = field(default_factory=list)

@@ -1,0 +1,127 @@
+"""Mask what looks like a secret, before it is kept: command lines, configurations and messages.
+
+Reports are made to be passed on. What is masked here is masked in every file that is made of it, so that no reader has
+to remember. That a flag was given stays visible, and its name; only the value goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["MASK", "mask_arguments", "mask_config", "mask_text"]
+
+MASK = "***"
+
+_WORDS = (
+    *("token", "secret", "password", "passwd", "passphrase", "passcode", "pwd", "credential", "credentials"),
+    *("auth", "authorization", "authtoken", "bearer", "cookie", "apikey", "accesskey", "secretkey", "privatekey"),
+    *("key", "pat", "dsn", "pass", "jwt", "signature", "sas"),
+)
+"""A name tells of a secret when one of its parts (``api-key``, ``db.password``, ``hfToken``) is one of these words, or
+its plural."""
+
+_NO_SECRETS = frozenset(
+    {
+        *("num", "max", "min", "n", "size", "len", "length", "count", "per", "batch", "special", "vocab", "pad", "eos"),
+        *("bos", "unk", "sep", "cls", "mask", "steps", "seq", "position", "dropout", "head", "dim", "total", "heads"),
+        *("query", "value", "sort", "primary", "public", "metric", "monitor", "column", "image", "label", "text"),
+        *("input", "output", "target", "train", "new", "drop", "tokens"),
+    }
+)
+"""Beside one of these, ``token`` and ``key`` are words of machine learning: ``--max-tokens``, ``image_key``."""
+_AMBIGUOUS = frozenset({"token", "tokens", "key", "keys", "pass", "passes", "pat", "signature"})
+
+_NAME = r"[A-Za-z_][\w.\-/]*"
+_ASSIGNED = re.compile(rf"^(?P<head>(?:-{{1,2}}|[+~]{{0,2}})(?P<name>{_NAME}(?:@{_NAME})?)[=:])(?P<value>.+)$", re.S)
+_FLAG = re.compile(rf"^-{{1,2}}(?P<name>{_NAME})$")
+_IN_TEXT = re.compile(rf"(?P<head>(?P<name>{_NAME})[\"']?\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;&}}\])]+)")
+_AS_FLAG_IN_TEXT = re.compile(rf"(?P<head>--(?P<name>{_NAME})\s+)(?P<value>[^\s\"',;\-][^\s\"',;]*)")
+
+_SHAPES = re.compile(
+    r"(?P<url>(?<=://)[^\s/@:]*:[^\s@]+(?=@))"  # user:password of an address
+    r"|(?P<user>(?<=://)[\w\-.]{20,}(?=@))"  # a token in the place of a user
+    r"|(?P<bearer>(?<=\bBearer )[\w\-.~+/=]{8,}|(?<=\bbearer )[\w\-.~+/=]{8,}|(?<=\bBasic )[\w+/=]{8,})"
+    r"|\bhf_[A-Za-z0-9]{16,}"  # Hugging Face
+    r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}"  # GitHub
+    r"|\bglpat-[\w\-]{16,}"  # GitLab
+    r"|\bsk-[\w\-]{16,}"  # OpenAI, Anthropic
+    r"|\bxox[abprs]-[\w\-]{8,}"  # Slack
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
+    r"|\bAIza[\w\-]{30,}"  # Google
+    r"|\bnvapi-[\w\-]{16,}|\bdapi[0-9a-f]{32}\b|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w\-]{16,}"
+    r"|\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"  # a JSON web token
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    re.S,
+)
+"""Values that tell by themselves, whatever their name is."""
+_QUERY = re.compile(r"(?P<head>[?&](?P<name>[\w.\-]+)=)(?P<value>[^&\s#]+)")
+
+
+def mask_arguments(words: Sequence[str]) -> list[str]:
+    """Mask the values of flags and of ``key=value`` words whose names tell of secrets, and values that tell themselves.
+
+    Args:
+        words: a command line, one item a word.
+
+    Returns:
+        As many words; a masked value is :data:`MASK`.
+    """
+    kept, next_is_secret = [], False
+    for word in words:
+        flag, assigned = _FLAG.match(word), _ASSIGNED.match(word)
+        if next_is_secret and not (flag or word == "--"):
+            kept.append(MASK)
+            next_is_secret = False
+            continue
+        next_is_secret = flag is not None and _tells_of_secret(flag["name"])
+        if assigned is not None and "://" not in assigned["head"] and _tells_of_secret(assigned["name"]):
+            kept.append(assigned["head"] + MASK)
+        elif assigned is not None and assigned["value"].startswith(("{", "[")):
+            kept.append(assigned["head"] + mask_text(assigned["value"]))
+        else:
+            kept.append(mask_text(word) if any(c.isspace() or c in "{[" for c in word) else _mask_shapes(word))
+    return kept
+
+
+def mask_config(plain: Any, *, secret: bool = False) -> Any:
+    """Mask values below keys whose names tell of secrets, at any depth; other values as :func:`mask_text` does."""
+    if isinstance(plain, dict):
+        return {key: mask_config(value, secret=secret or _tells_of_secret(str(key))) for key, value in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [mask_config(item, secret=secret) for item in plain]
+    if plain is None or isinstance(plain, (bool, int, float)):
+        return plain
+    return MASK if secret and plain else mask_text(str(plain))
+
+
+def mask_text(text: str) -> str:
+    """Mask secrets in running text, for instance in the message of an exception."""
+    text = _mask_shapes(text)
+    for pattern in (_IN_TEXT, _AS_FLAG_IN_TEXT):
+        text = pattern.sub(_masked_if_named, text)
+    return text
+
+
+def _mask_shapes(text: str) -> str:
+    def masked(match: re.Match[str]) -> str:
+        if match["url"]:
+            return f"{match['url'].partition(':')[0]}:{MASK}"
+        return MASK
+
+    return _QUERY.sub(_masked_if_named, _SHAPES.sub(masked, text))
+
+
+def _masked_if_named(match: re.Match[str]) -> str:
+    return match["head"] + MASK if _tells_of_secret(match["name"]) else match[0]
+
+
+def _tells_of_secret(name: str) -> bool:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)  # camelCase
+    parts = [part.lower() for part in re.split(r"[^A-Za-z]+", spaced) if part]
+    found = {part for part in parts if part in _WORDS or (part.endswith("s") and part[:-1] in _WORDS)}
+    found |= {part for part in parts if part.endswith(("token", "password", "passwd", "secret", "apikey"))}
+    if not found:
+        return False
+    return not (found <= _AMBIGUOUS and any(part in _NO_SECRETS for part in parts))
