@@ -18,7 +18,6 @@ from rankscope.launcher.run_plan import BASE, RunPlan
 from rankscope.records.codec import to_json
 from rankscope.records.node_task import NodeTask
 from rankscope.records.secrets import mask_arguments, mask_config
-from rankscope.records.spec import BY_LIBKINETO
 from rankscope.rundir.files import write_new
 from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, Spool
 
@@ -82,8 +81,6 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
         spec = to_agent_spec(
             config, run_id=plan.run_id or (plan.run_dir.name if plan.run_dir else plan.launch), spool=spool.path
         )
-        spec.no_kineto = _why_no_kineto(config.capture.backend, spool)
-        spec.kineto_socket = str(spool.socket.parent) if spec.no_kineto is None else None
         task = _task(plan, config, argv, plain)
         write_new(spool.spec, to_json(spec))
         write_new(spool.task, to_json(task))
@@ -132,24 +129,3 @@ def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[st
         hta=config.analysis.hta,
         report_timeout_s=config.analysis.timeout_s,
     )
-
-
-_NVIDIA = Path("/dev/nvidiactl")
-_INJECTED = "CUDA_INJECTION64_PATH"
-
-# A socket's path has 107 bytes (sun_path); libkineto's own is the folder, a slash, `dynoconfigclient` and a UUID.
-_LONGEST_FOLDER = 107 - 1 - 16 - 36
-
-
-def _why_no_kineto(backend: str, spool: Spool) -> str | None:
-    """Why libkineto shall not record by itself on this node, or None; what only a rank can know the agent asks."""
-    if backend not in ("auto", *BY_LIBKINETO):
-        return "not asked for"
-    folder = str(spool.socket.parent)
-    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
-        return f"{folder} is too long for the path of a socket; set TMPDIR to a shorter one"
-    if backend == "auto" and not _NVIDIA.exists():
-        return "no NVIDIA device on this node"
-    if backend == "auto" and _INJECTED in os.environ:
-        return f"another tool is inside CUDA, {_INJECTED} is set"
-    return None

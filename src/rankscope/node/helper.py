@@ -22,7 +22,6 @@ from rankscope.errors import RankscopeError, RunDirError
 from rankscope.node.finish import finish_run, is_head, nodes_of
 from rankscope.node.gather import Gatherer, own_record
 from rankscope.node.health.sampler import HealthWatch
-from rankscope.node.kineto_server import answering
 from rankscope.node.leftovers import discard, left_in_words, remove_unannounced, sweep
 from rankscope.node.liveness import LiveRanks
 from rankscope.node.manifest import NodeResult
@@ -74,18 +73,11 @@ class Helper:
 
     def run(self) -> None:
         """Work until the run is finished, the job never began, or the time is up."""
-        with contextlib.ExitStack() as stack:
-            try:
-                if self.spec.kineto_socket is not None:
-                    self.spool.socket.unlink(missing_ok=True)  # of a helper that died
-                    stack.enter_context(answering(self.spool.path, self.spool.socket))
-            except OSError as error:
-                self.state.note(f"libkineto could not be answered, windows are recorded by torch.profiler: {error}")
-            with contextlib.suppress(OSError):
-                os.nice(19)  # of this thread and of those that it starts
-            self._health = HealthWatch.begin()
-            threading.Thread(target=self._store, name="store", daemon=True).start()
-            self._serve()
+        with contextlib.suppress(OSError):
+            os.nice(19)  # of this thread and of those that it starts
+        self._health = HealthWatch.begin()
+        threading.Thread(target=self._store, name="store", daemon=True).start()
+        self._serve()
         limit_s = 2 * self.task.gather_timeout_s + self.task.report_timeout_s + 60
         deadline = time.monotonic() + limit_s
         moved = -1

@@ -10,7 +10,7 @@ from typing import Any
 from rankscope.records.limits import absent_ranks
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
-from rankscope.records.spec import BY_LIBKINETO, ScheduleSpec
+from rankscope.records.spec import ScheduleSpec
 
 __all__ = ["NodeResult", "build_manifest"]
 
@@ -68,7 +68,7 @@ def build_manifest(
     if windows:
         said += _left_out(lives, records, schedule)
     else:
-        said += _why_nothing(lives, schedule, config.get("capture", {}).get("backend"))
+        said += _why_nothing(lives, schedule)
     return RunManifest(
         run_id=run_id,
         argv=argv,
@@ -135,16 +135,6 @@ def _some(ranks: list[int], most: int = 8) -> str:
     return shown if len(ranks) <= most else f"{shown} and {len(ranks) - most} more"
 
 
-_NOT_READY = (
-    "libkineto had not asked for work on every rank when the job ended; it asks every 5 s. Record short jobs with "
-    "-S capture.backend=inline"
-)
-
-_WRITES_FIRST = (
-    ": each waits until libkineto has written the one before and asked again, 5 to 10 s. Leave more steps between them "
-    "(schedule.wait), or record with -S capture.backend=inline"
-)
-
 _NOT_AFFORDED = (
     "windows every so many steps may record budget.step_pct percent of the steps, and the job was too short for one; "
     "raise it, or plan windows with schedule.repeat instead of schedule.every"
@@ -161,13 +151,10 @@ def _left_out(lives: list[RankRecord], records: list[RankRecord], schedule: Sche
     steps = max(life.steps_counted for life in lives if life.attempt == attempt)
     if missing <= 0:
         return []
-    planned = schedule.window(schedule.repeat - 1)
-    in_time = planned is not None and planned.last < steps
-    why = _WRITES_FIRST if in_time and any(record.capture == "kineto" for record in opened) else ""
-    return [f"the job ended after {steps} steps, before {missing} of {schedule.repeat} planned windows opened{why}"]
+    return [f"the job ended after {steps} steps, before {missing} of {schedule.repeat} planned windows opened"]
 
 
-def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec, backend: str | None) -> list[str]:
+def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
     """No window was opened by anyone: say why, and what to do."""
     if not lives:
         return [_NOT_ARMED]
@@ -175,8 +162,6 @@ def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec, backend: str |
     if most.steps_counted == 0:
         return [_NO_STEP]
     window = schedule.window(0)
-    if window is not None and most.steps_counted > window.warm and backend in BY_LIBKINETO:
-        return [_NOT_READY]
     if window is not None and most.steps_counted > window.last and schedule.every:
         return [_NOT_AFFORDED]
     counted = f"{most.steps_counted} steps (counted by {most.step_source})"

@@ -139,7 +139,3 @@ class AgentSpec:
     exit_grace_s: float
     """Longest time the agent may hold up the end of a process whose window is still open."""
     budget: BudgetSpec
-    kineto_socket: str | None = None
-    """Folder of the socket on which the node helper answers libkineto; None where that is not possible."""
-    no_kineto: str | None = None
-    """Why it is not."""

@@ -111,11 +111,6 @@ class Spool:
         """A window's CUDA memory snapshot."""
         return self.path / f"memory_{attempt}_{window}_{rank}.pickle"
 
-    @property
-    def socket(self) -> Path:
-        """Where the helper answers libkineto; the name is libkineto's."""
-        return self.path / "dynolog"
-
     def owner(self, attempt: int, rank: int) -> Path:
         """Claimed by the one process that profiles a rank, when it has counted its first step."""
         return self.path / f"owner_{attempt}_{rank}"

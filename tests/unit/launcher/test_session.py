@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rankscope.config import CaptureConfig, ToolConfig
-from rankscope.launcher import job as sessions
+from rankscope.config import ToolConfig
 from rankscope.launcher.job import begin
 from rankscope.launcher.run_plan import RunPlan
 from rankscope.records.codec import from_json
@@ -40,42 +38,6 @@ def test_few_descriptors_are_left_to_the_job(helper: Any, tmp_path: Path, monkey
     with pytest.raises(OSError, match=r"file descriptors are left .*ulimit -n"):
         begin(PLAN, ToolConfig(), argv=[], plain={})
     assert list(tmp_path.glob("rankscope_*")) == []
-
-
-@pytest.mark.parametrize(
-    ("backend", "device", "injected", "reason"),
-    [
-        ("kineto", False, True, None),
-        ("auto", True, False, None),
-        ("auto", False, False, "no NVIDIA device"),
-        ("auto", True, True, "another tool is inside CUDA"),
-        ("inline", True, False, "not asked for"),
-    ],
-)
-def test_libkineto_is_answered_where_it_was_asked_for(
-    helper: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    backend: str,
-    device: bool,
-    injected: bool,
-    reason: str,
-) -> None:
-    node = tmp_path / "nvidiactl"
-    monkeypatch.setattr(sessions, "_NVIDIA", node)
-    monkeypatch.delenv("CUDA_INJECTION64_PATH", raising=False)
-    if device:
-        node.touch()
-    if injected:
-        monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/nsys/libinjection.so")
-    monkeypatch.setattr("tempfile.tempdir", "/tmp")  # a socket's path is short
-    config = ToolConfig(capture=CaptureConfig(backend=backend))
-    session = begin(PLAN, config, argv=[], plain={})
-    spec = from_json(AgentSpec, session.spool.spec.read_bytes())
-    shutil.rmtree(session.spool.path)
-    assert spec.capture.backend == backend
-    assert spec.kineto_socket == (str(session.spool.path) if reason is None else None)
-    assert (reason or "") in (spec.no_kineto or "")
 
 
 def test_a_failing_start_leaves_no_spool(helper: Any, tmp_path: Path) -> None:

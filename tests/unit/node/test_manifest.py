@@ -55,23 +55,22 @@ def test_a_job_without_steps_or_ranks_is_told_why():
     assert "import torch" in manifest([], []).notes[0]
 
 
-def test_a_kineto_run_without_windows_says_what_it_waited_for():
-    life = RankRecord(rank=0, local_rank=0, world_size=1, host="h", pid=1, attempt=0, steps_counted=40)
-    result = NodeResult(node="n", host="h", lives=[life], records=[])
-    schedule = ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=1)
-    known = {"run_id": "r", "argv": [], "schedule": schedule, "versions": {}}
-    (note,) = build_manifest([result], config={"capture": {"backend": "kineto"}}, **known).notes
-    assert "libkineto had not asked" in note
-
-
 def test_planned_windows_that_did_not_open_are_told():
-    # GIVEN windows planned for steps 13 to 18, 22 to 27 and 31 to 36, of which libkineto recorded the first only
-    lives = [record(r, steps_counted=40) for r in range(3)]
-    opened = [record(r, window=0, trace="t", origin="plan", capture="kineto") for r in range(3)]
-    (note,) = manifest(lives, opened, repeat=3).notes
-    assert note.startswith("the job ended after 40 steps, before 2 of 3 planned windows opened: each waits")
-    # AND GIVEN the job was too short for them
+    # GIVEN windows planned for steps 13 to 18, 22 to 27 and 31 to 36, of which the job came to the first only
+    opened = [record(r, window=0, trace="t", origin="plan") for r in range(3)]
     lives = [record(r, steps_counted=25) for r in range(3)]
     (note,) = manifest(lives, opened, repeat=3).notes
     assert note == "the job ended after 25 steps, before 2 of 3 planned windows opened"
     assert manifest(lives, opened).notes == []
+
+
+def test_the_exit_code_is_that_of_the_node_that_failed():
+    def ended(*codes: int | None) -> int | None:
+        results = [NodeResult(node=str(n), host="h", lives=[], records=[], exit_code=c) for n, c in enumerate(codes)]
+        schedule = ScheduleSpec(skip_first=10, wait=1, warmup=2, active=6, repeat=1)
+        return build_manifest(results, run_id="r", argv=[], config={}, versions={}, schedule=schedule).exit_code
+
+    assert ended(0, 0) == 0
+    assert ended(0, 1) == 1
+    assert ended(0, None) is None  # a launcher was killed, and nobody knows
+    assert ended(None, 1) == 1
