@@ -57,6 +57,8 @@ class HealthSample:
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     pcie_replays: int | None = None
+    processes: int | None = None
+    """Processes that have a compute context on it, the job's own included."""
 
 
 @dataclass(kw_only=True)

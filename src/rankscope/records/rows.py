@@ -199,6 +199,8 @@ class HealthRow:
     pcie_width_max: int | None = None
     pcie_replays: int | None = None
     """From the first to the last sample of each window, added up."""
+    other_processes: int | None = None
+    """Most processes seen with a compute context on the device, beyond the job's ranks that use it."""
     cpus: float | None = None
     load_1m: float | None = None
     """Highest seen."""

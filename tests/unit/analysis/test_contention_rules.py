@@ -13,6 +13,7 @@ from rankscope.diagnose.rules.table import find, open_case
 from rankscope.diagnose.verdict import judge
 from rankscope.records.codec import from_json
 from rankscope.records.evidence import Contention, Evidence, RankCpu, Suspect
+from rankscope.records.rows import HealthRow
 
 DATA = Path(__file__).parents[2] / "data" / "evidence"
 NOISE = [1.0, -2.0, 0.0, 2.0, -1.0, 0.0]
@@ -177,3 +178,35 @@ def test_a_recorded_healthy_job_beside_load() -> None:
     assert (verdict(case).kind, verdict(case).ranks) == ("contended", [])
     # what the verdict was before the scheduler was asked
     assert [d.suspect.rank for d in decide(dataclasses.replace(case, contention=None))] == [1]
+
+
+def on_devices(*others: int, cause: str = "slow_compute") -> Evidence:
+    """Rank 1 is 20 of 100 ms late on its device; ``others``: processes that are not the job's on each rank's device."""
+    return Evidence(
+        ranks=[0, 1], steps=6, step_ms=100.0, calls=60, matched_pct=100.0, overlap_pct=80.0,
+        suspects=[late(1, [20.0] * 6, cause)],
+        health=[HealthRow(rank=n, device="GPU", other_processes=count) for n, count in enumerate(others)],
+    )  # fmt: skip
+
+
+def test_a_shared_device_is_no_ranks_fault() -> None:
+    found = verdict(on_devices(0, 1))
+    assert (found.kind, found.ranks, found.cost_ms_per_step) == ("contended", [], 20.0)
+    assert found.sentence == (
+        "The machine was busy: another process uses rank 1's device. That costs 20 ms of each 100 ms step (20 %); no "
+        "rank is to blame."
+    )
+    assert [(f.kind, f.ranks) for f in find(open_case(on_devices(0, 1)))] == [("contended", [1])]
+
+
+@pytest.mark.parametrize(
+    ("others", "cause"),
+    [
+        ((0, 0), "slow_compute"),
+        ((1, 1), "slow_compute"),  # its peers' devices are shared as well: that is no reason to be slower
+        ((1, 0), "slow_compute"),
+        ((0, 1), "input_stall"),  # the host's doing
+    ],
+)
+def test_what_a_shared_device_does_not_explain(others, cause) -> None:
+    assert verdict(on_devices(*others, cause=cause)).ranks == [1]

@@ -98,3 +98,15 @@ def test_a_run_s_health_reaches_the_report_without_any_trace() -> None:
     assert [(r.rank, r.sm_mhz) for r in report.health] == [(0, 1755.0), (1, 1155.0)]
     assert [(f.kind, f.ranks) for f in report.findings] == [("gpu_throttled", [1])]
     assert report.errors == []
+
+
+def test_the_jobs_own_ranks_on_a_device_are_no_others() -> None:
+    # two ranks share a device on which three processes run; of the third rank's device the driver says nothing
+    def record(rank: int, device: str, processes: int | None) -> RankRecord:
+        return RankRecord(
+            rank=rank, local_rank=rank, world_size=3, host="node", pid=rank, attempt=0, window=0, device_uuid=device,
+            health=[HealthSample(time_ns=1, device=device, processes=processes)],
+        )  # fmt: skip
+
+    rows = health_rows([record(0, "a", 3), record(1, "a", 3), record(2, "b", None)])
+    assert [row.other_processes for row in rows] == [1, 1, None]

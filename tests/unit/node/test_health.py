@@ -47,6 +47,7 @@ def fake_nvml(**changes) -> SimpleNamespace:
         "DeviceGetCurrPcieLinkWidth": lambda gpu: 8,
         "DeviceGetMaxPcieLinkWidth": lambda gpu: 16,
         "DeviceGetPcieReplayCounter": lambda gpu: 3,
+        "DeviceGetComputeRunningProcesses": lambda gpu: [SimpleNamespace(pid=41), SimpleNamespace(pid=42)],
     }
     constants = {
         "NVML_CLOCK_SM": 1, "NVML_CLOCK_MEM": 2, "NVML_TEMPERATURE_GPU": 0,
@@ -124,7 +125,7 @@ def test_an_nvidia_device_is_read_in_the_record_s_units() -> None:
         time_ns=7, device=UUID, sm_mhz=1155, sm_max_mhz=1980, memory_mhz=2619, power_w=698.5, power_limit_w=700.0,
         temperature_c=87, utilisation_pct=99, throttle=["power cap", "thermal slowdown (software)"],
         ecc_corrected=None, ecc_uncorrected=None,
-        pcie_generation=4, pcie_generation_max=5, pcie_width=8, pcie_width_max=16, pcie_replays=3,
+        pcie_generation=4, pcie_generation_max=5, pcie_width=8, pcie_width_max=16, pcie_replays=3, processes=2,
     )  # fmt: skip
 
 

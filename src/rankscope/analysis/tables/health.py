@@ -23,10 +23,16 @@ def health_rows(records: Iterable[RankRecord]) -> list[HealthRow]:
     for record in records:
         if record.health or record.host_load or record.gc_ms is not None:
             by_rank.setdefault(record.rank, []).append(record)
-    return [_row(rank, by_rank[rank]) for rank in sorted(by_rank)]
+    devices = Counter(_device(own[-1]) for own in by_rank.values())
+    return [_row(rank, own, devices[_device(own[-1])]) for rank, own in sorted(by_rank.items())]
 
 
-def _row(rank: int, records: list[RankRecord]) -> HealthRow:
+def _device(record: RankRecord) -> tuple[str, str | None]:
+    return record.host, record.device_uuid
+
+
+def _row(rank: int, records: list[RankRecord], sharing: int) -> HealthRow:
+    """Return the row of a rank. ``sharing``: ranks of the job on its device, itself included."""
     device = [s for r in records for s in r.health]
     host = [s for r in records for s in r.host_load]
     loads = [r.host_load for r in records]
@@ -52,6 +58,7 @@ def _row(rank: int, records: list[RankRecord]) -> HealthRow:
         pcie_width=_whole(_of(max, device, "pcie_width")),
         pcie_width_max=_whole(_of(max, device, "pcie_width_max")),
         pcie_replays=_whole(_growth([r.health for r in records], "pcie_replays")),
+        other_processes=_beyond(_whole(_of(max, device, "processes")), sharing),
         cpus=_of(min, host, "cpus"),
         load_1m=_of(max, host, "load_1m"),
         cpu_throttled_ms=_growth(loads, "throttled_ms"),
@@ -61,6 +68,10 @@ def _row(rank: int, records: list[RankRecord]) -> HealthRow:
         pressure_memory_pct=_of(max, host, "pressure_memory_pct"),
         pressure_io_pct=_of(max, host, "pressure_io_pct"),
     )
+
+
+def _beyond(processes: int | None, sharing: int) -> int | None:
+    return None if processes is None else max(processes - sharing, 0)
 
 
 def _pauses(records: Sequence[RankRecord]) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rankscope.causes.wording import amount
 from rankscope.diagnose.rules.base import Case, Rule
+from rankscope.diagnose.rules.decision import StragglerDecision, slowed_by_others
 from rankscope.diagnose.rules.machine import LEAST_SHARE, is_contended
 from rankscope.records.evidence import Contention, Evidence, RankCpu
 from rankscope.records.report import Finding, Verdict
@@ -22,6 +23,10 @@ _END_OTHERS = (
     "End the other processes, or give the job CPUs of its own (taskset, a cpuset, a node for itself).",
     "Then record again: `rankscope run` with the same command.",
 )
+_END_SHARING = (
+    "End the other process on that device (nvidia-smi lists it), or give the job devices of its own.",
+    "Then record again: `rankscope run` with the same command.",
+)
 _USE_FEWER = (
     "Use no more threads than CPUs, over all ranks: lower OMP_NUM_THREADS, or num_workers of the DataLoaders.",
     "Or start fewer ranks on this machine.",
@@ -31,10 +36,12 @@ _USE_FEWER = (
 def _find(case: Case) -> list[Finding]:
     evidence = case.evidence
     witness = evidence.contention
+    shared = [_shared_finding(d, evidence) for d in slowed_by_others(evidence)]
     if witness is None or not is_contended(evidence):
-        return []
+        return shared
     others = _by_others(witness)
     return [
+        *shared,
         Finding(
             id="contended",
             kind="contended",
@@ -44,13 +51,15 @@ def _find(case: Case) -> list[Finding]:
             title="The machine was busy: " + _who(others),
             evidence=_lines(evidence, witness),
             advice=_advice(others),
-        )
+        ),
     ]
 
 
 def contended_verdict(evidence: Evidence) -> Verdict | None:
     """The verdict where no rank is late beyond what the machine explains."""
     witness = evidence.contention
+    if shared := slowed_by_others(evidence):
+        return _shared_verdict(shared[0], evidence)
     if witness is None or not is_contended(evidence):
         return None
     step, cost, others = evidence.whole_step_ms, witness.cost_ms, _by_others(witness)
@@ -67,6 +76,47 @@ def contended_verdict(evidence: Evidence) -> Verdict | None:
         why=_lines(evidence, witness),
         next=_advice(others),
     )
+
+
+def _shared_finding(decision: StragglerDecision, evidence: Evidence) -> Finding:
+    suspect = decision.suspect
+    return Finding(
+        id=f"contended-rank-{suspect.rank}",
+        kind="contended",
+        ranks=[suspect.rank],
+        cost_ms_per_step=suspect.cost_ms,
+        confidence="medium",
+        title=f"The machine was busy: another process uses rank {suspect.rank}'s device",
+        evidence=_shared_lines(decision, evidence),
+        advice=list(_END_SHARING),
+    )
+
+
+def _shared_verdict(decision: StragglerDecision, evidence: Evidence) -> Verdict:
+    suspect, step = decision.suspect, evidence.step_ms or 0.0
+    return Verdict(
+        kind="contended",
+        confidence="medium",
+        step_ms=evidence.step_ms,
+        cost_ms_per_step=suspect.cost_ms,
+        cost_error_ms=suspect.error_ms,
+        p_value=suspect.p_value,
+        sentence=f"The machine was busy: another process uses rank {suspect.rank}'s device. That costs "
+        f"{amount(suspect.cost_ms)} of each {amount(step)} step ({100 * suspect.cost_ms / step:.0f} %); no rank is to "
+        "blame.",
+        why=_shared_lines(decision, evidence),
+        next=list(_END_SHARING),
+    )
+
+
+def _shared_lines(decision: StragglerDecision, evidence: Evidence) -> list[str]:
+    rank = decision.suspect.rank
+    rows = {row.rank: row.other_processes or 0 for row in evidence.health}
+    usual = statistics.median(count for other, count in rows.items() if other != rank)
+    return [
+        f"Processes that are not the job's have a context on its device: {rows[rank]}, on its peers' {usual:g}.",
+        f"The same work takes {amount(decision.suspect.excess_ms)} per step longer there.",
+    ]
 
 
 def _by_others(witness: Contention) -> bool | None:

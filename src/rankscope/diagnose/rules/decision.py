@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankscope.causes.table import NOISY
-from rankscope.diagnose.rules.machine import beyond_machine, is_contended, without_machine
+from rankscope.causes.table import DEVICE_CAUSES, NOISY
+from rankscope.diagnose.rules.machine import beyond_machine, is_contended, shares_device, without_machine
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Confidence
 
-__all__ = ["CLEAR", "LEAST_SHARE", "StragglerDecision", "decide"]
+__all__ = ["CLEAR", "LEAST_SHARE", "StragglerDecision", "decide", "slowed_by_others"]
 
 LEAST_SHARE = 0.05
 """Of the step. On the lab's traces faults cost 11 % and more, healthy ranks at most 2.6 %."""
@@ -42,6 +42,21 @@ class StragglerDecision:
 
 def decide(evidence: Evidence) -> list[StragglerDecision]:
     """Return the ranks that hold the job back, most costly first. None is an answer too."""
+    return [d for d in _decide(evidence) if not _is_others_doing(evidence, d)]
+
+
+def slowed_by_others(evidence: Evidence) -> list[StragglerDecision]:
+    """Return the ranks that would be in :func:`decide`, did no process of others use their device."""
+    return [d for d in _decide(evidence) if _is_others_doing(evidence, d)]
+
+
+def _is_others_doing(evidence: Evidence, decision: StragglerDecision) -> bool:
+    """The same work takes longer on a device that is shared."""
+    slower = evidence.device and decision.cause in DEVICE_CAUSES & NOISY
+    return slower and shares_device(evidence, decision.suspect.rank)
+
+
+def _decide(evidence: Evidence) -> list[StragglerDecision]:
     if not evidence.step_ms or evidence.pipeline:
         return []
     found = _decide_all(evidence, evidence.suspects)
@@ -57,7 +72,9 @@ def _machine_taken_off(evidence: Evidence, found: list[StragglerDecision]) -> li
     kept = [d for d in found if d.suspect.rank in sure]
     asked = {d.suspect.rank for d in found} | set(evidence.ranks if is_contended(evidence) else ())
     for suspect in evidence.suspects:
-        if suspect.rank in asked - sure and (own := beyond_machine(suspect, evidence)) is not None:
+        if suspect.rank not in asked - sure or suspect.excess_ms <= 0:
+            continue
+        if (own := beyond_machine(suspect, evidence)) is not None:
             cause, explained = leading_cause(own)
             kept.append(StragglerDecision(own, cause, min(explained, 1.0), False, "medium"))
     return kept

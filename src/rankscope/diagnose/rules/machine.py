@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from rankscope.causes.table import DEVICE_CAUSES, NOISY
 from rankscope.records.evidence import Evidence, RankCpu, Suspect
 
-__all__ = ["LEAST_SHARE", "beyond_machine", "is_contended", "student_tail", "without_machine"]
+__all__ = ["LEAST_SHARE", "beyond_machine", "is_contended", "shares_device", "student_tail", "without_machine"]
 
 LEAST_SHARE = 0.05
 """Of the step, as for a rank that is accused."""
@@ -32,6 +32,13 @@ def is_contended(evidence: Evidence) -> bool:
     """The job would gain on a free machine what a late rank must cost to be accused."""
     witness = evidence.contention
     return witness is not None and witness.cost_ms >= LEAST_SHARE * evidence.whole_step_ms > 0
+
+
+def shares_device(evidence: Evidence, rank: int) -> bool:
+    """Whether processes of others use this rank's device, and fewer of them those of its peers."""
+    rows = {row.rank: row.other_processes or 0 for row in evidence.health}
+    others = [count for other, count in rows.items() if other != rank]
+    return bool(others) and rows.get(rank, 0) > statistics.median(others)
 
 
 def without_machine(suspect: Suspect, evidence: Evidence) -> Suspect:

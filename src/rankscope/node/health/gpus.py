@@ -52,10 +52,14 @@ def throttle_reasons(mask: int) -> list[str]:
     return [THROTTLE_REASONS.get(bit, f"reason {bit:#x}") for bit in bits]
 
 
-def _ask(function: Callable[..., Any], *arguments: Any) -> Any:
+def _count(found: Any) -> int | None:
+    return len(found) if isinstance(found, (list, tuple)) else None
+
+
+def _ask(function: Callable[..., Any] | None, *arguments: Any) -> Any:
     """What a driver's library answers; None where it raises its own error or lacks the symbol."""
     try:
-        return function(*arguments)
+        return None if function is None else function(*arguments)
     except Exception:  # NVMLError or AmdSmiException, unknown here: the modules are optional
         return None
 
@@ -106,6 +110,7 @@ class NvidiaGpus:
             pcie_width=_ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, gpu),
             pcie_width_max=_ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu),
             pcie_replays=_ask(nvml.nvmlDeviceGetPcieReplayCounter, gpu),
+            processes=_count(_ask(getattr(nvml, "nvmlDeviceGetComputeRunningProcesses", None), gpu)),
         )
 
     def close(self) -> None:
@@ -162,6 +167,7 @@ class AmdGpus:
             pcie_width=_number(now.get("pcie_width")),
             pcie_width_max=_number(fixed.get("max_pcie_width")),
             pcie_replays=_number(now.get("pcie_replay_count")),
+            processes=_count(_ask(getattr(smi, "amdsmi_get_gpu_process_list", None), gpu)),
         )
 
     def close(self) -> None:

@@ -48,6 +48,13 @@ METRICS: dict[str, Metric] = {
     "pcie_replays": Metric(
         "Health", "PCIe replays", "count", "Transfers repeated on the link within the recorded windows."
     ),
+    "other_processes": Metric(
+        "Health",
+        "Other processes",
+        "count, most seen",
+        "Processes that have a compute context on the device, beyond the job's ranks that use it.",
+        "In a container the driver may list none.",
+    ),
     "throttle": Metric(
         "Health",
         "Clock held down by",
@@ -106,6 +113,7 @@ _DEVICE: tuple[tuple[str, int], ...] = (
     ("power_w", 0),
     ("power_limit_w", 0),
     ("utilisation_pct", 0),
+    ("other_processes", 0),
     ("memory_mhz", 0),
     ("pcie_generation", 0),
     ("pcie_width", 0),
