@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rankscope.causes.table import DEVICE_CAUSES
 from rankscope.causes.wording import SCENARIO, amount, describe, hours, parts, some_ranks
 from rankscope.diagnose.rules.base import Case
-from rankscope.diagnose.rules.contended import contended_verdict
+from rankscope.diagnose.rules.contended import beside_contention, contended_verdict
 from rankscope.diagnose.rules.host_bound import idle_for_hosts
 from rankscope.diagnose.rules.missing_traces import verdict_beside_missing
 from rankscope.diagnose.rules.reasons import reasons
@@ -33,7 +33,7 @@ def judge(case: Case, findings: Sequence[Finding]) -> Verdict:
     evidence = case.evidence
     thin = _thin(evidence)
     if thin is not None:
-        return thin
+        return beside_contention(thin, evidence)
     if evidence.pipeline:
         return contended_verdict(evidence) or Verdict(
             kind="pipeline",

@@ -210,3 +210,12 @@ def test_a_shared_device_is_no_ranks_fault() -> None:
 )
 def test_what_a_shared_device_does_not_explain(others, cause) -> None:
     assert verdict(on_devices(*others, cause=cause)).ranks == [1]
+
+
+def test_a_verdict_that_abstains_names_the_machine() -> None:
+    case = evidence(rank(0, 60.0), rank(1, 60.0), suspects=[], others_ms=120.0)
+    case.refused = "replaying the window unchanged misses its length by 5.0 %"
+    found = verdict(case)
+    assert found.kind == "insufficient_data"
+    assert found.why[0].startswith("The machine was busy: other processes took its CPUs.")
+    assert found.next[0].startswith("End the other processes")

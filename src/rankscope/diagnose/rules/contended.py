@@ -13,7 +13,7 @@ from rankscope.diagnose.rules.machine import LEAST_SHARE, is_contended
 from rankscope.records.evidence import Contention, Evidence, RankCpu
 from rankscope.records.report import Finding, Verdict
 
-__all__ = ["RULE", "contended_verdict"]
+__all__ = ["RULE", "beside_contention", "contended_verdict"]
 
 BY_OTHERS = 0.5
 """Other processes are told when their CPU time makes up this much of what the job's threads waited for: without them
@@ -76,6 +76,17 @@ def contended_verdict(evidence: Evidence) -> Verdict | None:
         why=_lines(evidence, witness),
         next=_advice(others),
     )
+
+
+def beside_contention(abstained: Verdict, evidence: Evidence) -> Verdict:
+    """Return a verdict that abstains, with what is known of the machine: a quiet one may be all that it wants."""
+    witness = evidence.contention
+    if witness is None or not is_contended(evidence):
+        return abstained
+    others = _by_others(witness)
+    abstained.why = [f"The machine was busy: {_who(others)}. {_lines(evidence, witness)[0]}", *abstained.why]
+    abstained.next = [*_advice(others), *abstained.next]
+    return abstained
 
 
 def _shared_finding(decision: StragglerDecision, evidence: Evidence) -> Finding:
