@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,9 @@ def test_all_ranks_record_the_planned_steps(run):
         assert (record.rank, record.status, record.agreed) == (rank, "ok", True)
         assert (record.first_step, record.last_step) == (6, 11)
         assert steps_in(done.run.trace(0, 0, rank)) == [6, 7, 8, 9, 10, 11]
+        if Path("/proc/self/schedstat").exists():
+            assert (record.threads[0].kind, len(record.threads[0].cpu_ms)) == ("training", 6)
+            assert min(record.threads[0].cpu_ms) > 0
 
 
 def test_repeated_windows_are_kept_apart(run):

@@ -79,10 +79,10 @@ class Contention:
     ranks: list[RankCpu]
     gains_ms: list[float]
     """What each step would gain on a free machine: by replay, else what the least held up rank was."""
-    others_ms: float | None = None
-    """CPU time per step of processes that are not the job's, on the CPUs it may use, of the most loaded host."""
-    cpus: float | None = None
-    """CPUs the job may use there."""
+    others_ms: dict[str, float] = field(default_factory=dict)
+    """Host -> CPU time per step of processes that are not the job's, on the CPUs it may use. Only where it is known."""
+    cpus: dict[str, float] = field(default_factory=dict)
+    """Host -> CPUs the job may use there."""
 
     @property
     def cost_ms(self) -> float:

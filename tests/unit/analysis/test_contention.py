@@ -93,8 +93,8 @@ def test_others_are_what_the_job_is_not(stalled) -> None:
     ]
     threads = [[thread(1, "training", 20.0, 1.0, steps=steps_of(stalled))] for _ in range(2)]
     found = contention([stalled], manifest(stalled, *threads, load=load))
-    assert found.cpus == 2.0
-    assert found.others_ms == pytest.approx(stalled.step_ns / 1e6)
+    assert found.cpus == {"node": 2.0}
+    assert found.others_ms == {"node": pytest.approx(stalled.step_ns / 1e6)}
 
 
 def test_older_records_have_no_witness(stalled) -> None:

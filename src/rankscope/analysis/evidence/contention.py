@@ -55,8 +55,10 @@ def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) ->
     return Contention(ranks=kept, gains_ms=gains, others_ms=others, cpus=cpus)
 
 
-def _others(records: Sequence[RankRecord], windows: Sequence[WindowResult]) -> tuple[float | None, float | None]:
-    """CPU time per step of other processes on the host that has most of them, and that host's CPUs."""
+def _others(
+    records: Sequence[RankRecord], windows: Sequence[WindowResult]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """By host: CPU time per step of other processes, and the CPUs."""
     lengths = [w.step_ns / 1e6 for w in windows if w.step_ns]
     hosts: dict[str, list[tuple[float, float]]] = {}
     for record in records:
@@ -66,10 +68,9 @@ def _others(records: Sequence[RankRecord], windows: Sequence[WindowResult]) -> t
             job = (samples[-1].job_cpu_ms or 0.0) - (samples[0].job_cpu_ms or 0.0)
             rate = max(busy - job, 0.0) / (ns / 1e6)
             hosts.setdefault(record.host, []).append((rate, samples[-1].cpus or 0.0))
-    if not hosts or not lengths:
-        return None, None
-    rate, cpus = max((float(np.mean([r for r, _ in seen])), seen[-1][1]) for seen in hosts.values())
-    return rate * float(np.mean(lengths)), cpus or None
+    step_ms = float(np.mean(lengths)) if lengths else 0.0
+    others = {host: step_ms * float(np.mean([rate for rate, _ in seen])) for host, seen in hosts.items()}
+    return others, {host: seen[-1][1] for host, seen in hosts.items() if seen[-1][1]}
 
 
 def _append(found: dict[int, RankCpu], cpu: RankCpu) -> None:

@@ -131,13 +131,17 @@ def _shared_lines(decision: StragglerDecision, evidence: Evidence) -> list[str]:
 
 
 def _by_others(witness: Contention) -> bool | None:
-    """Whether processes beside the job took the CPUs; None where nobody counted them."""
-    if witness.others_ms is None:
-        return None
+    """Whether processes beside the job took the CPUs of the host whose ranks waited most; None where not known."""
+    host, held = _most_loaded(witness)
+    return None if host not in witness.others_ms else witness.others_ms[host] >= BY_OTHERS * held
+
+
+def _most_loaded(witness: Contention) -> tuple[str, float]:
+    """Return the host whose ranks waited most for a CPU, and how long together, ms per step."""
     hosts: dict[str, float] = {}
     for rank in witness.ranks:
         hosts[rank.host] = hosts.get(rank.host, 0.0) + statistics.fmean(rank.held_ms)
-    return witness.others_ms >= BY_OTHERS * max(hosts.values())
+    return max(hosts.items(), key=lambda item: item[1])
 
 
 def _who(others: bool | None) -> str:
@@ -161,11 +165,11 @@ def _lines(evidence: Evidence, witness: Contention) -> list[str]:
             f"{amount(held[most])} on rank {most}; they ran {amount(_ran(witness.ranks))}."
         )
     ]
-    if witness.others_ms is not None and witness.cpus:
-        room = witness.cpus * evidence.whole_step_ms
-        lines.append(
-            f"Other processes used {min(100 * witness.others_ms / room, 100.0):.0f} % of its {witness.cpus:g} CPUs."
-        )
+    host, _ = _most_loaded(witness)
+    if host in witness.others_ms and host in witness.cpus:
+        cpus = witness.cpus[host]
+        used = min(100 * witness.others_ms[host] / (cpus * evidence.whole_step_ms), 100.0)
+        lines.append(f"Other processes used {used:.0f} % of the {cpus:g} CPUs of {host}.")
     late = [s for s in evidence.suspects if s.cost_ms >= LEAST_SHARE * evidence.whole_step_ms]
     if late:
         lines.append(

@@ -56,7 +56,9 @@ def verdict(case: Evidence):
 def test_who_was_not_let_run_is_not_to_blame() -> None:
     # GIVEN a rank 20 ms late in each step, which waited 90 ms for a CPU where its peer waited 60; by themselves both
     # take 50
-    case = evidence(rank(0, 60.0), rank(1, 90.0), suspects=[late(1, [20.0] * 6)], others_ms=150.0, cpus=2.0)
+    case = evidence(
+        rank(0, 60.0), rank(1, 90.0), suspects=[late(1, [20.0] * 6)], others_ms={"node": 150.0}, cpus={"node": 2.0}
+    )
     # THEN the machine is named, with what it costs, and no rank
     found = verdict(case)
     assert (found.kind, found.ranks, found.cause, found.cost_ms_per_step) == ("contended", [], None, 60.0)
@@ -138,10 +140,25 @@ def test_a_slow_device_is_not_the_hosts_run_queue() -> None:
     ],
 )
 def test_who_took_the_cpus(others_ms, word, advice) -> None:
-    found = verdict(evidence(rank(0, 60.0), rank(1, 80.0), suspects=[], others_ms=others_ms, cpus=2.0))
+    found = verdict(
+        evidence(
+            rank(0, 60.0),
+            rank(1, 80.0),
+            suspects=[],
+            others_ms={} if others_ms is None else {"node": others_ms},
+            cpus={"node": 2.0},
+        )
+    )
     assert found.sentence.startswith(f"The machine was busy: {word}.")
     assert any(advice in line for line in found.next)
     assert any("End the other processes" in line for line in found.next) is (others_ms != 10.0)
+
+
+def test_of_several_hosts_the_one_with_most_waiting_is_asked() -> None:
+    # the host beside is busy with others, the one whose ranks wait is not
+    case = evidence(rank(0, 60.0), rank(1, 2.0), suspects=[], others_ms={"node": 0.0, "beside": 300.0})
+    case.contention.ranks[1].host = "beside"
+    assert "the job has more threads than CPUs" in verdict(case).sentence
 
 
 def test_a_free_machine_is_not_spoken_of() -> None:
@@ -213,7 +230,7 @@ def test_what_a_shared_device_does_not_explain(others, cause) -> None:
 
 
 def test_a_verdict_that_abstains_names_the_machine() -> None:
-    case = evidence(rank(0, 60.0), rank(1, 60.0), suspects=[], others_ms=120.0)
+    case = evidence(rank(0, 60.0), rank(1, 60.0), suspects=[], others_ms={"node": 120.0})
     case.refused = "replaying the window unchanged misses its length by 5.0 %"
     found = verdict(case)
     assert found.kind == "insufficient_data"
