@@ -18,7 +18,7 @@ from rankscope.diagnose.verdict import judge
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.report.common import wording
 
-NO_RULE = {"base", "decision", "reasons", "table"}
+NO_RULE = {"base", "decision", "machine", "reasons", "table"}
 
 
 def late(cause: str) -> Evidence:
