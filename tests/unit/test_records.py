@@ -13,7 +13,7 @@ from rankscope.errors import ForeignFileError
 from rankscope.node.manifest import NodeResult
 from rankscope.records import evidence, manifest, rank, report, rows, run_steps, spec
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.limits import MAX_RANKS, MAX_WINDOW_STEPS
+from rankscope.records.limits import MAX_ABSENT_ROWS, MAX_RANKS, MAX_WINDOW_STEPS, absent_ranks
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import ClockSample, RankRecord
 from rankscope.records.report import ClusterReport
@@ -158,6 +158,15 @@ def test_requests_have_a_ceiling():
     for steps in (0, MAX_WINDOW_STEPS + 1, 1_000_000, -1):
         with pytest.raises(ValueError, match=r"steps: .* is not possible"):
             from_json(CaptureRequest, ask(steps))
+
+
+def test_absent_ranks_take_the_time_of_what_is_there():
+    assert absent_ranks(5, [1, 3, 7, -1]) == ([0, 2, 4], 0)
+    assert absent_ranks(0, [1]) == ([], 0)
+    assert absent_ranks(3, range(3)) == ([], 0)
+    named, more = absent_ranks(10**15, {0, 1, 10**14, 10**16})
+    assert named == list(range(2, 2 + MAX_ABSENT_ROWS))
+    assert more == 10**15 - 3 - MAX_ABSENT_ROWS
 
 
 def test_half_pairs_become_words():

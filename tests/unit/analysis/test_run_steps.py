@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,29 @@ def test_what_cannot_be_read_is_skipped_and_named(tmp_path: Path) -> None:
     assert len(report.notes) == 4
     with pytest.raises(AnalysisError, match="the pulse of rank 1 could not be read"):
         read_step_logs([cut])
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("bomb", "unpacks to more than 160 bytes"),
+        ("fifo", "a FIFO, not a regular file"),
+        ("zero", "a device, not a reg"),
+    ],
+)
+def test_what_is_no_step_log_is_named_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, said: str
+) -> None:
+    monkeypatch.setattr("rankscope.analysis.tables.run_steps.MAX_STEPS", 10)
+    good, bad = write(tmp_path, 0, [(10, 0, 0, 0)] * 10), write(tmp_path, 1, [(10, 0, 0, 0)] * 11)
+    if what != "bomb":
+        bad.unlink()
+        os.mkfifo(bad) if what == "fifo" else bad.symlink_to("/dev/zero")
+    report = read(good, bad)
+    assert [row.rank for row in report.rows] == [0]
+    assert len(report.notes) == 1
+    assert "the pulse of rank 1 could not be read" in report.notes[0]
+    assert said in report.notes[0]
 
 
 def test_without_a_pulse_there_is_none(tmp_path: Path) -> None:

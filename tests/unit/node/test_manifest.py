@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankscope.node.manifest import NodeResult, build_manifest
 from rankscope.records.codec import from_json, to_json
+from rankscope.records.limits import MAX_ABSENT_ROWS
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import ScheduleSpec
@@ -30,6 +31,19 @@ def test_every_rank_of_the_world_is_listed():
     assert [(r.rank, r.status) for r in window.records] == [(0, "ok"), (1, "missing"), (2, "missing")]
     assert window.records[1].reason == "killed"
     assert "run.dir" in window.records[2].reason
+
+
+def test_of_a_world_that_is_mostly_missing_some_are_named_and_the_rest_is_counted():
+    records = [record(r, 1_000_000, window=0) for r in (0, 999_999)]
+    (window,) = manifest(records, records).windows
+    assert [r.rank for r in window.records] == [*range(MAX_ABSENT_ROWS + 1), 999_999]
+    # 1,000,000 - 2 that are there - 4,096 that are named
+    assert window.mismatches == ["995902 ranks of 1000000 besides the 4096 named as missing left no record either"]
+
+
+def test_a_rank_beyond_the_world_is_kept():
+    (window,) = manifest([record(0)], [record(0, window=0), record(7, window=0)]).windows
+    assert [(r.rank, r.status) for r in window.records] == [(0, "ok"), (1, "missing"), (2, "missing"), (7, "ok")]
 
 
 def test_a_window_nobody_survived_is_still_listed():
