@@ -79,5 +79,5 @@ NOISY = frozenset(cause.name for cause in CAUSES if cause.noisy)
 
 
 def as_markdown() -> str:
-    """The rows of the table in docs/guide/slow-rank.md."""
+    """Return the rows of the table in docs/guide/slow-rank.md."""
     return "".join(f"| `{c.name}` | {c.phrase} | {c.first_try} |\n" for c in OURS)

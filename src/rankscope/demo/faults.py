@@ -62,11 +62,11 @@ class Fault:
         return {"bad rank": [bad], "taking turns": list(range(ranks))}.get(self.who, [])
 
     def line(self) -> str:
-        """What it does, with its usual size."""
+        """Return what it does, with its usual size."""
         return self.does.format(size=f"{self.size:g}")
 
     def lacking(self, ranks: int) -> str | None:
-        """What it needs and this machine does not have, in words."""
+        """Return what it needs and this machine does not have, in words."""
         for need in self.needs:
             if need == "cores":
                 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0

@@ -71,7 +71,7 @@ class TinyGPT(nn.Module):
 
 
 def train(steps: int, batch: int, plant: Plant) -> None:
-    """The usual loop, with the places where a fault may strike."""
+    """Run the usual training loop, with the places where a fault is planted."""
 
     def collate(samples: list[Tensor]) -> Tensor:
         plant.strike("input")

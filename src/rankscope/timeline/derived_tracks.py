@@ -40,7 +40,7 @@ class Slice(NamedTuple):
 
 
 def steps(window: WindowResult, column: int, selection: Selection) -> list[Slice]:
-    """The steps of a rank as its host saw them."""
+    """Return the steps of a rank as its host saw them."""
     marks = window.views[column].trace.steps
     start = on_axis(window.clocks, column, marks.start)
     end = on_axis(window.clocks, column, marks.start + marks.duration)
@@ -52,7 +52,7 @@ def steps(window: WindowResult, column: int, selection: Selection) -> list[Slice
 
 
 def wanted_calls(window: WindowResult, column: int, selection: Selection) -> I64:
-    """Matched calls in which the rank takes part, launched in a step that is wanted."""
+    """Return matched calls in which the rank takes part, launched in a step that is wanted."""
     members = window.matched.of(column)
     calls = window.matched.call[members].astype(np.int64)
     if selection.steps is None:
@@ -88,7 +88,7 @@ def waits_and_transfers(window: WindowResult, column: int, calls: I64) -> tuple[
 
 
 def call_args(window: WindowResult, call: int) -> str:
-    """What a matched call is, the same on all its ranks."""
+    """Return what a matched call is, the same on all its ranks."""
     channel = window.matched.channels[int(window.matched.channel[call])]
     last = window.views[int(window.waits.last[call])].rank
     return (
@@ -126,7 +126,7 @@ def straggler_intervals(window: WindowResult, column: int, verdict: Verdict) -> 
 def _per_segment(
     window: WindowResult, segments: Segments, column: int, peers: list[int], cause: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What the rank and the median of its peers spend in each segment, ns."""
+    """Return what the rank, and the median of its peers, spends in each segment, ns."""
     record = describe(cause)
     if record.host_time and not record.by_count:
         lengths = [p.length[cause] for p in window.profiles]

@@ -46,7 +46,7 @@ def count_launches(part: Part, rows: NDArray[np.int64]) -> int:
 
 
 def launches(part: Part) -> list[tuple[int, int]]:
-    """(launching call, work on the device) where both are shown and in order of time."""
+    """Yield (launching call, work on the device) where both are shown and in order of time."""
     launch = part.window.views[part.column].trace.events.launch
     return [
         (source, row)

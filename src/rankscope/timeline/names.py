@@ -14,7 +14,7 @@ _CONTROL = {code: 0x2400 + code for code in range(32)} | {127: 0x2421} | dict.fr
 
 
 def quoted(text: str) -> str:
-    """A JSON string in ASCII, quotes included."""
+    """Return a JSON string in ASCII, quotes included."""
     if len(text) > LONGEST:
         head = (LONGEST - 1) * 2 // 3
         text = f"{text[:head]}…{text[len(text) - (LONGEST - 1 - head) :]}"

@@ -14,7 +14,7 @@ TIMELINE = "cluster.trace.json.gz"
 
 
 def choose_output(run: RunDir, asked: Path | None) -> tuple[Path, bool]:
-    """The file to write, and whether it is our own and may be replaced.
+    """Return the file to write, and whether it is our own and may be replaced.
 
     Raises:
         ConfigError: the folder is no run directory and no file was named, or the file would pass for a rank's trace.
@@ -36,7 +36,7 @@ def choose_output(run: RunDir, asked: Path | None) -> tuple[Path, bool]:
 
 
 def report_folder(path: Path) -> Path:
-    """The folder with report.html, of a run directory or the folder itself.
+    """Return the folder with report.html, of a run directory or the folder itself.
 
     Raises:
         RunDirError: neither a report nor a timeline is there.

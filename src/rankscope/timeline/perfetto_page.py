@@ -31,7 +31,7 @@ button.onclick = () => {
 
 
 def hand_over(name: str, viewer: str) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         name: of the timeline, beside the page. Ours, never a user's.

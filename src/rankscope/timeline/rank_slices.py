@@ -123,7 +123,7 @@ def event_lines(base_ns: int, part: Part, rows: I64, tracks: Tracks, *, launches
 
 
 def _ends_arrows(part: Part, *, launches: bool) -> list[bool]:
-    """Collectives, and if wanted work on the device and the calls that launched it."""
+    """Return collectives, and if wanted work on the device and the calls that launched it."""
     launch = part.window.views[part.column].trace.events.launch
     mask = np.zeros(len(launch), np.bool_)
     if launches:

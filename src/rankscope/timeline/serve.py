@@ -61,7 +61,7 @@ class Server(ThreadingHTTPServer):
 
 
 def make_server(folder: Path, port: int | None = None) -> Server:
-    """A server that listens and does not serve yet.
+    """Return a server that listens and does not serve yet.
 
     Args:
         folder: with report.html and the timeline, or one of them.

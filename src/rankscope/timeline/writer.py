@@ -51,7 +51,7 @@ class Merged:
 def lines(
     prepared: PreparedTimeline, wanted: Sequence[tuple[WindowResult, int]], selection: Selection, merged: Merged
 ) -> Iterator[str]:
-    """The whole file, line by line, at most ``selection.max_bytes``."""
+    """Yield the whole file line by line, at most ``selection.max_bytes``."""
     tracks = Tracks()
     _name_ranks(tracks, wanted)
     names = tracks.take_lines()

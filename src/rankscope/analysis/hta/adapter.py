@@ -138,7 +138,7 @@ def _frame(trace: RankTrace, codes: dict[str, int], symbols: Any, origin: int) -
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: NaN and infinities are no measurement."""
+    """Return what JSON can hold: NaN and infinities are no measurement, so they become None."""
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list):

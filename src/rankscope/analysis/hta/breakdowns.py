@@ -202,7 +202,7 @@ def _by_first(values: NDArray[Any]) -> list[Any]:
 
 
 def _described(values: NDArray[np.floating[Any]]) -> Record:
-    """What pandas' ``describe`` says."""
+    """Return what pandas' ``describe`` says."""
     quarter, half, three = np.quantile(values, (0.25, 0.5, 0.75))
     return {
         "count": len(values),

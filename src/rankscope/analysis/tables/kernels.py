@@ -17,7 +17,7 @@ MOST = 50
 
 
 def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRow]:
-    """The names with most time, averaged per step over the ranks that ran them.
+    """Return the names with most time, averaged per step over the ranks that ran them.
 
     On a CPU-only trace an operator's time includes the operators it calls. Without step marks there are no numbers per
     step, and ranks are compared by their sums.

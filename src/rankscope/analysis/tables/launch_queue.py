@@ -65,7 +65,7 @@ def _queue(rank: int, views: Sequence[RankView]) -> LaunchQueue:
 
 
 def _weighted_median(values: I64, weights: I64) -> float:
-    """The value that at least half of the time lies at or below."""
+    """Return the value that the queue is at or below for at least half of the time."""
     order = np.argsort(values, kind="stable")
     filled = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(filled, filled[-1] / 2)]) if len(filled) and filled[-1] else 0.0

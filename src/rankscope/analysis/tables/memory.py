@@ -104,7 +104,7 @@ class _Containers(pickle.Unpickler):
 
 
 def memory_row(snapshot: dict[str, Any], file: str, steps: Bounds) -> MemoryRow:
-    """The numbers of one snapshot, of the device with the highest peak.
+    """Return the numbers of one snapshot, of the device with the highest peak.
 
     Args:
         snapshot: as :func:`read_snapshot` returns it, with the agent's own entry.
@@ -229,7 +229,7 @@ def _top(device: _Device) -> list[MemoryFrame]:
 
 
 def _line(frames: Sequence[dict[str, Any]] | None, unknown: str = NO_FRAME) -> str:
-    """The innermost line outside the library; frames come innermost first."""
+    """Return the innermost line outside the library; frames come innermost first."""
     if not frames:
         return unknown
     frame = next((f for f in frames if not any(part in f["filename"] for part in _LIBRARY)), frames[0])

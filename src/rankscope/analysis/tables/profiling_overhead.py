@@ -57,7 +57,7 @@ def recording_overhead_pct(windows: Sequence[WindowResult], manifest: RunManifes
 
 
 def _overhead_after(manifest: RunManifest) -> list[float]:
-    """Steps after a rank's last window over those before it, per rank."""
+    """Return for each rank the usual step after its last window over the one before it."""
     before = {(r.attempt, r.rank): r.steps.before_ms for w in manifest.windows for r in w.records if r.trace}
     found = []
     for process in manifest.lives:

@@ -43,7 +43,7 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
 
 
 def _unnamed(traces: Sequence[RankTrace]) -> list[str]:
-    """A word for the missing ranks that :func:`complete_ranks` does not name."""
+    """Return a word for the missing ranks that :func:`complete_ranks` does not name."""
     world = _world_size(traces) or 0
     named, more = absent_ranks(world, {t.rank for t in traces if t.rank is not None})
     if not more:

@@ -138,7 +138,7 @@ def _near(recorded: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
 
 
 def _whole(width: int, length: int) -> int:
-    """The next multiple of ``length``, so that each point of the curve has as many waits of the host as any other."""
+    """Return the next multiple of ``length``, so that each point of the curve has equally many waits of the host."""
     return -(-width // length) * length
 
 

@@ -70,7 +70,7 @@ def read_rows(paths: Sequence[Path], steps: Bounds) -> Iterator[MemoryRow | str]
 
 
 def _ask(paths: Sequence[Path], known: list[Any]) -> Iterator[MemoryRow | str]:
-    """What one process says, in order; it may end before it has spoken of all."""
+    """Yield what one process reports, in order. It may end before it has reported all."""
     command = [sys.executable, "-I", "-c", _START, json.dumps(_roots())]
     question = json.dumps({"steps": known, "paths": [os.fsencode(path.absolute()).hex() for path in paths]})
     with subprocess.Popen(  # in no folder of the job, and told where modules are
@@ -105,7 +105,7 @@ def _roots() -> list[str]:
 
 
 def answer() -> None:
-    """The process: a line for each snapshot on standard output, a row or ``{"fault": ...}``."""
+    """Read snapshots in a process of its own: a line for each on standard output, a row or ``{"fault": ...}``."""
     from rankscope.analysis.tables.memory import memory_row
 
     said = json.loads(sys.stdin.buffer.read())

@@ -86,7 +86,7 @@ def _waited(window: WindowResult, column: int) -> float:
 
 
 def _caused(window: WindowResult) -> list[float]:
-    """Waiting of all others while a rank was the last, per rank."""
+    """Return for each rank how long all others waited while it was the last to arrive, ns."""
     call = window.matched.call
     wait = np.where(window.waits.early[call], 0.0, window.waits.wait)
     return [float(ns) for ns in np.bincount(window.waits.last[call], wait, len(window.views)).tolist()]
@@ -172,7 +172,7 @@ def clock_report(windows: Sequence[WindowResult]) -> ClockReport:
 
 
 def collectives_report(windows: Sequence[WindowResult]) -> CollectivesReport:
-    """Calls of all ranks and windows."""
+    """Return how many calls all ranks recorded, and how many were matched and how."""
     total = sum(w.matched.total for w in windows)
     methods: list[str] = []
     unmatched: dict[str, int] = defaultdict(int)

@@ -19,7 +19,7 @@ MOST = 3
 
 
 def unknown_kernels(views: Sequence[RankView]) -> list[str]:
-    """Notes on kernels that run on streams of their own and are neither known communication nor known compute.
+    """Return notes on kernels that run on streams of their own and are neither known communication nor known compute.
 
     Compute runs on the stream of the other compute; communication has a stream to itself. A name that nobody knows
     and that shares its streams with no known compute may be communication, and counts as compute.

@@ -59,7 +59,7 @@ def numbers(values: Sequence[float | None], decimals: int | None = None) -> list
 
 
 def text(value: object, limit: int = 60) -> Cell:
-    """A name or a phrase, its middle cut out where it is long."""
+    """Return a cell with a name or a phrase, its middle cut out where it is long."""
     full = words.one_line(words.DASH if value is None else value, 1000)
     short = words.elide(full, limit)
     return Cell(short, full.lower()[:80], full if full != short else "")
@@ -71,5 +71,5 @@ def assemble(columns: list[list[Cell]]) -> list[list[Cell]]:
 
 
 def number(value: int | None) -> Cell:
-    """A rank, or a dash."""
+    """Return a cell with a rank, or a dash."""
     return Cell(words.DASH, "") if value is None else Cell(str(value), value)

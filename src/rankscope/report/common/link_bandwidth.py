@@ -42,12 +42,12 @@ _LINKS = (
 
 
 def link_of(device: str | None) -> Link | None:
-    """The link of a device by its name, None when that is not known."""
+    """Return the link of a device by its name, None when that is not known."""
     return next((link for pattern, link in _LINKS if device and re.fullmatch(pattern, device)), None)
 
 
 def link_between(group: Sequence[int], ranks: Mapping[int, RankSummary]) -> Link | None:
-    """The link that a group of ranks has, None when it crosses hosts or anything is not known."""
+    """Return the link that a group of ranks has, None when it crosses hosts or anything is not known."""
     members = [ranks.get(rank) for rank in group]
     places = {(member.host, member.device) if member else (None, None) for member in members}
     if len(members) < 2 or len(places) != 1:

@@ -110,17 +110,17 @@ def keep_units(text: str, glue: str = "\N{NO-BREAK SPACE}") -> str:
 
 
 def cause(identifier: str) -> str:
-    """A cause or a kind of finding in words."""
+    """Return a cause or a kind of finding in words."""
     return name_of(identifier) or one_line(identifier.replace("_", " "), 60)
 
 
 def scenario(identifier: str) -> str:
-    """What a replay assumed, in words."""
+    """Return what a replay assumed, in words."""
     return SCENARIO.get(identifier) or one_line(identifier.replace("_", " "), 60)
 
 
 def short_name(name: str, limit: int = 88) -> str:
-    """A kernel's name as a person would say it: without return type, common namespaces and parameters."""
+    """Return a kernel's name as a person would say it: without return type, common namespaces and parameters."""
     text = one_line(name, 4000).removeprefix("void ")
     text = _NAMESPACES.sub("", text)
     depth = 0
@@ -142,7 +142,7 @@ def ms(value: float | None, unit: str = " ms") -> str:
 
 
 def plus_minus(value: float | None, error: float | None, unit: str = " ms") -> str:
-    """A cost with its uncertainty, both with the digits of the cost: ``60.3 ± 1.9 ms``."""
+    """Return a cost with its uncertainty, both with the digits of the cost: ``60.3 ± 1.9 ms``."""
     text = ms(value, "")
     if value is None or error is None:
         return text + ("" if value is None else unit)
@@ -175,12 +175,12 @@ def named_ranks(numbers: Iterable[int]) -> str:
 
 
 def sentence(verdict: Verdict) -> str:
-    """The verdict's sentence, or a plain one where the diagnosis left none."""
+    """Return the verdict's sentence, or a plain one where the diagnosis left none."""
     return prose(verdict.sentence, 600) or _DEFAULT_SENTENCES.get(verdict.kind, "No verdict.")
 
 
 def share_of_step(cost: float | None, step: float | None) -> float | None:
-    """The cost in percent of the step, where both are known."""
+    """Return the cost in percent of the step, where both are known."""
     return None if cost is None or not step else 100 * cost / step
 
 
@@ -193,7 +193,7 @@ def steps_share(verdict: Verdict) -> str:
 
 
 def gain(finding: Finding, step: float | None) -> str:
-    """What you would gain by removing a finding's cause."""
+    """Return in words what removing a finding's cause would gain."""
     cost = finding.cost_ms_per_step
     if cost is None:
         return "No gain in time is claimed for this."
@@ -208,7 +208,7 @@ def _percent(share: float) -> str:
 
 
 def has_accelerator(report: ClusterReport) -> bool:
-    """True when a rank ran on something other than a CPU, as far as the report says."""
+    """Return whether a rank ran on something other than a CPU, as far as the report says."""
     devices = [*report.run.devices, *(rank.device or "" for rank in report.ranks)]
     known = [device.lower() for device in devices if device]
     if known:
@@ -256,7 +256,7 @@ def clock_line(report: ClusterReport) -> str:
 
 
 def overhead_line(report: ClusterReport) -> str | None:
-    """What recording cost the job, where it was measured."""
+    """Return what recording cost the job, where it was measured."""
     parts = []
     if report.run.recording_overhead_pct is not None:
         parts.append(f"steps {report.run.recording_overhead_pct:+.0f} % while recorded")
@@ -301,7 +301,7 @@ def pulse_line(report: ClusterReport) -> str | None:
 
 
 def memory_line(report: ClusterReport) -> str | None:
-    """The highest peak of device memory."""
+    """Return the highest peak of device memory."""
     row = max(report.memory, key=lambda row: row.peak_allocated_bytes, default=None)
     if row is None:
         return None
@@ -310,7 +310,7 @@ def memory_line(report: ClusterReport) -> str | None:
 
 
 def warnings(report: ClusterReport) -> list[str]:
-    """What limits the report, most serious first."""
+    """Return what limits the report, most serious first."""
     found = []
     for status, words in (
         ("missing", "left no trace"),

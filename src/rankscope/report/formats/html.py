@@ -139,7 +139,7 @@ def _asset(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """A policy that allows our own style and script by hash, and nothing else from anywhere."""
+    """Return a policy that allows our own style and script by hash, and nothing else from anywhere."""
 
     def source(text: str) -> str:
         digest = hashlib.sha256(text.encode()).digest()

@@ -76,7 +76,7 @@ def _ascii(line: Text) -> Text:
 
 
 def _labelled(label: str, text: str, style: str, width: int, limit: int = 2) -> list[Text]:
-    """A label and a hanging paragraph of at most ``limit`` lines."""
+    """Return a label and a hanging paragraph of at most ``limit`` lines."""
     room = width - _LABEL
     wrapped = _wrap(text, room)
     if len(wrapped) > limit:
@@ -96,7 +96,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _cut(text: str, width: int) -> str:
-    """The beginning of a text that is too long, with an ellipsis."""
+    """Return the beginning of a text that is too long, with an ellipsis."""
     line = Text(text)
     line.truncate(width, overflow="ellipsis")
     return line.plain

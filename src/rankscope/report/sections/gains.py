@@ -24,7 +24,7 @@ METRICS: dict[str, Metric] = {
 
 
 def gains(report: ClusterReport) -> Table:
-    """What each step would gain by replay under other assumptions, most first."""
+    """Return what each step would gain by replay under other assumptions, most first."""
     items = sorted(report.what_if.items(), key=lambda item: -(item[1] or 0.0))
     step = report.verdict.step_ms
     shares = [words.share_of_step(gain, step) for _, gain in items]
