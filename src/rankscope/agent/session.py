@@ -28,13 +28,13 @@ from rankscope.agent.process.user_profiler import UserProfilerWatch
 from rankscope.agent.steps.counter import StepCounter, install_detectors
 from rankscope.agent.steps.gc_pauses import GcPauses
 from rankscope.agent.steps.step_log import StepLog
+from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
-from rankscope.agent.windows.planner import HEARD_WITHIN_S, Planner
 from rankscope.agent.windows.recording import Recording, device_name, new_record
 from rankscope.agent.windows.store_relay import StoreRelay, job_has_store
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
-from rankscope.records.spec import AgentSpec, CaptureRequest, CaptureSpec, Window
+from rankscope.records.spec import AgentSpec, CaptureSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
 from rankscope.step_time import Pace
@@ -43,8 +43,6 @@ __all__ = ["Session", "user_step"]
 
 _session: Session | None = None
 
-_FIRST_STEPS = 3
-"""From so many on a step's length can be told well enough to say how many steps an announcement travels."""
 _MAKES_WAY_WITHIN_S = 10.0
 """How long a profiler that the script begins in another thread waits for ours to end in the training thread."""
 
@@ -78,30 +76,20 @@ class Session:
         self._several_nodes = environ.get("GROUP_WORLD_SIZE", "1") != "1"
         self._board = Notices(self.spool, self.life.attempt)
         self._detaching = CuptiTeardown()
-        self._planner = Planner(
-            spec.schedule,
-            spec.budget,
-            spec.agreement_lead,
-            HEARD_WITHIN_S["nodes" if self._several_nodes else "node"],
-            spec.capture.backend,
-        )
         self._foreign = UserProfilerWatch(self._is_ours, self._stand_aside)
         self._ending = ExitHandler(guarded(self._end), spec.exit_grace_s)
         self._pauses = GcPauses()
         self._history = MemoryHistory()
         self._thread: int | None = None
         self._pulse: StepLog | None = None
-        self._number, self._planned, self._requests = 0, 0, self._board.answered()
-        self._next: Window | None = None
-        self._busy_until = 0
-        self._confirmed: bool | None = None
+        self._pace = Pace()
+        self._agreement = Agreement(spec, self.life.rank, self._board, self._pace, several_nodes=self._several_nodes)
         self._due = False
         self._waits_for_backward = False
         self._make_way = threading.Event()
         self._made_way = threading.Event()
         self._compiled = CompiledFrames()
         self._recording: Recording | None = None
-        self._pace = Pace()
 
     @classmethod
     def begin(cls, spec: AgentSpec) -> None:
@@ -126,6 +114,12 @@ class Session:
         """A step has ended, and the next begins. Called where that is seen, in any thread."""
         if _session is not self:
             return
+        try:
+            self._count_step()
+        except Exception as error:
+            self._fail(error)
+
+    def _count_step(self) -> None:
         # The hooks of a backward run in threads of autograd. What else comes from another thread does not train.
         if not in_backward():
             if self._thread is None:
@@ -199,6 +193,8 @@ class Session:
         except FileExistsError:
             _disarm()
             return False
+        except OSError as error:  # no room for it: then nobody else gets in either
+            tell(f"the rank could not be claimed in {self.spool.path}: {error}")
         self._pulse = StepLog(self.spool.pulse(self.life.attempt, self.life.rank))
         self._pauses.start()
         if self._several_nodes and self.life.local_rank == 0 and job_has_store(self._environ):
@@ -226,86 +222,21 @@ class Session:
             self._board.post("slow_step")
 
     def _before_window(self, completed: int) -> None:
-        if completed <= self._busy_until:
-            return
-        if self._next is None:
-            if self.life.rank == 0:
-                self._lead(completed)
-            self._look(completed)
-        if self._next is not None and completed >= self._next.warm and self._compiled.ended():
-            self._open(self._next, completed)
-
-    def _lead(self, completed: int) -> None:
-        """Rank 0 decides and tells."""
-        window = self._planner.next(
-            self._number,
-            completed,
-            self._step_s(),
-            self._pace.beat,
-            request=self._request(),
-            slow_step=self.spec.budget.slow_step > 0 and self._board.stands("slow_step"),
-            megabytes=self._board.gathered_megabytes,
-        )
-        if window is None:
-            return
-        self._board.announce(window)
-        self._board.take("slow_step")
-        if window.origin not in ("plan", "slow_step"):
-            self._requests += 1
-            self._board.answer(self._requests)
-
-    def _step_s(self) -> float:
-        """A usual step; of the first ones, which are slower than the rest, the shortest. 0 while nothing is known."""
-        if self._pace.usual_ms:
-            return self._pace.usual_ms / 1e3
-        first = self._pace.recent_ms
-        return min(first) / 1e3 if len(first) >= _FIRST_STEPS else 0.0
-
-    def _request(self) -> CaptureRequest | None:
-        """The next from outside. One that no rank can follow is passed over, with a word."""
-        try:
-            return self._board.request(self._requests)
-        except ValueError as error:
-            tell(f"request number {self._requests} from outside was passed over: {error}")
-            self._requests += 1
-            self._board.answer(self._requests)
-            return None
-
-    def _look(self, completed: int) -> None:
-        """Follow what was announced; where no word came, a plan that needs none."""
-        self._confirmed = None
-        try:
-            announced = self._board.announced(self._number)
-        except ValueError as error:
-            tell(f"window {self._number} was passed over: {error}")
-            self._number += 1
-            return
-        if announced is not None:
-            self._next, self._confirmed = announced, True
-            if announced.origin == "plan":
-                self._planned += 1
-            return
-        plan = self.spec.schedule.window(self._planned)
-        if plan is not None and not self.spec.schedule.every and completed >= plan.warm:
-            self._next = Window(**{**vars(plan), "number": self._number})
-            self._planned += 1
+        if self._agreement.due(completed) and self._compiled.ended():
+            self._open(completed)
 
     # ------------------------------------------------------------ a window
 
-    def _open(self, window: Window, completed: int) -> None:
-        self._next = None
-        self._number += 1
-        self._busy_until = window.last
-        plan = self.spec.schedule.window(self._planned - 1) if window.origin == "plan" else None
+    def _open(self, completed: int) -> None:
+        window, plan = self._agreement.take()
         spec = detailed(self.spec.capture, window.detail)
         history = self._history if spec.memory_snapshot else None
         record = new_record(self.life, window, plan)
         recording = Recording(window, record, self.spool, self.spec, history)
         record.step_source, record.steps_counted = self.counter.source, completed
         if not self._chosen():
-            record.status = "skipped"
-            record.reason = f"not among the ranks that record (capture.ranks={self.spec.capture.ranks})"
-            replace_text(self.spool.record(record.attempt, window.number, record.rank), to_json(record))
+            chosen = f"not among the ranks that record (capture.ranks={self.spec.capture.ranks})"
+            recording.give_up(chosen, status="skipped")
         elif completed > window.first:
             recording.give_up(f"heard of this window at step {completed}, when it had begun at step {window.first}")
         elif self._foreign.active:
@@ -335,7 +266,7 @@ class Session:
         return inline
 
     def _start(self, recording: Recording, completed: int) -> None:
-        recording.start(completed, self._confirmed)
+        recording.start(completed, self._agreement.confirmed)
         self._drop_if_over()
 
     def _drop_if_over(self) -> None:
@@ -345,7 +276,7 @@ class Session:
     def _close(self, reason: str | None, completed: int, *, leaving: bool = False) -> None:
         recording, self._recording = self._recording, None
         if recording is not None:
-            self._busy_until = completed - 1
+            self._agreement.closed(completed)
             reason = None if recording.has_ended(completed) else reason
             recording.close(reason, completed, self.counter.source, leaving=leaving)
             self._compiled.note()

@@ -11,7 +11,6 @@ from rankscope.records.limits import MAX_WINDOWS, Between, Step, WindowNumber, W
 __all__ = [
     "BY_LIBKINETO",
     "DETAILS",
-    "MOST_STEPS",
     "AgentSpec",
     "BudgetSpec",
     "CaptureRequest",
@@ -80,10 +79,6 @@ class CaptureRequest:
 
 DETAILS = ("shapes", "stacks", "memory")
 """What a request may ask to be recorded besides the configured: input shapes; those and Python stacks; allocations."""
-
-MOST_STEPS = 1000
-"""Most steps of a window, and most warm-up steps: a profiler keeps a window in the memory of the training process, tens
-of megabytes for a step of a large model, until the window closes."""
 
 
 BY_LIBKINETO = ("kineto", "kineto_alone")

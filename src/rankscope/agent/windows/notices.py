@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rankscope.agent.process.guard import tell
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.spec import DETAILS, MOST_STEPS, CaptureRequest, Window
+from rankscope.records.limits import MAX_WINDOW_STEPS
+from rankscope.records.spec import DETAILS, CaptureRequest, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
 
 __all__ = ["Notices"]
 
 _MOST_CHARACTERS = 1 << 16
-_LAST_STEP = 2**53
-"""As many steps as a number in JSON can count."""
 
 
 class Notices:
@@ -31,8 +31,14 @@ class Notices:
         return self._spool.notice(self._attempt, name)
 
     def post(self, name: str, text: str = "") -> None:
-        """Put up a notice; the last of a name stands."""
-        replace_text(self._path(name), text)
+        """Put up a notice; the last of a name stands. Where there is no room for it, it is as if it had gone astray."""
+        self._write(self._path(name), text)
+
+    def _write(self, path: Path, text: str) -> None:
+        try:
+            replace_text(path, text)
+        except OSError as error:
+            tell(f"ranks and helper could not be told something: {error}")
 
     def read(self, name: str) -> str | None:
         """The text of a notice, or None."""
@@ -70,7 +76,7 @@ class Notices:
             ValueError: it was announced, and is none.
         """
         text = self.read(f"window_{number}")
-        return None if text is None else _checked_window(from_json(Window, text), number)
+        return None if text is None else _checked(from_json(Window, text), number)
 
     def request(self, number: int) -> CaptureRequest | None:
         """The ``number``-th request from outside; the node helper puts them up for every attempt.
@@ -83,7 +89,10 @@ class Notices:
                 text = stream.read(_MOST_CHARACTERS)
         except OSError:
             return None
-        return _checked_request(from_json(CaptureRequest, text))
+        request = from_json(CaptureRequest, text)
+        if request.detail not in ("", *DETAILS):
+            raise ValueError(f"detail is {request.detail!r}, none of {', '.join(DETAILS)}")
+        return request
 
     def answered(self) -> int:
         """How many requests have been answered, by earlier attempts too."""
@@ -94,7 +103,7 @@ class Notices:
 
     def answer(self, count: int) -> None:
         """Rank 0 has announced a window for the ``count``-th request."""
-        replace_text(self._spool.answered, str(count))
+        self._write(self._spool.answered, str(count))
 
     def gathered_megabytes(self) -> float:
         """What the helper has placed in the run directory so far."""
@@ -104,26 +113,13 @@ class Notices:
             return 0.0
 
 
-def _whole(name: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(f"{name} is {value!r}, not a whole number of {least} to {most}")
-
-
-def _checked_request(request: CaptureRequest) -> CaptureRequest:
-    """What a rank can be asked for: it was checked at the door, but may have come by another."""
-    _whole("steps", request.steps, 1, MOST_STEPS)
-    _whole("warmup", request.warmup, 1, MOST_STEPS)
-    if not isinstance(request.name, str) or request.detail not in ("", *DETAILS):
-        raise ValueError(f"name is {request.name!r}, detail is {request.detail!r}")
-    return request
-
-
-def _checked_window(window: Window, number: int) -> Window:
-    _whole("number", window.number, number, number)
-    _whole("first warm-up step", window.warm, 0, _LAST_STEP)
-    _whole("first step", window.first, window.warm, _LAST_STEP)
-    _whole("last step", window.last, window.first, window.first + MOST_STEPS - 1)
-    for text in (window.origin, window.backend, window.backend_reason or "", window.detail):
-        if not isinstance(text, str):
-            raise ValueError(f"{text!r} is no text")
+def _checked(window: Window, number: int) -> Window:
+    """What no reader of a single field sees."""
+    if window.number != number:
+        raise ValueError(f"it says that it is window {window.number}")
+    if not window.warm <= window.first <= window.last < window.first + MAX_WINDOW_STEPS:
+        raise ValueError(
+            f"it is to warm up from step {window.warm} and to record steps {window.first} to {window.last}; "
+            f"at most {MAX_WINDOW_STEPS} steps are recorded"
+        )
     return window

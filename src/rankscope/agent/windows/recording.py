@@ -18,7 +18,7 @@ from rankscope.agent.process.exit import Settler
 from rankscope.agent.process.guard import tell
 from rankscope.agent.steps.cpu_time import CpuTimes
 from rankscope.records.codec import to_json
-from rankscope.records.rank import ClockSample, RankRecord, StepTimes
+from rankscope.records.rank import ClockSample, RankRecord, RankStatus, StepTimes
 from rankscope.records.spec import AgentSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
@@ -183,9 +183,9 @@ class Recording:
             record.snapshot = path.name
         history.stop()
 
-    def give_up(self, reason: str) -> None:
+    def give_up(self, reason: str, *, status: RankStatus = "missing") -> None:
         """This window holds nothing; the record says why."""
-        self.record.status, self.record.reason = "missing", reason
+        self.record.status, self.record.reason = status, reason
         self.capture = None
         self._finish()
 

@@ -1,0 +1,126 @@
+"""Which window comes next: on rank 0 decided and announced, on every rank followed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from rankscope.agent.process.guard import tell
+from rankscope.agent.windows.notices import Notices
+from rankscope.agent.windows.planner import HEARD_WITHIN_S, Planner
+from rankscope.records.spec import AgentSpec, CaptureRequest, Window
+from rankscope.step_time import Pace
+
+__all__ = ["Agreement"]
+
+_FIRST_STEPS = 3
+"""From so many on a step's length can be told well enough to say how many steps an announcement travels."""
+
+
+class Agreement:
+    """One rank's part in it.
+
+    Args:
+        spec: of the run.
+        rank: of this process.
+        board: where windows are announced.
+        pace: of this rank's steps.
+        several_nodes: an announcement has to travel.
+    """
+
+    def __init__(self, spec: AgentSpec, rank: int, board: Notices, pace: Pace, *, several_nodes: bool) -> None:
+        self._spec = spec
+        self._leads = rank == 0
+        self._board = board
+        self._pace = pace
+        self._planner = Planner(
+            spec.schedule,
+            spec.budget,
+            spec.agreement_lead,
+            HEARD_WITHIN_S["nodes" if several_nodes else "node"],
+            spec.capture.backend,
+        )
+        self._number, self._planned, self._requests = 0, 0, board.answered()
+        self._next: Window | None = None
+        self._busy_until = 0
+        self.confirmed: bool | None = None
+        """True when the window taken last was announced; None when no word came."""
+
+    def due(self, completed: int) -> bool:
+        """Whether a window's warm-up is to begin, now that so many steps are completed."""
+        if completed <= self._busy_until:
+            return False
+        if self._next is None:
+            if self._leads:
+                self._lead(completed)
+            self._look(completed)
+        return self._next is not None and completed >= self._next.warm
+
+    def take(self) -> tuple[Window, Window | None]:
+        """The window that is due, and what was planned where it is a planned one. The next has the next number."""
+        window, self._next = self._next, None
+        if window is None:
+            raise RuntimeError("no window is due")
+        self._number += 1
+        self._busy_until = window.last
+        return window, self._spec.schedule.window(self._planned - 1) if window.origin == "plan" else None
+
+    def closed(self, completed: int) -> None:
+        """The window taken last is over; another may follow at once."""
+        self._busy_until = completed - 1
+
+    def _lead(self, completed: int) -> None:
+        """Rank 0 decides and tells."""
+        window = self._planner.next(
+            self._number,
+            completed,
+            self._step_s(),
+            self._pace.beat,
+            request=self._request(),
+            slow_step=self._spec.budget.slow_step > 0 and self._board.stands("slow_step"),
+            megabytes=self._board.gathered_megabytes,
+        )
+        if window is None:
+            return
+        self._board.announce(window)
+        self._board.take("slow_step")
+        if window.origin not in ("plan", "slow_step"):
+            self._answered()
+
+    def _step_s(self) -> float:
+        """A usual step; of the first ones, which are slower than the rest, the shortest. 0 while nothing is known."""
+        if self._pace.usual_ms:
+            return self._pace.usual_ms / 1e3
+        first = self._pace.recent_ms
+        return min(first) / 1e3 if len(first) >= _FIRST_STEPS else 0.0
+
+    def _request(self) -> CaptureRequest | None:
+        """The next from outside. One that no rank can follow is passed over, with a word."""
+        try:
+            return self._board.request(self._requests)
+        except ValueError as error:
+            tell(f"request number {self._requests} from outside was passed over: {error}")
+            self._answered()
+            return None
+
+    def _answered(self) -> None:
+        self._requests += 1
+        self._board.answer(self._requests)
+
+    def _look(self, completed: int) -> None:
+        """Follow what was announced; where no word came, a plan that needs none."""
+        self.confirmed = None
+        try:
+            announced = self._board.announced(self._number)
+        except ValueError as error:
+            tell(f"window {self._number} was passed over: {error}")
+            self._number += 1
+            return
+        if announced is not None:
+            self._next, self.confirmed = announced, True
+            if announced.origin == "plan":
+                self._planned += 1
+            return
+        plan = self._spec.schedule.window(self._planned)
+        if plan is not None and not self._spec.schedule.every and completed >= plan.warm:
+            self._next = dataclasses.replace(plan, number=self._number)
+            self._planned += 1
