@@ -163,9 +163,14 @@ class Training:
         loss: torch.Tensor = self.model(batch).pow(2).mean()
         loss.backward()  # type: ignore[no-untyped-call]
         if self.style != "hooks":
-            self._optimizer.step()
-            self._optimizer.zero_grad()
+            self._update()
         return loss
+
+    # Within the compiled region, but not compiled: else the step's end would not be seen.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _update(self) -> None:
+        self._optimizer.step()
+        self._optimizer.zero_grad()
 
     def _captured(self) -> Any:
         aside = torch.cuda.Stream()
@@ -200,6 +205,9 @@ def main() -> None:
     torch.manual_seed(0)
     if args.cuda:
         torch.cuda.set_device(device)
+        if int(os.environ["LOCAL_WORLD_SIZE"]) > torch.cuda.device_count():
+            # NCCL lets ranks of several hosts share a device, and takes these for such.
+            os.environ |= {"NCCL_HOSTID": os.environ["RANK"], "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     prefixed = dist.PrefixStore(f"job/{attempt}", store)

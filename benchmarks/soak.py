@@ -1,13 +1,15 @@
-"""Many windows of libkineto's own capture in jobs that end in every way: nothing hangs, is lost without a word, or
-computes something else.
+"""Many windows in jobs that end in every way, with all that runs operators beside them.
 
-    python benchmarks/soak.py --jobs 9 --seconds 150               # on GPUs
-    python benchmarks/soak.py --jobs 2 --seconds 60 --cpu
+Nothing crashes, hangs, is lost without a word, or computes something else.
+
+    python benchmarks/soak.py --cpu --jobs 12 --at-once 2 --seconds 40              # anywhere
+    python benchmarks/soak.py --jobs 16 --at-once 4 --seconds 60                    # on GPUs; one is enough
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -20,85 +22,33 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-HERE = Path(__file__)
-BARE = [sys.executable, "-m", "torch.distributed.run"]
+JOB = Path(__file__).with_name("busy.py")
+BARE = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 OURS = [
-    *(sys.executable, "-m", "rankscope", "run", "-S", "analysis.enabled=false"),
+    *(sys.executable, "-m", "rankscope", "run", "--standalone", "-S", "analysis.enabled=false"),
     *("-S", "schedule.skip_first=5", "-S", "schedule.warmup=1", "-S", "schedule.active=3", "-S", "schedule.every=7"),
-    *("-S", "budget.windows=100000", "-S", "budget.step_pct=100", "-S", "budget.megabytes=100000"),
+    *("-S", "budget.windows=10000", "-S", "budget.step_pct=100", "-S", "budget.megabytes=100000"),
 ]
 ENDS = ("plain", "plain", "raise", "kill", "restart", "terminate", "exit")
 """Normally; by an exception or SIGKILL on one rank; that and a restart; SIGTERM from outside; os._exit."""
-
-
-def job(args: argparse.Namespace) -> None:
-    """Train for so many seconds; write the loss of every step."""
-    import torch
-    import torch.distributed as dist
-    from torch import nn
-    from torch.distributed.fsdp import fully_shard
-    from torch.nn.parallel import DistributedDataParallel
-
-    local, attempt = int(os.environ["LOCAL_RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-    device = torch.device("cpu") if args.cpu else torch.device("cuda", local % torch.cuda.device_count())
-    torch.use_deterministic_algorithms(True)
-    torch.manual_seed(0)
-    if not args.cpu:
-        torch.cuda.set_device(device)
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    store = dist.PrefixStore(f"job/{attempt}", store)
-    dist.init_process_group("gloo" if args.cpu else "nccl", store=store, rank=rank, world_size=world)
-    # On a GPU many small kernels and no pause: some thread is inside a call to the device whatever libkineto does.
-    width, depth, pause_s = (64, 6, 0.003) if args.cpu else (256, 30, 0.0)
-    model: Any = nn.Sequential(
-        *[nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(depth)]
-    )
-    model = model.to(device)
-    if args.parallel == "fsdp2":
-        for block in model:
-            fully_shard(block)
-        fully_shard(model)
-    else:
-        model = DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    losses, chance = [], random.Random(args.seed)
-    last = chance.uniform(0.3, 0.95) * args.seconds
-    begun = time.monotonic()
-    flag = torch.zeros(1, device=device)
-    while True:
-        batch = torch.randn(8, width, device=device, generator=None)
-        loss = model(batch).pow(2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item().hex())
-        time.sleep(pause_s)
-        elapsed = time.monotonic() - begun
-        bad = rank == 1 and elapsed > last and not (args.end == "restart" and attempt)
-        if bad and args.end in ("kill", "restart"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        if bad and args.end == "raise":
-            raise RuntimeError("planted")
-        if bad and args.end == "exit":
-            os._exit(7)
-        flag.fill_(float(elapsed > args.seconds or (args.steps and len(losses) >= args.steps)))
-        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-        if flag.item():
-            break
-    Path(args.losses).joinpath(f"{rank}.json").write_text(json.dumps(losses))
-    del model  # before its process group: see README.md, many windows
-    dist.destroy_process_group()
+STEP_MS = (1, 5, 20)
+"""Sleep in each step; one with the shortest is some milliseconds long all the same."""
+BESIDE = (
+    ("threads", "checkpoint", "async", "ranges"),
+    ("threads", "checkpoint", "workers"),
+    ("threads", "profiler"),  # alone: the script's own profiler would meet the calls and blocks that it leaves open
+)
+STYLES_CPU = ("ddp", "hooks", "compiled", "fsdp2")
+STYLES_GPU = ("ddp", "hooks", "compiled", "fsdp2", "graph")
 
 
 @dataclass
 class Outcome:
     """One job."""
 
+    name: str
     end: str
-    parallel: str
     code: int | None
     hung: bool
     windows: int
@@ -107,107 +57,114 @@ class Outcome:
     steps: int
     same_loss: bool | None
     seconds: float
-    stderr: str
+    output: str
+
+    @property
+    def right(self) -> bool:
+        """As it would have been without us, and nothing lost without a word."""
+        expected = 0 if self.end in ("plain", "restart") else 1
+        return self.code == expected and not self.hung and self.same_loss is not False and not self.statuses["lost"]
 
 
 def run_one(number: int, args: argparse.Namespace) -> Outcome:
     """Run a job under us and, when it ended normally, as many steps bare."""
-    end = args.ends[number % len(args.ends)]
-    parallel = ("ddp", "fsdp2")[number % 2]
+    styles = args.styles or (STYLES_CPU if args.cpu else STYLES_GPU)
+    style, end = styles[number % len(styles)], args.ends[number % len(args.ends)]
+    step_ms = STEP_MS[(number // len(styles)) % len(STEP_MS)] if args.step_ms is None else args.step_ms
+    beside = [name for name in BESIDE[number % len(BESIDE)] if not (name == "profiler" and style == "graph")]
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        words = ["--job", "--end", end, "--parallel", parallel, "--seconds", str(args.seconds), "--seed", str(number)]
-        words += ["--losses", folder, *["--cpu"] * args.cpu]
+        words = ["--style", style, "--step-ms", str(step_ms), "--beside", *beside, "--losses", folder]
+        words += ["--seed", str(number), *([] if args.cpu else ["--cuda"])]
         flags = ["--nproc-per-node", "2", *(["--max-restarts", "1"] if end == "restart" else [])]
-        ours = [*OURS, "-S", f"capture.backend={args.backend}", "-S", f"run.dir={run}"]
+        ours = [*OURS, "-S", f"run.dir={run}", *flags, str(JOB), *words, "--end", end, "--seconds", str(args.seconds)]
         begun = time.monotonic()
-        process = subprocess.Popen(
-            [*ours, *flags, "--master-port", str(29600 + number), str(HERE), *words],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
-        if end == "terminate":
-            time.sleep(random.Random(number).uniform(0.4, 0.9) * args.seconds)
-            process.terminate()
-        hung = False
-        try:
-            _, stderr = process.communicate(timeout=2 * args.seconds + 120)
-        except subprocess.TimeoutExpired:
-            hung = True
-            subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
-            _, stderr = process.communicate()
+        code, hung, output = launch(ours, number, args, terminate=end == "terminate")
         seconds = time.monotonic() - begun
-        records = []
-        if (run / "run.json").exists():
-            windows = json.loads((run / "run.json").read_text())["windows"]
-            records = [record for window in windows for record in window["records"]]
-        else:
-            windows = []
-        silent = [r for r in records if r["trace"] is None and not r["reason"]]
-        missing = [
-            r
-            for r in records
-            if r["trace"] and not list(run.glob(f"attempt_{r['attempt']}/window_{r['window']:03d}/{r['trace']}"))
-        ]
+        windows, records = recorded(run)
         statuses = Counter(r["status"] for r in records)
-        statuses["lost without a word"] = len(silent) + len(missing)
-        losses = Path(folder) / "0.json"
-        same, steps = None, 0
+        statuses["lost"] = sum(lost(r, run) for r in records)
+        reasons = Counter((r["reason"] or "")[:70] for r in records if r["reason"])
+        losses, same, steps = Path(folder) / "0.json", None, 0
         if losses.exists() and end == "plain":
             noted = json.loads(losses.read_text())
             steps = len(noted)
-            bare = [
-                *BARE,
-                "--nproc-per-node",
-                "2",
-                "--master-port",
-                str(29700 + number),
-                str(HERE),
-                *words,
-                "--steps",
-                str(steps),
-            ]
-            bare[bare.index("--seconds") + 1] = "100000"
             losses.unlink()
-            subprocess.run(bare, check=False, capture_output=True)
+            launch([*BARE, "--nproc-per-node", "2", str(JOB), *words, "--steps", str(steps)], number, args)
             same = losses.exists() and json.loads(losses.read_text()) == noted
-        reasons = Counter((r["reason"] or "")[:70] for r in records if r["reason"])
-    return Outcome(
-        end, parallel, process.returncode, hung, len(windows), statuses, reasons, steps, same, seconds, stderr
+    name = f"{style}, {step_ms:g} ms, {' '.join(beside)}"
+    return Outcome(name, end, code, hung, windows, statuses, reasons, steps, same, seconds, output)
+
+
+def launch(
+    command: list[str], number: int, args: argparse.Namespace, *, terminate: bool = False
+) -> tuple[int | None, bool, str]:
+    """Exit code, whether it hung, and what it said."""
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    if args.guard:
+        environ["GLIBC_TUNABLES"] = "glibc.malloc.mmap_threshold=1000"
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=environ
     )
+    if terminate:
+        time.sleep(random.Random(number).uniform(0.4, 0.9) * args.seconds)
+        process.terminate()
+    try:
+        output, _ = process.communicate(timeout=4 * args.seconds + 120)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        return None, True, output
+    return process.returncode, False, output
+
+
+def recorded(run: Path) -> tuple[int, list[dict[str, object]]]:
+    """Number of windows, and their records."""
+    if not (run / "run.json").exists():
+        return 0, []
+    windows = json.loads((run / "run.json").read_text())["windows"]
+    return len(windows), [record for window in windows for record in window["records"]]
+
+
+def lost(record: dict[str, object], run: Path) -> bool:
+    """Without a trace, and without a word why."""
+    if record["trace"] is None:
+        return not record["reason"]
+    return not list(run.glob(f"attempt_{record['attempt']}/window_{record['window']:03d}/{record['trace']}"))
 
 
 def main() -> None:
-    """Run the jobs side by side and print what became of them."""
+    """Run the jobs, so many at once, and print what became of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=120, help="how long each job trains")
+    parser.add_argument("--jobs", type=int, default=12)
+    parser.add_argument("--first", type=int, default=0, help="number of the first job, which says what it is like")
+    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=60, help="how long each job trains")
     parser.add_argument("--ends", nargs="+", default=ENDS, choices=sorted(set(ENDS)))
+    parser.add_argument("--styles", nargs="+", choices=STYLES_GPU)
+    parser.add_argument("--step-ms", type=float, help="the same in all jobs")
     parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--backend", default="kineto", help="kineto_alone with torch before 2.13")
-    for name in ("--job", "--end", "--parallel", "--losses"):
-        parser.add_argument(name, help=argparse.SUPPRESS, **({"action": "store_true"} if name == "--job" else {}))  # type: ignore[arg-type]
-    parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--steps", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--guard", action="store_true", help="a write into freed blocks ends the job (glibc)")
     args = parser.parse_args()
-    if args.job:
-        job(args)
-        return
-    os.environ.setdefault("PYTHONFAULTHANDLER", "1")
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    with ThreadPoolExecutor(args.jobs) as pool:
-        done = list(pool.map(lambda number: run_one(number, args), range(args.jobs)))
+    with ThreadPoolExecutor(args.at_once) as pool:
+        done = list(pool.map(lambda number: run_one(number, args), range(args.first, args.first + args.jobs)))
     for one in done:
         losses = {None: "-", True: "same", False: "DIFFER"}[one.same_loss]
         print(
-            f"{one.parallel:6}{one.end:10}{'HUNG' if one.hung else f'exit {one.code}':8}{one.seconds:4.0f} s  "
-            f"{one.windows:3} windows {dict(one.statuses)}  losses {losses} ({one.steps} steps)  {dict(one.reasons)}"
+            f"{'right' if one.right else 'WRONG':6}{one.name:52}{one.end:10}"
+            f"{'HUNG' if one.hung else f'exit {one.code}':8}"
+            f"{one.seconds:4.0f} s {one.windows:4} windows {dict(one.statuses)} losses {losses} ({one.steps} steps) "
+            f"{dict(one.reasons)}"
         )
-        if one.code != (one.end not in ("plain", "restart")) or one.same_loss is False:
-            print(one.stderr[-6000:])
+        if not one.right:
+            print(one.output[-6000:])
+    wrong = sum(not one.right for one in done)
     print(
-        f"{sum(o.windows for o in done)} windows, {sum(o.statuses['ok'] for o in done)} traces ok, "
-        f"{sum(o.statuses['lost without a word'] for o in done)} lost without a word, {sum(o.hung for o in done)} hung"
+        f"{len(done)} jobs, {sum(o.windows for o in done)} windows, {sum(o.statuses['ok'] for o in done)} traces ok, "
+        f"{sum(o.statuses['lost'] for o in done)} lost without a word, {wrong} jobs not as they should be"
     )
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

@@ -129,11 +129,10 @@ class CaptureConfig:
     with_modules: bool = False
     """Module hierarchy of operators (TorchScript only)."""
     backend: str = "auto"
-    """Who records. ``inline``: torch.profiler, which holds the training thread while a window closes. ``kineto``:
-    libkineto's own threads, for windows without stacks; training hardly notices; from torch 2.13 on. ``kineto_alone``:
-    the same from torch 2.11 on, and never torch.profiler, which the script must not use either. ``cuda_profiler``:
-    nobody of ours, the window is marked for ``nsys profile -c cudaProfilerApi``. ``auto``: kineto on NVIDIA devices,
-    and inline where it cannot record or is not ready for the first window; the records say who recorded and why."""
+    """Who records. ``auto`` and ``inline``: torch.profiler, which holds the training thread while a window closes.
+    ``cuda_profiler``: nobody of ours, the window is marked for ``nsys profile -c cudaProfilerApi``. ``kineto`` and
+    ``kineto_alone``, libkineto's own threads, are not offered any more, since they can end a job: torch.profiler
+    records, and the records say why."""
     memory_snapshot: bool = False
     """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
     ranks: str = "all"

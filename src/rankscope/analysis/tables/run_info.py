@@ -72,14 +72,31 @@ def _recorders(records: Sequence[RankRecord]) -> str:
 
 def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[str]:
     recorders = {(w.attempt, w.window): _recorders(w.records) for w in manifest.windows} if manifest else {}
+    held = {(w.attempt, w.window): _held(w.records) for w in manifest.windows} if manifest else {}
     found = []
     for attempt, window in sorted({(t.attempt, t.window) for t in traces}):
         members = [t for t in traces if (t.attempt, t.window) == (attempt, window)]
         numbers = [int(n) for t in members for n in (t.steps.number[:1].tolist() + t.steps.number[-1:].tolist())]
         steps = f"steps {min(numbers)} to {max(numbers)}" if numbers else "no step marks"
         by = recorders.get((attempt, window))
-        found.append(f"attempt {attempt}, window {window}: {steps}, {len(members)} ranks{f', {by}' if by else ''}")
+        parts = [
+            f"attempt {attempt}, window {window}: {steps}",
+            f"{len(members)} ranks",
+            by,
+            held.get((attempt, window)),
+        ]
+        found.append(", ".join(part for part in parts if part))
     return found
+
+
+def _held(records: Sequence[RankRecord]) -> str | None:
+    """How long opening and closing a window held a training thread, on the rank where it was longest."""
+    held = [
+        (r.steps.open_ms or 0.0) + (r.steps.close_ms or 0.0)
+        for r in records
+        if r.steps.close_ms is not None and r.trace
+    ]
+    return f"opening and closing it held training for {max(held):.0f} ms" if held else None
 
 
 def _notes(traces: Sequence[RankTrace]) -> list[str]:

@@ -1,0 +1,84 @@
+"""Windows close where nothing can still write into what the profiler frees.
+
+glibc is told to give every block above a kilobyte pages of its own, which go back to the system when it is freed. There
+a write into freed memory ends the process at once, where it would else change some other value.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.launching import RANKSCOPE, TORCHRUN, flags_of
+
+BUSY = Path(__file__).parents[2] / "benchmarks" / "busy.py"
+OFTEN = ("skip_first=3", "warmup=1", "active=3", "every=9")
+UNLIMITED = ("budget.windows=10000", "budget.step_pct=100", "analysis.enabled=false")
+GUARD = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1000"}
+
+
+@pytest.fixture
+def busy(start, finish, tmp_path):
+    """The busy job under us, with a window every nine steps, and alone."""
+
+    def busy(*words, flags=(), ours=True):
+        settings = [f"run.dir={tmp_path / 'RUN'}", *(f"schedule.{s}" for s in OFTEN), *UNLIMITED]
+        launcher = [*RANKSCOPE, *flags_of(*settings), *flags] if ours else [*TORCHRUN]
+        return finish(start([*launcher, "--standalone", "--nproc-per-node", 2, BUSY, *words], GUARD))
+
+    return busy
+
+
+def whole(done) -> int:
+    """Windows whose traces are whole on all ranks."""
+    return sum(all(r.status == "ok" and r.trace for r in window.records) for window in done.manifest.windows)
+
+
+def computed(done) -> str:
+    """Steps and last loss, to the last bit."""
+    return re.search(r"^steps .*$", done.stdout, re.M)[0]
+
+
+# FSDP2 and compiled steps: make test-harm.
+@pytest.mark.parametrize("style", ["ddp", "hooks"])
+def test_threads_that_run_operators_and_calls_and_blocks_that_outlast_a_window(busy, style):
+    words = ["--style", style, "--beside", "threads", "checkpoint", "async", "ranges", "--steps", 60]
+    done = busy(*words)
+    assert done.code == 0, done.stderr
+    assert whole(done) >= 4
+    assert computed(done) == computed(busy(*words, ours=False))
+
+
+def test_workers_that_are_forked_inside_a_window_record_nothing_and_end(busy):
+    done = busy("--beside", "workers", "--steps", 90)  # forked in step 40 and 80; windows are due every nine steps
+    assert done.code == 0, done.stderr
+    assert whole(done) >= 6
+
+
+def test_the_scripts_own_profiler_between_and_inside_our_windows(busy):
+    done = busy("--beside", "threads", "profiler", "--steps", 100)
+    assert done.code == 0, done.stderr
+    assert whole(done) >= 4
+    reasons = {r.reason for w in done.manifest.windows for r in w.records if r.status in ("missing", "partial")}
+    assert all("torch.profiler" in reason or "the job ended" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("backend", ["kineto", "kineto_alone"])
+def test_who_asks_for_libkinetos_threads_gets_torch_profiler_and_is_told_why(busy, backend):
+    done = busy("--steps", 20, flags=["-S", f"capture.backend={backend}"])
+    assert done.code == 0, done.stderr
+    assert {(r.status, r.capture) for r in done.records()} == {("ok", "inline")}
+    assert all("can end the job" in r.capture_reason for r in done.records())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("style", ["ddp", "hooks", "compiled", "fsdp2"])
+@pytest.mark.parametrize("step_ms", [1, 5, 20])
+def test_five_hundred_windows(busy, style, step_ms):
+    # GIVEN 12 jobs of 43 windows and more: 9 steps each, of which the first begins with step 4
+    done = busy("--style", style, "--step-ms", step_ms, "--beside", "threads", "checkpoint", "async", "ranges",
+                "--steps", 400)  # fmt: skip
+    assert done.code == 0, done.stderr
+    assert whole(done) >= 42

@@ -1,0 +1,150 @@
+"""What a rank's process was left as: descriptors, environment, signals, threads, limits."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import pytest
+
+from support.launching import RANKSCOPE, flags_of
+
+TRAIN = """
+    import os, sys, subprocess, json, threading
+    begun = sorted(key for key in os.environ if key.startswith(("KINETO", "RANKSCOPE", "TEARDOWN")))
+    {before}
+    import torch
+    torch.manual_seed(0)
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = []
+    for step in range(24):
+        model(torch.randn(4, 16)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        {each}
+    {after}
+"""
+
+
+@pytest.fixture
+def alone(start, finish, tmp_path):
+    """One rank of a small job with lines of its own, under us with a window of steps 6 to 11."""
+
+    def alone(before="", each="", after="", flags=(), extra_env=None):
+        script = tmp_path / "train.py"
+        script.write_text(textwrap.dedent(TRAIN).format(before=before, each=each, after=after))
+        settings = flags_of(f"run.dir={tmp_path / 'RUN'}", "schedule.skip_first=3", "analysis.enabled=false", *flags)
+        # support.launching silences libkinetos log, which is what some of these look at
+        environ = {"KINETO_LOG_LEVEL": ""} | (extra_env or {})
+        return finish(start(["env", "-u", "KINETO_LOG_LEVEL", *RANKSCOPE, *settings, script], environ))
+
+    return alone
+
+
+def test_neither_the_script_nor_its_children_see_a_variable_of_ours(alone):
+    child = "import os, sys; print([k for k in os.environ if k.startswith(('KINETO', 'RANKSCOPE', 'TEARDOWN'))])"
+    each = (
+        f"seen.append(subprocess.run([sys.executable, '-S', '-c', {child!r}], capture_output=True, text=True).stdout)"
+    )
+    done = alone(each=each, after="print('seen', begun, sorted(set(seen)))", flags=["capture.backend=kineto"])
+    assert done.code == 0, done.stderr
+    launchers = {"KINETO_LOG_LEVEL"}  # set by the launcher for its own process
+    found = set(re.findall(r"(KINETO\w*|RANKSCOPE\w*|TEARDOWN\w*)", re.search(r"^seen (.*)$", done.stdout, re.M)[1]))
+    assert found <= launchers
+    assert done.records()[0].status == "ok"
+
+
+def test_the_jobs_own_files_on_descriptors_1_and_2_hold_what_the_job_wrote(alone, tmp_path):
+    # GIVEN a script that has opened its data as descriptors 1 and 2
+    out = tmp_path / "data"
+    out.mkdir()
+    before = f"[os.dup2(os.open({str(out)!r} + f'/{{n}}', os.O_CREAT | os.O_WRONLY), n) for n in (1, 2)]"
+    done = alone(before=before, each="os.write(1, b'1'); os.write(2, b'2')", after="os._exit(0) if False else None")
+    assert done.code == 0, done.stderr
+    assert ((out / "1").read_bytes(), (out / "2").read_bytes()) == (b"1" * 24, b"2" * 24)
+    assert done.records()[0].status == "ok"
+
+
+def test_closed_descriptors_stay_closed(alone, tmp_path):
+    note = tmp_path / "note"
+    after = f"""open({str(note)!r}, 'w').write(repr([os.path.exists(f'/proc/self/fd/{{n}}') for n in (0, 1, 2)]))"""
+    done = alone(
+        before="kept = [os.open('/dev/null', os.O_RDONLY) for _ in range(3)]; [os.close(n) for n in (1, 2)]",
+        after=after,
+    )
+    assert done.code == 0, done.stderr
+    assert done.records()[0].status == "ok"
+
+
+def test_no_line_of_a_profiler_is_on_a_ranks_standard_error(start, finish, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(TRAIN).format(before="", each="", after=""))
+    settings = flags_of(
+        f"run.dir={tmp_path / 'RUN'}", "schedule.skip_first=3", "schedule.repeat=2", "analysis.enabled=false"
+    )
+    words = ["-r", 3, "--log-dir", tmp_path / "logs"]
+    done = finish(start(["env", "-u", "KINETO_LOG_LEVEL", *RANKSCOPE, *settings, *words, script]))
+    assert done.code == 0, done.stderr
+    (err,) = (tmp_path / "logs").glob("**/0/stderr.log")
+    assert err.read_text() == ""
+    assert [r.status for r in done.records(window=1)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        # what Python says where RLIMIT_NPROC is reached, which does not hold for root
+        ("def no(self): raise RuntimeError('no thread can be started')\nthreading.Thread.start = no", None),
+        ("os.umask(0o077)", None),
+        ("os.environ.pop('HOME', None); os.chdir('/proc/self')", None),  # where nothing can be made
+        ("sys.settrace(lambda *a: None); threading.settrace(lambda *a: None)", None),
+        ("import warnings; warnings.simplefilter('error')", None),
+        ("import gc; gc.disable(); gc.freeze()", None),
+    ],
+    ids=["no-threads", "umask", "no-home", "tracer", "warnings", "no-collector"],
+)
+def test_a_process_that_may_do_little_trains_and_is_recorded(alone, before, why):
+    done = alone(before=before, after="print('trained', flush=True)")
+    assert done.code == 0, done.stderr
+    assert "trained" in done.stdout
+    (record,) = done.records()
+    assert (record.status, record.reason) == ("ok", why)
+
+
+def test_no_file_handle_is_left_for_some_steps(alone):
+    # GIVEN a script that holds every descriptor it may have in steps 4 to 8, where a window opens, and then lets go
+    before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); held = []"
+    each = """
+    if step == 4:
+        try:
+            while True: held.append(os.open('/dev/null', os.O_RDONLY))
+        except OSError: pass
+    if step == 8:
+        [os.close(n) for n in held]"""
+    done = alone(before=before, each=each, after="print('trained', flush=True)")
+    assert done.code == 0, done.stderr
+    assert "trained" in done.stdout
+    (life,) = done.manifest.lives
+    assert life.steps_counted == 24
+
+
+def test_a_signal_handler_of_the_script_is_the_scripts(alone):
+    before = "import signal; signal.signal(signal.SIGTERM, lambda *a: seen.append('mine'))"
+    after = "print('handled', seen, signal.set_wakeup_fd(-1), flush=True)"
+    done = alone(before=before, each="os.kill(os.getpid(), signal.SIGTERM) if step == 8 else None", after=after)
+    assert done.code == 0, done.stderr
+    assert "handled ['mine'] -1" in done.stdout
+    assert done.records()[0].status == "ok"
+
+
+def test_an_exception_in_our_hooks_ends_recording_and_nothing_else(alone, tmp_path):
+    # GIVEN a spool that is taken away in the middle of the window
+    spools = tmp_path / "spools"
+    spools.mkdir()
+    each = f"""
+    import pathlib, shutil
+    if step == 8:
+        [shutil.rmtree(folder) for folder in pathlib.Path({str(spools)!r}).glob('rankscope_*')]"""
+    after = "print('trained', torch._C._autograd._profiler_enabled(), flush=True)"
+    assert "trained False" in alone(each=each, after=after, extra_env={"TMPDIR": str(spools)}).stdout
