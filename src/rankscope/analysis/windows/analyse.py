@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from rankscope.analysis.matching.steps import JobSteps, step_length
 from rankscope.analysis.matching.waits import Waits, measure_waits
 from rankscope.analysis.rank.cpu_only import settle_ends
 from rankscope.analysis.rank.devices import devices
-from rankscope.analysis.rank.intervals import EMPTY, Spans
+from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.launch_clock import settle_launches
 from rankscope.analysis.rank.losses import Losses, find_losses
 from rankscope.analysis.rank.trim import whole_steps
@@ -121,7 +122,7 @@ def analyse_window(
     whole = stages.run("whole steps", lambda: whole_steps(seen), lambda: list(seen))
     views: list[RankView] = []
     for trace in whole:
-        view = stages.run(f"rank {_rank(trace)}", lambda t=trace: _view(t), lambda: None)  # type: ignore[misc]
+        view = stages.run(f"rank {_rank(trace)}", partial(_view, trace), lambda: None)
         if view is None:
             left[_rank(trace)] = "this rank could not be analysed; see the errors"
         else:
@@ -136,7 +137,7 @@ def analyse_window(
     views, cut = stages.run("common window", lambda: common_window(views, matched, clocks, waits), lambda: (views, []))
     notes += cut
     share = {_rank(t): own for t, own in zip(traces, losses, strict=True)}
-    partial = {r: own.words() for r, own in share.items() if own.lost and r not in left}
+    lacking = {r: own.words() for r, own in share.items() if own.lost and r not in left}
     unsound = _unsound({v.rank: share[v.rank].share for v in views})
     unequal = [c for c, v in enumerate(views) if v.rank in unsound]
     plan = stages.run(
@@ -145,7 +146,7 @@ def analyse_window(
         lambda: no_plan(len(views)),
     )
     accounts = [
-        stages.run(f"time of rank {v.rank}", lambda c=c, v=v: _account(v, c, matched, waits), _no_account)  # type: ignore[misc]
+        stages.run(f"time of rank {v.rank}", partial(_account, v, c, matched, waits), partial(_no_account, v))
         for c, v in enumerate(views)
     ]
     result = WindowResult(
@@ -163,14 +164,14 @@ def analyse_window(
         plan=plan,
         profiles=[],
         left=left,
-        partial=partial,
+        partial=lacking,
         unsound=unsound,
     )
     where = f"attempt {result.attempt}, window {result.window}"
     nothing_to_remark: list[str] = []
     told = stages.run("remarks", lambda: remarks(views, matched, clocks, waits.steps), lambda: nothing_to_remark)
     result.notes = [f"{where}: {note}" for note in [*notes, *_several_devices(views), *told]]
-    result.notes += [f"{where}: rank {rank}: {words}" for rank, words in sorted({**left, **partial}.items())]
+    result.notes += [f"{where}: rank {rank}: {words}" for rank, words in sorted({**left, **lacking}.items())]
     _note_early(result)
     _note_unrun(result, [t for t in seen if _rank(t) not in left])
     result.step_ns = _own_step(result.lengths)
@@ -207,10 +208,12 @@ def _account(view: RankView, column: int, matched: Matched, waits: Waits) -> _Ac
     return _Account(window_usage(view), step_usage(view, bounds), bounds, bounds[1] - bounds[0], idle)
 
 
-def _no_account() -> _Account:
-    """Of a rank whose time could not be measured."""
-    nothing = np.empty(0, np.int64)
-    return _Account(Usage(0, 0, 0, 0, 0, 0, 0), [], EMPTY, nothing, IdleTime(0, 0, 0, 0, 0, nothing))
+def _no_account(view: RankView) -> _Account:
+    """Of a rank whose time could not be measured: the steps it marked, and no time in them."""
+    nothing = Usage(0, 0, 0, 0, 0, 0, 0)
+    idle = IdleTime(0, 0, 0, 0, 0, np.zeros(view.steps, np.int64))
+    steps = view.trace.steps
+    return _Account(nothing, [nothing] * view.steps, (steps.start, steps.end), steps.duration, idle)
 
 
 def _rank(trace: RankTrace) -> int:
