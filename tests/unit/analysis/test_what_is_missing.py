@@ -167,6 +167,41 @@ def test_one_lost_record_is_told_and_changes_no_verdict(run: Run) -> None:
     assert report.verdict.ranks == [3]
 
 
+@pytest.mark.parametrize("synchronised", [True, False])
+def test_device_records_that_end_early_leave_the_steps_before(run: Run, synchronised: bool) -> None:
+    job = Job(ranks=4, work={3: 560.0})
+    kept = kernels(job, 1)[: 4 * 4]  # of four steps
+    job.drop(1, lambda e: e["cat"] == "kernel" and e not in kept)
+    if not synchronised:
+        job.drop(1, lambda e: e["name"] == "cudaDeviceSynchronize")
+    report = run(job)
+    row = next(r for r in report.ranks if r.rank == 1)
+    assert (row.status, row.steps) == ("partial", 4)
+    assert "its device records end after step 13, its step marks after step 15" in (row.reason or "")
+    assert ("8 kernels are missing" in (row.reason or "")) == synchronised
+    assert report.verdict.ranks == [3]
+
+
+def test_a_recording_that_stopped_before_the_others(run: Run) -> None:
+    job = Job(ranks=4, work={3: 560.0})
+    end = next(e["ts"] + e["dur"] for e in job.events[1] if e["name"] == "ProfilerStep#13")
+    report = run(job.drop(1, lambda e: e["ts"] + e["dur"] > end))
+    row = next(r for r in report.ranks if r.rank == 1)
+    assert row.status == "partial"
+    assert "its recording ends after step 13, that of most others after step 15" in (row.reason or "")
+    assert report.verdict.ranks == [3]
+
+
+def test_a_window_that_began_earlier_does_not_end_early(run: Run) -> None:
+    job = Job(ranks=3, steps=7)
+    begin = next(e["ts"] for e in job.events[0] if e["name"] == "ProfilerStep#11")
+    end = next(e["ts"] + e["dur"] for e in job.events[1] if e["name"] == "ProfilerStep#15")
+    for rank in (0, 2):
+        job.drop(rank, lambda e: e["ts"] < begin)
+    report = run(job.drop(1, lambda e: e["ts"] + e["dur"] > end))
+    assert [r.status for r in report.ranks] == ["ok"] * 3
+
+
 def lost(job: Job, tmp_path: Path) -> list[int]:
     loaded = load_traces([job.write(tmp_path)], cache=False)
     return [found.lost for found in find_losses(loaded.traces)]

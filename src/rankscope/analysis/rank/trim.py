@@ -17,7 +17,7 @@ from rankscope.analysis.rank.select import take
 from rankscope.analysis.rank.view import name_mask
 from rankscope.trace.columns import RankTrace, Steps
 
-__all__ = ["whole_steps"]
+__all__ = ["ended_early", "whole_steps"]
 
 MISSING = 0.05
 """A step of which the kernels of more than this share of the launches are missing was not run to its end."""
@@ -33,6 +33,29 @@ def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
     if any(run and not count for run, count in zip(runs, counts, strict=True)):
         counts = runs  # they recorded different steps
     return [_up_to(trace, count) for trace, count in zip(traces, counts, strict=True)]
+
+
+def ended_early(traces: Sequence[RankTrace]) -> list[str | None]:
+    """Of each trace of a window why its recording covers less than others', in words; None where it does not.
+
+    Either its device records end before its own step marks, or its marks before those of most others. A window of as
+    many steps that began earlier does not end early.
+    """
+    counts = [len(trace.steps) for trace in traces]
+    found: list[str | None] = []
+    for place, trace in enumerate(traces):
+        run, count, number = _steps_run(trace), counts[place], trace.steps.number
+        others = [c for c in counts[:place] + counts[place + 1 :] if c]
+        lasts = [int(t.steps.number[-1]) for t in traces if len(t.steps) and t is not trace]
+        words = None
+        if count and run < count:
+            words = f"its device records end after step {number[run - 1]}, its step marks after step {number[-1]}"
+        elif count and others and count < np.median(others) and int(number[-1]) < np.median(lasts):
+            words = (
+                f"its recording ends after step {number[-1]}, that of most others after step {int(np.median(lasts))}"
+            )
+        found.append(words)
+    return found
 
 
 def _up_to(trace: RankTrace, count: int) -> RankTrace:

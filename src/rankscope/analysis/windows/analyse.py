@@ -32,6 +32,7 @@ from rankscope.analysis.stragglers.cost import Lateness, judge_ranks, screen
 from rankscope.analysis.stragglers.profile import Profile, profile
 from rankscope.analysis.windows.common import common_window
 from rankscope.analysis.windows.lend_steps import lend_steps
+from rankscope.analysis.windows.losses import too_much_lost, what_is_missing
 from rankscope.analysis.windows.stages import Failed, Stages
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.names import DEVICE_WORK
@@ -42,10 +43,6 @@ F64 = NDArray[np.float64]
 
 LAUNCHED = 0.5
 """Work without a launch cannot be replayed; a full queue at the start of a window leaves some."""
-
-MOST_LOST = 0.05
-"""Share of the device records by which a rank may have lost more than its peers. Beyond it they seem slower by more
-than the smallest cost that is ever claimed (5 % of the step)."""
 
 MISSED = 0.02
 """A rank whose first event comes later than this share of a step was not recorded from the step's start."""
@@ -91,7 +88,7 @@ class WindowResult:
     left: dict[int, str] = field(default_factory=dict)
     """Ranks without numbers although there is a trace -> why."""
     partial: dict[int, str] = field(default_factory=dict)
-    """Ranks of which device records are missing -> how many."""
+    """Ranks of whose trace something is missing -> what."""
     unsound: set[int] = field(default_factory=set)
     """Of those, ranks that lost too much to be compared with others."""
     step_ns: float | None = None
@@ -136,9 +133,11 @@ def analyse_window(
         matched, clocks, waits = _compared(views, hosts, stages)
     views, cut = stages.run("common window", lambda: common_window(views, matched, clocks, waits), lambda: (views, []))
     notes += cut
-    share = {_rank(t): own for t, own in zip(traces, losses, strict=True)}
-    lacking = {r: own.words() for r, own in share.items() if own.lost and r not in left}
-    unsound = _unsound({v.rank: share[v.rank].share for v in views})
+    nothing_missing: dict[int, str] = {}
+    lacking = stages.run("losses", lambda: what_is_missing(traces, losses), lambda: nothing_missing)
+    lacking = {rank: words for rank, words in lacking.items() if rank not in left}
+    nobody: set[int] = set()
+    unsound = stages.run("losses", lambda: too_much_lost([v.trace for v in views]), lambda: nobody)
     unequal = [c for c, v in enumerate(views) if v.rank in unsound]
     plan = stages.run(
         "segments",
@@ -263,13 +262,6 @@ def _lent(views: Sequence[RankView], lent: dict[int, tuple[RankTrace, int]]) -> 
         f"{views[lender].rank}, told by the calls they share"
         for c, (_, lender) in sorted(lent.items())
     ]
-
-
-def _unsound(share: dict[int, float]) -> set[int]:
-    """Ranks that lost so much more than the others that a comparison would be one of losses."""
-    values = list(share.values())
-    usual = {r: float(np.median([v for q, v in share.items() if q != r] or [0.0])) for r in share}
-    return {r for r, own in share.items() if own - usual[r] > MOST_LOST} if any(values) else set()
 
 
 def _several_devices(views: Sequence[RankView]) -> list[str]:

@@ -100,9 +100,14 @@ def _assemble(
     comms = [pair for c in chunks for pair in c.comms]
     memory = np.concatenate([NO_SAMPLES, *(c.memory for c in chunks)], axis=1)
     chunks.clear()
-    if not len(columns["start"]):
-        lost = sum(decoder.repairs.values())
+    lost = sum(decoder.repairs.values())
+    if not len(columns["start"]) and not (decoder.dropped and not lost):
         raise TraceError(f"{path}: no usable event ({decoder.position} read, {lost} damaged); record the window again")
+    if (columns["category"] == Category.OTHER).all():
+        raise TraceError(
+            f"{path}: no event was understood: none of {decoder.position} is an operator, a call or device work as "
+            "torch.profiler writes them; is it the trace of another profiler?"
+        )
     about, remarks = meta.typed(raw)
     notes += remarks + decoder.places
     if about.base_ns and int(columns["start"].min()) < _ABSOLUTE_NS:

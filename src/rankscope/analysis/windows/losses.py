@@ -1,0 +1,38 @@
+"""What is missing from the traces of a window, and which ranks lost too much to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rankscope.analysis.rank.losses import Losses, find_losses
+from rankscope.analysis.rank.trim import ended_early
+from rankscope.trace.columns import RankTrace
+
+__all__ = ["MOST_LOST", "too_much_lost", "what_is_missing"]
+
+MOST_LOST = 0.05
+"""Share of the device records by which a rank may have lost more than its peers. Beyond it they seem slower by more
+than the smallest cost that is ever claimed (5 % of the step)."""
+
+
+def what_is_missing(traces: Sequence[RankTrace], losses: Sequence[Losses]) -> dict[int, str]:
+    """Rank -> what is missing from its trace, in words: device records, or the end of the window."""
+    found: dict[int, str] = {}
+    for trace, own, early in zip(traces, losses, ended_early(traces), strict=True):
+        words = [w for w in (own.words() if own.lost else None, early) if w]
+        if words and trace.rank is not None:
+            found[trace.rank] = "; ".join(words)
+    return found
+
+
+def too_much_lost(traces: Sequence[RankTrace]) -> set[int]:
+    """Ranks that lost so much more than the others, in the steps compared, that they would be compared by losses."""
+    share = {t.rank: own.share for t, own in zip(traces, find_losses(traces), strict=True) if t.rank is not None}
+    found = set()
+    for rank, own in share.items():
+        usual = float(np.median([v for other, v in share.items() if other != rank] or [0.0]))
+        if own - usual > MOST_LOST:
+            found.add(rank)
+    return found
