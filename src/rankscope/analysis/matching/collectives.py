@@ -28,7 +28,7 @@ from rankscope.analysis.rank.view import RankView
 
 I64 = NDArray[np.int64]
 
-__all__ = ["SYMMETRIC", "Communicator", "Matched", "canonical", "is_point_to_point", "match"]
+__all__ = ["SYMMETRIC", "TOGETHER", "Communicator", "Matched", "canonical", "is_point_to_point", "match"]
 
 TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 """Kinds that no rank can leave before every rank has arrived. A small message can be sent before it is awaited."""
@@ -172,7 +172,7 @@ def match(views: Sequence[RankView]) -> Matched:
             continue
         for place, column in enumerate(columns):
             result.extra[column] += np.setdiff1d(members[column], program.table[kept, place]).tolist()
-            result.lost[column] += _holes(have[kept, place])
+            result.lost[column] += _holes(have[:, place])
         unlike = sum(len(members[columns[m]]) for m in program.unmatched) if kept.any() else total
         result.unmatched[UNLIKE] += unlike
         result.unmatched[LONE] += total - int(have[kept].sum()) - unlike

@@ -26,6 +26,7 @@ __all__ = ["COMMS_ID", "ORDER", "SEQ", "Hypothesis", "agrees", "best_pairing"]
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 COMMS_ID, SEQ, STEPS, ORDER = "comms_id", "seq", "steps", "order"
 
@@ -45,6 +46,15 @@ ODDS = 3.1
 MAX_SHIFT = 16
 """How many calls or steps two windows may be apart where nothing but order identifies a call."""
 
+SELDOM = 0.4
+"""Share of the messages that may seem not to overlap where messages do: next to lost records pairs are wrong."""
+
+CLEAN = 0.25
+"""Share of the pairs in steps without a lost record from which on the clock is told by these alone."""
+
+SOUND = 4.0
+"""Scatter of the distances within a step, over that of the steadier steps, from which on its pairs are wrong."""
+
 LOOKED_AT = 4
 """Shifts that are followed up with the clocks they imply."""
 
@@ -53,6 +63,9 @@ STEP_SHIFTS = 3
 
 SMOOTH = 9
 """Calls over which the distance of two clocks is smoothed: lost records disturb four of them at most."""
+
+MOSTLY = 0.9
+"""An earlier hypothesis stands with this share of what the best one explains: windows that differ cost a few calls."""
 
 LEAST_SHARE = 0.5
 """Of the shorter window; less in common is no match."""
@@ -72,6 +85,8 @@ class Hypothesis:
     """Median distance of the ends, ns."""
     independent: int = 0
     """Steps (calls where there are none) that the scatter is known from: within a step a wrong pairing is as steady."""
+    settled: bool = False
+    """Its pairs were made with the clocks that it implies: they may be believed call by call."""
     trusted: bool = True
     """An identity pairs each call by itself; a shift is right for a part of the window only once a record is lost."""
 
@@ -210,22 +225,36 @@ def _refined(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> 
             return found
         ahead, scatter = _clock(one, other, found)
         step = _renumbered(one, other, found) if found.trusted else None
-        pairs = by_time(one, other, ahead, max(3.0 * scatter, ENDS_NS), step)
-        again = _judged(replace(found, pairs=pairs), one, other)
+        slack = max(3.0 * scatter, ENDS_NS)
+        overlapping = one.together | _met(one, other, found.pairs, ahead, slack)
+        pairs = by_time(one, other, ahead, (scatter, slack), overlapping, step)
+        again = _judged(replace(found, pairs=pairs, settled=True), one, other)
         if np.array_equal(pairs[0], a) and np.array_equal(pairs[1], b):
             return again
         found = again
     return found
 
 
+def _met(one: CallSequence, other: CallSequence, pairs: Pairs, ahead: F64, slack: float) -> bool:
+    """Whether calls that need not run at the same time do in this job, as large messages do: most of them did."""
+    a, b = pairs
+    loose = ~one.together[a]
+    a, b = a[loose], b[loose]
+    apart = ((other.start + ahead)[b] - one.end[a] > slack) | (one.start[a] - (other.end + ahead)[b] > slack)
+    return bool(len(a)) and float(apart.mean()) <= SELDOM
+
+
 def _overlap(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> bool:
-    """Whether calls that have to run at the same time did."""
+    """Whether calls that have to run at the same time did. Ends that scatter, of CPU backends, do not say of any."""
     a, b = hypothesis.pairs
     ahead, scatter = _clock(one, other, hypothesis)
+    if scatter > ENDS_NS:
+        return True
     slack = max(3.0 * scatter, ENDS_NS)
     late = (other.start + ahead)[b] - one.end[a] > slack
     early = one.start[a] - (other.end + ahead)[b] > slack
-    return not bool(((late | early) & one.together[a]).any())
+    together = one.together | _met(one, other, hypothesis.pairs, ahead, slack)
+    return not bool(((late | early) & together[a]).any())
 
 
 def _clock(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> tuple[F64, float]:
@@ -234,8 +263,11 @@ def _clock(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> tu
     shown = _showing(one, a)
     a, b = a[shown], b[shown]
     apart = (one.end[a] - other.end[b]).astype(np.float64)
-    if hypothesis.trusted:
-        smooth = _running_median(apart)
+    clean = _clean(one, other, hypothesis)[shown] if hypothesis.trusted else np.zeros(len(shown), np.bool_)
+    if hypothesis.settled or clean.sum() >= CLEAN * len(clean):
+        chosen = clean if clean.any() and not hypothesis.settled else np.ones(len(clean), np.bool_)
+        a, b, apart = a[chosen], b[chosen], apart[chosen]
+        smooth = _smoothed(one, a, apart)
     else:
         smooth = np.full(len(apart), _densest(apart))
         near = np.abs(apart - smooth) <= max(ENDS_NS, 3.0 * float(np.quantile(np.abs(apart - smooth), 1 / 3)))
@@ -247,11 +279,49 @@ def _clock(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> tu
     return ahead, max(scatter, CERTAIN_NS)
 
 
-def _running_median(values: F64) -> F64:
-    width = min(SMOOTH, len(values) | 1)
+def _clean(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> Mask:
+    """Pairs of steps that both have with all their calls; all pairs where there are no steps.
+
+    In a step that lost a record, calls of one kind and size are paired with their neighbours until the clock is known.
+    """
+    a, b = hypothesis.pairs
+    if not (one.step[a] >= 0).all():
+        return np.ones(len(a), np.bool_)
+    step, pairs = np.unique(one.step[a], return_counts=True)
+    mine, own = np.unique(one.step, return_counts=True)
+    theirs, others = np.unique(other.step[b], return_counts=True)
+    every, recorded = np.unique(other.step, return_counts=True)
+    whole_here = own[np.searchsorted(mine, step)] == pairs
+    whole_there = recorded[np.searchsorted(every, theirs)] == others
+    return np.asarray(
+        whole_here[np.searchsorted(step, one.step[a])] & whole_there[np.searchsorted(theirs, other.step[b])]
+    )
+
+
+def _smoothed(one: CallSequence, places: I64, apart: F64) -> F64:
+    """The distance of two clocks along pairs: a drift, and what the median of neighbours departs from it.
+
+    Steps are neighbours where there are any. All pairs of a step may be wrong together: then their distances differ as
+    the intervals between calls do, and the steps around it are asked. A clock that was set stays a jump.
+    """
+    trend = _trend(one.end[places].astype(np.float64), apart)
+    rest, step = apart - trend, one.step[places]
+    if not (step >= 0).all() or not len(step):
+        return trend + _running_median(rest, SMOOTH)
+    number, which = np.unique(step, return_inverse=True)
+    which = which.reshape(-1)
+    parts = np.split(rest[np.argsort(which, kind="stable")], np.cumsum(np.bincount(which))[:-1])
+    middle = np.array([float(np.median(p)) for p in parts])
+    within = np.array([float(np.median(np.abs(p - m))) for p, m in zip(parts, middle, strict=True)])
+    sound = np.flatnonzero(within <= SOUND * float(np.quantile(within, 0.25)) + CERTAIN_NS)
+    return trend + np.interp(np.arange(len(number)), sound, _running_median(middle[sound], 3))[which]
+
+
+def _running_median(values: F64, width: int) -> F64:
     if len(values) < width:
         return np.full(len(values), float(np.median(values)))
-    padded = np.pad(values, width // 2, mode="edge")
+    # mirrored, since a wrong value at the edge must not outvote its neighbours
+    padded = np.pad(values, width // 2, mode="reflect")
     return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1))
 
 
@@ -280,14 +350,13 @@ def _chosen(usable: list[Hypothesis]) -> Hypothesis:
     """The first that no other clearly beats."""
     most = max(h.size for h in usable)
     usable = [h for h in usable if h.size >= LEAST_SHARE * most]
-    least_gaps = min(h.gaps for h in usable)
-    usable = [h for h in usable if h.gaps <= least_gaps + 0.1 * h.size]
     standing = [h for h in usable if not any(_unseats(other, h) for other in usable)]
     standing = standing or usable
     at_once = [h for h in standing if abs(h.apart) <= ONE_CLOCK_NS + h.spread]
     if at_once and len(at_once) < len(standing):
         standing = at_once
-    return standing[0]
+    explained = max(h.size - h.gaps for h in standing)
+    return next(h for h in standing if h.size - h.gaps >= MOSTLY * explained)
 
 
 def _unseats(one: Hypothesis, other: Hypothesis) -> bool:
@@ -306,7 +375,11 @@ def agrees(one: CallSequence, other: CallSequence) -> bool:
     numbered = (one.seq >= 0).all() and (other.seq >= 0).all()
     if numbered:
         return marked and np.array_equal(one.seq, other.seq)
-    return not _shift_is_steadier(one, other) if marked else False
+    if not marked or _shift_is_steadier(one, other):
+        return False
+    # two ranks may have lost different calls of one step
+    every = np.arange(len(one))
+    return _overlap(one, other, Hypothesis(STEPS, (every, every)))
 
 
 def _shift_is_steadier(one: CallSequence, other: CallSequence) -> bool:

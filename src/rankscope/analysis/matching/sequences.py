@@ -178,34 +178,45 @@ def _blocks(step: I64) -> dict[int, I64]:
     return {int(step[part[0]]): np.sort(part) for part in np.split(order, cuts) if len(part)}
 
 
-def by_time(one: CallSequence, other: CallSequence, ahead: F64, scatter: float, step: I64 | None = None) -> Pairs:
+def by_time(
+    one: CallSequence,
+    other: CallSequence,
+    ahead: F64,
+    known_to: tuple[float, float],
+    overlapping: Mask,
+    step: I64 | None = None,
+) -> Pairs:
     """Pair calls that ran at the same time once clocks are known.
 
     Args:
         one: a sequence.
         other: another rank's.
         ahead: what to add to the times of ``other`` to have them on the clock of ``one``, ns, for each of its calls.
-        scatter: how well ``ahead`` is known, ns.
+        known_to: how well ``ahead`` is known, ns: typically, and at worst. Calls that only touch are the same where
+            their ends agree.
+        overlapping: which calls of ``one`` have to run at the same time as their counterparts; others need not.
         step: steps of ``other`` in the numbers of ``one``; calls of one step are preferred.
     """
     if not len(one) or not len(other):
         return NOTHING
+    scatter, slack = known_to
     start, end = other.start + ahead, other.end + ahead
     # both are in order of start; a running maximum makes the ends a sorted axis as well
     ends = np.maximum.accumulate(end)
-    low = np.searchsorted(ends, one.start - scatter, side="left")
-    high = np.searchsorted(start, one.end + scatter, side="right")
+    low = np.searchsorted(ends, one.start - slack, side="left")
+    high = np.searchsorted(start, one.end + slack, side="right")
     nearest = np.searchsorted(ends, one.end)
-    loose = ~one.together
+    loose = ~overlapping
     low[loose] = np.minimum(low, nearest - NEIGHBOURS)[loose].clip(0)
     high[loose] = np.maximum(high, nearest + NEIGHBOURS)[loose].clip(max=len(other))
     count = np.maximum(high - low, 0)
     a = np.repeat(np.arange(len(one)), count)
     b = np.arange(len(a)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)
-    fits = one.must[a] == other.must[b]
-    a, b = a[fits], b[fits]
-    apart = np.abs(end[b] - one.end[a]) / max(scatter, 1.0)
-    weight = 1.0 + 1.0 / (1.0 + apart) + 0.1 * (one.may[a] == other.may[b])
+    apart = np.abs(end[b] - one.end[a])
+    common = np.minimum(one.end[a], end[b]) - np.maximum(one.start[a], start[b])
+    fits = (one.must[a] == other.must[b]) & (~overlapping[a] | (common > 3.0 * scatter) | (apart <= slack))
+    a, b, apart = a[fits], b[fits], apart[fits]
+    weight = 1.0 + 1.0 / (1.0 + apart / max(slack, 1.0)) + 0.1 * (one.may[a] == other.may[b])
     if step is not None:
         weight += (one.step[a] == step[b]) & (one.step[a] >= 0)
     kept = heaviest_chain(a, b, weight)

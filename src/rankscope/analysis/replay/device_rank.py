@@ -79,6 +79,28 @@ class DeviceRank:
         self.label = np.where(working, Work.DEVICE, Work.NONE)
         self.owner, self.place = np.where(working, self.column, -1), np.where(working, place, -1)
 
+        self._add_lost(calls)
+
+    def _add_lost(self, calls: CallNodes) -> None:
+        """Calls without a record of this rank: no piece to place, but what other pieces and the host waited for."""
+        lost = calls.lost_by(self.column)
+        if not len(lost.node):
+            return
+        count = len(lost.node)
+        events = self.view.trace.events
+        stream = events.stream[self.view.trace.collectives.event[lost.row]]
+        self.launch = np.append(self.launch, np.full(count, -1, np.int32))
+        self.launched = np.append(self.launched, np.zeros(count, np.bool_))
+        self.stream = np.append(self.stream, stream)
+        self.begin = np.append(self.begin, lost.time)
+        self.asked = np.append(self.asked, lost.time)
+        self.end = np.append(self.end, lost.time)
+        self.node, self.source = np.append(self.node, lost.node), np.append(self.source, lost.node)
+        self.base, self.work = np.append(self.base, np.zeros(count)), np.append(self.work, np.zeros(count))
+        self.label = np.append(self.label, np.full(count, Work.NONE))
+        self.owner = np.append(self.owner, np.full(count, -1))
+        self.place = np.append(self.place, np.full(count, -1))
+
     def segment(self, times: F64) -> I64:
         """The segments in which ``times`` lie."""
         return np.searchsorted(self.bounds, times) + self.shift
