@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -321,3 +322,14 @@ def test_kept_arguments_do_not_keep_the_text(write_trace: Write, make_event: Mak
     ((_, kept),) = rows.comms
     assert kept.collective == "allreduce"
     assert all(raw is NO_RAW for raw in (kept.dims, kept.grid, kept.block))
+
+
+def test_names_of_any_length_are_told_apart(write_trace: Write, make_event: Make) -> None:
+    long = ["n" * 100_000 + end for end in "ab"]
+    events = [make_event(float(n), 1.0, name=name) for n, name in enumerate([*long, long[0], "aten::mm"])]
+    trace = read_trace(write_trace(events))
+    names = [trace.strings[code] for code in trace.events.name]
+    assert len(set(names)) == 3
+    assert names[0] == names[2] != names[1]
+    assert max(map(len, names)) <= 1 << 14
+    assert names[0].endswith(f"... (100001 characters, CRC-32 {zlib.crc32(long[0].encode()):08x})")

@@ -59,7 +59,8 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
     # a call may be launched before the accounted time: without marks that begins with the device's work
     ends = [int(cuts[0]), int(cuts[-1])] if len(cuts) else [view.start, view.end]
     bounds = np.concatenate(([min(view.start, ends[0])], cuts, [max(view.end, ends[1])])).astype(np.int64)
-    begin, end = bounds[:-1], np.maximum(bounds[1:], bounds[:-1])
+    bounds = np.maximum.accumulate(bounds)  # a damaged trace may launch a later call before an earlier one
+    begin, end = bounds[:-1], bounds[1:]
 
     operators = view.chain & (events.category == Category.CPU_OP)
     host = RankHostTime(view)

@@ -19,8 +19,8 @@ __all__ = ["merged", "pieces_of", "titled"]
 
 I64 = NDArray[np.int64]
 
-_COALESCED = re.compile(r"\w+:coalesced\b")
-_TITLE = re.compile(r"\w+:(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
+_COALESCED = re.compile(r"\b\w+:coalesced\b")  # from a word's start: from each of its letters takes the square
+_TITLE = re.compile(r"\b\w+:(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
 _LAUNCH = re.compile(r"LaunchKernel|LaunchCooperativeKernel|GraphLaunch")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,12 +36,19 @@ DTYPES: dict[str, Any] = {
 }
 
 
+MAX_NAME = 1 << 14
+"""Characters of a name: the longest of kernels, with all their template arguments, are some thousands."""
+
+
 class _Interner(dict[str, int]):
     """Text -> code, in order of appearance."""
 
     def __missing__(self, key: Any) -> int:
         if key.__class__ is not str:
             return self["" if key is None else str(key)[:200]]
+        if len(key) > MAX_NAME:
+            digest = zlib.crc32(key.encode("utf-8", "replace"))
+            return self[f"{key[: MAX_NAME - 60]}... ({len(key)} characters, CRC-32 {digest:08x})"]
         code = self[key] = len(self)
         return code
 
