@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,8 @@ class Losses:
     lost: int
     recorded: bool
     """Whether any device work is in the trace."""
+    at: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
+    """When what was lost was launched, ns of the rank's clock."""
 
     @property
     def share(self) -> float:
@@ -78,7 +80,8 @@ def _of(trace: RankTrace, launching: set[str]) -> Losses:
     launches = calls & name_mask(trace, lambda name: name in launching or _LAUNCH.search(name) is not None)
     launches &= ~_captured(trace, calls)
     due = launches & (events.start < _reached(trace, calls, launches))
-    return Losses(int(due.sum()), int((due & ~events.launching).sum()), trace.has_device)
+    lost = events.start[due & ~events.launching]
+    return Losses(int(due.sum()), len(lost), trace.has_device, lost)
 
 
 def _reached(trace: RankTrace, calls: Mask, launches: Mask) -> int:

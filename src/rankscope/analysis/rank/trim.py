@@ -20,7 +20,7 @@ from rankscope.trace.columns import RankTrace, Steps
 __all__ = ["ended_early", "whole_steps"]
 
 MISSING = 0.05
-"""A step of which the kernels of more than this share of the launches are missing was not run to its end."""
+"""A step of which the kernels of more than this share of the launches are missing at its end was not run to it."""
 
 
 def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
@@ -78,7 +78,11 @@ def _steps_run(trace: RankTrace) -> int:
     if not trace.has_device:
         return count
     launches = (events.stream < 0) & (events.step >= 0) & name_mask(trace, lambda name: "LaunchKernel" in name)
-    asked = np.bincount(events.step[launches], minlength=count)
-    missing = np.bincount(events.step[launches & ~events.launching], minlength=count)
-    whole = np.flatnonzero(missing <= MISSING * asked)
+    rows = np.flatnonzero(launches)
+    ran = np.flatnonzero(events.launching[rows])
+    # what is missing before the last launch that did run was lost, one record here and one there
+    unrun = rows[int(ran[-1]) + 1 :] if len(ran) else rows
+    asked = np.bincount(events.step[rows], minlength=count)
+    missing = np.bincount(events.step[unrun], minlength=count)
+    whole = np.flatnonzero(missing <= np.maximum(MISSING * asked, 1))
     return int(whole[-1]) + 1 if len(whole) else count

@@ -114,7 +114,7 @@ def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) 
         ],
     )
     shift, part = _shifts(matched, known)
-    said = _said(views, known, None)
+    said = _said(views, known, steps)
     second = _aligned(views, known, said, shift, list(zip(stages, part, strict=True)), matched.lost)
     return second if second.befriended > first.befriended else first
 

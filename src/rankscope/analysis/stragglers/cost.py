@@ -78,18 +78,20 @@ def judge_ranks(
     profiles: Sequence[Profile],
     step_ns: float,
     comparable: NDArray[np.bool_],
+    sound: NDArray[np.bool_],
     columns: I64,
 ) -> list[Lateness]:
     """One :class:`Lateness` per rank; only the given columns are looked at.
 
-    ``comparable`` (R x S) says which segments a rank and its peers recorded whole.
+    ``comparable`` (R x S) says which segments a rank and its peers recorded whole, ``sound`` of which of them no record
+    of a device was lost.
 
     Two ranks that are late at the same place hide each other: where several have an excess with a clear cause, each is
     also asked what it costs once the others are mended.
     """
     found = [Lateness(np.zeros(replay.steps)) for _ in views]
     for column in columns.tolist():
-        found[column] = _judge_rank(replay, column, views, profiles, step_ns, comparable[column])
+        found[column] = _judge_rank(replay, column, views, profiles, step_ns, comparable[column], sound[column])
     at_fault = [c for c, late in enumerate(found) if _clear(late, step_ns * replay.steps)]
     if len(at_fault) < 2:
         return found
@@ -125,6 +127,7 @@ def _judge_rank(
     profiles: Sequence[Profile],
     step_ns: float,
     comparable: NDArray[np.bool_],
+    sound: NDArray[np.bool_],
 ) -> Lateness:
     """Gain per step without the rank's concentrated excess, and what explains the excess.
 
@@ -150,7 +153,7 @@ def _judge_rank(
     excess = own_host - other_host
     late_host = before_last & (own_host - uniform * other_host > least)
     late_host &= (own_host > ratio * uniform * other_host) | (named > NAMED_SHARE * excess)
-    late_device = before_last & (own_device - other_device > least) & (own_device > DEVICE_RATIO * other_device)
+    late_device = before_last & sound & (own_device - other_device > least) & (own_device > DEVICE_RATIO * other_device)
     late = late_host | late_device
     if not late.any():
         nothing.uniform = even
@@ -158,10 +161,10 @@ def _judge_rank(
     # a late segment is mended as a whole: its launches and its kernels belong together
     factor = np.ones((4, len(own_host)))
     factor[Work.HOST, late] = _lowered(other_host * uniform, own_host)[late]
-    factor[Work.DEVICE, late] = _lowered(other_device, own_device)[late]
+    factor[Work.DEVICE, late & sound] = _lowered(other_device, own_device)[late & sound]
     gains = replay.gains(replay.scaled(column, factor))
     more_host = np.where(late, np.maximum(own_host - uniform * other_host, 0.0), 0.0)
-    more_device = np.where(late, np.maximum(own_device - other_device, 0.0), 0.0)
+    more_device = np.where(late & sound, np.maximum(own_device - other_device, 0.0), 0.0)
     total = float(np.maximum(more_host, more_device).sum())
     return Lateness(
         gains=gains,

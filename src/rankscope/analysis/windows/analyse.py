@@ -26,11 +26,12 @@ from rankscope.analysis.rank.losses import Losses, find_losses
 from rankscope.analysis.rank.trim import whole_steps
 from rankscope.analysis.rank.view import RankView, make_view
 from rankscope.analysis.replay.build import build_graph
-from rankscope.analysis.replay.segments import Plan, launch_times, no_plan, plan_segments, without
+from rankscope.analysis.replay.segments import Plan, no_plan, plan_segments, without
 from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
 from rankscope.analysis.stragglers.cost import Lateness, judge_ranks, screen
 from rankscope.analysis.stragglers.profile import Profile, profile
 from rankscope.analysis.windows.common import common_window
+from rankscope.analysis.windows.comparable import comparable
 from rankscope.analysis.windows.lend_steps import lend_steps
 from rankscope.analysis.windows.losses import too_much_lost, what_is_missing
 from rankscope.analysis.windows.stages import Failed, Stages
@@ -43,9 +44,6 @@ F64 = NDArray[np.float64]
 
 LAUNCHED = 0.5
 """Work without a launch cannot be replayed; a full queue at the start of a window leaves some."""
-
-MISSED = 0.02
-"""A rank whose first event comes later than this share of a step was not recorded from the step's start."""
 
 SCREENED_EVENTS = 500_000
 """A window of more events is replayed only if some rank may cost time: building its graph takes 8 s a million."""
@@ -321,12 +319,14 @@ def _replay(result: WindowResult) -> None:
         result.refused = f"replaying the window unchanged misses its length by {100 * replay.error:.1f} %"
         return
     if not result.pipeline and result.step_ns:
-        whole = _comparable(result)
+        whole, sound = comparable(
+            views, result.profiles, result.plan, matched.extra, result.step_ns, lossy=bool(result.partial)
+        )
         if not whole.any():
             result.refused = "the ranks' windows have no stretch in common"
             return
         asked = np.arange(len(views)) if len(views) <= FEW_RANKS else suspects
-        result.lateness = judge_ranks(replay, views, result.profiles, result.step_ns, whole, asked)
+        result.lateness = judge_ranks(replay, views, result.profiles, result.step_ns, whole, sound, asked)
 
 
 def _note_early(result: WindowResult) -> None:
@@ -358,25 +358,6 @@ def _launched(view: RankView) -> float:
     """Share of the device work of which the launching call is known."""
     launch = view.trace.events.launch[np.isin(view.kind, DEVICE_WORK)]
     return float((launch >= 0).mean()) if len(launch) else 1.0
-
-
-def _comparable(result: WindowResult) -> NDArray[np.bool_]:
-    """R x S: segments that a rank and all its peers recorded from end to end. A window may be cut on one of them."""
-    plan, views = result.plan, result.views
-    alone = np.array([plan.whole(c) for c in range(len(views))])
-    for column, (view, own) in enumerate(zip(views, result.profiles, strict=True)):
-        extra = np.setdiff1d(np.array(result.matched.extra[column], np.int64), plan.rows[column])
-        inside = np.searchsorted(own.bounds, launch_times(view, extra), side="right") - 1 + plan.shift[column]
-        alone[column, inside[(inside >= 0) & (inside < plan.size)]] = False
-        # begun before all ranks were recorded
-        apart = np.flatnonzero(own.bounds[:-1] < view.start) + plan.shift[column]
-        alone[column, apart[apart < plan.size]] = False
-        first = view.trace.events.start[view.chain]
-        if len(first) and int(first[0]) - view.start > MISSED * (result.step_ns or 0.0):
-            alone[column, plan.shift[column]] = False
-    teams = {id(team): team for team in plan.peers if team}
-    together = {key: alone[team].all(axis=0) for key, team in teams.items()}
-    return np.array([together.get(id(plan.peers[c]), alone[c]) for c in range(len(views))])
 
 
 def _own_step(lengths: Sequence[NDArray[np.int64]]) -> float | None:

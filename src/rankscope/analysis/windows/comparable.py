@@ -1,0 +1,73 @@
+"""Which segments of two ranks can be compared at all: those that both recorded from end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank.losses import find_losses
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.segments import Plan, launch_times
+from rankscope.analysis.stragglers.profile import Profile
+from rankscope.trace.names import Kind
+
+__all__ = ["comparable"]
+
+MISSED = 0.02
+"""A rank whose first event comes later than this share of a step was not recorded from the step's start."""
+
+
+def comparable(
+    views: Sequence[RankView],
+    profiles: Sequence[Profile],
+    plan: Plan,
+    extra: Sequence[Sequence[int]],
+    step_ns: float,
+    *,
+    lossy: bool,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """R x S: segments that a rank and all its peers recorded from end to end, and those of their devices' work.
+
+    A window may be cut on one of them. Of a lost device record the host's time is none the less.
+
+    Args:
+        views: the ranks.
+        profiles: their segments.
+        plan: whom they are compared with.
+        extra: per rank the rows of calls that no other member recorded.
+        step_ns: the job's step.
+        lossy: whether some rank lost device records.
+    """
+    alone = np.array([plan.whole(c) for c in range(len(views))])
+    lost, kernels = np.zeros_like(alone), np.zeros(alone.shape, np.int64)
+    for column, (view, own) in enumerate(zip(views, profiles, strict=True)):
+        more = np.setdiff1d(np.array(extra[column], np.int64), plan.rows[column])
+        inside = np.searchsorted(own.bounds, launch_times(view, more), side="right") - 1 + plan.shift[column]
+        alone[column, inside[(inside >= 0) & (inside < plan.size)]] = False
+        if lossy:
+            events = view.trace.events
+            launch = events.launch[(view.kind == Kind.COMPUTE) & (events.launch >= 0)]
+            np.add.at(kernels[column], _segment(events.start[launch], own, plan, column), 1)
+            lost[column, _segment(find_losses([view.trace])[0].at, own, plan, column)] = True
+        # begun before all ranks were recorded
+        apart = np.flatnonzero(own.bounds[:-1] < view.start) + plan.shift[column]
+        alone[column, apart[apart < plan.size]] = False
+        first = view.trace.events.start[view.chain]
+        if len(first) and int(first[0]) - view.start > MISSED * step_ns:
+            alone[column, plan.shift[column]] = False
+    teams = {id(team): team for team in plan.peers if team}
+    whole, sound = alone.copy(), alone & ~lost
+    for team in teams.values():
+        # where a call's record was lost, all compute is there
+        light = (lost[team] & (kernels[team] < kernels[team].max(axis=0))).any(axis=0)
+        whole[team] = alone[team].all(axis=0)
+        sound[team] = whole[team] & ~light
+    return whole, sound
+
+
+def _segment(times: NDArray[np.int64], own: Profile, plan: Plan, column: int) -> NDArray[np.int64]:
+    """Positions of the segments in which these moments of a rank lie; those in none are left out."""
+    found = np.searchsorted(own.bounds, times, side="right") - 1 + plan.shift[column]
+    return np.asarray(found[(found >= plan.shift[column]) & (found < plan.size)])
