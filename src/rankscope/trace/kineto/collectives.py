@@ -86,7 +86,9 @@ def build_collectives(
             if index == len(listed):
                 listed.append(group)
         seq, inputs, outputs = numbers.integers([call.seq, call.in_elements, call.out_elements]).tolist()
-        kind = _text(call.collective).lower() or kinds.get(name) or _kind_of_name(strings[name])
+        stated = _text(call.collective).lower()
+        kind = "" if stated.endswith("coalesced") else stated  # a launch of several calls, which are not stated
+        kind = kind or kinds.get(name) or _kind_of_name(strings[name])
         columns.append((kind, index, seq, _text(call.comms_id), inputs, outputs, _text(call.dtype)))
         messages.append([m for p in pieces.get(place, [call]) if (m := _message(p, known, only)) is not None])
     how = peers.numbering(((m.ranks, m.number, m.place) for several in messages for m in several), own)
@@ -194,7 +196,7 @@ def _kinds_of_names(events: Events, rows: NDArray[np.int64], found: list[Args | 
     """
     said: dict[int, set[str]] = {}
     for row, call in zip(rows.tolist(), found, strict=True):
-        if call is not None and _text(call.collective):
+        if call is not None and _text(call.collective) and not _text(call.collective).lower().endswith("coalesced"):
             said.setdefault(int(events.name[row]), set()).add(_text(call.collective).lower())
     return {name: next(iter(kinds)) for name, kinds in said.items() if len(kinds) == 1 and not kinds & _MESSAGES.keys()}
 
