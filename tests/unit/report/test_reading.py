@@ -12,6 +12,7 @@ from rich.console import Console
 
 from rankscope.records.report import ClusterReport, Finding
 from rankscope.report import TIMELINE, WRITERS, link_timeline, write_report
+from rankscope.report.common import plain_text
 from rankscope.report.common import wording as words
 from rankscope.report.formats import html, terminal
 from support.diagnosing import ADVICE
@@ -74,7 +75,7 @@ def test_a_title_is_cut_at_its_end(gpu_straggler: ClusterReport) -> None:
     ],
 )
 def test_prose_is_cut_between_words(text: str, limit: int, expected: str) -> None:
-    assert words.prose(text, limit) == expected
+    assert plain_text.prose(text, limit) == expected
 
 
 def test_causes_are_words_everywhere(gpu_straggler: ClusterReport) -> None:

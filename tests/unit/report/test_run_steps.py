@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.records.report import ClusterReport
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
-from rankscope.report.common import wording as words
+from rankscope.report.common import summary
 from rankscope.report.formats import html, markdown, terminal
 from rankscope.report.sections import run_steps as pulse
 
@@ -87,7 +87,7 @@ def test_rows(gpu_straggler: ClusterReport) -> None:
 def test_every_writer_says_whether_the_window_was_typical(gpu_straggler: ClusterReport) -> None:
     assert gpu_straggler.pulse is not None
     said = "the window was typical: 80.1 ms around it, 79.6 ms over 792 steps"
-    assert words.pulse_line(gpu_straggler) == said
+    assert summary.pulse_line(gpu_straggler) == said
     assert said in markdown.render(gpu_straggler)
     assert said in " ".join(terminal.render(gpu_straggler).split())
     page = html.render(gpu_straggler)
@@ -95,7 +95,7 @@ def test_every_writer_says_whether_the_window_was_typical(gpu_straggler: Cluster
     assert "no pulse of 1 of 3 ranks" in page
     gpu_straggler.pulse.typical = False
     gpu_straggler.pulse.windows *= 2
-    assert (words.pulse_line(gpu_straggler) or "").startswith("the windows were not typical: 80.1 ms around them")
+    assert (summary.pulse_line(gpu_straggler) or "").startswith("the windows were not typical: 80.1 ms around them")
     gpu_straggler.pulse.typical = None
-    assert words.pulse_line(gpu_straggler) is None
+    assert summary.pulse_line(gpu_straggler) is None
     assert "Pulse  " not in terminal.render(gpu_straggler)

@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.records.report import ClusterReport
 from rankscope.report import WRITERS
-from rankscope.report.common import wording as words
+from rankscope.report.common import summary
 from rankscope.report.common.cells import Table
 from rankscope.report.common.wording import DASH
 from rankscope.report.formats import html
@@ -165,7 +165,7 @@ def test_memory_from_traces(gpu_straggler: ClusterReport) -> None:
 def test_queues_that_are_alike_are_told_once(gpu_straggler: ClusterReport) -> None:
     for row in gpu_straggler.queues:
         row.starved_pct = 0.2 * row.rank
-    assert words.queue_line(gpu_straggler) == "devices without queued work 0 % of the window"
+    assert summary.queue_line(gpu_straggler) == "devices without queued work 0 % of the window"
 
 
 @pytest.mark.parametrize("name", ["terminal", "markdown"])

@@ -14,7 +14,7 @@ from rich.console import Console
 from rankscope.records.codec import from_json
 from rankscope.records.report import ClusterReport
 from rankscope.report import WRITERS, write_report
-from rankscope.report.common import breakdown
+from rankscope.report.common import breakdown, plain_text
 from rankscope.report.common import rounding as tidy
 from rankscope.report.common import wording as words
 from rankscope.report.formats import markdown, terminal
@@ -182,7 +182,11 @@ def test_every_link_has_its_target_and_every_id_is_unique(any_report: ClusterRep
 
 def test_page_begins_with_the_verdict(any_report: ClusterReport) -> None:
     text = "\n".join(page(any_report).text)
-    places = [text.index(words.keep_units(words.sentence(any_report.verdict))), text.index("Why"), text.index("Next")]
+    places = [
+        text.index(plain_text.keep_units(words.sentence(any_report.verdict))),
+        text.index("Why"),
+        text.index("Next"),
+    ]
     assert places == sorted(places)
 
 
@@ -386,5 +390,5 @@ def test_ranks_in_words(numbers: list[int], text: str) -> None:
     ],
 )
 def test_kernel_names_stay_readable(name: str, text: str) -> None:
-    assert words.short_name(name) == text
-    assert len(words.short_name(name * 5000)) <= 88
+    assert plain_text.short_name(name) == text
+    assert len(plain_text.short_name(name * 5000)) <= 88

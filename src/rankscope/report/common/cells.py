@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rankscope.report.common import plain_text
 from rankscope.report.common import wording as words
 from rankscope.report.common.metrics import Metric
 
@@ -60,8 +61,8 @@ def numbers(values: Sequence[float | None], decimals: int | None = None) -> list
 
 def text(value: object, limit: int = 60) -> Cell:
     """Return a cell with a name or a phrase, its middle cut out where it is long."""
-    full = words.one_line(words.DASH if value is None else value, 1000)
-    short = words.elide(full, limit)
+    full = plain_text.one_line(words.DASH if value is None else value, 1000)
+    short = plain_text.elide(full, limit)
     return Cell(short, full.lower()[:80], full if full != short else "")
 
 

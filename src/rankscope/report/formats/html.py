@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from rankscope.records.report import ClusterReport, ReportError
+from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rounding import tidy
 from rankscope.report.sections.base import Section, Variables
@@ -47,7 +48,7 @@ def render(report: ClusterReport, *, timeline: str | None = None) -> str:
         timeline=timeline,
         data=_embed({"heat": heatmap(report)}),
     )  # fmt: skip
-    return words.clean(page)
+    return plain_text.clean(page)
 
 
 def _context(report: ClusterReport) -> dict[str, Any]:
@@ -61,10 +62,10 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "kind_class": verdict.kind if verdict.kind in words.KIND_LABELS else "insufficient_data",
         "sign": _SIGNS.get(verdict.kind, "?"),
         "level": LEVELS.get(verdict.confidence, 1),
-        "sentence": words.keep_units(words.sentence(verdict)),
+        "sentence": plain_text.keep_units(words.sentence(verdict)),
         "share": words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms),
         "serious": bool(report.errors) or any(rank.status != "ok" for rank in report.ranks),
-        "warnings": words.warnings(report),
+        "warnings": summary.warnings(report),
         "sections": _sections(report),
     }
 
@@ -97,7 +98,7 @@ def _rendered(section: Section, values: Variables) -> dict[str, Any]:
         except Exception as failure:
             error = failure
     if error is not None:
-        text = words.one_line(f"{type(error).__name__}: {error}")
+        text = plain_text.one_line(f"{type(error).__name__}: {error}")
         body = str(Markup('<p class="note">This section could not be made. {}</p>\n').format(text))
     markup = Markup(body)  # noqa: S704 - escaped by its template, or just above
     return {"anchor": section.anchor, "nav": heads["nav"], "title": heads["title"], "body": markup}
@@ -115,7 +116,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.globals["hover"] = hover
     environment.filters |= {
-        "line": words.one_line,
+        "line": plain_text.one_line,
         "prose": _prose,
         "cause": words.cause,
         "ms": words.ms,
@@ -127,11 +128,11 @@ def _environment() -> jinja2.Environment:
 
 
 def _prose(text: object, limit: int = 400) -> str:
-    return words.keep_units(words.prose(text, limit))
+    return plain_text.keep_units(plain_text.prose(text, limit))
 
 
 def _failed(error: ReportError) -> str:
-    return words.elide(words.clean(error.message), 4000)
+    return plain_text.elide(plain_text.clean(error.message), 4000)
 
 
 def _asset(name: str) -> str:

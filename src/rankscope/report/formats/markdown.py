@@ -6,6 +6,7 @@ import re
 
 from rankscope.records.report import ClusterReport, Finding
 from rankscope.records.rows import RankSummary
+from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rounding import tidy
 
@@ -23,7 +24,7 @@ _MENTION = re.compile(r"@(?=\w)")
 
 def escape(text: object, limit: int = 400) -> str:
     """Return one line that Markdown shows as it is: no table break, code, link, HTML or mention."""
-    line = _SPECIAL.sub(r"\\\1", words.one_line(text, limit))
+    line = _SPECIAL.sub(r"\\\1", plain_text.one_line(text, limit))
     return _MENTION.sub("@\u200b", line)  # a zero-width space: a kernel's name must not notify a person
 
 
@@ -60,7 +61,7 @@ def _verdict(report: ClusterReport) -> str:
 def _ranks(report: ClusterReport) -> str:
     if not report.ranks:
         return ""
-    shown = words.interesting(report, _MAX_RANKS)
+    shown = summary.interesting(report, _MAX_RANKS)
     heads = ["Rank", "Status", "Step ms", "p95 ms", "Compute %", "Exposed comm. %", "Copies %", "Idle %"]
     heads += ["Waits ms/step", "Makes others wait ms/step"]
     rule = ["---:", "---", *["---:"] * (len(heads) - 2)]
@@ -94,7 +95,7 @@ def _findings(report: ClusterReport) -> list[str]:
 def _finding(finding: Finding, step: float | None) -> str:
     cost = "" if finding.cost_ms_per_step is None else f", {words.ms(finding.cost_ms_per_step)} per step"
     where = "" if not finding.ranks else f", {words.named_ranks(finding.ranks)}"
-    title = escape(words.prose(finding.title or words.cause(finding.kind), 200))
+    title = escape(plain_text.prose(finding.title or words.cause(finding.kind), 200))
     lines = [f"**{title}** ({escape(finding.confidence)} confidence{cost}{where})", ""]
     lines += [f"- {escape(line)}" for line in finding.evidence[:_MAX_LINES]]
     lines += [f"- To do: {escape(line)}" for line in finding.advice[:_MAX_LINES]]
@@ -103,17 +104,17 @@ def _finding(finding: Finding, step: float | None) -> str:
 
 def _details(report: ClusterReport) -> str:
     lines = (
-        ("Modules", words.modules_line(report, 6)),
-        ("Launch queue", words.queue_line(report)),
-        ("Device memory", words.memory_line(report)),
-        ("Pulse", words.pulse_line(report)),
+        ("Modules", summary.modules_line(report, 6)),
+        ("Launch queue", summary.queue_line(report)),
+        ("Device memory", summary.memory_line(report)),
+        ("Pulse", summary.pulse_line(report)),
     )
     return "\n".join(f"- {label}: {escape(line)}" for label, line in lines if line)
 
 
 def _trust(report: ClusterReport) -> str:
-    lines = [f"Trust: {escape(words.clock_line(report))}."]
-    overhead = words.overhead_line(report)
+    lines = [f"Trust: {escape(summary.clock_line(report))}."]
+    overhead = summary.overhead_line(report)
     if overhead:
         lines.append(f"Recording: {escape(overhead)}.")
-    return "  \n".join(lines + [f"Note: {escape(line)}" for line in words.warnings(report)[:_MAX_LINES]])
+    return "  \n".join(lines + [f"Note: {escape(line)}" for line in summary.warnings(report)[:_MAX_LINES]])

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import RankSummary
-from rankscope.report.common import breakdown
+from rankscope.report.common import breakdown, plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rounding import tidy
 
@@ -61,7 +61,7 @@ def lines(report: ClusterReport, console: Console, where: Path | str | None = No
     head = _verdict(report, width)
     foot = _foot(report, width)
     if where is not None:
-        foot.append(_labelled("Report", words.clean(str(where)), "bold", 10**6)[0])
+        foot.append(_labelled("Report", plain_text.clean(str(where)), "bold", 10**6)[0])
     # The table gives way first: verdict and limits matter more than the eighth rank.
     room = MAX_LINES - len(head) - len(foot) - 2
     found = [*head, Text(), *_table(report, width, unicode, room), Text(), *foot]
@@ -91,7 +91,7 @@ def _labelled(label: str, text: str, style: str, width: int, limit: int = 2) -> 
 def _wrap(text: str, width: int) -> list[str]:
     """Wrap by terminal cells, so that wide letters and emoji count as two; a number keeps its unit."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    wrapped = Text(words.keep_units(text, _GLUE)).wrap(console, width)
+    wrapped = Text(plain_text.keep_units(text, _GLUE)).wrap(console, width)
     return [line.plain.rstrip().replace(_GLUE, " ") for line in wrapped] or [""]
 
 
@@ -111,14 +111,14 @@ def _verdict(report: ClusterReport, width: int) -> list[Text]:
         share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
         of = "" if share is None else f" ({share:.0f} % of {words.ms(verdict.step_ms)})"
         facts.append(" ".join(filter(None, (f"costs {cost} per step{of}", words.steps_share(verdict)))))
-    facts.append(f"{words.one_line(verdict.confidence, 20)} confidence")
+    facts.append(f"{plain_text.one_line(verdict.confidence, 20)} confidence")
     found += _labelled("", "; ".join(fact for fact in facts if fact), "dim", width, 2)
     for label, items, fallback in (
         ("Why", verdict.why, "No evidence was stated."),
         ("Next", verdict.next, "Nothing to do first."),
     ):
         for index, item in enumerate(items[:3] or [fallback]):
-            found += _labelled(label if index == 0 else "", words.prose(item), "", width)
+            found += _labelled(label if index == 0 else "", plain_text.prose(item), "", width)
     return found
 
 
@@ -128,21 +128,21 @@ def _foot(report: ClusterReport, width: int) -> list[Text]:
     others = [finding for finding in report.findings if finding.kind not in named][:3]
     for index, finding in enumerate(others):
         cost = "" if finding.cost_ms_per_step is None else f" ({words.ms(finding.cost_ms_per_step)} per step)"
-        title = words.prose(finding.title or words.cause(finding.kind), 200) + cost
+        title = plain_text.prose(finding.title or words.cause(finding.kind), 200) + cost
         found += _labelled("Findings" if index == 0 else "", title, "", width)
     for label, line in (
-        ("Modules", words.modules_line(report)),
-        ("Queue", words.queue_line(report)),
-        ("Memory", words.memory_line(report)),
+        ("Modules", summary.modules_line(report)),
+        ("Queue", summary.queue_line(report)),
+        ("Memory", summary.memory_line(report)),
     ):
         if line:
             found += _labelled(label, line, "", width)
-    if pulse := words.pulse_line(report):
+    if pulse := summary.pulse_line(report):
         found += _labelled("Pulse", pulse, "", width, 1 if width < _PLAIN_WIDTH else 2)
-    trust = words.clock_line(report)
-    overhead = words.overhead_line(report)
+    trust = summary.clock_line(report)
+    overhead = summary.overhead_line(report)
     found += _labelled("Trust", trust + (f"; {overhead}" if overhead else ""), "dim", width)
-    limits = words.warnings(report)
+    limits = summary.warnings(report)
     for index, warning in enumerate(limits[:3]):
         found += _labelled("Warnings" if index == 0 else "", warning, "yellow", width, 1)
     if len(limits) > 3:
@@ -154,7 +154,7 @@ def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[
     if not report.ranks:
         return [Text("No rank was found.")]
     # One line for the heads, one for the legend, one for "and N more".
-    shown = words.interesting(report, min(_MAX_RANKS, max(room - 3, 1)))
+    shown = summary.interesting(report, min(_MAX_RANKS, max(room - 3, 1)))
     heads, rows = _columns(shown, width)
     idle = {row.rank: row for row in report.idle}
     cells = [max(len(head), *(len(row[i]) for row in rows)) for i, head in enumerate(heads)]
@@ -193,7 +193,7 @@ def _columns(shown: list[RankSummary], width: int) -> tuple[list[str], list[list
     if width >= 80:
         heads.insert(1, "host")
         for rank, row in zip(shown, rows, strict=True):
-            row.insert(1, words.one_line(rank.host, 14) if rank.host else words.DASH)
+            row.insert(1, plain_text.one_line(rank.host, 14) if rank.host else words.DASH)
     elif width < 72:
         heads, rows = heads[:5], [row[:5] for row in rows]
     return heads, rows
@@ -204,7 +204,7 @@ def _join(cells: list[str], widths: list[int]) -> str:
 
 
 def _no_bar(rank: RankSummary) -> Text:
-    reason = f": {words.one_line(rank.reason, 80)}" if rank.reason else ""
+    reason = f": {plain_text.one_line(rank.reason, 80)}" if rank.reason else ""
     return Text(rank.status + reason, style="yellow")
 
 

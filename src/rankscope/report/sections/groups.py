@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import GroupRow, ModuleRow
+from rankscope.report.common import summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, numbers, text
 from rankscope.report.common.link_bandwidth import UNKNOWN, link_between
@@ -102,7 +103,7 @@ def collective_table(
     ):
         heads.append(metric(METRICS[key]))
         columns.append(numbers(values, 1 if key == "calls_per_step" else None))
-    if words.has_accelerator(report):
+    if summary.has_accelerator(report):
         by_rank = {rank.rank: rank for rank in report.ranks}
         links = [link_between(row.ranks, by_rank) for row in rows]
         heads.append(metric(METRICS["link_gb_s"]))

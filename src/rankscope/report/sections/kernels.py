@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rankscope.records.report import ClusterReport
-from rankscope.report.common import wording as words
+from rankscope.report.common import plain_text, summary
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.sections.base import Section, Variables, tables
@@ -43,7 +43,7 @@ def kernels(report: ClusterReport) -> Table:
     """One row a kernel or operator, those with most time first."""
     ordered = sorted(report.kernels, key=lambda kernel: -(kernel.ms_per_step or 0.0))
     rows = ordered[:MAX_KERNELS]
-    name = "Kernel" if words.has_accelerator(report) else "Operator"
+    name = "Kernel" if summary.has_accelerator(report) else "Operator"
     share = METRICS["share_pct"]
     heads = [Column(name), Column("Category"), metric(METRICS["kernel.ms_per_step"])]
     heads += [Column(share.label, f"% of {name.lower()} time", share.hover.replace("kernel", name.lower()), True)]
@@ -68,10 +68,14 @@ def kernels(report: ClusterReport) -> Table:
 
 def _kernel_names(names: list[str]) -> list[Cell]:
     """Return short names where they are unique, else the full ones without their middle."""
-    short = [words.short_name(name) for name in names]
+    short = [plain_text.short_name(name) for name in names]
     often = Counter(short)
     return [
-        Cell(brief if often[brief] == 1 else words.one_line(name, 120), name.lower()[:80], words.one_line(name, 1000))
+        Cell(
+            brief if often[brief] == 1 else plain_text.one_line(name, 120),
+            name.lower()[:80],
+            plain_text.one_line(name, 1000),
+        )
         for brief, name in zip(short, names, strict=True)
     ]
 
@@ -79,7 +83,7 @@ def _kernel_names(names: list[str]) -> list[Cell]:
 def _build(report: ClusterReport) -> Variables | None:
     if not report.kernels:
         return None
-    name = "Kernels" if words.has_accelerator(report) else "Operators"
+    name = "Kernels" if summary.has_accelerator(report) else "Operators"
     return tables("", (name, kernels(report))) | {"nav": name, "title": name}
 
 

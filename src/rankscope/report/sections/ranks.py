@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.records.report import ClusterReport
-from rankscope.report.common import wording as words
+from rankscope.report.common import plain_text, summary
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, numbers, text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.sections.base import Section, Variables, tables
@@ -96,7 +96,7 @@ METRICS: dict[str, Metric] = {
 
 def ranks(report: ClusterReport) -> Table:
     """One row a rank; columns that are empty for every rank are left out."""
-    rows = words.in_order(report)
+    rows = summary.in_order(report)
     measured: list[tuple[str, list[float | None], int | None]] = [
         ("step_ms.median", [r.step_ms.get("median") for r in rows], None),
         ("step_ms.p95", [r.step_ms.get("p95") for r in rows], None),
@@ -130,7 +130,7 @@ def ranks(report: ClusterReport) -> Table:
 
 def _status(status: str, reason: str | None) -> Cell:
     sign = {"ok": "✓", "partial": "◐", "missing": "✕", "corrupt": "✕", "skipped": "·"}.get(status, "?")
-    why = words.one_line(reason, 300) if reason else ""
+    why = plain_text.one_line(reason, 300) if reason else ""
     return Cell(f"{sign} {status}", status, why)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rankscope.records.report import ClusterReport
 from rankscope.records.run_steps import RunSteps, StepBucket
+from rankscope.report.common import summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers
 from rankscope.report.common.metrics import Metric
@@ -200,7 +201,7 @@ def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
 def _build(report: ClusterReport) -> Variables | None:
     if report.pulse is None or not report.pulse.buckets:
         return None
-    line = words.pulse_line(report)
+    line = summary.pulse_line(report)
     drawn = chart(report.pulse)
     lead = "Step time of the whole last attempt, recorded or not, as each host saw it."
     if drawn and drawn["logarithmic"]:

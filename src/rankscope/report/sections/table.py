@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from rankscope import plugins
 from rankscope.records.report import ClusterReport
-from rankscope.report.common import wording as words
+from rankscope.report.common import summary
 from rankscope.report.common.metrics import Metric
 from rankscope.report.sections import (
     findings,
@@ -80,7 +80,7 @@ def definitions(report: ClusterReport, shown: Iterable[str]) -> dict[str, Metric
         shown: anchors of the sections that are on the page.
     """
     anchors = set(shown)
-    accelerator = words.has_accelerator(report)
+    accelerator = summary.has_accelerator(report)
     found = _numbers(section for section in SECTIONS if section.anchor in anchors or not section.optional)
     return {key: metric for key, metric in found.items() if accelerator or not metric.accelerator}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rankscope.records.report import ClusterReport
-from rankscope.report.common import breakdown
+from rankscope.report.common import breakdown, plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers
 from rankscope.report.common.metrics import Metric
@@ -64,14 +64,14 @@ class Bar(NamedTuple):
 
 
 def bars(report: ClusterReport) -> list[Bar]:
-    """Bars in the order of :func:`words.in_order`."""
+    """Bars in the order of :func:`summary.in_order`."""
     idle = {row.rank: row for row in report.idle}
     named = set(report.verdict.ranks)
     found = []
-    for rank in words.in_order(report):
+    for rank in summary.in_order(report):
         parts = breakdown.segments(rank, idle.get(rank.rank))
         spoken = ", ".join(f"{part.label} {words.pct(part.pct)}" for part in parts)
-        empty = f"{rank.status}: {words.one_line(rank.reason, 160)}" if rank.reason else rank.status
+        empty = f"{rank.status}: {plain_text.one_line(rank.reason, 160)}" if rank.reason else rank.status
         label = words.ms(rank.step_ms.get("median"))
         found.append(Bar(rank.rank, label, rank.rank in named, parts, spoken, "" if parts else empty))
     return found
@@ -99,8 +99,8 @@ def _build(report: ClusterReport) -> Variables:
         "bars": shown,
         "legend": legend(shown),
         "idle": idle(report),
-        "device": "device" if words.has_accelerator(report) else "main thread",
-        "many": len(shown) > words.FEW_RANKS,
+        "device": "device" if summary.has_accelerator(report) else "main thread",
+        "many": len(shown) > summary.FEW_RANKS,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankscope.records.report import ClusterReport
-from rankscope.report.common import wording as words
+from rankscope.report.common import plain_text
 from rankscope.report.common.cells import Cell, Column, Row, Table, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.sections.base import Section, Variables
@@ -66,7 +66,7 @@ def clock_offsets(report: ClusterReport) -> Table:
     items = sorted(report.clock.offsets_us.items(), key=lambda item: (len(item[0]), item[0]))
     cells = numbers([value for _, value in items])
     rows = [
-        Row([Cell(words.one_line(rank, 20), float(rank) if rank.isdecimal() and rank.isascii() else rank), cell])
+        Row([Cell(plain_text.one_line(rank, 20), float(rank) if rank.isdecimal() and rank.isascii() else rank), cell])
         for (rank, _), cell in zip(items, cells, strict=True)
     ]
     return Table("clock-offsets", [Column("Rank", numeric=True), metric(METRICS["offset_us"])], rows)
@@ -99,21 +99,21 @@ def hta(report: ClusterReport) -> list[tuple[str, Table | None, str]]:
     """HTA's own numbers: analysis, a table where they form one, else their text."""
     found: list[tuple[str, Table | None, str]] = []
     for index, (analysis, by_rank) in enumerate(report.hta.items()):
-        title = words.one_line(str(analysis).replace("_", " "), 80)
+        title = plain_text.one_line(str(analysis).replace("_", " "), 80)
         records = _records(by_rank)
         if records is None:
-            found.append((title, None, words.elide(words.clean(str(by_rank)), 4000)))
+            found.append((title, None, plain_text.elide(plain_text.clean(str(by_rank)), 4000)))
             continue
         names = list(dict.fromkeys(name for _, record in records for name in record))[:16]
         rows = [
-            Row([Cell(words.one_line(rank, 20), float(rank) if rank.isascii() and rank.isdecimal() else rank)]
+            Row([Cell(plain_text.one_line(rank, 20), float(rank) if rank.isascii() and rank.isdecimal() else rank)]
                 + [_any(record.get(name)) for name in names])
             for rank, record in records[:_MAX_HTA_ROWS]
         ]  # fmt: skip
         numeric = [all(not isinstance(record.get(name), str) for _, record in records) for name in names]
         heads = [Column("Rank", numeric=True)]
         heads += [
-            Column(words.one_line(name.replace("_", " "), 48), numeric=n)
+            Column(plain_text.one_line(name.replace("_", " "), 48), numeric=n)
             for name, n in zip(names, numeric, strict=True)
         ]
         hidden = len(records) - len(rows)

@@ -1,0 +1,155 @@
+"""A report in single lines, its ranks in the order in which they matter, and what limits it."""
+
+from __future__ import annotations
+
+from rankscope.records.report import ClusterReport
+from rankscope.records.rows import ModuleRow, RankSummary
+from rankscope.report.common import plain_text, wording
+
+__all__ = [
+    "FEW_RANKS",
+    "clock_line",
+    "has_accelerator",
+    "in_order",
+    "interesting",
+    "memory_line",
+    "modules_line",
+    "overhead_line",
+    "pulse_line",
+    "queue_line",
+    "warnings",
+]
+
+FEW_RANKS = 24
+"""Up to this many ranks are seen at one look."""
+_COLLECTIVE_BACKENDS = ("nccl", "rccl", "xccl", "oneccl")
+
+
+def has_accelerator(report: ClusterReport) -> bool:
+    """Return whether a rank ran on something other than a CPU, as far as the report says."""
+    devices = [*report.run.devices, *(rank.device or "" for rank in report.ranks)]
+    known = [device.lower() for device in devices if device]
+    if known:
+        return any(not device.startswith("cpu") for device in known)
+    return any(name in (report.run.backend or "").lower() for name in _COLLECTIVE_BACKENDS)
+
+
+def in_order(report: ClusterReport) -> list[RankSummary]:
+    """Ranks in order; where there are many, those that the verdict names and broken ones come first."""
+    named = set(report.verdict.ranks)
+    many = len(report.ranks) > FEW_RANKS
+    return sorted(
+        report.ranks,
+        key=lambda rank: (many and rank.rank not in named, many and rank.status == "ok", rank.rank),
+    )
+
+
+def interesting(report: ClusterReport, limit: int) -> list[RankSummary]:
+    """At most ``limit`` ranks, in order: the verdict's, broken ones, those others waited for, slow ones."""
+    if len(report.ranks) <= limit:
+        return sorted(report.ranks, key=lambda rank: rank.rank)
+    named = set(report.verdict.ranks)
+
+    def weight(rank: RankSummary) -> tuple[bool, bool, float, float]:
+        return (
+            rank.rank not in named,
+            rank.status == "ok",
+            -(rank.caused_wait_ms_per_step or 0.0),
+            -(rank.step_ms.get("median") or 0.0),
+        )
+
+    return sorted(sorted(report.ranks, key=weight)[:limit], key=lambda rank: rank.rank)
+
+
+def clock_line(report: ClusterReport) -> str:
+    """How far times of different ranks can be compared."""
+    clock, calls = report.clock, report.collectives
+    method = plain_text.one_line(clock.method.replace("_", " "), 40)
+    error = "error unknown" if clock.error_us is None else f"within {clock.error_us:,.0f} µs"
+    first = "clocks not aligned" if clock.method == "none" else f"clocks by {method} ({error})"
+    if calls.matched_pct is None:
+        return f"{first}, {calls.count:,} collectives, none matched" if calls.count else f"{first}, no collectives seen"
+    how = plain_text.one_line(calls.method.replace("_", " "), 40)
+    return f"{first}, {calls.matched_pct:.1f} % of {calls.count:,} collectives matched (by {how})"
+
+
+def overhead_line(report: ClusterReport) -> str | None:
+    """Return what recording cost the job, where it was measured."""
+    parts = []
+    if report.run.recording_overhead_pct is not None:
+        parts.append(f"steps {report.run.recording_overhead_pct:+.0f} % while recorded")
+    if report.run.residue_pct is not None:
+        parts.append(f"{report.run.residue_pct:+.0f} % after")
+    if report.run.longest_stall_ms is not None:
+        parts.append(f"longest stall {wording.ms(report.run.longest_stall_ms)}")
+    return ", ".join(parts) or None
+
+
+def queue_line(report: ClusterReport) -> str | None:
+    """How far the devices wait for their hosts."""
+    rows = sorted(report.queues, key=lambda row: row.starved_pct or 0.0)
+    if not rows:
+        return None
+    low, high = rows[0], rows[-1]
+    least, most = wording.pct(low.starved_pct, 0), wording.pct(high.starved_pct, 0)
+    share = most if least == most else f"{least} (rank {low.rank}) to {most} (rank {high.rank})"
+    return f"devices without queued work {share} of the window"
+
+
+def modules_line(report: ClusterReport, most: int = 3) -> str | None:
+    """Which FSDP modules or DDP buckets are exposed most."""
+    rows = sorted(report.modules, key=lambda row: -(row.exposed_ms_per_step or 0.0))[:most]
+    named = [
+        f"{_call(row)} {wording.ms(row.exposed_ms_per_step)}" for row in rows if (row.exposed_ms_per_step or 0.0) > 0
+    ]
+    return f"most exposed per step: {', '.join(named)}" if named else None
+
+
+def _call(row: ModuleRow) -> str:
+    return f"{plain_text.one_line(row.collective, 40).replace('_', '-')} of {plain_text.one_line(row.module, 40)}"
+
+
+def pulse_line(report: ClusterReport) -> str | None:
+    """Return whether the windows were recorded in steps like the others, None where that is not known."""
+    pulse = report.pulse
+    if pulse is None or pulse.typical is None or pulse.around_ms is None or pulse.median_ms is None:
+        return None
+    windows = "the window was" if len(pulse.windows) == 1 else "the windows were"
+    kind = "typical" if pulse.typical else "not typical"
+    near = f"{wording.ms(pulse.around_ms)} around {'it' if len(pulse.windows) == 1 else 'them'}"
+    return f"{windows} {kind}: {near}, {wording.ms(pulse.median_ms)} over {pulse.unprofiled_steps:,} steps"
+
+
+def memory_line(report: ClusterReport) -> str | None:
+    """Return the highest peak of device memory."""
+    row = max(report.memory, key=lambda row: row.peak_allocated_bytes, default=None)
+    if row is None:
+        return None
+    allocated, reserved = row.peak_allocated_bytes / 2**30, row.peak_reserved_bytes / 2**30
+    return f"peak {allocated:.1f} GiB allocated, {reserved:.1f} GiB reserved (rank {row.rank})"
+
+
+def warnings(report: ClusterReport) -> list[str]:
+    """Return what limits the report, most serious first."""
+    found = []
+    for status, words in (
+        ("missing", "left no trace"),
+        ("corrupt", "left an unusable trace"),
+        ("partial", "left a partial trace"),
+    ):
+        found_ranks = [rank for rank in report.ranks if rank.status == status]
+        if found_ranks:
+            reasons = sorted({plain_text.one_line(rank.reason, 160) for rank in found_ranks if rank.reason})
+            why = f" ({'; '.join(reasons[:2])})" if reasons else ""
+            found.append(f"{wording.named_ranks(r.rank for r in found_ranks)} {words}{why}")
+    found += [
+        f"{plain_text.one_line(error.where, 60)} failed: {plain_text.one_line(error.message, 200)}"
+        for error in report.errors
+    ]
+    unusable = sum(source.status in ("unusable", "unassigned") for source in report.sources)
+    if unusable:
+        found.append(f"{unusable} {'file' if unusable == 1 else 'files'} could not be used")
+    repaired = sum(bool(source.repairs) for source in report.sources)
+    if repaired:
+        found.append(f"{repaired} {'trace was' if repaired == 1 else 'traces were'} repaired while reading")
+    return found + [plain_text.one_line(note, 240) for note in report.run.notes]
