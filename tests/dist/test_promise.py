@@ -19,7 +19,7 @@ def loss(text: str) -> str:
 
 
 def own_words(logs) -> list[str]:
-    """What rank 1 wrote to stderr, without our own lines and gloo's last words, which come or not, with torchrun too."""
+    """What rank 1 wrote to stderr, without our own lines and gloo's last words, which torchrun shows at times too."""
     (path,) = logs.glob("**/1/stderr.log")
     passed_over = ("rankscope:", "terminate called without an active exception")
     return [line for line in path.read_text().splitlines() if not line.startswith(passed_over)]

@@ -69,6 +69,7 @@ for _ in range(1_000_000):
         sys.exit(5)
     if over:
         break
-# A reducer that outlives its group ends gloo's threads while it holds Python's lock, for which they may wait (torch 2.13).
+# A reducer that outlives its group ends gloo's threads while it holds Python's lock, for which they may wait (torch
+# 2.13).
 del model
 dist.destroy_process_group()

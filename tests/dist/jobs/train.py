@@ -91,7 +91,8 @@ if rank == 0:
 # gloo resets a peer that is still reading when the other side closes: nobody leaves before all have come this far.
 store.set(f"left/{attempt}/{rank}", "")
 store.wait([f"left/{attempt}/{other}" for other in range(world_size)])
-# A reducer that outlives its group ends gloo's threads while it holds Python's lock, for which they may wait (torch 2.13).
+# A reducer that outlives its group ends gloo's threads while it holds Python's lock, for which they may wait (torch
+# 2.13).
 del model
 dist.destroy_process_group()
 sys.exit(args.exit_code)
