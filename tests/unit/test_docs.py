@@ -100,3 +100,28 @@ def test_contributing_names_files_and_targets_that_exist() -> None:
     paths = re.findall(r"\b((?:src|tests|benchmarks|docs)/[\w./]+)", text)
     assert len(paths) > 15
     assert [path for path in paths if not (ROOT / path.rstrip(".")).exists() and "NAME" not in path] == []
+
+
+def test_the_workflows_test_what_the_package_claims() -> None:
+    package = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    pythons = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', package)
+    assert re.findall(r'"([\d.]+)"', re.search(r"python: \[(.*)\]", workflow)[1]) == pythons
+    torches = re.findall(r'"([\d.]+)\.\*"', re.search(r"torch: \[(.*?)\]", workflow)[1])
+    assert len(torches) == 3
+    assert torches[0] == re.search(r'"torch>=([\d.]+)"', package)[1]
+    assert torches[-1] == re.search(r"(?m)^torch==(\d+\.\d+)", pinned)[1]
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    package = re.search(r'(?m)^version = "(.*)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))[1]
+    citation = re.search(r"(?m)^version: (.*)", (ROOT / "CITATION.cff").read_text(encoding="utf-8"))[1]
+    assert package == citation == rankscope.__version__
+
+
+def test_pre_commit_uses_the_pinned_versions() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"(?m)^(\w+)==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8")))
+    found = dict(re.findall(r"repo: .*/(ruff|codespell)\S*\n\s+rev: v(\S+)", hooks))
+    assert found == {name: pinned[name] for name in ("ruff", "codespell")}

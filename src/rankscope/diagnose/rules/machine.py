@@ -1,4 +1,4 @@
-"""A busy machine makes culprits: who is late because its threads were not let run is not at fault.
+"""A busy machine makes stragglers: who is late because its threads were not let run is not at fault.
 
 The scheduler counts for each rank how long its threads could run and did not (``Evidence.contention``). Taken off, what
 remains of a rank's lateness is its own: that, held against its scatter over the steps, decides whether the rank is
