@@ -122,7 +122,8 @@ class Recording:
         except Exception as error:  # as in open
             self.give_up(f"the profiler did not record: {error!r}")
         record.steps.open_ms = (record.steps.open_ms or 0.0) + (time.perf_counter_ns() - begun) / 1e6
-        self.cpu.begin()
+        if self.capture is not None:
+            self.cpu.begin()
 
     def has_ended(self, completed: int) -> bool:
         """All its steps are over, on the host."""
