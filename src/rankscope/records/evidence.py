@@ -66,6 +66,8 @@ class RankCpu:
     own_ms: list[float] = field(default_factory=list)
     """Host time of the step less waiting for peers and less ``held_ms``: what the rank itself took. Empty where that
     is not known (a device decides when the host waits)."""
+    least_ms: list[float] = field(default_factory=list)
+    """``own_ms`` at the least: all time without an operator, while a call was under way, taken for waiting."""
     named_ms: dict[str, list[float]] = field(default_factory=dict)
     """Cause -> host time that it accounts for in the trace, run queue included."""
     script_ms: list[float] = field(default_factory=list)

@@ -29,6 +29,7 @@ def rank(number: int, held: float | list[float], own: float = 50.0, cpu: float =
         held_ms=held if isinstance(held, list) else [held] * 6,
         cpu_ms=[cpu + sign * n / 2 for n in NOISE],
         own_ms=[own + sign * n for n in NOISE],
+        least_ms=[own + sign * n for n in NOISE],
         named_ms={cause: [ms + sign * n for n in NOISE] for cause, ms in named.items()},
     )
 
@@ -103,7 +104,7 @@ def test_a_rank_bound_to_a_busy_core_stands_still_and_is_not_to_blame() -> None:
 def test_more_work_shows_in_cpu_time() -> None:
     # 25 ms of CPU time more, and operators that the peer does not run; what it takes by itself is too noisy to tell
     good, bad = rank(0, 100.0), rank(1, 100.0, cpu=75.0)
-    bad.own_ms = [150.0, 20.0, 90.0, 40.0, 130.0, 10.0]
+    bad.own_ms = bad.least_ms = [150.0, 20.0, 90.0, 40.0, 130.0, 10.0]
     case = evidence(good, bad, suspects=[late(1, [60.0] * 6, "extra_compute")])
     (accusation,) = decide(case)
     assert (accusation.cause, accusation.suspect.cost_ms) == ("extra_compute", pytest.approx(25.0))
@@ -117,7 +118,7 @@ def test_the_same_work_taking_longer_is_what_busy_machines_do() -> None:
 def test_scatter_is_no_fault() -> None:
     # a mean of 20 ms from one step of 120
     bad = rank(1, 90.0)
-    bad.own_ms = [50.0, 50.0, 170.0, 50.0, 50.0, 50.0]
+    bad.own_ms = bad.least_ms = [50.0, 50.0, 170.0, 50.0, 50.0, 50.0]
     case = evidence(rank(0, 90.0), bad, suspects=[late(1, [20.0] * 6, "host_pause")])
     assert verdict(case).kind == "contended"
 
@@ -182,7 +183,12 @@ def recorded(name: str) -> Evidence:
 
 @pytest.mark.parametrize(
     ("name", "bad", "slept_ms"),
-    [("ddp4_input_stall_beside_6", 2, 60.0), ("fsdp2_input_stall_beside_2", 1, 30.0)],
+    [
+        ("ddp4_input_stall_beside_6", 2, 60.0),
+        ("fsdp2_input_stall_beside_2", 1, 30.0),
+        # the other rank is late, by 430 ms a step: it shares its core with more processes
+        ("fsdp2_input_stall_beside_uneven_load", 1, 30.0),
+    ],
 )
 def test_recorded_faults_beside_load(name, bad, slept_ms) -> None:
     found = verdict(recorded(name))

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.rank.cpu_only import cpu_waits
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.cpu_only import cpu_gaps, cpu_issues, cpu_waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.evidence import Contention, RankCpu
@@ -79,6 +80,7 @@ def _append(found: dict[int, RankCpu], cpu: RankCpu) -> None:
         return
     whole = len(before.own_ms) == len(before.held_ms) and len(cpu.own_ms) == len(cpu.held_ms)
     before.own_ms = before.own_ms + cpu.own_ms if whole else []
+    before.least_ms = before.least_ms + cpu.least_ms if whole else []
     shared = before.named_ms.keys() & cpu.named_ms.keys()
     before.named_ms = {cause: before.named_ms[cause] + cpu.named_ms[cause] for cause in sorted(shared)}
     before.held_ms += cpu.held_ms
@@ -110,6 +112,7 @@ def _rank(window: WindowResult, column: int, record: RankRecord | None) -> RankC
         held_ms=held.tolist(),
         cpu_ms=cpu.tolist(),
         own_ms=[] if view.device else _own(view, held).tolist(),
+        least_ms=[] if view.device else _least(view, held).tolist(),
         named_ms=_named(window, column),
         script_ms=script[index].tolist(),
     )
@@ -126,6 +129,7 @@ def _own_threads(ranks: Sequence[RankCpu]) -> None:
         rank.held_ms = (np.array(rank.held_ms) - own).tolist()
         if rank.own_ms:
             rank.own_ms = (np.array(rank.own_ms) + own).tolist()
+            rank.least_ms = (np.array(rank.least_ms) + own).tolist()
 
 
 def _driving(threads: Sequence[ThreadTimes], tids: set[int]) -> tuple[list[ThreadTimes], list[ThreadTimes]]:
@@ -150,6 +154,20 @@ def _own(view: RankView, held: F64) -> F64:
     twice = np.bincount(step[inside], waking, len(steps)) / 1e6
     length = (steps.end - steps.start) / 1e6
     return np.asarray(length - waited - held + np.minimum(twice, held), np.float64)
+
+
+def _least(view: RankView, held: F64) -> F64:
+    """Per step what the host took by itself at the least, ms.
+
+    Where a rank was held up often, waits for its peers are missed: it goes on long after the call's end.
+    """
+    steps, calls = view.trace.steps, view.trace.collectives
+    begin, resume = cpu_gaps(view)
+    under_way = intervals.union(cpu_issues(view), view.trace.events.end[calls.event])
+    step = np.searchsorted(steps.start, begin, side="right") - 1
+    inside = step >= 0
+    maybe = np.bincount(step[inside], intervals.cover(under_way, begin, resume)[inside], len(steps)) / 1e6
+    return np.asarray((steps.end - steps.start) / 1e6 - maybe - held, np.float64)
 
 
 def _named(window: WindowResult, column: int) -> dict[str, list[float]]:

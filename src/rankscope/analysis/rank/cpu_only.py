@@ -17,7 +17,7 @@ from rankscope.analysis.rank.view import RankView, make_view, name_mask
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 
-__all__ = ["cpu_issues", "cpu_waits", "settle_ends"]
+__all__ = ["cpu_gaps", "cpu_issues", "cpu_waits", "settle_ends"]
 
 I64 = NDArray[np.int64]
 
@@ -63,7 +63,7 @@ def settle_ends(view: RankView) -> RankView:
     events, calls = view.trace.events, view.trace.collectives
     if view.device or not len(calls):
         return view
-    begin, resume = _gaps(view)
+    begin, resume = cpu_gaps(view)
     start, duration = events.start[calls.event], events.duration.copy()
     end = events.end[calls.event]
     for gap_begin, gap_resume in zip(begin.tolist(), resume.tolist(), strict=True):
@@ -81,7 +81,7 @@ def settle_ends(view: RankView) -> RankView:
     return make_view(replace(view.trace, events=trimmed), view.rank)
 
 
-def _gaps(view: RankView) -> tuple[I64, I64]:
+def cpu_gaps(view: RankView) -> tuple[I64, I64]:
     """Where the training thread runs no operator for longer than Python takes, outside the data loader."""
     events = view.trace.events
     running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
@@ -99,7 +99,7 @@ def cpu_waits(view: RankView) -> tuple[I64, I64, I64]:
     Time in the data loader is never a wait.
     """
     events, calls = view.trace.events, view.trace.collectives
-    begin, resume = _gaps(view)
+    begin, resume = cpu_gaps(view)
     nothing = np.empty(0, np.int64)
     if not len(begin) or not len(calls):
         return nothing, nothing, nothing

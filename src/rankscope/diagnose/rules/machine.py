@@ -22,8 +22,9 @@ LEAST_SHARE = 0.05
 SURE = 0.05
 """Chance, over all ranks together, that a rank is named for noise."""
 CONSISTENT = 0.5
-"""What a rank takes by itself must bear out at least half of what a cause seems to take: both estimates are unbiased,
-and of a core that is busy for one rank only the first sees nothing."""
+"""Share of a rank's lateness that work of its own must explain before its CPU time is asked."""
+BY_SILENCE = frozenset({"host_pause"})
+"""Causes that are told by nothing being seen, which a thread that is not let run brings about as well."""
 LIKE_NORMAL = 200
 """Degrees of freedom from which on Student's distribution is the normal one to three digits."""
 
@@ -70,10 +71,10 @@ def beyond_machine(suspect: Suspect, evidence: Evidence) -> Suspect | None:
     """The suspect as it would be on a free machine, or None where it would be none.
 
     It is asked for where the machine may explain the lateness. Three questions, each answered by Student's t over the
-    steps: what the rank itself takes more than its peers, the run queue taken off on all sides; what one cause that a
-    trace shows (waiting for input, standing still, ...) takes more; and how much more CPU time it uses, where its
-    operators are others than its peers'. That the same work takes longer is no answer: CPU time itself grows by 5 to
-    10 % beside others, which take caches and cores' second threads.
+    steps: what one cause that a trace shows by itself (waiting for input, compiling, ...) takes more than on the peers;
+    how much more CPU time the rank uses, where its operators are others than its peers'; and what it takes by itself,
+    at the least, the run queue and waits taken off. That the same work takes longer is no answer: CPU time itself grows
+    by 5 to 10 % beside others, which take caches and cores' second threads.
     """
     witness = evidence.contention
     own = None if witness is None else witness.of(suspect.rank)
@@ -85,18 +86,21 @@ def beyond_machine(suspect: Suspect, evidence: Evidence) -> Suspect | None:
     least = LEAST_SHARE * max(evidence.whole_step_ms - witness.cost_ms, 0.0)
     chance = SURE / len(witness.ranks)
     found = [
-        _by_itself(suspect, own, peers, least, chance),
         *_by_causes(suspect, own, peers, least, chance),
         _by_work(suspect, own, peers, least, chance),
+        _by_itself(suspect, own, peers, least, chance),
     ]
-    told = [s for s in found if s is not None]
-    return min(told, key=lambda s: s.p_value or 0.0) if told else None
+    late = [s for s in found if s is not None]
+    return min(late, key=lambda s: s.p_value or 0.0) if late else None  # the least scattered is the most exact
 
 
 def _by_itself(suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: float, chance: float) -> Suspect | None:
-    if not all(r.own_ms for r in (own, *peers)) or suspect.excess_ms <= 0:
+    if not all(r.own_ms and r.least_ms for r in (own, *peers)) or suspect.excess_ms <= 0:
         return None
-    more = _beyond(own.own_ms, [p.own_ms for p in peers])
+    # a rank that was held up often misses waits for its peers: it is taken at the least, and they are at the most
+    at_least = [min(pair) for pair in zip(own.own_ms, own.least_ms, strict=True)]
+    at_most = [[max(pair) for pair in zip(p.own_ms, p.cpu_ms, strict=True)] for p in peers]
+    more = _beyond(at_least, at_most)
     mean = statistics.fmean(more)
     # more CPU time is work, and what is no CPU time is none
     work = statistics.fmean(_beyond(own.cpu_ms, [p.cpu_ms for p in peers])) >= mean / 2
@@ -113,14 +117,16 @@ def _by_causes(
     asked = [c for c, ms in own.named_ms.items() if sum(ms) > 0 and c not in NOISY]
     found: list[Suspect | None] = []
     for cause in asked:
-        more = _beyond(own.named_ms[cause], [p.named_ms.get(cause, [0.0] * len(p.held_ms)) for p in peers])
-        if all(r.own_ms for r in (own, *peers)):
-            itself = statistics.fmean(_beyond(own.own_ms, [p.own_ms for p in peers]))
-            if itself < CONSISTENT * statistics.fmean(more):
-                continue  # the machine held it up there, step by step: a rank bound to a busy core
+        theirs = [p.named_ms.get(cause, [0.0] * len(p.held_ms)) for p in peers]
+        if cause in BY_SILENCE:
+            if own.own_ms:
+                continue  # all that keeps a thread from running is silence: what the rank takes by itself tells more
+            may_be = own.held_ms
         else:
-            held = _beyond(own.held_ms, [p.held_ms for p in peers])
-            more = [ms - max(wait, 0.0) for ms, wait in zip(more, held, strict=True)]
+            # it was held up there as often as its peers' work there, of the same length, would have been
+            usual = statistics.median(statistics.median(step) for step in zip(*theirs, strict=True))
+            may_be = [usual * held / max(cpu, 1e-3) for held, cpu in zip(own.held_ms, own.cpu_ms, strict=True)]
+        more = [ms - wait for ms, wait in zip(_beyond(own.named_ms[cause], theirs), may_be, strict=True)]
         found.append(_late(suspect, more, {cause: statistics.fmean(more)}, least, chance / len(asked)))
     return found
 
