@@ -1,0 +1,355 @@
+"""Whatever becomes of the node helper, of its launcher or of its store: run.json comes, and nothing recorded is lost."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankscope.node.__main__ import OTHER_HELPER
+from rankscope.own_process import command, environment
+from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.rundir.layout import RunDir
+from support.node import TRACE, Node, until
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Nodes of one run; their helpers are ended with the test."""
+    nodes = []
+
+    def make(name="spool", **task) -> Node:
+        node = Node(tmp_path / name, RunDir(tmp_path / "RUN"), **task)
+        nodes.append(node)
+        return node
+
+    yield make
+    for node in nodes:
+        node.close()
+
+
+def whole(node: Node, ranks=(0, 1)) -> bool:
+    """Whether run.json has a window with a trace of every rank, each beside its record."""
+    (window,) = node.manifest.windows
+    placed = all(node.run.trace(0, 0, rank).exists() and node.run.record(0, 0, rank).exists() for rank in ranks)
+    return placed and [(r.rank, r.status) for r in window.records] == [(rank, "ok") for rank in ranks]
+
+
+def kill(node: Node) -> None:
+    os.kill(node.helper.pid, signal.SIGKILL)
+    node.helper._process.wait()
+
+
+# ---------------------------------------------------------------- a helper that dies
+
+
+def test_a_helper_that_is_killed_while_the_job_runs_is_followed_by_another(make):
+    node = make().start()
+    node.helper.watch()
+    node.lives(0), node.lives(1)
+    node.records(0)
+    until(lambda: node.run.record(0, 0, 0).exists())
+    dead = node.helper.pid
+    kill(node)
+    node.records(1)
+    until(lambda: node.run.record(0, 0, 1).exists())  # without any word from the launcher
+    assert node.helper.pid != dead
+    node.end()
+    assert whole(node)
+    assert any("started again 1 time" in note for note in node.manifest.notes)
+    assert not node.spool.path.exists()
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_helper_that_is_killed_at_the_end_is_followed_by_another(make, times):
+    node = make().start()
+    node.lives(0), node.lives(1)
+    for _ in range(times):
+        kill(node)
+        node.records(0), node.records(1)
+        node.helper.next_word(0)  # notices it
+    node.end()
+    assert whole(node)
+    assert node.manifest.exit_code == 0
+
+
+def test_what_a_dead_helper_had_half_written_is_removed(make):
+    node = make().start()
+    node.lives(0), node.lives(1)
+    node.records(0), node.records(1)
+    until(lambda: node.run.record(0, 0, 1).exists())
+    half = node.run.window(0, 0) / f".rank_00000.trace.json.gz.{os.uname().nodename}.{node.helper.pid}.tmp"
+    half.write_text("half")
+    foreign = half.with_name(".rank_00009.trace.json.gz.elsewhere.7.tmp")
+    foreign.write_text("of another node that is alive")
+    kill(node)
+    node.end()
+    assert (half.exists(), foreign.exists()) == (False, True)
+    assert whole(node)
+
+
+def test_there_is_one_helper_a_node(make):
+    node = make().start()
+    second = subprocess.run(
+        command("rankscope.node", str(node.spool.path)), stdin=subprocess.DEVNULL, env=environment(), check=False
+    )
+    assert second.returncode == OTHER_HELPER
+    node.lives(0, world=1)
+    node.end()
+    assert node.manifest.world_size == 1
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU"])
+def test_signals_that_end_a_job_do_not_end_its_rescue(make, name):
+    node = make().start()
+    os.kill(node.helper.pid, getattr(signal, name))
+    node.lives(0), node.lives(1)
+    node.records(0), node.records(1)
+    pid = node.helper.pid
+    node.end(exit_code=1)
+    assert node.helper.pid == pid
+    assert whole(node)
+    assert node.manifest.exit_code == 1
+
+
+def test_memory_is_taken_from_the_helper_before_it_is_taken_from_a_rank(make):
+    node = make().start()
+    assert int(Path(f"/proc/{node.helper.pid}/oom_score_adj").read_text()) == 900
+
+
+# ---------------------------------------------------------------- what lies where the helper looks
+
+
+def fifo(path):
+    os.mkfifo(path)
+
+
+JUNK = {
+    "an empty ring": lambda node: (node.spool.path / "pulse_0_7").touch(),
+    "a ring that is a FIFO": lambda node: fifo(node.spool.path / "pulse_0_7"),
+    "a ring that counts without end": lambda node: (node.spool.path / "pulse_0_7").write_bytes(b"\xff" * 64),
+    "a ring with no numbers": lambda node: (node.spool.path / "pulse_x_y").write_bytes(b"\0" * 64),
+    "a record that is a folder": lambda node: node.spool.record(0, 3, 0).mkdir(),
+    "a record that is a FIFO": lambda node: fifo(node.spool.record(0, 3, 0)),
+    "a record of noise": lambda node: node.spool.record(0, 3, 0).write_bytes(os.urandom(999)),
+    "a life of noise": lambda node: node.spool.life(0, 5).write_bytes(os.urandom(999)),
+    "a life of a huge world": lambda node: node.spool.life(0, 5).write_text(
+        '{"rank": 5, "local_rank": 5, "world_size": 99999999, "host": "h", "pid": 1, "attempt": 0}'
+    ),
+    "a snapshot with no numbers": lambda node: (node.spool.path / "memory_oom_x_y.pickle").touch(),
+    "a request of other types": lambda node: request(node, '{"name": "r", "steps": "many", "warmup": 2}'),
+    "a request that is a FIFO": lambda node: (node.run.request_folder.mkdir(), fifo(node.run.request(0))),
+    "a request without an end": lambda node: (
+        node.run.request_folder.mkdir(), node.run.request(0).symlink_to("/dev/zero")
+    ),
+    "a file where requests should be": lambda node: node.run.request_folder.touch(),
+}  # fmt: skip
+
+
+def request(node, text):
+    node.run.request_folder.mkdir()
+    node.run.request(0).write_text(text)
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_one_odd_file_costs_that_file_only(make, junk):
+    node = make().start()
+    pid = node.helper.pid
+    node.lives(0), node.lives(1)
+    JUNK[junk](node)
+    node.records(0), node.records(1)
+    until(lambda: node.run.record(0, 0, 1).exists())
+    words = node.end()
+    assert node.helper.pid == pid, node.spool.helper_log.read_text()
+    assert whole(node)
+    told = [*node.manifest.notes, *(word.text for word in words)]
+    silent = "a file where requests should be"  # it is no request, and nobody asked
+    assert junk == silent or any(text for text in told), told
+
+
+# ---------------------------------------------------------------- the launcher or the whole node is gone
+
+
+def test_a_launcher_that_is_killed_leaves_a_run_json(make):
+    node = make().start()
+    with subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(1000)"]) as rank:
+        node.lives(0, pid=rank.pid, status="partial", reason="running")
+        node.records(0)
+        until(lambda: node.run.record(0, 0, 0).exists())
+        # WHEN the launcher dies, and its rank trains on, as it does under torchrun
+        node.helper._process.stdin.close()
+        node.records(1)
+        until(lambda: node.run.record(0, 0, 1).exists())
+        assert not node.run.manifest.exists()
+        # AND WHEN the rank has ended too
+        rank.kill()
+    assert node.helper._process.wait(60) == 0
+    assert whole(node)
+    assert node.manifest.exit_code is None
+    assert any("launcher was killed" in note for note in node.manifest.notes)
+    assert not node.spool.path.exists()
+
+
+def two(make, **task):
+    words = {"alone": False, "launch": "rendezvous 7", "run_id": "7", "gather_timeout_s": 2.0, **task}
+    return make("zero", node="0", **words).start(), make("one", node="1", **words).start()
+
+
+def test_run_json_waits_for_all_nodes_and_the_exit_code_is_that_of_the_one_that_failed(make):
+    zero, one = two(make, gather_timeout_s=60.0)
+    zero.lives(0), one.lives(1)
+    zero.records(0), one.records(1)
+    one.end(exit_code=1)
+    zero.end(exit_code=0)
+    assert whole(zero)
+    assert zero.manifest.exit_code == 1
+    assert one.helper._process.wait(60) == 0
+
+
+def test_a_lost_node_is_named_by_the_head(make):
+    zero, one = two(make)
+    zero.lives(0), one.lives(1)
+    zero.records(0)
+    kill(one)
+    zero.end(exit_code=1)
+    assert [(r.rank, r.status) for r in zero.manifest.windows[0].records] == [(0, "ok"), (1, "missing")]
+    assert "node node_1 left no result within 2 s" in zero.manifest.notes
+
+
+def test_another_node_writes_run_json_where_the_head_is_lost(make):
+    zero, one = two(make)
+    zero.lives(0), one.lives(1)
+    one.records(1)
+    kill(zero)
+    one.end(exit_code=1)
+    assert one.helper._process.wait(60) == 0  # its launcher has left long before
+    assert [(r.rank, r.status) for r in one.manifest.windows[0].records] == [(0, "missing"), (1, "ok")]
+    assert one.manifest.exit_code == 1
+    assert "node node_0 left no result within 2 s" in one.manifest.notes
+
+
+def test_many_attempts_in_a_row_are_all_told(make):
+    node = make().start()
+    for attempt in range(200):
+        for rank in (0, 1):
+            node.lives(rank, attempt=attempt, status="partial", reason="failed at once")
+    node.end(exit_code=1)
+    assert (node.manifest.attempts, len(node.manifest.lives)) == (200, 400)
+
+
+# ---------------------------------------------------------------- the store
+
+
+def test_a_store_that_takes_nothing_keeps_everything_in_the_spool_and_says_so(make):
+    node = make().start()
+    resource.prlimit(
+        node.helper.pid, resource.RLIMIT_FSIZE, (4096, 4096)
+    )  # small files it takes, as a nearly full disk
+    node.lives(0), node.lives(1)
+    text = '{"traceEvents": [' + ", ".join(str(int.from_bytes(os.urandom(8), "big")) for _ in range(4000)) + "]}"
+    node.records(0, text), node.records(1)
+    words = node.end()
+    (said,) = [word.text for word in words if word.word == "gathered"]
+    assert "File too large: 2 file(s)" in said
+    assert str(node.spool.path) in said
+    assert node.spool.trace(0, 0, 0).read_text() == text
+    assert [(r.rank, r.status) for r in node.manifest.windows[0].records] == [(0, "missing"), (1, "ok")]
+    assert "it is in" in node.manifest.windows[0].records[0].reason
+    # AND who follows, when there is room again, finishes it
+    node.close()
+    node.run.manifest.unlink()
+    again = node.start()
+    again.end()
+    assert node.run.trace(0, 0, 0).exists()
+
+
+def test_a_store_that_is_taken_away_in_the_middle(make):
+    node = make().start()
+    node.lives(0), node.lives(1)
+    (node.run.path / "attempt_0").write_text("no folder can be made here any more")
+    node.records(0), node.records(1)
+    words = node.end()
+    (said,) = [word.text for word in words if word.word == "gathered"]
+    assert "4 file(s)" in said
+    assert node.spool.trace(0, 0, 0).read_text() == TRACE
+    assert {r.status for r in node.manifest.windows[0].records} == {"missing"}
+
+
+def test_a_run_directory_that_is_refused_keeps_what_was_recorded(make):
+    make("first").start()
+    second = make("second", launch="launch 2")
+    from rankscope.launcher.node_helper import NodeHelper
+
+    second.helper = NodeHelper(second.spool)
+    word = second.helper.claimed(60)
+    assert (word.word, "belongs to run" in word.text) == ("refused", True)
+    # WHEN the launcher had started the job all the same, since the answer came late
+    second.records(0)
+    words = second.end()
+    (said,) = [word.text for word in words if word.word == "gathered"]
+    assert "belongs to run" in said
+    assert "2 file(s)" in said
+    assert second.spool.trace(0, 0, 0).read_text() == TRACE
+
+
+def test_a_disk_that_was_full_for_the_step_log_is_told_of(make):
+    node = make().start()
+    node.lives(0, world=1, steps_counted=50)
+    ring = (7).to_bytes(8, "little") + STEP_LOG_ENTRY.pack(1, 2, 3, 0) * 7
+    node.spool.pulse(0, 0).write_bytes(ring)
+    node.end()
+    assert any("the log of all steps ends with step 7 of 50" in note for note in node.manifest.notes)
+    assert node.run.pulse(0, 0).exists()
+
+
+@pytest.mark.parametrize(
+    ("umask", "folder", "file"), [(0o022, 0o700, 0o600), (0o077, 0o700, 0o600), (0o002, 0o770, 0o660)]
+)
+def test_what_is_kept_is_private_unless_a_group_shares_the_work(make, umask, folder, file):
+    before = os.umask(umask)
+    try:
+        node = make().start()
+    finally:
+        os.umask(before)
+    node.lives(0), node.lives(1)
+    node.records(0), node.records(1)
+    node.end()
+    assert whole(node)
+    modes = {p: stat.S_IMODE(p.lstat().st_mode) for p in [node.run.path, *node.run.path.rglob("*")]}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {folder}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {file}
+
+
+# ---------------------------------------------------------------- the report
+
+
+def test_a_report_that_takes_too_long_is_given_up_with_the_command_that_makes_it(make):
+    node = make(report=True, report_timeout_s=0.05).start()
+    node.lives(0, world=1)
+    words = node.end()
+    (said,) = [word.text for word in words if word.word == "lacking"]
+    assert "analysis.timeout_s=0.05" in said
+    assert f"rankscope analyze {node.run.path}" in said
+    assert node.manifest.world_size == 1
+
+
+def test_a_report_whose_process_is_killed_is_told_of(make):
+    node = make(report=True).start()
+    node.lives(0, world=1)
+    from rankscope.records.node_task import JobEnd
+
+    node.helper.finish(JobEnd(exit_code=0))
+    until(lambda: (word := node.helper.next_word(0.2)) is not None and word.word == "begun")
+    children = Path(f"/proc/{node.helper.pid}/task")
+    until(lambda: any((task / "children").read_text() for task in children.iterdir()))
+    for task in children.iterdir():
+        for pid in (task / "children").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+    (said,) = [word.text for word in node.hear() if word.word == "lacking"]
+    assert "killed by signal 9" in said

@@ -1,0 +1,112 @@
+"""A node without torch: a spool with a task, the real helper process, and ranks that are only what they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rankscope.config import ToolConfig, to_agent_spec
+from rankscope.launcher.node_helper import NodeHelper
+from rankscope.node.manifest import NodeResult
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.manifest import RunManifest
+from rankscope.records.node_task import HelperWord, JobEnd, NodeTask
+from rankscope.records.rank import RankRecord
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
+
+TRACE = '{"traceEvents": []}'
+
+
+def until(what: Callable[[], Any], limit_s: float = 60) -> Any:
+    """The first true value of ``what()``. The limit is for a test that fails, and not a measure of anything."""
+    deadline = time.monotonic() + limit_s
+    while not (value := what()):
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.02)
+    return value
+
+
+class Node:
+    """One node of a run."""
+
+    def __init__(self, folder: Path, run: RunDir, **task: Any) -> None:
+        self.run = run
+        self.spool = Spool(folder)
+        folder.mkdir(mode=0o700)
+        self.spool.spec.write_text(to_json(to_agent_spec(ToolConfig(), run_id="test", spool=folder)))
+        fields: dict[str, Any] = {
+            "run_id": None, "launch": "launch 1", "alone": True, "run_dir": str(run.path), "base": str(folder), "node": None,
+            "launcher_pid": os.getpid(), "argv": ["rankscope", "run"], "config": {}, "gather_timeout_s": 20.0,
+            "report": False, "hta": False, "report_timeout_s": 60.0,
+        }  # fmt: skip
+        self.task = NodeTask(**{**fields, **task})
+        self.spool.task.write_text(to_json(self.task))
+        self.helper: NodeHelper | None = None
+
+    def start(self) -> Node:
+        """Start the helper and wait until it has claimed the run directory."""
+        self.helper = NodeHelper(self.spool)
+        word = self.helper.claimed(60)
+        assert word is not None
+        assert word.word == "claimed", word
+        return self
+
+    def record(self, rank: int, *, world: int = 2, **fields: Any) -> RankRecord:
+        """What a rank says of itself; of its whole life unless ``window`` is given."""
+        known: dict[str, Any] = {"host": os.uname().nodename, "pid": os.getpid(), "attempt": 0, "local_rank": rank}
+        return RankRecord(rank=rank, world_size=world, **{**known, **fields})
+
+    def lives(self, rank: int, **fields: Any) -> None:
+        """A rank has come, and has ended well."""
+        life = self.record(rank, **fields)
+        self.spool.life(life.attempt, rank).write_text(to_json(life))
+
+    def records(self, rank: int, text: str = TRACE, *, window: int = 0, **fields: Any) -> None:
+        """A rank has recorded a window: its trace first, and the record that announces it last."""
+        trace = self.spool.trace(0, window, rank)
+        trace.write_text(text)
+        record = self.record(rank, window=window, trace=trace.name, **fields)
+        path = self.spool.record(0, window, rank)
+        path.with_suffix(".tmp").write_text(to_json(record))
+        path.with_suffix(".tmp").rename(path)
+
+    def end(self, exit_code: int | None = 0, limit_s: float = 120) -> list[HelperWord]:
+        """The job has ended; every word until the helper is done."""
+        assert self.helper is not None
+        self.helper.finish(JobEnd(exit_code=exit_code))
+        return self.hear(limit_s)
+
+    def hear(self, limit_s: float = 120) -> list[HelperWord]:
+        """Every word until the helper is done."""
+        assert self.helper is not None
+        words: list[HelperWord] = []
+        deadline = time.monotonic() + limit_s
+        while not words or words[-1].word != "done":
+            assert time.monotonic() < deadline, words
+            if (word := self.helper.next_word(0.2)) is not None:
+                words.append(word)
+        return words
+
+    def close(self) -> None:
+        """End the helper, if it still runs, and wait for it."""
+        if self.helper is not None:
+            process = self.helper._process
+            self.helper.end()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    @property
+    def manifest(self) -> RunManifest:
+        return from_json(RunManifest, self.run.manifest.read_bytes())
+
+    @property
+    def result(self) -> NodeResult:
+        (path,) = self.run.nodes.glob("*.result.json")
+        return from_json(NodeResult, path.read_bytes())
