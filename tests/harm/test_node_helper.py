@@ -1,4 +1,4 @@
-"""Whatever becomes of the node helper, of its launcher or of its store: run.json comes, and nothing recorded is lost."""
+"""Whatever becomes of node helper, launcher or store: run.json comes, and nothing that was recorded is lost."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ JUNK = {
     "an empty ring": lambda node: (node.spool.path / "pulse_0_7").touch(),
     "a ring that is a FIFO": lambda node: fifo(node.spool.path / "pulse_0_7"),
     "a ring that counts without end": lambda node: (node.spool.path / "pulse_0_7").write_bytes(b"\xff" * 64),
-    "a ring with no numbers": lambda node: (node.spool.path / "pulse_x_y").write_bytes(b"\0" * 64),
+    "a ring with no numbers": lambda node: (node.spool.path / "pulse_x_y").write_bytes(b"\1" + b"\0" * 63),
     "a record that is a folder": lambda node: node.spool.record(0, 3, 0).mkdir(),
     "a record that is a FIFO": lambda node: fifo(node.spool.record(0, 3, 0)),
     "a record of noise": lambda node: node.spool.record(0, 3, 0).write_bytes(os.urandom(999)),
@@ -248,9 +248,8 @@ def test_many_attempts_in_a_row_are_all_told(make):
 
 def test_a_store_that_takes_nothing_keeps_everything_in_the_spool_and_says_so(make):
     node = make().start()
-    resource.prlimit(
-        node.helper.pid, resource.RLIMIT_FSIZE, (4096, 4096)
-    )  # small files it takes, as a nearly full disk
+    # small files it takes, as a disk that is nearly full
+    resource.prlimit(node.helper.pid, resource.RLIMIT_FSIZE, (16384, 16384))
     node.lives(0), node.lives(1)
     text = '{"traceEvents": [' + ", ".join(str(int.from_bytes(os.urandom(8), "big")) for _ in range(4000)) + "]}"
     node.records(0, text), node.records(1)

@@ -1,4 +1,4 @@
-"""A node without torch: a spool with a task, the real helper process, and ranks that are only what they leave behind."""
+"""A node without torch: a spool with a task, the real helper process, and ranks that are what they leave behind."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Node:
         folder.mkdir(mode=0o700)
         self.spool.spec.write_text(to_json(to_agent_spec(ToolConfig(), run_id="test", spool=folder)))
         fields: dict[str, Any] = {
-            "run_id": None, "launch": "launch 1", "alone": True, "run_dir": str(run.path), "base": str(folder), "node": None,
-            "launcher_pid": os.getpid(), "argv": ["rankscope", "run"], "config": {}, "gather_timeout_s": 20.0,
-            "report": False, "hta": False, "report_timeout_s": 60.0,
+            "run_id": None, "launch": "launch 1", "alone": True, "run_dir": str(run.path), "base": str(folder),
+            "node": None, "launcher_pid": os.getpid(), "argv": ["rankscope", "run"], "config": {},
+            "gather_timeout_s": 20.0, "report": False, "hta": False, "report_timeout_s": 60.0,
         }  # fmt: skip
         self.task = NodeTask(**{**fields, **task})
         self.spool.task.write_text(to_json(self.task))

@@ -76,7 +76,7 @@ def planted(arguments: argparse.Namespace) -> Iterator[Plant]:
 
 def _neighbour() -> int:
     """Keep this process's core busy, with a process of its own; its number."""
-    command = [sys.executable, "-c", _STRANGER, "-c", _BUSY, str(os.getpid())]
+    command = [sys.executable, "-I", "-c", _STRANGER, "-I", "-c", _BUSY, str(os.getpid())]
     return int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 

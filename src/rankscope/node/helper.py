@@ -75,7 +75,8 @@ class Helper:
         """Work until the run is finished, the job never began, or the time is up."""
         with contextlib.suppress(OSError):
             os.nice(19)  # of this thread and of those that it starts
-        self._health = HealthWatch.begin()
+        with contextlib.suppress(RuntimeError):  # no thread can be had: health is what is left out
+            self._health = HealthWatch.begin()
         threading.Thread(target=self._store, name="store", daemon=True).start()
         self._serve()
         limit_s = 2 * self.task.gather_timeout_s + self.task.report_timeout_s + 60

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from rankscope import own_process
 from rankscope.errors import ConfigError, TraceError
 from rankscope.records.report import SourceFile
 from rankscope.trace.columns import RankTrace
@@ -195,7 +196,8 @@ def _shared(
 ) -> Iterator[tuple[int, Decoded]]:
     """Read in this process and in helpers: starting one, and fetching its columns, costs as much as 50 MB of JSON."""
     # never fork: the caller may have threads, a CUDA context or an open profiler
-    with ProcessPoolExecutor(helpers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawning = multiprocessing.get_context("spawn")
+    with own_process.safe_spawn(), ProcessPoolExecutor(helpers, mp_context=spawning) as pool:
         futures = {pool.submit(_read_one, candidates[i], cache): i for i in fresh[1:]}
         waiting = list(futures)
         own: int | None = fresh[0]
