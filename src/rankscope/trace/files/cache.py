@@ -88,7 +88,7 @@ def store_cached(path: Path, trace: RankTrace) -> bool:
             write_statistics=["start", "step", "category"],
             write_page_checksum=True,
         )
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(path.stat().st_mode & 0o666)  # for whom the trace is, the columns are
         Path(temporary).replace(target)
     except (OSError, ValueError, TypeError, OverflowError, ArithmeticError, ImportError):
         if temporary is not None:
