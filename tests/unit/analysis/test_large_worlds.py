@@ -52,6 +52,7 @@ def test_the_late_rank_is_named(job, planted, cause, skew) -> None:
     assert found.verdict.cost_ms_per_step == pytest.approx(cost_ms(program, mesh, planted, noise=NOISE), rel=0.15)
 
 
+@pytest.mark.long
 def test_nobody_is_named_without_a_fault() -> None:
     mesh, program = DEEP
     found = report_of(simulate(program, mesh, noise=NOISE))
