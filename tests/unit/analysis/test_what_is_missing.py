@@ -11,6 +11,7 @@ from tests.support.small_job import GEMM, NCCL, TRANSFER, Job, event, kernels
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.rank.losses import find_losses
+from rankscope.analysis.rank.view import make_view
 from rankscope.analysis.windows import analyse
 from rankscope.records.report import ClusterReport
 from rankscope.trace.files.load import load_traces
@@ -254,6 +255,27 @@ def test_devices_of_one_process_are_busy_each_by_itself(run: Run) -> None:
     whole = 6 * job.step_us
     assert shares(report, 0)[0] == pytest.approx(100 * 6 * (2 * 400 + 2 * TRANSFER) / 2 / whole, abs=1)
     assert "rank 0 drives 2 devices (0, 1)" in notes(report)
+
+
+def test_streams_of_two_devices_are_not_one(tmp_path: Path) -> None:
+    job = Job(ranks=1)
+    for e in kernels(job, 0)[1::2]:
+        e["pid"] = e["args"]["device"] = 1
+    (trace,) = load_traces([job.write(tmp_path)], cache=False).traces
+    events = make_view(trace, 0).trace.events
+    pairs = set(zip(events.pid[events.stream >= 0].tolist(), events.stream[events.stream >= 0].tolist(), strict=True))
+    assert pairs == {(0, 7), (1, 8)}
+    assert set(trace.events.stream.tolist()) == {-1, 7}
+
+
+def test_an_unreadable_file_loses_no_verdict(run: Run, tmp_path: Path) -> None:
+    job = Job(ranks=5, work={3: 560.0})
+    job.write(tmp_path / "traces")
+    del job.events[1]
+    (tmp_path / "traces" / "rank1.json").write_text('{"traceEvents": [{"ph": "X", "cat": "kern')
+    report = run(job)
+    assert report.verdict.ranks == [3]
+    assert {r.rank: r.status for r in report.ranks}[1] == "missing"
 
 
 def test_a_stray_copy_on_another_device_makes_no_second_device(run: Run) -> None:

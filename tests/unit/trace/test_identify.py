@@ -151,6 +151,30 @@ def test_jobs_at_the_same_time_are_told_by_their_folders(record: Callable[..., P
     assert "same ranks at the same time" in result.notes[0]
 
 
+def test_replicas_of_an_inference_server_are_jobs(record: Callable[..., Path], tmp_path: Path) -> None:
+    for replica in range(2):
+        for rank in range(2):
+            name = f"1790.1-TP-{rank}-DP-{replica}.trace.json"
+            record(name, pid=10 * replica + rank, groups=[[0, 1]], **says(rank, 2))
+    result = load_traces([tmp_path], cache=False)
+    assert ranks(result) == {"1790.1-TP-0-DP-0.trace.json": 0, "1790.1-TP-1-DP-0.trace.json": 1}
+    assert "each dp of the names holds all ranks of a job" in result.notes[0]
+
+
+def test_contents_that_knew_of_no_job(record: Callable[..., Path], tmp_path: Path) -> None:
+    for rank in range(3):
+        record(f"profile_{rank}.json", pid=10 + rank, **says(0, 1))
+    assert ranks(load_traces([tmp_path], cache=False)) == {f"profile_{r}.json": r for r in range(3)}
+
+
+def test_single_processes_in_folders_are_jobs(record: Callable[..., Path], tmp_path: Path) -> None:
+    for pid, run in ((11, "lr_1"), (12, "lr_3")):
+        record(f"{run}/trace.json", pid=pid, **says(0, 1))
+    result = load_traces([tmp_path], cache=False)
+    assert [Path(t.source).parent.name for t in result.traces] == ["lr_1"]
+    assert "the job in lr_3 (1 files)" in result.notes[0]
+
+
 def test_a_process_that_knew_no_job_belongs_to_its_neighbours(record: Callable[..., Path], tmp_path: Path) -> None:
     record("rank0.json", pid=1, **says(0, 1))
     record("rank1.json", pid=2, **says(1, 2))

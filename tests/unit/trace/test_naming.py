@@ -59,6 +59,7 @@ def decided(
         (["node0/rank0.json", "node0/rank1.json", "node1/rank0.json", "node1/rank1.json"], [0, 1, 2, 3]),
         (["local_rank1.json", "local_rank0.json"], [1, 0]),
         (["profile_0.json", "profile_2.json", "profile_1.json"], [0, 2, 1]),
+        (["fit-training_step_0.pt.trace.json", "fit-training_step_1.pt.trace.json"], [0, 1]),
         (["0/trace.json", "1/trace.json"], [0, 1]),
         (["trace_42_0.json", "trace_42_1.json"], [0, 1]),
         (["host_41377.0.json", "host_41233.1.json"], [0, 1]),  # the process id counts nothing

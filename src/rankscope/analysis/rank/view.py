@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,7 @@ def name_mask(trace: RankTrace, test: Any) -> Mask:
 
 def make_view(trace: RankTrace, rank: int) -> RankView:
     """Classify and measure one trace."""
+    trace = _own_streams(trace)
     events = trace.events
     kind = _kinds(trace)
     device = bool(np.isin(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET)).any())
@@ -101,6 +102,24 @@ def make_view(trace: RankTrace, rank: int) -> RankView:
     annotation = events.category == Category.USER_ANNOTATION
     view.fetch = view.spans(annotation & name_mask(trace, is_input))
     return view
+
+
+def _own_streams(trace: RankTrace) -> RankTrace:
+    """The trace with a stream number of its own for each stream of each device: devices count theirs alike."""
+    events = trace.events
+    rows = np.flatnonzero(events.stream >= 0)
+    if not len(rows) or (events.pid[rows] == events.pid[rows[0]]).all():
+        return trace
+    pairs, which = np.unique(np.stack((events.stream[rows], events.pid[rows])), axis=1, return_inverse=True)
+    _, first = np.unique(pairs[0], return_index=True)
+    again = np.setdiff1d(np.arange(pairs.shape[1]), first)
+    if not len(again):
+        return trace
+    numbers = pairs[0].copy()
+    numbers[again] = numbers.max() + 1 + np.arange(len(again))
+    stream = events.stream.copy()
+    stream[rows] = numbers[which.reshape(-1)]
+    return replace(trace, events=replace(events, stream=stream))
 
 
 def _kinds(trace: RankTrace) -> NDArray[np.int8]:

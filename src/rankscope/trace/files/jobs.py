@@ -68,11 +68,11 @@ def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
         keys = ["" if s is None else f"the job of {s} ranks" for s in sizes]
         why = "the world sizes differ"
     else:
-        folders = _job_folders([read[i] for i in foreign])
-        if folders is None:
+        own = [read[i] for i in foreign]
+        told = _job_folders(own) or _replicas(own)
+        if told is None:
             return {}, []
-        keys = [f"the job in {folder}" for folder in folders]
-        why = "the folders hold the same ranks at the same time"
+        keys, why = told
     count = Counter(key for key in keys if key)
     kept = max(count, key=lambda k: (count[k], -keys.index(k)))
     left = {
@@ -104,9 +104,34 @@ def _sizes_differ(read: Sequence[Read]) -> bool:
     return len(sizes) > 1 and (apart or any(len(own) > 1 for rank, own in ranks.items() if rank is not None))
 
 
-def _job_folders(read: Sequence[Read]) -> list[str] | None:
-    """Folder of each file that tells the jobs apart; None where there is one job."""
-    ranks = [t.meta.rank if t.meta.rank is not None else rank_of_name(PurePosixPath(c.name).name) for c, t in read]
+def _claims(read: Sequence[Read]) -> list[int | None]:
+    """Rank that each file says, in its content or its own name."""
+    return [t.meta.rank if t.meta.rank is not None else rank_of_name(PurePosixPath(c.name).name) for c, t in read]
+
+
+def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
+    """The replica of each file, in words, and how it is told; None where there is one job.
+
+    An inference server runs as many jobs as it has replicas: each holds all its ranks, and the names say the replica.
+    """
+    ranks = [t.meta.rank for _, t in read]
+    windows = overlapping([trace for _, trace in read])
+    worlds = {t.meta.world_size for _, t in read}
+    if None in ranks or len(worlds) != 1 or None in worlds or _distinct(ranks, windows, [""] * len(read)):
+        return None
+    whole = set(range(worlds.pop() or 0))
+    words = [parse_name(c.name).words for c, _ in read]
+    for key in sorted(set.intersection(*(set(w) for w in words))):
+        values = [f"{key} {w[key]}" for w in words]
+        groups = {v: {r for r, own in zip(ranks, values, strict=True) if own == v} for v in values}
+        if len(groups) > 1 and all(g == whole for g in groups.values()) and _distinct(ranks, windows, values):
+            return [f"the job of {v}" for v in values], f"each {key} of the names holds all ranks of a job"
+    return None
+
+
+def _job_folders(read: Sequence[Read]) -> tuple[list[str], str] | None:
+    """The job of each file by its folder, in words, and how it is told; None where there is one job."""
+    ranks = _claims(read)
     windows = overlapping([trace for _, trace in read])
     if _distinct(ranks, windows, [""] * len(read)):
         return None
@@ -117,7 +142,7 @@ def _job_folders(read: Sequence[Read]) -> list[str] | None:
         several = max(len({r for f, r in zip(folders, ranks, strict=True) if f == g}) for g in folders) > 1
         alone = all(t.meta.world_size == 1 for _, t in read)
         if len(set(folders)) > 1 and not named and (several or alone) and _distinct(ranks, windows, folders):
-            return folders
+            return [f"the job in {f}" for f in folders], "the folders hold the same ranks at the same time"
     return None
 
 

@@ -7,6 +7,7 @@ name alone says a rank only by the word for it. Everything else is told from how
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
@@ -28,7 +29,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     *((dim, rf"{dim.replace('_', '[_-]?')}(?:[_-]?rank)?") for dim in _MESH),
     ("rank", r"(?:global|world)?[_-]?rank|worker"),
     ("count", r"(?<!\d)r|proc(?:ess)?|replica|trainer"),
-    ("other", r"steps?|iter(?:ation)?|epoch|window|cycle|pid|attempt|restart|seed|of|world[_-]?size|v"),
+    ("other", r"pid|seed|of|world[_-]?size|v"),
 )
 _WORD = re.compile(
     "(?<![a-z])(?:" + "|".join(f"(?P<{key}>{words})" for key, words in _WORDS) + r")[-_.=: ]?[\[(]?(\d{1,9})(?!\d)",
@@ -101,7 +102,10 @@ def naming_schemes(
     Returns:
         The readings, the most explicit first, and why the names decide nothing where there is none.
     """
-    places = _Places(names, windows, max((w for w in worlds if w is not None), default=None), groups)
+    world = max((w for w in worlds if w is not None), default=None)
+    if world is not None and max(Counter(windows).values()) > world:
+        world = None  # more processes at a time than the job has: the content did not know its job
+    places = _Places(names, windows, world, groups)
     found: list[Scheme] = []
     doubt: str | None = None
     for reading in (_node_and_local, _mesh, _counted):
