@@ -38,22 +38,23 @@ def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
 def ended_early(traces: Sequence[RankTrace]) -> list[str | None]:
     """Of each trace of a window why its recording covers less than others', in words; None where it does not.
 
-    Either its device records end before its own step marks, or its marks before those of most others. A window of as
-    many steps that began earlier does not end early.
+    Either its device records end before its own step marks and before those of most others (at the end of a recording
+    all devices may be some steps behind), or its marks end before theirs. A window of as many steps that began earlier
+    does not end early.
     """
-    counts = [len(trace.steps) for trace in traces]
+    counts, runs = [len(trace.steps) for trace in traces], [_steps_run(trace) for trace in traces]
     found: list[str | None] = []
-    for place, trace in enumerate(traces):
-        run, count, number = _steps_run(trace), counts[place], trace.steps.number
-        others = [c for c in counts[:place] + counts[place + 1 :] if c]
-        lasts = [int(t.steps.number[-1]) for t in traces if len(t.steps) and t is not trace]
+    for place, (trace, run) in enumerate(zip(traces, runs, strict=True)):
+        count, number = counts[place], trace.steps.number
+        others = [i for i, c in enumerate(counts) if c and i != place]
         words = None
-        if count and run < count:
-            words = f"its device records end after step {number[run - 1]}, its step marks after step {number[-1]}"
-        elif count and others and count < np.median(others) and int(number[-1]) < np.median(lasts):
-            words = (
-                f"its recording ends after step {number[-1]}, that of most others after step {int(np.median(lasts))}"
-            )
+        if count and others:
+            last = int(np.median([traces[i].steps.number[-1] for i in others]))
+            reached = float(np.median([traces[i].steps.number[runs[i] - 1] for i in others]))
+            if run < count and number[run - 1] < reached:
+                words = f"its device records end after step {number[run - 1]}, its step marks after step {number[-1]}"
+            elif count < np.median([counts[i] for i in others]) and number[-1] < last:
+                words = f"its recording ends after step {number[-1]}, that of most others after step {last}"
         found.append(words)
     return found
 
