@@ -56,10 +56,11 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
         size: number of positions of the window.
     """
     events = view.trace.events
-    # a call may be launched before the accounted time: without marks that begins with the device's work
-    ends = [int(cuts[0]), int(cuts[-1])] if len(cuts) else [view.start, view.end]
-    bounds = np.concatenate(([min(view.start, ends[0])], cuts, [max(view.end, ends[1])])).astype(np.int64)
-    bounds = np.maximum.accumulate(bounds)  # a damaged trace may launch a later call before an earlier one
+    # calls may be launched before the accounted time: without marks that begins with the device's work, and where
+    # profilers opened apart with the last of them
+    first = [view.start, *view.trace.steps.start[:1].tolist(), *cuts[:1].tolist()]
+    last = [view.end, *cuts[-1:].tolist()]
+    bounds = np.concatenate(([min(first)], cuts, [max(last)])).astype(np.int64)
     begin, end = bounds[:-1], bounds[1:]
 
     operators = view.chain & (events.category == Category.CPU_OP)

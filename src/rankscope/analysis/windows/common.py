@@ -97,7 +97,8 @@ def _cut(view: RankView, column: int, clocks: Clocks, start: float | None, end: 
         last = min(last, _own(column, clocks, end))
     if first >= last:
         return view  # nothing in common: better its own numbers than none
-    return replace(view, start=first, free=max(view.free, first), end=last)
+    # without a device the start is where the replay begins, too
+    return replace(view, start=first if view.device else view.start, free=max(view.free, first), end=last)
 
 
 def _own(column: int, clocks: Clocks, aligned: float) -> int:

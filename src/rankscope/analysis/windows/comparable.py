@@ -51,8 +51,8 @@ def comparable(
             launch = events.launch[(view.kind == Kind.COMPUTE) & (events.launch >= 0)]
             np.add.at(kernels[column], _segment(events.start[launch], own, plan, column), 1)
             lost[column, _segment(find_losses([view.trace])[0].at, own, plan, column)] = True
-        # begun before all ranks were recorded
-        apart = np.flatnonzero(own.bounds[:-1] < view.start) + plan.shift[column]
+        # in the segment in which recording began on all ranks the host may have waited for one not recorded yet
+        apart = np.flatnonzero((own.bounds[:-1] < view.start) & (own.bounds[1:] >= view.start)) + plan.shift[column]
         alone[column, apart[apart < plan.size]] = False
         first = view.trace.events.start[view.chain]
         if len(first) and int(first[0]) - view.start > MISSED * step_ns:
