@@ -61,6 +61,7 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
     first = [view.start, *view.trace.steps.start[:1].tolist(), *cuts[:1].tolist()]
     last = [view.end, *cuts[-1:].tolist()]
     bounds = np.concatenate(([min(first)], cuts, [max(last)])).astype(np.int64)
+    bounds = np.maximum.accumulate(bounds)  # a damaged trace may launch a later call before an earlier one
     begin, end = bounds[:-1], bounds[1:]
 
     operators = view.chain & (events.category == Category.CPU_OP)
