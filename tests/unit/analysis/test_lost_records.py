@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -129,7 +129,7 @@ def test_the_heaviest_chain_is_that_of_all_chains() -> None:
         best = 0.0
         for chosen in range(1 << 7):
             rows = sorted((int(a[i]), int(b[i]), weight[i]) for i in range(7) if chosen >> i & 1)
-            if all(x[0] < y[0] and x[1] < y[1] for x, y in itertools.pairwise(rows)):
+            if all(x[0] < y[0] and x[1] < y[1] for x, y in pairwise(rows)):
                 best = max(best, sum(r[2] for r in rows))
         kept = heaviest_chain(a, b, weight)
         assert weight[kept].sum() == best

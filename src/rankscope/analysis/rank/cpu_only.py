@@ -1,8 +1,8 @@
 """What the host of a CPU-only rank does: when it issued each call of the backend, and where it waited for one.
 
 torch 2.13 records a gloo call as a range on a thread of the backend, and no argument of it; the issuing ``c10d::``
-operator is on the training thread, the waiting nowhere. It is inferred: the training thread runs no operator, and goes
-on soon after a call of the backend ends.
+operator is on the training thread, the waiting nowhere. It is inferred: the training thread runs no operator, or waits
+inside of one (``blocked``), and goes on soon after a call of the backend ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
-from rankscope.analysis.rank.view import RankView, make_view, name_mask
+from rankscope.analysis.rank.blocked import issuing
+from rankscope.analysis.rank.view import RankView, make_view
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 
@@ -31,25 +32,12 @@ EARLY_NS = 500_000
 """The range of a call on its backend's thread ends after the waiter was woken: 0.1 ms on an idle machine, more (up to
 half of the wait is believed) where that thread has lost its core."""
 
-_ISSUE = (
-    "allreduce",
-    "allgather",
-    "reduce_scatter",
-    "alltoall",
-    "broadcast",
-    "reduce_",
-    "gather_",
-    "scatter_",
-    "barrier",
-)
-
 
 def cpu_issues(view: RankView) -> I64:
     """When the training thread issued each communication call (own clock); its start where that is not known."""
     events, calls = view.trace.events, view.trace.collectives
     start: I64 = events.start[calls.event].copy()
-    named = name_mask(view.trace, lambda n: n.startswith("c10d::") and any(k in n for k in _ISSUE))
-    issues: I64 = events.start[view.chain & (events.category == Category.CPU_OP) & named]
+    issues: I64 = events.start[issuing(view.trace, view.chain)]
     if len(issues) == len(start) and bool((issues <= start).all()):
         return issues
     return start
@@ -85,9 +73,7 @@ def cpu_gaps(view: RankView) -> tuple[I64, I64]:
     """Where the training thread runs no operator for longer than Python takes, outside the data loader."""
     events = view.trace.events
     running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
-    # operators of tensor subclasses (DTensor) hold the waits for their collectives
-    waiting = view.spans(view.chain & (view.kind == Kind.WAIT))
-    busy = intervals.subtract(intervals.union(events.start[running], events.end[running]), waiting)
+    busy = intervals.subtract(intervals.union(events.start[running], events.end[running]), view.blocked)
     begin, resume = intervals.subtract(intervals.complement(busy, view.start, view.end), view.fetch)
     long = resume - begin >= LEAST_WAIT_NS
     return begin[long], resume[long]

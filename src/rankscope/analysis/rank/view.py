@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.blocked import blocked
 from rankscope.analysis.rank.intervals import Spans
 from rankscope.trace.columns import Category, RankTrace
 from rankscope.trace.names import Kind, classify, is_input
@@ -44,6 +45,9 @@ class RankView:
     """Kernels that compute and communicate at once."""
     fetch: Spans
     """Host time inside the data loader."""
+
+    blocked: Spans = intervals.EMPTY
+    """Without a device: waiting of the training threads inside of operators."""
 
     @property
     def steps(self) -> int:
@@ -96,7 +100,8 @@ def make_view(trace: RankTrace, rank: int) -> RankView:
     view = RankView(trace, rank, device, kind, chain, start, end, free, *([intervals.EMPTY] * 5))
     compute = view.spans(kind == Kind.COMPUTE)
     if not device:
-        compute = intervals.subtract(compute, view.spans((kind == Kind.WAIT) & chain))
+        view.blocked = blocked(trace, chain, kind)
+        compute = intervals.subtract(compute, view.blocked)
     view.compute, view.comm = compute, view.spans(kind == Kind.COMMUNICATION)
     view.copy, view.fused = view.spans(kind == Kind.COPY), view.spans(kind == Kind.FUSED)
     annotation = events.category == Category.USER_ANNOTATION
