@@ -9,28 +9,35 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.columns import RankTrace
 
-__all__ = ["lose", "renumber", "true_calls"]
+__all__ = ["keep", "lose", "renumber", "true_calls"]
 
 
 def lose(trace: RankTrace, rows: Sequence[int]) -> None:
     """Drop the records of communication kernels, by their rows in ``collectives``; their launches stay."""
+    kept = np.ones(len(trace.events), np.bool_)
+    kept[trace.collectives.event[list(rows)]] = False
+    keep(trace, kept)
+
+
+def keep(trace: RankTrace, kept: NDArray[np.bool_]) -> None:
+    """Leave out all other events, and the calls that they are."""
     events, calls = trace.events, trace.collectives
-    gone = np.zeros(len(events), np.bool_)
-    gone[calls.event[list(rows)]] = True
-    place = np.append(np.where(gone, -1, np.cumsum(~gone) - 1), -1)
+    place = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    chosen = np.flatnonzero(kept[calls.event])
     for column in fields(events):
-        setattr(events, column.name, getattr(events, column.name)[~gone])
+        setattr(events, column.name, getattr(events, column.name)[kept])
     events.launch = place[events.launch].astype(np.int32)
-    kept = np.setdiff1d(np.arange(len(calls)), list(rows))
     for column in fields(calls):
         values = getattr(calls, column.name)
-        chosen = [values[k] for k in kept.tolist()] if isinstance(values, list) else values[kept]
-        setattr(calls, column.name, chosen)
+        setattr(
+            calls, column.name, [values[k] for k in chosen.tolist()] if isinstance(values, list) else values[chosen]
+        )
     calls.event = place[calls.event].astype(np.int32)
 
 

@@ -62,3 +62,91 @@ def test_nothing_to_align_by(make_trace) -> None:
     views = [make_view(make_trace(0, [("gemm", 100, 50)], ranks=(0, 1)), 0)]
     clocks = align(views, match(views))
     assert (clocks.method, clocks.error_ns) == ("none", None)
+
+
+def _pair(make_trace, times, late=(), kind="allreduce", ranks=(0, 1)):
+    """Calls at these times on each rank; ``late``: (rank, by us) that end later."""
+    traces = []
+    for rank in ranks:
+        more = dict(late).get(rank, 0)
+        trace = make_trace(rank, [("ncclDevKernel_AllReduce", t, 100 + more) for t in times], ranks=ranks)
+        trace.collectives.kind = [kind] * len(times)
+        traces.append(trace)
+    return traces
+
+
+def _aligned(traces, hosts=None):
+    views = [make_view(t, t.rank) for t in traces]
+    return align(views, match(views), hosts)
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_the_error_is_unknown_where_nothing_tests_the_fit(make_trace, skew, calls) -> None:
+    """Of one call nothing is left over; of two, one end is: its scatter of 2 us bears an error of 6.5 times that."""
+    traces = _pair(make_trace, [1000 * n for n in range(1, calls + 1)])
+    skew(traces[1], 5_000_000, 0.0)
+    if calls > 1:
+        traces[1].events.duration[traces[1].collectives.event[-1]] += 4_000
+    error = _aligned(traces).error_ns
+    assert error is None if calls == 1 else error >= 4_000
+
+
+def test_an_all_to_all_does_not_end_together(make_trace) -> None:
+    """Rank 2 receives more and ends 90 us later; an all-reduce in the same window tells the clocks, which are equal."""
+    times, ranks = [1000 * n for n in range(1, 13)], (0, 1, 2, 3)
+    uneven = _pair(make_trace, times, late=[(2, 90)], kind="all_to_allv", ranks=ranks)
+    assert _aligned(uneven).offset[2] == pytest.approx(-90_000)  # nothing else joins the ranks
+    for trace in uneven:
+        trace.collectives.kind = ["all_to_allv", "all_to_allv", "allreduce"] * 4
+        for row in range(2, 12, 3):
+            trace.events.duration[trace.collectives.event[row]] = 100_000
+    assert _aligned(uneven).offset.tolist() == [0.0] * 4
+
+
+def test_ranks_of_one_host_read_one_clock_whatever_messages_say(make_trace) -> None:
+    """Only messages join the two, and the receiver's end 3 ms after the sender's: no reason to move a clock."""
+    traces = _pair(make_trace, [10_000 * n for n in range(1, 9)], late=[(1, 3000)], kind="send")
+    traces[1].collectives.kind = ["recv"] * 8
+    for trace, peer in zip(traces, (1, 0), strict=True):
+        trace.collectives.peer = np.full(8, peer, np.int32)
+    assert _aligned(traces).offset[1] == pytest.approx(-3_000_000)
+    for trace in traces:
+        trace.meta.host = "node7"
+    clocks = _aligned(traces)
+    assert (clocks.method, clocks.offset.tolist(), clocks.connected.all()) == ("host_clock", [0.0, 0.0], True)
+
+
+def test_a_host_name_that_two_machines_bear_is_refuted(make_trace, skew) -> None:
+    traces = _pair(make_trace, [10_000 * n for n in range(1, 9)], kind="all_to_all")
+    skew(traces[1], 40_000_000, 0.0)
+    for trace in traces:
+        trace.meta.host = "localhost"
+    assert _aligned(traces).offset[1] == pytest.approx(-40_000_000, abs=1000)
+
+
+@pytest.mark.parametrize("ranks", [(0, 1), (0, 1, 2, 3)])
+@pytest.mark.parametrize("size", [1_800_000, -600_000])
+def test_a_clock_that_was_set_within_the_window(make_trace, ranks, size) -> None:
+    """Steps of 3 ms, idle for 2 of them: the clock of rank 1 is set in the idle time after the sixth call."""
+    traces = _pair(make_trace, [3000 * n + 200 for n in range(1, 13)], ranks=ranks)
+    moved = traces[1].events.start > 6 * 3_000_000 + 1_000_000
+    traces[1].events.start[moved] += size
+    clocks = _aligned(traces)
+    assert clocks.error_ns < 10_000
+    jumps = {column: [round(j.size) for j in found] for column, found in clocks.steps.items()}
+    assert jumps == ({1: [size]} if len(ranks) > 2 or size > 0 else {0: [-size]})
+    first, last = (int(traces[1].events.start[traces[1].collectives.event[row]]) for row in (0, -1))
+    apart = clocks.aligned(1, np.array([first, last])) - clocks.aligned(0, np.array([3_200_000, 36_200_000]))
+    if len(ranks) > 2 or size > 0:
+        assert np.abs(apart).max() < 1000
+
+
+def test_a_correction_below_the_scatter_of_the_ends_is_none(make_trace) -> None:
+    """Ends scatter by milliseconds, as those of ranks that share a device: the clocks stay as they were recorded."""
+    rng = np.random.default_rng(0)
+    traces = _pair(make_trace, [50_000 * n for n in range(1, 21)])
+    for trace in traces:
+        trace.events.duration[trace.collectives.event] += rng.integers(0, 6_000_000, 20)
+    clocks = _aligned(traces)
+    assert clocks.offset.tolist() == [0.0, 0.0]
+    assert clocks.error_ns > 2_000_000

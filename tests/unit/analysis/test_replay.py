@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rankscope.analysis.replay.collective_nodes import HOST, START
+from rankscope.analysis.replay.device_rank import _without_rounding
 from rankscope.analysis.replay.graph import Builder, Work
 from rankscope.analysis.replay.longest_path import Levels, by_node
 from rankscope.analysis.stragglers.cost import sign_flip
@@ -126,3 +128,22 @@ def test_chance_that_signs_do_it() -> None:
     assert sign_flip(np.array([3.0, -1.0])) == 2 / 4
     assert sign_flip(np.array([0.0, 0.0])) is None
     assert sign_flip(np.ones(40)) < 0.001
+
+
+def test_nodes_of_the_same_time_stay_in_the_order_of_their_edges() -> None:
+    """Traces of whole microseconds: three points at 5, made last first, each right after the one before."""
+    builder = Builder()
+    first = builder.nodes(0.0, HOST, fixed=True)
+    third, second, one = (builder.nodes(5.0, START) for _ in range(3))
+    builder.edges(one, first, 5.0)
+    builder.edges(second, one, 0.0)
+    builder.edges(third, second, 0.0)
+    graph = builder.finish(np.concatenate((first, one, second, third)))
+    assert graph.dropped == 0
+    assert graph.replay().tolist() == [0.0, 5.0, 5.0, 5.0]
+
+
+def test_an_end_rounded_past_the_next_begin_still_comes_before_it() -> None:
+    begin, end = np.array([0.0, 10_000.0, 20_000.0]), np.array([10_900.0, 25_000.0, 29_000.0])
+    rounded = _without_rounding(begin, end, np.array([7, 7, 7], np.int32))
+    assert rounded.tolist() == [10_000.0, 25_000.0, 29_000.0]  # 5 us are no rounding
