@@ -62,3 +62,48 @@ def test_a_call_that_ended_nearer_explains_the_wait(tmp_path):
     assert sorted(view.trace.events.end[view.trace.collectives.event].tolist()) == [2300 * US, 4000 * US]
     _, resume, call = cpu_waits(view)
     assert (resume[0], call[0]) == (3000 * US, 0)
+
+
+def waiting_inside(tmp_path, *events):
+    """A step of 1 ms in which an operator of a script's own issues a call at 110 us; the call runs to 600 us."""
+    given = [
+        {"name": "ProfilerStep#1", "cat": "user_annotation", "tid": 1, "ts": 0, "dur": 1000},
+        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 10, "dur": 90},
+        {"name": "c10d::allreduce_", "cat": "cpu_op", "tid": 1, "ts": 110, "dur": 10},
+        {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 2, "ts": 115, "dur": 485},
+        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 700, "dur": 200},
+        *events,
+    ]
+    trace = {
+        "distributedInfo": {"rank": 0, "world_size": 1, "backend": "gloo"},
+        "traceEvents": [{"ph": "X", "pid": 7, **event} for event in given],
+    }
+    path = tmp_path / "rank_0.json"
+    path.write_text(json.dumps(trace))
+    (loaded,) = load_traces([path], cache=False).traces
+    view = settle_ends(make_view(loaded, 0))
+    return view, list(zip(*(t.tolist() for t in view.compute), strict=True))
+
+
+def test_an_operator_that_returns_with_its_call_waits_for_it(tmp_path):
+    """It lasts from 105 to 610 us: 15 us until the call is issued and 10 us after it ended are its own."""
+    outer = {"name": "ReduceFromRegion", "cat": "cpu_op", "tid": 1, "ts": 105, "dur": 505}
+    view, compute = waiting_inside(tmp_path, outer)
+    assert compute == [(10 * US, 100 * US), (105 * US, 120 * US), (600 * US, 610 * US), (700 * US, 900 * US)]
+    begin, resume, call = cpu_waits(view)
+    assert (begin[0], resume[0], call[0]) == (120 * US, 600 * US, 0)
+
+
+def test_what_an_operator_computes_beside_its_call_is_work(tmp_path):
+    outer = {"name": "ReduceFromRegion", "cat": "cpu_op", "tid": 1, "ts": 105, "dur": 505}
+    inner = {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 200, "dur": 300}
+    _, compute = waiting_inside(tmp_path, outer, inner)
+    assert (200 * US, 500 * US) in compute
+
+
+def test_an_operator_that_returns_before_its_call_ended_did_not_wait(tmp_path):
+    # 595 us before the call ended: the call runs on behind what follows
+    outer = {"name": "ReduceFromRegion", "cat": "cpu_op", "tid": 1, "ts": 105, "dur": 20}
+    later = {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 2, "ts": 650, "dur": 100}
+    _, compute = waiting_inside(tmp_path, outer, later)
+    assert (105 * US, 125 * US) in compute

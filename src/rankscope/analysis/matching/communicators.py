@@ -115,7 +115,8 @@ def _channel(
     known = [g for g in groups if g.ranks]
     if index >= 0 and groups[index].ranks:
         ranks, name = groups[index].ranks, groups[index].description or groups[index].name
-    elif len(known) == 1:
+    elif len({g.ranks for g in known}) == 1:
+        # several groups of the same ranks: whichever it was, the same ranks took part, in the order of the program
         ranks, name = known[0].ranks, known[0].description or known[0].name
     elif not known:
         size = view.trace.meta.world_size

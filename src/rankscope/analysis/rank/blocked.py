@@ -28,7 +28,7 @@ _ISSUE = re.compile(
 )
 
 EARLY_NS = 500_000
-"""The range of a call on its backend's thread may end by so much after the waiter was woken."""
+"""By so much, and half of the wait, the range of a call on its backend's thread may end after the waiter was woken."""
 
 
 def issuing(trace: RankTrace, chain: Mask) -> I64:
@@ -67,7 +67,7 @@ def _in_silence(trace: RankTrace, chain: Mask, kind: NDArray[np.int8], said: Spa
         begin, end = int(events.end[issue]), int(events.end[call])
         around = (
             (events.start[working] <= events.start[issue])
-            & (events.end[working] >= max(end - EARLY_NS, begin))
+            & (events.end[working] >= end - min(EARLY_NS, (end - begin) // 2))
             & (events.tid[working] == events.tid[issue])
         )
         inner &= ~around
