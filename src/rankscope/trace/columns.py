@@ -59,7 +59,8 @@ class Events:
     external_id: I64
     """-1 where absent."""
     launch: I32
-    """GPU events: index of the runtime or driver event that launched it, -1 unknown. Host events: -1."""
+    """GPU events: index of the runtime or driver event that launched it, -1 unknown. Calls of a backend on the host
+    (gloo) beside a device: the operator that issued it. Other host events: -1."""
     step: I32
     """Index into ``Steps`` of the step that *launched* the event (GPU) or contains its start (host); -1 for none."""
     shape: I32

@@ -75,7 +75,7 @@ LIBRARIES: tuple[Library, ...] = (
     ),
     Library(name="gloo", prefix="gloo", on_host=True, samples=(("gloo:all_reduce", "allreduce"),)),
     Library(name="MPI", prefix="mpi", on_host=True, samples=(("mpi:broadcast", "broadcast"),)),
-    Library(name="UCC", prefix="ucc", on_host=True, samples=(("ucc:all_reduce", "allreduce"),)),
+    Library(name="UCC", kernels=r"^ucc_\w+", prefix="ucc", on_host=True, samples=(("ucc:all_reduce", "allreduce"),)),
     Library(name="XCCL", prefix="xccl", samples=(("xccl:all_reduce", "allreduce"),)),
     Library(
         name="oneCCL",

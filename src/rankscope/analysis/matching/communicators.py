@@ -31,6 +31,7 @@ _KINDS = (
 )
 
 
+BESIDE = "on the host, not issued by a thread that launches device work"
 LONELY = "no other rank of the group was recorded"
 
 
@@ -85,8 +86,11 @@ def channels_of(
     if not kinds:
         return {}
     launched = view.trace.events.launch[calls.event] >= 0
-    if not view.device or not launched.any():
-        launched = np.ones(len(kinds), np.bool_)
+    on_device = view.trace.events.stream[calls.event] >= 0
+    if not launched[on_device].any():
+        launched |= on_device  # no launch at all is known
+    if not view.device:
+        launched[:] = True
     _, code = np.unique(np.array(kinds), return_inverse=True)
     table = np.stack((calls.group.astype(np.int64), code, calls.peer.astype(np.int64), launched.astype(np.int64)))
     _, first, which = np.unique(table, axis=1, return_index=True, return_inverse=True)
@@ -98,7 +102,7 @@ def channels_of(
         if channel is not None or kind == LONELY:
             known.extend(rows.tolist())
         if channel is None:
-            reasons[kind or "launched before the window"] += len(rows)
+            reasons[kind or ("launched before the window" if on_device[example] else BESIDE)] += len(rows)
             continue
         if kind != kinds[example]:
             for row in rows.tolist():

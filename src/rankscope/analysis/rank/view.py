@@ -87,6 +87,9 @@ def make_view(trace: RankTrace, rank: int) -> RankView:
         kind[_between_devices(trace)] = Kind.COMMUNICATION
         work = events.stream >= 0
         work &= np.isin(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET))
+        beside = rows[(events.stream[rows] < 0) & (events.launch[rows] >= 0)]  # gloo: the device idles meanwhile
+        kind[beside] = Kind.COMMUNICATION
+        work[beside] = True
     else:
         kind[rows] = Kind.COMMUNICATION
         work = (kind == Kind.COMPUTE) | (kind == Kind.COMMUNICATION)

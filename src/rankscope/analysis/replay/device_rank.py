@@ -52,6 +52,8 @@ class DeviceRank:
         gpu = np.flatnonzero(np.isin(view.kind, DEVICE_WORK))
         self.launch, self.stream = events.launch[gpu], events.stream[gpu]
         self.launched = self.launch >= 0
+        self.on_host = self.launched & (self.stream < 0)
+        """Calls of a backend that works on the host."""
         self.host_start, self.host_end = clocks.aligned(column, events.start), clocks.aligned(column, events.end)
         self.begin = self.host_start[gpu]
         self.end = _without_rounding(self.begin, self.host_end[gpu], self.stream)
@@ -144,10 +146,16 @@ class DeviceRank:
         if len(ends) and not bool((view.chain & (events.category == Category.CPU_OP)).any()):
             running = np.searchsorted(np.sort(self.begin), at, side="right") > drained + 1
             waited = (drained >= 0) & (ends[drained] > free) & ~running
-        works = ~waited
+        awaited, silent = self._awaited(at, free)
+        waited &= awaited < 0
+        works = ~waited & (awaited < 0)
         builder.edges(
             node[works], previous[works], 0.0, (at - free)[works], Work.HOST, self.column, self.segment(at[works])
         )
+        stopped = np.flatnonzero(awaited >= 0)
+        work = np.maximum(silent - free, 0.0)[stopped]
+        builder.edges(node[stopped], previous[stopped], 0.0, work, Work.HOST, self.column, self.segment(at[stopped]))
+        self._after(node[stopped], awaited[stopped], at[stopped] - self.end[awaited[stopped]])
         builder.edges(node[waited], previous[waited], np.minimum((at - free)[waited], LAUNCH_NS))
         self._after(node[waited], by_end[drained[waited]], at[waited] - ends[drained[waited]])
         stop = kept[blocks]
@@ -159,6 +167,27 @@ class DeviceRank:
         inside = np.flatnonzero(nested >= 0)  # launched with the blocking call
         host[calls[inside]] = done[np.searchsorted(blocking, nested[inside])]
         return host
+
+    def _awaited(self, at: F64, free: F64) -> tuple[I64, F64]:
+        """For each call of the host the piece on the host that its thread waited for before it, -1 for none; and when
+        the thread fell silent.
+
+        A thread waited for what ended while it was silent, nearer to the silence's end than to its begin.
+        """
+        view, events = self.view, self.view.trace.events
+        piece, silent = np.full(len(at), -1, np.int64), np.zeros(len(at))
+        busy = view.chain & np.isin(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
+        rows = np.flatnonzero(busy)
+        begun, ended = self.host_start[rows], np.maximum.accumulate(self.host_end[rows])
+        for own in np.flatnonzero(self.on_host)[np.argsort(self.end[self.on_host], kind="stable")].tolist():
+            end = float(self.end[own])
+            before, call = int(np.searchsorted(begun, end)) - 1, int(np.searchsorted(at, end))
+            if before < 0 or before + 1 >= len(rows) or call >= len(at) or free[call] > end:
+                continue
+            since, until = float(ended[before]), float(begun[before + 1])
+            if since < end and until - end <= end - since:
+                piece[call], silent[call] = own, since
+        return piece, silent
 
     def _add_starts(self, host: I64) -> None:
         """What each launched piece waits for: its launch, and the last work of each stream it may depend on."""

@@ -20,6 +20,7 @@ from rankscope.trace.columns import Category, Collectives, Events, Group, Piece
 from rankscope.trace.kineto import meta, numbers
 from rankscope.trace.kineto.coalesced import merged, pieces_of, titled
 from rankscope.trace.kineto.events import NO_ARGS, Args
+from rankscope.trace.kineto.host_calls import issues_of
 from rankscope.trace.libraries import LIBRARIES
 from rankscope.trace.names import function, is_communication, is_known_compute
 
@@ -33,6 +34,7 @@ _MOST_RANKS = 1 << 20
 _HOST_COPY = re.compile(r"HtoD|DtoH|HtoH|HostTo|ToHost", re.IGNORECASE)
 _BACKEND = re.compile(rf"({'|'.join(row.prefix for row in LIBRARIES if row.prefix)}):(.+)")
 _ON_HOST = {row.prefix for row in LIBRARIES if row.on_host}
+_NEVER_ON_DEVICE = {row.prefix for row in LIBRARIES if row.on_host and not row.kernels}
 _OWN_KINDS = tuple((re.compile(row.kernels, re.IGNORECASE), row.kinds) for row in LIBRARIES if row.kernels)
 _KERNEL_KINDS = (
     ("reducescatter", "reduce_scatter"),
@@ -63,12 +65,16 @@ def build_collectives(
         known: ``pg_config`` by group name.
         own: the rank, where it is known.
     """
-    rows, on_device = _calls(events, strings, args)
-    pieces: dict[int, list[Args]] = {}
-    if on_device:
-        found, pieces = _by_kernel(events, strings, rows, args)
-    else:
-        found = _by_operator(events, strings, rows, args)
+    on_device = _device_calls(events, strings, args)
+    on_host = _host_calls(events, strings, beside_device=bool((events.stream >= 0).any()))
+    found, pieces, free = _by_kernel(events, strings, on_device, args)
+    found += _by_operator(events, strings, on_host, args, free)
+    if (events.stream >= 0).any():
+        events.launch[on_host] = issues_of(events, strings, on_host, free)
+    rows = np.concatenate((on_device, on_host))
+    order = np.argsort(rows, kind="stable")
+    rows, found = rows[order], [found[i] for i in order.tolist()]
+    pieces = {place: pieces[i] for place, i in enumerate(order.tolist()) if i in pieces}
     kinds = _kinds_of_names(events, rows, found)
     # a rank that is in one group only can communicate in no other
     only = next(iter(known.values())) if len(known) == 1 else None
@@ -149,8 +155,8 @@ def _piece(message: _Message, how: str) -> Piece:
     return Piece(message.sends, peers.resolved(message.ranks, message.number, message.place, how), message.elements)
 
 
-def _calls(events: Events, strings: list[str], args: dict[int, Args]) -> tuple[NDArray[np.int64], bool]:
-    """Rows of the communication calls, and whether they ran on a device.
+def _device_calls(events: Events, strings: list[str], args: dict[int, Args]) -> NDArray[np.int64]:
+    """Rows of the communication calls that ran on a device.
 
     Of an unknown name the record decides: a kernel with arguments of its own, and kernels and copies that a
     ``record_param_comms`` launched itself (copies between devices are how copy engines communicate).
@@ -166,17 +172,20 @@ def _calls(events: Events, strings: list[str], args: dict[int, Args]) -> tuple[N
     chosen |= work & np.isin(events.external_id, ids)
     launch = events.launch
     chosen |= work & (launch >= 0) & np.isin(events.external_id[launch.clip(0)], ids)
-    rows = np.flatnonzero(chosen & ~_named_by(events, strings, is_known_compute))
-    if len(rows):
-        return rows, True
+    return np.flatnonzero(chosen & ~_named_by(events, strings, is_known_compute))
+
+
+def _host_calls(events: Events, strings: list[str], *, beside_device: bool) -> NDArray[np.int64]:
+    """Rows of the calls of backends that work on the host; beside a device only of those that never use it."""
+    prefixes = _NEVER_ON_DEVICE if beside_device else _ON_HOST
     host = np.isin(events.category, (Category.CPU_OP, Category.USER_ANNOTATION))
     # nccl: ranges only enqueue; they are the call itself on a backend that works on the CPU
     named = [
         c
         for c in np.unique(events.name[host]).tolist()
-        if (m := _BACKEND.match(strings[c])) and m.group(1) in _ON_HOST and is_communication(strings[c])
+        if (m := _BACKEND.match(strings[c])) and m.group(1) in prefixes and is_communication(strings[c])
     ]
-    return np.flatnonzero(host & np.isin(events.name, named)), False
+    return np.flatnonzero(host & np.isin(events.name, named))
 
 
 def _to_host(events: Events, strings: list[str]) -> NDArray[np.bool_]:
@@ -203,8 +212,9 @@ def _kinds_of_names(events: Events, rows: NDArray[np.int64], found: list[Args | 
 
 def _by_kernel(
     events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args]
-) -> tuple[list[Args | None], dict[int, list[Args]]]:
-    """Arguments of each kernel, and the pieces of those that were issued as one (place in ``rows`` -> pieces)."""
+) -> tuple[list[Args | None], dict[int, list[Args]], NDArray[np.int64]]:
+    """Arguments of each kernel, the pieces of those that were issued as one (place in ``rows`` -> pieces), and the
+    records that belong to no kernel."""
     operators = _records(events, strings, args)
     by_id = {int(events.external_id[i]): i for i in operators.tolist() if events.external_id[i] >= 0}
     found: list[Args | None] = []
@@ -229,13 +239,18 @@ def _by_kernel(
             found[place] = merged(pieces[place])
         elif row in titles:
             found[place] = titles[row]
-    return found, pieces
+    used = {i for rows_of in issued.values() for i in rows_of}
+    return found, pieces, np.array([i for i in free.tolist() if i not in used], np.int64)
 
 
 def _by_operator(
-    events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args]
+    events: Events,
+    strings: list[str],
+    rows: NDArray[np.int64],
+    args: dict[int, Args],
+    operators: NDArray[np.int64],
 ) -> list[Args | None]:
-    operators = _records(events, strings, args)
+    """Arguments of each call of a backend on the host; ``operators``: records that belong to no kernel."""
     found: list[Args | None] = [args.get(row) for row in rows.tolist()]
     if None not in found or not len(operators):
         return found
