@@ -52,8 +52,6 @@ class DeviceRank:
         gpu = np.flatnonzero(np.isin(view.kind, DEVICE_WORK))
         self.launch, self.stream = events.launch[gpu], events.stream[gpu]
         self.launched = self.launch >= 0
-        self.on_host = self.launched & (self.stream < 0)
-        """Calls of a backend that works on the host."""
         self.host_start, self.host_end = clocks.aligned(column, events.start), clocks.aligned(column, events.end)
         self.begin = self.host_start[gpu]
         self.end = _without_rounding(self.begin, self.host_end[gpu], self.stream)
@@ -179,7 +177,8 @@ class DeviceRank:
         busy = view.chain & np.isin(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
         rows = np.flatnonzero(busy)
         begun, ended = self.host_start[rows], np.maximum.accumulate(self.host_end[rows])
-        for own in np.flatnonzero(self.on_host)[np.argsort(self.end[self.on_host], kind="stable")].tolist():
+        on_host = np.flatnonzero(self.launched & (self.stream < 0))
+        for own in on_host[np.argsort(self.end[on_host], kind="stable")].tolist():
             end = float(self.end[own])
             before, call = int(np.searchsorted(begun, end)) - 1, int(np.searchsorted(at, end))
             if before < 0 or before + 1 >= len(rows) or call >= len(at) or free[call] > end:
