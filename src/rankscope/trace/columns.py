@@ -155,7 +155,9 @@ class Collectives:
     ``send`` or ``recv`` where all its pieces are, else ``sendrecv``."""
 
     def __post_init__(self) -> None:
-        if not self.pieces:
+        if not self.pieces and {"send", "recv"}.isdisjoint(self.kind):
+            self.pieces = [()] * len(self.kind)
+        elif not self.pieces:
             self.pieces = [
                 (Piece(kind == "send", peer, max(sizes)),) if kind in {"send", "recv"} and peer >= 0 else ()
                 for kind, peer, *sizes in zip(

@@ -50,6 +50,8 @@ _NEVER = re.compile(NEVER, re.IGNORECASE)
 
 _UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|`anonymous namespace'::")
 _QUALIFIERS = re.compile(r"^(?:static |void |typeinfo name for |__global__ )+")
+_SPECIALISED = re.compile(r"_\d+d[ec]?(?:\d+(?:d[ec]?)?)+$")
+"""What Triton appends for the arguments that it compiled a kernel for: ``_0d1d2de3``."""
 _MANGLED = re.compile(r"_ZN?K?(?=\d)")
 
 _COPY = re.compile(
@@ -97,7 +99,7 @@ def function(name: str) -> str:
     if mangled := _MANGLED.match(name):
         return _demangled(name[mangled.end() :])
     plain = _QUALIFIERS.sub("", _UNNAMED.sub("", name))
-    return re.split(r"[<(\s]", plain, maxsplit=1)[0].removesuffix(".kd")
+    return _SPECIALISED.sub("", re.split(r"[<(\s]", plain, maxsplit=1)[0].removesuffix(".kd"))
 
 
 def _demangled(text: str) -> str:

@@ -85,6 +85,8 @@ def test_compute_and_communication_in_one_kernel_is_a_class_of_its_own(name: str
         ),
         ("_ZN12_GLOBAL__N_14spinEv", "spin"),
         ("_Z3addPfS_", "add"),
+        ("allgather_kernel_0d1d2de3de", "allgather_kernel"),
+        ("triton_poi_fused_add_1024", "triton_poi_fused_add_1024"),
         ("__amd_rocclr_copyBuffer.kd", "__amd_rocclr_copyBuffer"),
         ("", ""),
         ("_ZN", "_ZN"),
