@@ -16,6 +16,7 @@ eight. Each job leaves one line in RESULTS/cell_N.jsonl, with the evidence, so t
 from __future__ import annotations
 
 import os
+import re
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch is imported: the jobs are on the CPU
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -95,6 +96,8 @@ def jobs(healthy: int, faulty: int) -> list[Job]:
     for i in range(faulty):
         mesh = meshes[i % 6]
         fault, rank = list(FAULTS)[i // 12 % 5], (i // 6 + i) % MESHES[mesh][0]
+        if mesh.startswith("tp") and fault == "uneven_work":
+            fault = "extra_compute"  # all of a tensor group work on the same data
         bad.append(Job(1000 + i, mesh, LOADS[1 + i // 6 % 2], fault, rank, SIZES[i // 2 % 3]))
     every = max(healthy // max(faulty, 1), 1)
     mixed = [job for at, job in enumerate(calm) for job in (job, *bad[at // every : at // every + (at % every == 0)])]
@@ -215,6 +218,15 @@ def _alone(work: Callable[[], None]) -> None:
     work()
 
 
+def siblings(core: int) -> tuple[int, int]:
+    """Sort key that puts the threads of one physical core side by side: a cell shares none with another."""
+    try:
+        listed = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text()
+    except OSError:
+        return core, core
+    return int(re.split(r"[,-]", listed)[0]), core
+
+
 def cell(number: int, cores: list[int], todo: list[Job], taken: Any, args: argparse.Namespace, until: float) -> None:
     """One cell: takes the next job as long as there is time."""
     os.sched_setaffinity(0, cores)
@@ -240,6 +252,8 @@ def cell(number: int, cores: list[int], todo: list[Job], taken: Any, args: argpa
         line: dict[str, Any] = {"job": asdict(job), "cores": cores, "seconds": time.monotonic() - began}
         if error is None:
             line |= json.loads(result.read_text())
+            if not all(record["trace"] for record in line["records"]):
+                line["log"] = log.read_text(errors="replace")[-3000:]
         else:
             line |= {"failed": error, "log": log.read_text(errors="replace")[-2000:] if log.exists() else ""}
         with (args.out / f"cell_{number}.jsonl").open("a") as stream:
@@ -333,7 +347,7 @@ def main() -> int:
         return int(not table([again(line) for _, line in sorted(read(args.out).items())]))
     args.out.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + args.budget_s
-    cores = sorted(os.sched_getaffinity(0))
+    cores = sorted(os.sched_getaffinity(0), key=siblings)
     if len(cores) < 2 * args.cells:
         raise SystemExit(f"--cells {args.cells} needs {2 * args.cells} cores, and this process may use {len(cores)}")
     done = {number for number, line in read(args.out).items() if "failed" not in line}

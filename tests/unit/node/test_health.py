@@ -231,7 +231,8 @@ def _seconds(found) -> list[float]:
     [
         (10, 12, [10, 11, 12], [9, 10, 11, 12, 13]),  # bounds belong to the window
         (10.2, 10.8, [10, 11], [10, 11]),  # nothing within: the nearest on either side
-        (20, 21, [], []),  # the nearest is 7 s away
+        (20, 21, [], [13]),  # the nearest is 7 s away: near enough for what is counted
+        (80, 81, [], []),  # 67 s
         (17.5, 18, [13], [13]),  # 4.5 s
         (1, 4, [9], [9]),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from rankscope.node.health.cgroups import lines
 
 __all__ = ["CpuUse"]
 
-_SCAN_EVERY = 5
-"""All processes of the host are looked through once in so many samples, for new ones of the job: 20 us for each."""
+_SCAN_SHARE = 0.005
+"""Looking through all processes of the host for new ones of the job takes 20 us each; it may take this share of the
+time."""
 
 
 class CpuUse:
@@ -27,7 +29,7 @@ class CpuUse:
         self._tick_ms = 1000.0 / os.sysconf("SC_CLK_TCK")
         self._members: set[int] = {root}
         self._seen: dict[int, float] = {}
-        self._samples = 0
+        self._scan_due = 0.0
 
     def machine_ms(self, cpus: AbstractSet[int]) -> tuple[float | None, float | None]:
         """(time at work, time a hypervisor gave to others) of these CPUs since the host was started."""
@@ -44,9 +46,10 @@ class CpuUse:
 
     def job_ms(self) -> float | None:
         """CPU time of the job's processes, those that have ended included; it never falls."""
-        if self._samples % _SCAN_EVERY == 0:
+        begun = time.monotonic()
+        if begun >= self._scan_due:
             self._scan()
-        self._samples += 1
+            self._scan_due = begun + (time.monotonic() - begun) / _SCAN_SHARE
         for pid in self._members:
             fields = self._fields(pid)
             if fields is not None:

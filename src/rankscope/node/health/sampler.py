@@ -22,6 +22,8 @@ Sample = TypeVar("Sample", HealthSample, HostSample)
 
 _KEPT_NS = 600 * 10**9
 _NEAR_NS = 5 * 10**9
+_COUNTED_NS = 60 * 10**9
+"""Samples of a host are counters too, and this process, of the lowest priority, is held up by a busy machine."""
 _DRIVERS = {"/dev/nvidiactl": "nvidia-ml-py (pip install 'rankscope[nvml]')", "/dev/kfd": "amdsmi, which ROCm ships"}
 """What the kernel driver of a vendor leaves in /dev, and the Python module that reads its devices."""
 _READERS: dict[str, Callable[[object], GpuReader]] = {"pynvml": NvidiaGpus, "amdsmi": AmdGpus}
@@ -63,6 +65,7 @@ class HealthWatch:
     def begin(cls) -> HealthWatch:
         """A watch over whatever this node has, at work until :meth:`close`."""
         watch = cls(None, HostReader())
+        watch.sample()  # before the ranks begin: what grows later is theirs
         threading.Thread(target=watch._run, name="health", daemon=True).start()
         return watch
 
@@ -154,16 +157,18 @@ def within(ordered: list[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
 
 
 def enclosing(ordered: list[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
-    """Samples of ``[begin_ns, end_ns]`` and the nearest on either side, at most 5 s away."""
-    before, inside, after = _split(ordered, begin_ns, end_ns)
+    """Samples of ``[begin_ns, end_ns]`` and the nearest on either side, at most a minute away."""
+    before, inside, after = _split(ordered, begin_ns, end_ns, _COUNTED_NS)
     return before + inside + after
 
 
-def _split(ordered: list[Sample], begin_ns: int, end_ns: int) -> tuple[list[Sample], list[Sample], list[Sample]]:
+def _split(
+    ordered: list[Sample], begin_ns: int, end_ns: int, near_ns: int = _NEAR_NS
+) -> tuple[list[Sample], list[Sample], list[Sample]]:
     times = [s.time_ns for s in ordered]
     first, last = bisect_left(times, begin_ns), bisect_right(times, end_ns)
-    before = [s for s in ordered[max(first - 1, 0) : first] if begin_ns - s.time_ns <= _NEAR_NS]
-    after = [s for s in ordered[last : last + 1] if s.time_ns - end_ns <= _NEAR_NS]
+    before = [s for s in ordered[max(first - 1, 0) : first] if begin_ns - s.time_ns <= near_ns]
+    after = [s for s in ordered[last : last + 1] if s.time_ns - end_ns <= near_ns]
     return before, ordered[first:last], after
 
 
