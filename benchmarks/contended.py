@@ -112,6 +112,7 @@ def as_rank(spec: str, words: list[str], fault: str, bad: int) -> None:
     import torch
 
     from rankscope.agent import bootstrap
+    from rankscope.agent.process.guard import said
 
     if fault == "slow_compute" and int(os.environ["RANK"]) == bad:
         os.environ["MKL_CBWR"] = "COMPATIBLE"  # read when MKL computes for the first time
@@ -119,6 +120,7 @@ def as_rank(spec: str, words: list[str], fault: str, bad: int) -> None:
     bootstrap.arm(spec)
     sys.argv = words
     runpy.run_path(words[0], run_name="__main__")
+    print("the agent:", said(), flush=True)
 
 
 def launch(job: Job, folder: Path) -> dict[str, Any]:
