@@ -40,10 +40,10 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
 
-from rankscope.config import ToolConfig, to_agent_spec  # noqa: E402 - the path first
+from rankscope.config import ToolConfig  # noqa: E402 - the path first
 from rankscope.diagnose.rules.table import find, open_case  # noqa: E402
 from rankscope.diagnose.verdict import judge  # noqa: E402
-from rankscope.records.codec import from_json, to_json, to_plain  # noqa: E402
+from rankscope.records.codec import from_json, to_plain  # noqa: E402
 from rankscope.records.evidence import Evidence  # noqa: E402
 
 MESHES = {
@@ -128,21 +128,22 @@ def launch(job: Job, folder: Path) -> dict[str, Any]:
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     from rankscope.analysis.pipeline import analyze
-    from rankscope.launcher.node_helper import NodeHelper
-    from rankscope.rundir.claim import claim
+    from rankscope.launcher.job import begin
+    from rankscope.launcher.run_plan import RunPlan
+    from rankscope.records.manifest import RunManifest
+    from rankscope.records.node_task import JobEnd
     from rankscope.rundir.layout import RunDir
-    from rankscope.rundir.spool import Spool
     from rankscope.trace.files.load import load_traces
 
     ranks, flags = MESHES[job.mesh]
     config = ToolConfig()
     config.capture.backend, config.schedule.skip_first, config.schedule.wait = "inline", 6, 0
     config.capture.record_shapes = job.fault == "uneven_work"
-    (folder / "spool").mkdir(parents=True)
-    run_dir, spool = RunDir(folder / "run"), Spool(folder / "spool")
-    seat = claim(run_dir, folder.name, "0")
-    spool.spec.write_text(to_json(to_agent_spec(config, run_id=folder.name, spool=spool.path)), encoding="utf-8")
-    helper = NodeHelper.start(run_dir, spool, seat, [], {})
+    config.analysis.enabled = False  # it is done here, where the evidence can be kept
+    folder.mkdir(parents=True, exist_ok=True)
+    run_dir = RunDir(folder / "run")
+    plan = RunPlan(run_id=folder.name, run_dir=run_dir.path, node=None, launch=f"launch {folder}", alone=True)
+    session = begin(plan, config, argv=[], plain={})
     words = [str(HERE / "gpt.py"), *flags, *MODEL]
     if job.fault not in ("none", "slow_compute"):
         words += ["--fault", job.fault, "--bad-rank", str(job.bad), "--size", str(job.size)]
@@ -150,13 +151,21 @@ def launch(job: Job, folder: Path) -> dict[str, Any]:
         min_nodes=1, max_nodes=1, nproc_per_node=ranks, start_method="fork", rdzv_backend="c10d",
         rdzv_endpoint="localhost:0", run_id=folder.name, monitor_interval=0.05,
     )  # fmt: skip
-    elastic_launch(how, as_rank)(str(spool.spec), words, job.fault, job.bad)
+    elastic_launch(how, as_rank)(str(session.spool.spec), words, job.fault, job.bad)
     (folder / RECORDED).touch()
-    manifest = helper.finish(0, progress=lambda _: None, patience_s=30.0)
+    session.helper.finish(JobEnd(exit_code=0))
+    ends = time.monotonic() + 30.0
+    while time.monotonic() < ends:
+        word = session.helper.next_word(0.2)
+        if word is not None and word.word in ("manifest", "refused"):
+            break
+    session.helper.end()
+    shutil.rmtree(session.spool.path, ignore_errors=True)
+    manifest = from_json(RunManifest, run_dir.manifest.read_bytes())
     kept: list[Evidence] = []
     with keeping(kept):
         report = analyze(load_traces([run_dir.path]), manifest, hta=False)
-    records = manifest.windows[0].records if manifest and manifest.windows else []
+    records = manifest.windows[0].records if manifest.windows else []
     return {
         "verdict": to_plain(report.verdict),
         "findings": [[f.kind, f.ranks, f.cost_ms_per_step, f.title] for f in report.findings],
