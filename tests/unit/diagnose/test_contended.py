@@ -12,7 +12,7 @@ from rankscope.diagnose.rules.machine import is_contended, student_tail
 from rankscope.diagnose.rules.table import find, open_case
 from rankscope.diagnose.verdict import judge
 from rankscope.records.codec import from_json
-from rankscope.records.evidence import Contention, Evidence, RankCpu, Suspect
+from rankscope.records.evidence import Anomaly, Contention, Evidence, RankCpu, Suspect
 from rankscope.records.rows import HealthRow
 
 DATA = Path(__file__).parents[2] / "data" / "evidence"
@@ -242,3 +242,19 @@ def test_a_verdict_that_abstains_names_the_machine() -> None:
     assert found.kind == "insufficient_data"
     assert found.why[0].startswith("The machine was busy: other processes took its CPUs.")
     assert found.next[0].startswith("End the other processes")
+
+
+def test_what_the_machine_explains_is_no_difference_of_a_rank() -> None:
+    # 35 ms a step more of the same work, on a rank that waited 90 ms for a CPU; the other's 100 ms are more than that
+    case = evidence(rank(0, 60.0), rank(1, 90.0), suspects=[])
+    case.anomalies = [
+        Anomaly(rank=1, cause="slow_compute", own_ms=85.0, peers_ms=50.0),
+        Anomaly(rank=0, cause="input_stall", own_ms=100.0, peers_ms=0.0),
+    ]
+    assert [(f.kind, f.ranks) for f in find(open_case(case))] == [("contended", [0, 1]), ("input_stall", [0])]
+
+
+def test_threads_of_the_script_are_spoken_of() -> None:
+    case = evidence(rank(0, 60.0), rank(1, 60.0), suspects=[])
+    case.contention.ranks[0].script_ms, case.contention.ranks[1].script_ms = [0.0] * 6, [50.0] * 6
+    assert "Other threads of rank 1's script used 50 ms of CPU a step, its peers' 0.0 ms." in verdict(case).why

@@ -165,6 +165,7 @@ def _lines(evidence: Evidence, witness: Contention) -> list[str]:
             f"{amount(held[most])} on rank {most}; they ran {amount(_ran(witness.ranks))}."
         )
     ]
+    lines += _own_threads(evidence, witness)
     host, _ = _most_loaded(witness)
     if host in witness.others_ms and host in witness.cpus:
         cpus = witness.cpus[host]
@@ -177,6 +178,17 @@ def _lines(evidence: Evidence, witness: Contention) -> list[str]:
             "that is within the scatter of its steps."
         )
     return lines
+
+
+def _own_threads(evidence: Evidence, witness: Contention) -> list[str]:
+    """Ranks whose script runs other threads beside the training, and their peers not."""
+    ran = {r.rank: statistics.fmean(r.script_ms) for r in witness.ranks if r.script_ms}
+    usual = {rank: statistics.median([ms for r, ms in ran.items() if r != rank] or [0.0]) for rank in ran}
+    return [
+        f"Other threads of rank {rank}'s script used {amount(ms)} of CPU a step, its peers' {amount(usual[rank])}."
+        for rank, ms in ran.items()
+        if len(ran) > 1 and ms - usual[rank] >= LEAST_SHARE * evidence.whole_step_ms
+    ]
 
 
 def _ran(ranks: Sequence[RankCpu]) -> float:

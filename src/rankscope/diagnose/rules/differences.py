@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from rankscope.causes.wording import amount, describe
 from rankscope.diagnose.rules.base import Case, Rule
 from rankscope.diagnose.rules.decision import StragglerDecision
+from rankscope.diagnose.rules.machine import is_machines
 from rankscope.diagnose.rules.missing_traces import late_beside_missing
 from rankscope.records.evidence import Anomaly, Evidence
 from rankscope.records.report import Finding
@@ -32,6 +33,8 @@ def _find(case: Case) -> list[Finding]:
         if (difference.rank, difference.cause) in reported or (
             stragglers and not _material(difference, stragglers, evidence)
         ):
+            continue
+        if not evidence.device and is_machines(evidence, difference.rank, difference.own_ms - difference.peers_ms):
             continue
         cost = next((s.cost_ms for s in evidence.suspects if s.rank == difference.rank), 0.0)
         is_straggler = any(a.suspect.rank == difference.rank for a in stragglers)

@@ -15,7 +15,15 @@ from collections.abc import Sequence
 from rankscope.causes.table import DEVICE_CAUSES, NOISY
 from rankscope.records.evidence import Evidence, RankCpu, Suspect
 
-__all__ = ["LEAST_SHARE", "beyond_machine", "is_contended", "shares_device", "student_tail", "without_machine"]
+__all__ = [
+    "LEAST_SHARE",
+    "beyond_machine",
+    "is_contended",
+    "is_machines",
+    "shares_device",
+    "student_tail",
+    "without_machine",
+]
 
 LEAST_SHARE = 0.05
 """Of the step, as for a rank that is accused."""
@@ -33,6 +41,12 @@ def is_contended(evidence: Evidence) -> bool:
     """The job would gain on a free machine what a late rank must cost to be accused."""
     witness = evidence.contention
     return witness is not None and witness.cost_ms >= LEAST_SHARE * evidence.whole_step_ms > 0
+
+
+def is_machines(evidence: Evidence, rank: int, more_ms: float) -> bool:
+    """Whether a busy machine explains that a host spends ``more_ms`` per step more than its peers on something."""
+    cpu = None if evidence.contention is None else evidence.contention.of(rank)
+    return cpu is not None and is_contended(evidence) and more_ms <= statistics.fmean(cpu.held_ms)
 
 
 def shares_device(evidence: Evidence, rank: int) -> bool:
