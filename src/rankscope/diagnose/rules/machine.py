@@ -122,7 +122,16 @@ def _by_itself(suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: floa
     total = sum(fitting.values())
     if total <= 0:
         return None
-    return _late(suspect, more, {c: ms * mean / total for c, ms in fitting.items()}, least, chance)
+    found = _late(suspect, more, {c: ms * mean / total for c, ms in fitting.items()}, least, chance)
+    if found is None:
+        return None
+    # the cost lies between the least and what is likely: the middle is told, with half of the distance as an error
+    likely = _beyond(own.own_ms, [p.own_ms for p in peers])
+    found.gains_ms = [(a + b) / 2 for a, b in zip(more, likely, strict=True)]
+    found.cost_ms = found.excess_ms = statistics.fmean(found.gains_ms)
+    found.error_ms = math.hypot(found.error_ms, (statistics.fmean(likely) - mean) / 2)
+    found.explained = {c: ms * found.cost_ms / total for c, ms in fitting.items()}
+    return found
 
 
 def _by_causes(
