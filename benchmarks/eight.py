@@ -51,7 +51,7 @@ def jobs(ranks: int, tiny: bool) -> tuple[list[Job], list[Job]]:
 
 
 def main() -> int:
-    args = arguments(__doc__, ranks=8, capture="both", budget_s=540).parse_args()
+    args = arguments(__doc__, ranks=8, capture="inline", budget_s=540).parse_args()
     if args.ranks % 2:
         raise SystemExit(f"--ranks {args.ranks} is odd; the meshes have a side of 2")
     launches = []

@@ -30,8 +30,8 @@ GUESS_S = 30.0
 """How long a launch is thought to take before the first has ended."""
 LONGEST_S = 120.0
 """A launch that takes longer hangs."""
-STEPS = {"inline": 24, "kineto_alone": 120}
-"""Steps of a recorded job: past its window, and past the seconds until Kineto asks what to record."""
+STEPS = {"inline": 24}
+"""Steps of a job that is recorded by a backend: past its window."""
 MOST_TRACES = 14_000_000
 """Bytes of trimmed traces to keep."""
 
@@ -45,7 +45,7 @@ def arguments(description: str | None, *, ranks: int, capture: str, budget_s: fl
     parser.add_argument(
         "--budget-s", type=float, default=budget_s, help="launches that do not fit are skipped and listed"
     )
-    parser.add_argument("--capture", choices=(*STEPS, "both"), default=capture)
+    parser.add_argument("--capture", choices=tuple(STEPS), default=capture)
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl", help="gloo: on the CPU")
     parser.add_argument("--tiny", action="store_true", help="models for the CPU")
     parser.add_argument("--only", default="", metavar="NAME,...", help="jobs whose name has one of these parts")
@@ -54,7 +54,7 @@ def arguments(description: str | None, *, ranks: int, capture: str, budget_s: fl
 
 def captures(asked: str) -> list[str]:
     """The capture backends to record with."""
-    return [c for c in STEPS if asked in (c, "both")]
+    return [asked]
 
 
 @dataclass

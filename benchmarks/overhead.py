@@ -1,4 +1,4 @@
-"""What does being recorded cost a job? The same job bare, armed without a window, and with a window of each backend.
+"""What does being recorded cost a job? The same job bare, armed without a window, and with a window.
 
 Every mode runs twice, in both orders, in one process tree after another; the job notes its own step times.
 
@@ -27,14 +27,13 @@ SETTLED = 40
 """First steps that count for nothing: compilation of kernels, allocator, first collectives."""
 
 
-def modes(window: int, first: int, kineto: str) -> dict[str, list[str]]:
+def modes(window: int, first: int) -> dict[str, list[str]]:
     """Name -> what stands before the script."""
     schedule = ["-S", f"schedule.skip_first={first}", "-S", f"schedule.active={window}"]
     return {
         "torchrun": TORCHRUN,
         "armed, no window": [*RANKSCOPE, *NEVER],
-        "window, inline": [*RANKSCOPE, *schedule, "-S", "capture.backend=inline"],
-        "window, kineto": [*RANKSCOPE, *schedule, "-S", f"capture.backend={kineto}"],
+        "window": [*RANKSCOPE, *schedule],
     }
 
 
@@ -130,11 +129,10 @@ def main() -> None:
     parser.add_argument("--parallel", choices=("ddp", "fsdp2"), default="ddp")
     parser.add_argument("--cpu", action="store_true", help="gloo and a tiny model")
     parser.add_argument("--steps", type=int, default=700)
-    parser.add_argument("--first", type=int, default=360, help="where the window opens; kineto: or when it is ready")
+    parser.add_argument("--first", type=int, default=360, help="where the window opens")
     parser.add_argument("--window", type=int, default=20, help="recorded steps")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--backend", default="kineto", help="kineto_alone with torch before 2.13")
     parser.add_argument("--rounds", type=int, default=1, help="each is once in this order and once in the other")
     parser.add_argument("--only", nargs="+", default=[""], help="modes whose name holds one of these")
     parser.add_argument("--times", type=Path, help=argparse.SUPPRESS)
@@ -145,7 +143,7 @@ def main() -> None:
         return
     shared = ("parallel", "steps", "batch", "width")
     passed = [w for name in shared for w in (f"--{name}", str(getattr(args, name)))] + ["--cpu"] * args.cpu
-    offered = modes(args.window, args.first, args.backend).items()
+    offered = modes(args.window, args.first).items()
     ways = [(name, before) for name, before in offered if any(word in name for word in args.only)]
     results: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in ways}
     for _ in range(args.rounds):

@@ -7,6 +7,7 @@ a write into freed memory ends the process at once, where it would else change s
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,40 @@ def test_five_hundred_windows(busy, style, step_ms):
                 "--steps", 400)  # fmt: skip
     assert done.code == 0, done.stderr
     assert whole(done) >= 42
+
+
+IN_ANOTHER_THREAD = """
+    import threading, torch
+    torch.manual_seed(0)
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    counted = []
+
+    def profile():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+            torch.ones(3) + 1
+        counted.append(len(own.events()))
+
+    for step in range(40):
+        if step == 8:
+            thread = threading.Thread(target=profile)
+            thread.start()
+        model(torch.randn(4, 16)).square().mean().backward()
+        optimizer.step()
+        if step == 8:
+            thread.join()
+    print("own", counted[0] > 0, torch._C._autograd._profiler_enabled(), flush=True)
+"""
+
+
+def test_the_scripts_own_profiler_in_another_thread_waits_for_ours_to_end(start, finish, tmp_path):
+    # GIVEN a window of steps 6 to 11, and a profiler that a second thread begins in step 8
+    script = tmp_path / "two.py"
+    script.write_text(textwrap.dedent(IN_ANOTHER_THREAD))
+    settings = flags_of(f"run.dir={tmp_path / 'RUN'}", "schedule.skip_first=3", "analysis.enabled=false")
+    done = finish(start([*RANKSCOPE, *settings, script], GUARD))
+    assert done.code == 0, done.stderr
+    assert "own True False" in done.stdout
+    (record,) = done.records()
+    assert record.status in ("ok", "partial")
+    assert record.status == "ok" or "made way for it" in record.reason

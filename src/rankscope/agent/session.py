@@ -88,6 +88,7 @@ class Session:
         self._waits_for_backward = False
         self._make_way = threading.Event()
         self._made_way = threading.Event()
+        self._too_late = False
         self._compiled = CompiledFrames()
         self._recording: Recording | None = None
 
@@ -306,15 +307,20 @@ class Session:
         else:  # only the training thread can end ours
             self._made_way.clear()
             self._make_way.set()
-            if not self._made_way.wait(_MAKES_WAY_WITHIN_S):
-                tell("the script's own torch.profiler began in another thread while a window was open")
-            self._make_way.clear()
+            self._too_late = not self._made_way.wait(_MAKES_WAY_WITHIN_S)
+            if not self._too_late:
+                self._make_way.clear()
         self._detaching.finish()
 
     def _close_for_another(self) -> None:
         reason = "the script's own torch.profiler started inside this window, which made way for it"
         recording = self._recording
-        if recording is not None and recording.started:
+        if recording is not None and recording.capture is not None and self._too_late:
+            self._recording = None  # libkineto is the script's: to end ours now would end its profile, or the process
+            recording.capture.leave()
+            recording.give_up("the script's own torch.profiler began in another thread and did not wait any longer")
+            _disarm()  # what ours keeps in this thread cannot be taken away
+        elif recording is not None and recording.started:
             self._close(reason, self.counter.completed)
         elif recording is not None:
             self._recording = None
@@ -324,7 +330,7 @@ class Session:
     def left_in_child(self) -> None:
         """This is a forked child."""
         if self._recording is not None and self._recording.capture is not None:
-            self._recording.capture.left_in_child()
+            self._recording.capture.leave()
 
     def _graph_begins(self) -> None:
         """A CUDA graph is about to be captured. The first one waits until no window before it lets go of CUPTI."""

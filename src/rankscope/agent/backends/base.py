@@ -53,8 +53,9 @@ class Capture(Protocol):
     def cancel(self) -> None:
         """Leave the warm-up."""
 
-    def left_in_child(self) -> None:
-        """This process was forked inside the window: what records here shall stop."""
+    def leave(self) -> None:
+        """Note nothing more in this thread and call nothing of libkineto's: this process was forked inside the window,
+        or another profiler has libkineto."""
 
     def owns(self, profile: object) -> bool:
         """Is this ``torch.autograd.profiler.profile`` ours?"""

@@ -75,5 +75,5 @@ class CudaProfilerCapture:
     def cancel(self) -> None:
         """See :class:`Capture`. Nothing was begun."""
 
-    def left_in_child(self) -> None:
+    def leave(self) -> None:
         """See :class:`Capture`. Nothing records here."""

@@ -210,9 +210,8 @@ class InlineCapture:
         self.recording = False
         self._detaching.told()
 
-    def left_in_child(self) -> None:
-        """This process was forked from the one that records: neither record nor note anything here, and call nothing of
-        libkineto's, whose threads stayed behind."""
+    def leave(self) -> None:
+        """See :class:`Capture`."""
         self._ranges.end(ended=False)
         self._calls.unwatch()
         if _profiler_enabled():
