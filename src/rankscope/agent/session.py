@@ -7,6 +7,7 @@ done there as well if that is the training thread outside of backward, else at t
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import threading
@@ -89,6 +90,7 @@ class Session:
         self._make_way = threading.Event()
         self._made_way = threading.Event()
         self._too_late = False
+        self._failed: Exception | None = None
         self._compiled = CompiledFrames()
         self._recording: Recording | None = None
 
@@ -134,8 +136,12 @@ class Session:
         self._due = True
         self.between_steps()
 
-    def between_steps(self) -> None:
-        """The script may be outside of everything here. Do what is due, if that is so."""
+    def between_steps(self, *, trained: bool = False) -> None:
+        """The script may be outside of everything here. Do what is due, if that is so.
+
+        Args:
+            trained: a backward has returned. Where all steps so far ended in hooks, this tells which thread trains.
+        """
         recording = self._recording
         if not self._due:
             if recording is None or not recording.started:
@@ -147,11 +153,14 @@ class Session:
         if in_backward():
             if not self._waits_for_backward:
                 self._waits_for_backward = True
-                after_backward(guarded(self.between_steps))
+                after_backward(guarded(functools.partial(self.between_steps, trained=True)))
             return
-        if self._thread is None:
-            self._thread = threading.get_ident()  # all steps so far have ended in hooks
-        elif threading.get_ident() != self._thread:
+        if self._thread is None and trained:
+            self._thread = threading.get_ident()
+        if threading.get_ident() != self._thread:
+            return
+        if self._failed is not None:
+            self._fail(self._failed)
             return
         due, self._due = self._due, False
         try:
@@ -181,6 +190,9 @@ class Session:
     def _fail(self, error: Exception) -> None:
         """What should not happen: record nothing any more, and leave no profiler on."""
         tell(f"recording failed and is switched off; training goes on: {error!r}")
+        if self._recording is not None and (in_backward() or threading.get_ident() != self._thread):
+            self._failed, self._due = error, True  # a profiler is ended where it was begun
+            return
         recording, self._recording = self._recording, None
         if recording is not None:
             recording.cancel(f"recording failed: {error!r}")

@@ -41,6 +41,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:  # this is the promise
             broken = True
             why = f"{type(error).__name__}: {error}"
-            tell(f"{function.__qualname__} failed and is switched off; training goes on: {why}")
+            name = getattr(function, "__qualname__", repr(function))
+            tell(f"{name} failed and is switched off; training goes on: {why}")
 
     return call

@@ -1,0 +1,36 @@
+"""An error of ours is kept for the report and goes no further."""
+
+from __future__ import annotations
+
+import functools
+
+from rankscope.agent.process.guard import guarded, said, tell
+
+
+def test_a_hook_that_fails_is_told_of_once_and_called_no_more(capfd):
+    calls = []
+
+    def hook(value):
+        calls.append(value)
+        raise ValueError("planted, first")
+
+    wrapped = guarded(hook)
+    wrapped(1)
+    wrapped(2)
+    assert calls == [1]
+    assert sum("planted, first" in sentence for sentence in said()) == 1
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_has_no_name_fails_as_quietly():
+    def hook(_value):
+        raise ValueError("planted, second")
+
+    guarded(functools.partial(hook, 1))()
+    assert any("planted, second" in sentence for sentence in said())
+
+
+def test_a_sentence_is_kept_once():
+    tell("the same sentence")
+    tell("the same sentence")
+    assert said().count("the same sentence") == 1

@@ -1,0 +1,87 @@
+"""What a rank believes of what others have put up."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rankscope.agent.windows.agreement import Agreement
+from rankscope.agent.windows.notices import Notices
+from rankscope.config import ToolConfig, to_agent_spec
+from rankscope.rundir.spool import Spool
+from rankscope.step_time import Pace
+
+WINDOW = {"number": 0, "warm": 4, "first": 6, "last": 11}
+REQUEST = {"name": "request_0000", "steps": 5, "warmup": 2}
+
+
+@pytest.fixture
+def board(tmp_path):
+    return Notices(Spool(tmp_path), 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"last": 6 + 1000},  # of 1,001 steps
+        {"last": 5},
+        {"warm": 7},
+        {"number": 1},
+        {"first": "six"},
+        {"warm": -1},
+        {"last": 10**30},
+        {"backend": 3},
+        {"first": None},
+    ],
+)
+def test_an_announcement_that_no_rank_can_follow_is_none(board, change):
+    board.post("window_0", json.dumps(WINDOW | change))
+    with pytest.raises(ValueError, match=r"."):
+        board.announced(0)
+
+
+def test_a_window_of_a_thousand_steps_is_one(board):
+    board.post("window_0", json.dumps(WINDOW | {"last": 6 + 999}))
+    assert board.announced(0).last == 1005
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(REQUEST | {"steps": 1_000_000}),
+        json.dumps(REQUEST | {"steps": True}),
+        json.dumps(REQUEST | {"warmup": "2"}),
+        json.dumps(REQUEST | {"detail": "everything"}),
+        json.dumps([REQUEST]),
+        "null",
+        "{",
+        "\x00" * 100,
+        "[" * 100_000,
+    ],
+    ids=["too many", "true", "text", "unknown detail", "list", "null", "cut", "zeros", "deep"],
+)
+def test_a_request_that_no_rank_can_follow_is_passed_over_and_the_next_is_served(tmp_path, board, text):
+    # GIVEN such a request and, behind it, a good one, when a step takes 100 ms
+    spool = Spool(tmp_path)
+    spool.request(0).write_text(text)
+    spool.request(1).write_text(json.dumps(REQUEST | {"name": "request_0001"}))
+    config = ToolConfig()
+    config.schedule.skip_first = 10_000
+    pace = Pace()
+    for _ in range(100):
+        pace.add(100.0)
+    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 0, board, pace, several_nodes=False)
+    due = [step for step in range(100, 120) if agreement.due(step)]
+    assert due
+    window, planned = agreement.take()
+    assert (window.origin, window.last - window.first + 1, planned) == ("request_0001", 5, None)
+    assert board.answered() == 2
+
+
+def test_a_spool_that_is_gone_is_no_error(tmp_path):
+    board = Notices(Spool(tmp_path / "gone"), 0)
+    board.post("slow_step")
+    assert board.read("slow_step") is None
+    assert not board.take("slow_step")
+    assert (board.announced(0), board.request(0), board.answered(), board.gathered_megabytes()) == (None, None, 0, 0.0)
