@@ -27,7 +27,7 @@ JOB = Path(__file__).with_name("busy.py")
 BARE = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 OURS = [
     *(sys.executable, "-m", "rankscope", "run", "--standalone", "-S", "analysis.enabled=false"),
-    *("-S", "schedule.skip_first=5", "-S", "schedule.warmup=1", "-S", "schedule.active=3", "-S", "schedule.every=7"),
+    *("-S", "schedule.skip_first=5", "-S", "schedule.warmup=1", "-S", "schedule.active=2", "-S", "schedule.every=6"),
     *("-S", "budget.windows=10000", "-S", "budget.step_pct=100", "-S", "budget.megabytes=100000"),
 ]
 ENDS = ("plain", "plain", "raise", "kill", "restart", "terminate", "exit")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -50,26 +51,32 @@ class CompiledFrames:
     """
 
     def __init__(self) -> None:
-        self._open: set[int] = set()
+        self._open: list[weakref.ref[_Mark]] = []
 
     def note(self) -> None:
         """A window closes here."""
-        self._open |= _compiled()
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to a frame
+        while frame is not None:
+            # Somebody else's word stands there only where code is traced, which TorchDynamo does not compile.
+            if frame.f_trace is None and any(name.startswith(_COMPILED) for name in frame.f_code.co_names):
+                mark = _Mark()
+                frame.f_trace = mark
+                self._open.append(weakref.ref(mark))
+            frame = frame.f_back
 
     def ended(self) -> bool:
-        """None of those noted is still running. The frame of one that has ended may be used again: then the answer is
-        False for some time longer than need be."""
+        """Whether all that were noted have ended."""
         if self._open:
-            self._open &= _compiled()
+            self._open = [mark for mark in self._open if mark() is not None]
         return not self._open
 
 
-def _compiled() -> set[int]:
-    """Identities of the frames of this thread that run code made by TorchDynamo."""
-    found = set()
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to a frame
-    while frame is not None:
-        if any(name.startswith(_COMPILED) for name in frame.f_code.co_names):
-            found.add(id(frame))
-        frame = frame.f_back
-    return found
+class _Mark:
+    """Lives as long as the call of a function in which it was left: its frame is the only one to hold it.
+
+    A frame cannot be referred to weakly, and to hold it would hold the tensors of its local variables. Python asks what
+    stands as ``f_trace`` for events only where the thread is traced; it would be told that there is no interest.
+    """
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        """See sys.settrace."""
