@@ -55,10 +55,10 @@ def parsed() -> argparse.Namespace:
 class Beside:
     """What runs beside the training, from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, names: list[str], model: nn.Module, rank: int) -> None:
+    def __init__(self, names: list[str], model: nn.Module) -> None:
         self._names = names
-        self._model = model
-        self._rank = rank
+        # The state itself is not a thread's to read while FSDP moves it.
+        self._shapes = [tuple(parameter.shape) for parameter in model.parameters()]
         self._over = threading.Event()
         works = {"threads": self._metrics, "checkpoint": self._checkpoints}
         self._threads = [threading.Thread(target=work, daemon=True) for name, work in works.items() if name in names]
@@ -82,8 +82,7 @@ class Beside:
 
     def _checkpoints(self) -> None:
         while not self._over.is_set():
-            state = {name: torch.zeros_like(value, device="cpu") for name, value in self._model.state_dict().items()}
-            torch.save({name: value + 1 for name, value in state.items()}, io.BytesIO())
+            torch.save([torch.zeros(shape) + 1 for shape in self._shapes], io.BytesIO())
             time.sleep(0.002)
 
     def step(self, number: int) -> None:
@@ -213,7 +212,7 @@ def main() -> None:
     prefixed = dist.PrefixStore(f"job/{attempt}", store)
     dist.init_process_group("nccl" if args.cuda else "gloo", store=prefixed, rank=rank, world_size=world)
     training = Training(args, device)
-    beside = Beside(args.beside, training.model, rank)
+    beside = Beside(args.beside, training.model)
     beside.start()
     losses: list[str] = []
     last = random.Random(args.seed).uniform(0.3, 0.95) * args.seconds

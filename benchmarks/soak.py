@@ -79,7 +79,7 @@ def run_one(number: int, args: argparse.Namespace) -> Outcome:
         flags = ["--nproc-per-node", "2", *(["--max-restarts", "1"] if end == "restart" else [])]
         ours = [*OURS, "-S", f"run.dir={run}", *flags, str(JOB), *words, "--end", end, "--seconds", str(args.seconds)]
         begun = time.monotonic()
-        code, hung, output = launch(ours, number, args, terminate=end == "terminate")
+        code, hung, output = launch(ours, number, args, terminate=run if end == "terminate" else None)
         seconds = time.monotonic() - begun
         windows, records = recorded(run)
         statuses = Counter(r["status"] for r in records)
@@ -97,17 +97,19 @@ def run_one(number: int, args: argparse.Namespace) -> Outcome:
 
 
 def launch(
-    command: list[str], number: int, args: argparse.Namespace, *, terminate: bool = False
+    command: list[str], number: int, args: argparse.Namespace, *, terminate: Path | None = None
 ) -> tuple[int | None, bool, str]:
-    """Exit code, whether it hung, and what it said."""
+    """Exit code, whether it hung, and what it said. ``terminate``: some time after the first window of this run."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     if args.guard:
         environ["GLIBC_TUNABLES"] = "glibc.malloc.mmap_threshold=1000"
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=environ
     )
-    if terminate:
-        time.sleep(random.Random(number).uniform(0.4, 0.9) * args.seconds)
+    if terminate is not None:
+        while process.poll() is None and not list(terminate.glob("attempt_0/window_000/*")):
+            time.sleep(0.1)
+        time.sleep(random.Random(number).uniform(0.1, 0.6) * args.seconds)
         process.terminate()
     try:
         output, _ = process.communicate(timeout=4 * args.seconds + 120)
