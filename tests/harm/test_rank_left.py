@@ -148,3 +148,15 @@ def test_an_exception_in_our_hooks_ends_recording_and_nothing_else(alone, tmp_pa
         [shutil.rmtree(folder) for folder in pathlib.Path({str(spools)!r}).glob('rankscope_*')]"""
     after = "print('trained', torch._C._autograd._profiler_enabled(), flush=True)"
     assert "trained False" in alone(each=each, after=after, extra_env={"TMPDIR": str(spools)}).stdout
+
+
+@pytest.mark.parametrize("step", [1, 8, 12])  # before the window, inside it, and where it closes
+def test_a_disk_that_takes_nothing_more(alone, step):
+    # GIVEN a process whose writes to files fail from this step on, the native ones as well
+    each = f"""
+    if step == {step}:
+        import resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))"""
+    done = alone(each=each, after="print('trained', torch._C._autograd._profiler_enabled(), flush=True)")
+    assert done.code == 0, done.stderr
+    assert "trained False" in done.stdout
