@@ -10,6 +10,8 @@ import pytest
 
 from support.launching import RANKSCOPE, TORCHRUN, flags_of
 
+pytestmark = pytest.mark.dist
+
 HOOKED = """
     import sys, torch
     torch.manual_seed(0)

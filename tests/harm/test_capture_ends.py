@@ -14,6 +14,8 @@ import pytest
 
 from support.launching import RANKSCOPE, TORCHRUN, flags_of
 
+pytestmark = pytest.mark.dist
+
 BUSY = Path(__file__).parents[2] / "benchmarks" / "busy.py"
 OFTEN = ("skip_first=3", "warmup=1", "active=3", "every=9")
 UNLIMITED = ("budget.windows=10000", "budget.step_pct=100", "analysis.enabled=false")
