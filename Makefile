@@ -2,6 +2,7 @@
 # make unit   run the unit tests in parallel: about a minute
 # make test   run the unit tests, then those that start real training processes, without the long ones
 # make test-long  run what make test leaves out: repetitions, fuzzing, planted faults
+# make test-harm  run all of tests/harm, also the long ones: what may happen to a job, and what must not
 # make coverage  run the unit tests and show which lines they do not reach
 # make test-hta-next  run the tests of HTA with its successor, traceinsight
 # make test-browser  run the tests of the report in Chromium, with axe-core; all skips are told
@@ -21,7 +22,7 @@ bin := $(VENV)/bin
 install := $(bin)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo unit test test-long coverage docs test-hta-next test-browser docs-pictures check clean
+.PHONY: help demo unit test test-long test-harm coverage docs test-hta-next test-browser docs-pictures check clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -43,6 +44,9 @@ test: unit
 
 test-long: $(VENV)/.installed-test
 	$(bin)/python -m pytest -m long $(PYTEST_ARGS)
+
+test-harm: $(VENV)/.installed-test
+	$(bin)/python -m pytest tests/harm $(PYTEST_ARGS)
 
 coverage: $(VENV)/.installed-test
 	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) --cov --cov-report=term $(PYTEST_ARGS)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import os
 import resource
 import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from rankscope.agent.steps.step_log import StepLog
 from rankscope.node.__main__ import OTHER_HELPER
+from rankscope.node.helper import Helper
+from rankscope.node.words import Words
 from rankscope.own_process import command, environment
-from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.records.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY
 from rankscope.rundir.layout import RunDir
 from support.node import TRACE, Node, until
 
@@ -323,6 +330,68 @@ def test_what_is_kept_is_private_unless_a_group_shares_the_work(make, umask, fol
     modes = {p: stat.S_IMODE(p.lstat().st_mode) for p in [node.run.path, *node.run.path.rglob("*")]}
     assert {mode for path, mode in modes.items() if path.is_dir()} == {folder}
     assert {mode for path, mode in modes.items() if path.is_file()} == {file}
+
+
+# ---------------------------------------------------------------- in this process, where time and store can be planted
+
+
+class InProcess:
+    """The helper in a thread of the test."""
+
+    def __init__(self, node, monkeypatch):
+        monkeypatch.setattr("os.nice", lambda _: 0)
+        self._reader, self._writer = os.pipe()
+        self.helper = Helper(node.spool, Words(None), self._reader)
+        self._thread = threading.Thread(target=self.helper.run)
+        self._thread.start()
+
+    def end(self):
+        os.write(self._writer, b'{"exit_code": 0}\n')
+        self._thread.join()
+        os.close(self._writer)
+        os.close(self._reader)
+
+
+def test_clocks_that_jump_harm_nothing(make, monkeypatch):
+    node, begun, turn = make(), time.time_ns(), itertools.count()
+
+    def jumping() -> int:  # a day forth, a day back, at every look
+        return begun + (86_400 if next(turn) % 2 else -86_400) * 10**9
+
+    monkeypatch.setattr(time, "time_ns", jumping)
+    monkeypatch.setattr(time, "time", lambda: jumping() / 1e9)
+    running = InProcess(node, monkeypatch)
+    node.lives(0), node.lives(1)
+    node.records(0), node.records(1)
+    until(lambda: node.run.record(0, 0, 1).exists())
+    running.end()
+    assert whole(node)
+    assert not node.spool.path.exists()
+
+
+def test_step_logs_go_on_while_the_store_hangs(make, monkeypatch):
+    node, answers = make(), threading.Event()
+    from rankscope.rundir import claim as claims
+
+    def hangs(*words, **more):
+        answers.wait()
+        return claims.claim(*words, **more)
+
+    monkeypatch.setattr("rankscope.node.helper.claim", hangs)
+    running = InProcess(node, monkeypatch)
+    node.lives(0, world=1, steps_counted=2 * STEP_LOG_CAPACITY)
+    log = StepLog(node.spool.pulse(0, 0))
+    for turn in (1, 2):  # a ring would have lost the first half
+        for _ in range(STEP_LOG_CAPACITY):
+            log.step(False, 1000)
+        drained = node.spool.step_log(node.spool.pulse(0, 0))
+        full = turn * STEP_LOG_CAPACITY * STEP_LOG_ENTRY.size
+        until(lambda full=full, drained=drained: drained.exists() and drained.stat().st_size == full)
+    answers.set()
+    running.end()
+    kept = list(STEP_LOG_ENTRY.iter_unpack(gzip.decompress(node.run.pulse(0, 0).read_bytes())))
+    assert len(kept) == 2 * STEP_LOG_CAPACITY
+    assert all(paused == 1 for _, _, paused, _ in kept)
 
 
 # ---------------------------------------------------------------- the report

@@ -78,10 +78,8 @@ def mask_arguments(words: Sequence[str]) -> list[str]:
         next_is_secret = flag is not None and _tells_of_secret(flag["name"])
         if assigned is not None and "://" not in assigned["head"] and _tells_of_secret(assigned["name"]):
             kept.append(assigned["head"] + MASK)
-        elif assigned is not None and assigned["value"].startswith(("{", "[")):
-            kept.append(assigned["head"] + mask_text(assigned["value"]))
         else:
-            kept.append(mask_text(word) if any(c.isspace() or c in "{[" for c in word) else _mask_shapes(word))
+            kept.append(mask_text(word))
     return kept
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+from pathlib import Path
 
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.node.step_log import StepLogDrain
@@ -43,3 +45,26 @@ def test_a_ring_that_went_round_keeps_the_newest(tmp_path):
     assert len(found) == STEP_LOG_CAPACITY + 3
     assert [entry[2] for entry in found[:5]] == [0, 0, 0, 3, 4]
     assert found[-1][2] == STEP_LOG_CAPACITY + 2
+
+
+def test_a_full_disk_ends_the_log_and_not_the_step():
+    log = StepLog(Path("/dev/full"))
+    assert "No space left on device" in log.error
+    assert log.step(False, 0) == 0
+    assert log.step(False, 0) > 0
+    assert "steps from 0 on" in log.error
+
+
+def test_a_disk_that_fills_ends_the_log_and_not_the_step(tmp_path, monkeypatch):
+    log, pwrite = StepLog(tmp_path / "ring"), os.pwrite
+    log.step(False, 0)
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: pwrite(file, data[:3], at))  # the rest found no room
+    assert log.step(False, 0) > 0
+    assert log.step(False, 0) > 0
+    assert "steps from 1 on" in log.error
+
+
+def test_nothing_is_mapped(tmp_path):
+    log = StepLog(tmp_path / "ring")
+    log.step(False, 0)
+    assert str(tmp_path / "ring") not in Path("/proc/self/maps").read_text()
