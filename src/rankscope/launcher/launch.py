@@ -9,7 +9,7 @@ from rankscope.config import ToolConfig, plan_in_words
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.launcher.arguments import RunArguments
 from rankscope.launcher.job import Session, begin
-from rankscope.launcher.run_plan import RunPlan, check
+from rankscope.launcher.run_plan import check
 from rankscope.launcher.torchrun import run_torchrun
 from rankscope.launcher.wrap_up import Outcome, wrap_up
 
@@ -37,8 +37,7 @@ def launch(
         ConfigError: the flags contradict each other; nothing was started.
         RunDirError: the run directory that was asked for is not usable; nothing was started.
     """
-    plan = check(arguments.torchrun, config)
-    session = _begin(plan, config, plain, argv, say)
+    session = _begin(arguments, config, plain, argv, say)
     if session is None:
         return Outcome(run_torchrun(arguments.torchrun))
     if session.run_dir is not None:
@@ -54,15 +53,15 @@ def launch(
 
 
 def _begin(
-    plan: RunPlan, config: ToolConfig, plain: dict[str, Any], argv: Sequence[str], say: Callable[[str], None]
+    arguments: RunArguments, config: ToolConfig, plain: dict[str, Any], argv: Sequence[str], say: Callable[[str], None]
 ) -> Session | None:
     """The promise to the job: where we fail, it runs as under torchrun."""
     try:
-        return begin(plan, config, argv=argv, plain=plain)
+        return begin(check(arguments.torchrun, config), config, argv=argv, plain=plain)
     except ConfigError:
         raise
     except Exception as error:
-        if isinstance(error, RunDirError) and plan.run_dir is not None:
+        if isinstance(error, RunDirError) and config.run.dir is not None:
             raise  # the user named this folder and can name another
         say(f"not recording, the job runs without rankscope: {type(error).__name__}: {' '.join(str(error).split())}")
         return None

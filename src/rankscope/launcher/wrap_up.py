@@ -74,7 +74,7 @@ class _Listener:
         self._doing = doing
         self._progress = gathering(session.spool, doing, say)
         self._phase = "gathering"
-        self._moved_at = time.monotonic()
+        self._moved_at = self._gathered_at = time.monotonic()
         self._deadline = self._moved_at + config.gather.timeout_s
         self._bytes: dict[str, Callable[..., None]] = {}
         self._stage: Say = say
@@ -92,9 +92,11 @@ class _Listener:
                 word = helper.next_word(_POLL_S)
                 if word is not None:
                     self._take(word)
-                elif self._waited_enough():
+                if not self._over and self._waited_enough():
                     break
-                elif self._phase == "gathering" and (pending := len(self._session.spool.records())):
+                if word is not None:
+                    continue
+                if self._phase == "gathering" and (pending := len(self._session.spool.records())):
                     self._progress(f"gathering {pending} trace(s)")
         except Exception as error:
             self._say(f"gathering failed: {_in_a_line(error)}; what the ranks left is in {self._session.spool.path}")
@@ -131,6 +133,8 @@ class _Listener:
             self._over = True
 
     def _enter(self, phase: str, limit_s: float) -> None:
+        if self._phase == "gathering":
+            self._gathered_at = time.monotonic()
         self._phase = phase
         self._deadline = time.monotonic() + limit_s + _MARGIN_S
 
@@ -157,9 +161,10 @@ class _Listener:
     def _waited_enough(self) -> bool:
         """Whether the launcher leaves; then it says what goes on without it."""
         now, spool, helper = time.monotonic(), self._session.spool.path, self._session.helper
-        stuck = self._phase == "gathering" and now - self._moved_at > _STUCK_S
+        stuck = now - self._moved_at > _STUCK_S
         number = self._ending.signal
-        if number is not None and (stuck or (self._phase != "gathering" and now - self._moved_at > _STUCK_S)):
+        gathered = self._phase != "gathering"
+        if number is not None and (stuck or (gathered and now - self._gathered_at > self._config.gather.exit_grace_s)):
             name = signal.Signals(number).name
             self._say(
                 f"stopped by {name}: process {helper.pid} goes on with {_WORK[self._phase]} for as long as it may; "

@@ -145,6 +145,33 @@ def test_analysis_can_be_switched_off(helper: Any, job: Job) -> None:
     assert "rankscope analyze /runs/run_0001" in said[-1]
 
 
+def test_runs_plainly_where_the_current_folder_is_gone(helper: Any, job: Job, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    for config in (ToolConfig(), ToolConfig(run=RunConfig(dir="relative"))):
+        said: list[str] = []
+        assert launched(said, config) == Outcome(Ending(0))
+        assert said[0].startswith("not recording, the job runs without rankscope: FileNotFoundError")
+    assert job.ran == 2
+
+
+def test_after_a_signal_a_report_is_waited_for_as_long_as_a_rank_may_take_to_end(
+    helper: Any, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(10**6))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+    helper.words = [HelperWord(word="gathered"), HelperWord(word="begun")] + [
+        HelperWord(word="stage", text="still at work")
+    ] * 100
+    job.ending = Ending(1, signal=signal.SIGTERM)
+    said: list[str] = []
+    assert launched(said) == Outcome(job.ending)
+    assert "goes on with the report" in said[-1]
+    assert len(helper.words) > 80
+
+
 def test_after_a_signal_the_launcher_leaves_a_helper_that_moves_nothing(
     helper: Any, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
