@@ -293,7 +293,7 @@ def test_a_run_directory_that_is_refused_keeps_what_was_recorded(make):
     from rankscope.launcher.node_helper import NodeHelper
 
     second.helper = NodeHelper(second.spool)
-    word = second.helper.claimed(60)
+    word = second.helper.claimed(60, 60)
     assert (word.word, "belongs to run" in word.text) == ("refused", True)
     # WHEN the launcher had started the job all the same, since the answer came late
     second.records(0)

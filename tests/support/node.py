@@ -51,7 +51,7 @@ class Node:
     def start(self) -> Node:
         """Start the helper and wait until it has claimed the run directory."""
         self.helper = NodeHelper(self.spool)
-        word = self.helper.claimed(60)
+        word = self.helper.claimed(60, 60)
         assert word is not None
         assert word.word == "claimed", word
         return self

@@ -85,7 +85,7 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
         write_new(spool.spec, to_json(spec))
         write_new(spool.task, to_json(task))
         helper = NodeHelper(spool)
-        answer = helper.claimed(_CLAIM_S)
+        answer = helper.claimed(_CLAIM_S, _STORE_S)
         if answer is not None and answer.word == "refused":
             raise RunDirError(answer.text)
         helper.watch()
@@ -99,8 +99,10 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
 
 
 _CLAIM_S = 10.0
-"""The job starts all the same when the store of the run directory has not answered by then. One that works answers in
-milliseconds, a busy network disk in a second or two."""
+"""The job starts all the same when the run directory has not answered by then, since it, or the helper, cannot."""
+_STORE_S = 5.0
+"""The same, from when the helper has asked. A store that works answers in milliseconds, a busy network disk in a second
+or two."""
 _FREE_DESCRIPTORS = 64
 """Left to the launcher at least; torchrun itself takes some 20, and more with each rank whose output it redirects."""
 

@@ -54,13 +54,23 @@ class NodeHelper:
         """Process id of the helper."""
         return self._process.pid
 
-    def claimed(self, patience_s: float) -> HelperWord | None:
-        """Wait for the answer of the run directory; None when there is none within so many seconds."""
+    def claimed(self, patience_s: float, store_s: float) -> HelperWord | None:
+        """Wait for the answer of the run directory.
+
+        Args:
+            patience_s: longest time in all; a busy machine takes its time to start a process.
+            store_s: longest time once the helper has asked.
+
+        Returns:
+            The answer, None when there is none in time.
+        """
         deadline = time.monotonic() + patience_s
         while (left_s := deadline - time.monotonic()) > 0:
             word = self._hear(left_s)
             if word is not None and word.word in ("claimed", "refused"):
                 return word
+            if word is not None and word.word == "alive":
+                deadline = min(deadline, time.monotonic() + store_s)
             if word is None and self._process.poll() is not None:
                 return None  # it died; the watch starts another
         return None

@@ -120,6 +120,7 @@ class Helper:
 
     def _store(self) -> None:
         try:
+            self.words.say(HelperWord(word="alive"))
             granted = self._claim()
             if granted is None:
                 self._keep()

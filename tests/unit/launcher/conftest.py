@@ -31,7 +31,7 @@ class FakeHelper:
         self.spool, self.task = spool, from_json(NodeTask, spool.task.read_bytes())
         return self
 
-    def claimed(self, patience_s: float) -> HelperWord | None:
+    def claimed(self, patience_s: float, store_s: float) -> HelperWord | None:
         return self.answer
 
     def watch(self) -> None:
