@@ -18,6 +18,7 @@ Write = Callable[..., Path]
 Make = Callable[..., dict[str, Any]]
 KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 Say = tuple[str, int]
+GROUP = {"In msg nelems": 8, "Out msg nelems": 8, "Process Group Name": "1"}
 
 
 def config(rank: int, ranks: list[int], world: int = 8) -> dict[str, Any]:
@@ -84,6 +85,19 @@ def test_a_coalesced_launch_stands_for_what_was_issued_before_it(
     assert (calls.kind, calls.peer.tolist()) == (["send", "sendrecv", "sendrecv", "recv"], [2, 2, -1, 0])
     assert (calls.in_elements.tolist(), calls.out_elements.tolist()) == ([8, 8, 8, 0], [8, 8, 8, 16])
     assert [trace.groups[g].ranks for g in calls.group.tolist()] == [(0, 1, 2, 3)] * 4
+
+
+def test_records_of_the_same_microsecond_as_the_end_of_their_group(write_trace: Write, make_event: Make) -> None:
+    """Whole microseconds: the last record seems to begin together with the annotation."""
+    host = Host(make_event)
+    for _ in range(3):
+        host.record("send", 2)
+        host.host(0, "cpu_op", "record_param_comms", **{"Collective name": "recv", "Src Rank": 0, **GROUP})
+        host.host(20, "user_annotation", "nccl:coalesced")
+        host.now += 1
+        host.launch()
+        host.now += 30
+    assert [sorted(pieces) for pieces in peers(read(write_trace, host))] == [[("recv", 0), ("send", 2)]] * 3
 
 
 def test_all_kernels_of_a_group_stand_for_the_same(write_trace: Write, make_event: Make) -> None:

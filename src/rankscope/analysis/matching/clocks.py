@@ -274,4 +274,5 @@ def _tying(matched: Matched, host: Sequence[str]) -> NDArray[np.bool_]:
         joined = np.unique(part[[c for c, h in enumerate(host) if h == name]])
         part[np.isin(part, joined)] = joined[0]
     bridges = [c for c, columns in members.items() if len(np.unique(part[columns])) > 1]
-    return usable | np.isin(matched.channel, bridges)
+    # round a ring each rank ends after its own neighbours: no two ends are of the same time
+    return (usable | np.isin(matched.channel, bridges)) & ~matched.partial

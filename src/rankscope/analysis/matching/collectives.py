@@ -3,7 +3,7 @@
 The calls of each group are aligned with gaps (``consensus``), so that a lost record costs its own call only. What the
 trace says of a call's identity (communication id, sequence number, step) is tested against order and ends and may lose
 (``hypotheses``). A group is its rank list; several groups of the same ranks are told apart by what they are used for
-and what they are called (``groups``). Point-to-point calls go by order and peers.
+and what they are called (``groups``). Point-to-point calls go by order and peers (of several messages: ``exchanges``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from rankscope.analysis.matching.communicators import (
     is_point_to_point,
 )
 from rankscope.analysis.matching.consensus import agree_on_program
+from rankscope.analysis.matching.exchanges import Block, match_exchanges, with_plain_calls
 from rankscope.analysis.matching.groups import number_groups
+from rankscope.analysis.matching.hypotheses import ORDER
 from rankscope.analysis.matching.sequences import CallSequence
 from rankscope.analysis.rank.view import RankView
 
 I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
 
 __all__ = ["SYMMETRIC", "TOGETHER", "Communicator", "Matched", "canonical", "is_point_to_point", "match"]
 
@@ -80,6 +83,11 @@ class Matched:
     contradicted: dict[str, list[int]] = field(default_factory=dict)
     """Identity (``comms_id``, ``seq``, ``group names``) -> ranks of which it was not believed, because order, ends of
     calls or step marks speak against it."""
+    awaits: I64 = field(default_factory=lambda: np.empty((2, 0), np.int64))
+    """Members, and members of the same call that they wait for: of calls in which some wait for some only, as round a
+    ring. Of any other call all wait for all."""
+    partial: NDArray[np.bool_] = field(init=False)
+    """Per call whether it is one of those in ``awaits``."""
     first: I64 = field(init=False)
     """Members of call ``m``: ``first[m]:first[m + 1]``."""
     _by_column: I64 = field(init=False)
@@ -87,6 +95,8 @@ class Matched:
 
     def __post_init__(self) -> None:
         self.first = np.searchsorted(self.call, np.arange(len(self.channel) + 1)).astype(np.int64)
+        self.partial = np.zeros(len(self.channel), np.bool_)
+        self.partial[self.call[self.awaits[0]]] = True
         self._by_column = np.argsort(self.column, kind="stable")
         self._bounds = np.searchsorted(self.column[self._by_column], np.arange(len(self.ranks) + 1))
 
@@ -97,6 +107,14 @@ class Matched:
     def size(self) -> I64:
         """How many members each call has."""
         return np.diff(self.first)
+
+    def last_awaited(self, arrival: F64) -> F64:
+        """For each member the last arrival of those it waits for, its own included."""
+        latest: F64 = arrival.copy()
+        for members in self.by_size(~self.partial):
+            latest[members] = arrival[members].max(axis=1, keepdims=True)
+        np.maximum.at(latest, self.awaits[0], arrival[self.awaits[1]])
+        return latest
 
     def of(self, column: int) -> I64:
         """Members that belong to a rank, in order of calls."""
@@ -152,16 +170,23 @@ def match(views: Sequence[RankView]) -> Matched:
         for channel, rows in found.items():
             calls[channel][column] = rows
             result.total += len(rows)
+    with_plain_calls(calls)
     codes = _Codes()
     told = [_told(v, k, codes) for v, k in zip(views, kinds, strict=True)]
     contradicted: dict[str, set[int]] = defaultdict(set)
     contradicted["group names"].update(ranks[c] for c in numbers.renamed)
-    blocks: list[tuple[list[int], I64, Communicator]] = []
+    blocks: list[Block] = []
     for channel, members in calls.items():
         columns = sorted(members)
         total = sum(map(len, members.values()))
         if len(columns) < 2:
             result.unmatched["some rank of the group recorded none"] += total
+            continue
+        if channel.batched:
+            exchanged = match_exchanges(views, kinds, channel, members)
+            _note_exchanges(result, members, exchanged)
+            blocks += exchanged
+            result.methods += [ORDER] if exchanged and ORDER not in result.methods else []
             continue
         sequences = [_sequence(views[c], told[c], members[c], point_to_point=channel.point_to_point) for c in columns]
         program = agree_on_program(sequences)
@@ -179,11 +204,26 @@ def match(views: Sequence[RankView]) -> Matched:
         for identity, against in program.contradicted.items():
             contradicted[identity].update(ranks[columns[m]] for m in against)
         if kept.any():
-            blocks.append((columns, program.table[kept], channel))
+            blocks.append(Block(columns, program.table[kept], channel))
             result.methods += [m for m in program.methods if m not in result.methods]
     result.unmatched = +result.unmatched
     result.contradicted = {identity: sorted(against) for identity, against in contradicted.items() if against}
     return _assembled(result, views, kinds, blocks) if blocks else result
+
+
+def _note_exchanges(result: Matched, members: dict[int, I64], blocks: list[Block]) -> None:
+    """Which batched calls of a group were not matched, and which records are missing."""
+    for column, rows in members.items():
+        taken = [np.empty(0, np.int64)]
+        for block in blocks:
+            if column in block.columns:
+                own = block.table[:, block.columns.index(column)]
+                taken.append(own[own >= 0])
+                result.lost[column] += _holes(own >= 0)
+        alone = np.setdiff1d(rows, np.concatenate(taken))
+        result.unmatched[LONE] += len(alone)
+        if blocks:
+            result.extra[column] += alone.tolist()
 
 
 def _holes(have: NDArray[np.bool_]) -> int:
@@ -255,11 +295,13 @@ def _assembled(
     result: Matched,
     views: Sequence[RankView],
     kinds: list[list[str]],
-    blocks: list[tuple[list[int], I64, Communicator]],
+    blocks: list[Block],
 ) -> Matched:
     """``result`` with the calls of all channels, in order of time."""
     begun, size, column, row, kind = [], [], [], [], []
-    for columns, table, _ in blocks:
+    awaits, members = [np.empty((2, 0), np.int64)], 0
+    for block in blocks:
+        columns, table = block.columns, block.table
         starts = np.full(table.shape, np.iinfo(np.int64).max)
         for at, c in enumerate(columns):
             has = table[:, at] >= 0
@@ -270,6 +312,10 @@ def _assembled(
         place_of = np.nonzero(have)[1]
         column.append(np.array(columns, np.int32)[place_of])
         row.append(table[have].astype(np.int32))
+        number = members - 1 + np.cumsum(have.ravel()).reshape(have.shape)
+        call_, *pair = block.awaits
+        awaits.append(np.stack([number[call_, at] for at in pair]))
+        members += int(have.sum())
         first = have.argmax(axis=1)
         kind += [
             kinds[columns[c]][r]
@@ -280,7 +326,9 @@ def _assembled(
     place[order] = np.arange(len(order), dtype=np.int32)
     call = np.repeat(place, np.concatenate(size))
     by_call = np.argsort(call, kind="stable")
-    channel = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(table) for _, table, _ in blocks])
+    moved = np.empty(len(by_call), np.int64)
+    moved[by_call] = np.arange(len(by_call))
+    channel = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(b.table) for b in blocks])
     return replace(
         result,
         kind=[kind[i] for i in order.tolist()],
@@ -288,6 +336,7 @@ def _assembled(
         call=call[by_call],
         column=np.concatenate(column)[by_call],
         row=np.concatenate(row)[by_call],
-        channels=[c for _, _, c in blocks],
+        channels=[b.channel for b in blocks],
+        awaits=moved[np.concatenate(awaits, axis=1)],
         matched=len(call),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank.view import RankView
+from rankscope.trace.columns import Piece
 
 I64 = NDArray[np.int64]
 
@@ -47,6 +48,8 @@ class Communicator:
     """Tells apart groups of the same ranks."""
     guessed: bool = False
     """Its calls do not say what they are: taken for calls of all ranks, unless the times speak against it."""
+    batched: bool = False
+    """Point to point, between any of the ranks: a call sends and receives several messages (``exchanges``)."""
 
 
 def canonical(kind: str) -> str:
@@ -92,7 +95,9 @@ def channels_of(
     if not view.device:
         launched[:] = True
     _, code = np.unique(np.array(kinds), return_inverse=True)
-    table = np.stack((calls.group.astype(np.int64), code, calls.peer.astype(np.int64), launched.astype(np.int64)))
+    batched = np.array([_is_batched(k, p) for k, p in zip(kinds, calls.pieces, strict=True)], np.int64)
+    columns = (calls.group, code, calls.peer, launched, batched)
+    table = np.stack([np.asarray(column).astype(np.int64) for column in columns])
     _, first, which = np.unique(table, axis=1, return_index=True, return_inverse=True)
     which = which.reshape(-1)
     found: dict[Communicator, list[I64]] = defaultdict(list)
@@ -129,10 +134,12 @@ def _channel(
         return "process group unknown", None
     number = numbers.get(index, 0)
     channel = Communicator(tuple(ranks), name, number=number)
-    if kind == "sendrecv" and peer < 0 and len(ranks) > 2:
+    if _is_batched(kind, view.trace.collectives.pieces[row]):
+        channel = Communicator(tuple(ranks), name, point_to_point=True, number=number, batched=True)
+    elif kind == "sendrecv" and peer < 0 and len(ranks) > 2:
         # NCCL runs this kernel for all-to-alls and for pairs; a kernel with arguments would say which
         kind, channel = "all_to_all", Communicator(tuple(ranks), name, number=number, guessed=True)
-    if is_point_to_point(kind):
+    if is_point_to_point(kind) and not channel.batched:
         pair = _pair(view.rank, int(peer), kind, channel.ranks)
         if pair is None:
             return "peer unknown", None
@@ -140,6 +147,12 @@ def _channel(
     if len(set(channel.ranks) & set(world)) < 2:
         return LONELY, None
     return kind, channel
+
+
+def _is_batched(kind: str, pieces: tuple[Piece, ...]) -> bool:
+    """Whether a call is known to send and to receive, or to have several peers: then it belongs to no pair."""
+    peers = {piece.peer for piece in pieces if piece.peer >= 0}
+    return is_point_to_point(kind) and bool(peers) and (kind == "sendrecv" or len(peers) > 1)
 
 
 def _pair(rank: int, peer: int, kind: str, ranks: tuple[int, ...]) -> tuple[int, int] | None:

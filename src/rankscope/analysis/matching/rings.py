@@ -60,7 +60,7 @@ def _between_equals(views: Sequence[RankView], matched: Matched, channels: list[
     if len(counts) == 2:
         # two ranks send and receive as often in any case: equals do it in the same order
         one, other = kinds.values()
-        return one == other and len(set(one)) > 1
+        return one == other and (len(set(one)) > 1 or "sendrecv" in one)
     return len(set(counts)) == 1
 
 

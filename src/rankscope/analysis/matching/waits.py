@@ -1,6 +1,6 @@
 """Arrival, wait and transfer of every matched call, on the aligned axis (ns from the clocks' origin).
 
-``wait`` runs from a rank's own arrival to the last arrival, ``transfer`` from the last arrival to the rank's end.
+``wait`` runs from a rank's own arrival to the last arrival of those it waits for, ``transfer`` from there to its end.
 Waiting is not cost: only a replay tells what a lateness costs (``whatif``).
 """
 
@@ -71,7 +71,8 @@ def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -
     last = matched.column[np.flatnonzero(arrival == latest[call])[place]]
     early = np.maximum.reduceat(begun, first) > np.minimum.reduceat(arrival, first)
     # a clock error may put the last arrival after an end: nobody waited longer than his own call
-    latest = np.minimum(latest, np.minimum.reduceat(end, first))[call]
+    ended = np.where(matched.partial[call], end, np.minimum.reduceat(end, first)[call])
+    latest = np.minimum(matched.last_awaited(arrival), ended)
     wait, transfer = np.maximum(latest - arrival, 0.0), np.maximum(end - latest, 0.0)
     return Waits(arrival, end, wait, transfer, step, last.astype(np.int32), early, steps)
 

@@ -38,17 +38,23 @@ class CallNodes:
 
     def __init__(self, builder: Builder, matched: Matched, waits: Waits) -> None:
         self.matched = matched
-        latest = np.maximum.reduceat(waits.arrival, matched.first[:-1]) if len(matched) else np.empty(0)
-        joined = builder.nodes(latest, JOINED)[matched.call]
+        latest = matched.last_awaited(waits.arrival)
+        some = matched.partial[matched.call]
+        # one node for what all members wait for; where each waits for its own peers one a member
+        shares = np.where(some, np.arange(len(some)), matched.first[:-1][matched.call])
+        own, place = np.unique(shares, return_inverse=True)
+        joined = builder.nodes(latest[own], JOINED)[place.reshape(-1)]
         # a message can be on its way before it is awaited: such a send does not wait for the last arrival
-        early = (waits.end < latest[matched.call]) & np.array([k not in TOGETHER for k in matched.kind])[matched.call]
-        end = np.where(early, waits.end, np.maximum(waits.end, latest[matched.call] + 1.0))
+        early = (waits.end < latest) & np.array([k not in TOGETHER for k in matched.kind])[matched.call]
+        end = np.where(early, waits.end, np.maximum(waits.end, latest + 1.0))
         end = np.maximum(end, waits.arrival + 1.0)
         self.time = end
         self.start, self.end = builder.nodes(waits.arrival, START), builder.nodes(end, END)
         builder.edges(joined, self.start, 0.0)
+        if matched.awaits.size:
+            builder.edges(joined[matched.awaits[0]], self.start[matched.awaits[1]], 0.0)
         source = np.where(early, self.start, joined)
-        transfer = end - np.where(early, waits.arrival, latest[matched.call])
+        transfer = end - np.where(early, waits.arrival, latest)
         builder.edges(self.end, source, 0.0, transfer, Work.TRANSFER, matched.column, matched.call)
 
     def lost_by(self, column: int) -> LostCalls:

@@ -56,7 +56,8 @@ def pieces_of(events: Events, strings: list[str], kernels: I64, records: I64) ->
             # what was issued since the group before began belongs to this one
             at = np.searchsorted(events.start[groups], events.start[calls], side="right") - 1
             inside = (at >= 0) & (events.end[groups][at.clip(0)] >= events.start[calls])
-            until = np.searchsorted(issued, events.start[groups])
+            # at the same time too: whole microseconds do not tell a record from the group's end that follows it
+            until = np.searchsorted(issued, events.start[groups], side="right")
             since = np.concatenate(([0], until[:-1]))
             low, high = since[at.clip(0)], until[at.clip(0)]
         else:

@@ -1,0 +1,129 @@
+"""The messages from one rank to another, as both recorded them: the n-th that was sent is the n-th that was received.
+
+Neither side shows the clocks by its ends: round a ring each ends after its own neighbours. But a large message is not
+received before it is sent, nor is its send over before the receive has begun, so that each pair bounds the distance of
+the two clocks from both sides, and a pairing is right where one distance suits its steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.sequences import CallSequence, Pairs, by_time
+
+__all__ = ["pair_messages"]
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+STEP_SHIFTS = 3
+"""How many steps apart two numberings are tried."""
+
+SLACK_NS = 25_000.0
+"""Times of one kernel on two ranks of one host agree within this (measured)."""
+
+MOSTLY = 0.5
+"""Share of the steps in common, and of their messages that one distance of the clocks has to suit; next to lost records
+they do not."""
+
+NEARLY = 0.75
+"""Share of what the best shift explains that another must: windows of few steps that are some apart have less."""
+
+
+@dataclass(slots=True)
+class _Shift:
+    """Step numbers of the receiver that are ``later`` than those of the sender, and what follows."""
+
+    later: int
+    ahead: float
+    """What to add to the receiver's times, ns."""
+    explained: int
+    """Pairs of messages that suit it."""
+    whole: list[int]
+    """Steps of which all do, none left alone."""
+    at_once: bool
+    """The clocks may be one."""
+
+
+def pair_messages(sent: CallSequence, received: CallSequence) -> Pairs | None:
+    """Pair the messages by step and order, and by time in the steps in which a record is missing.
+
+    Returns:
+        Places in ``sent`` and in ``received``; None where steps or times do not tell, or messages do not overlap.
+    """
+    mine, theirs = _by_step(sent), _by_step(received)
+    if not mine or not theirs:
+        return None
+    numbers = (min(theirs) - min(mine), max(theirs) - max(mine))
+    tried = sorted({*range(-STEP_SHIFTS, STEP_SHIFTS + 1), *numbers}, key=abs)
+    found = [s for later in tried if (s := _shifted(sent, received, mine, theirs, later)) is not None]
+    if not found:
+        return None
+    most = max(shift.explained for shift in found)
+    standing = [shift for shift in found if shift.explained >= NEARLY * most]
+    best = next((shift for shift in standing if shift.at_once), standing[0])
+    a, b = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    whole = set(best.whole)
+    for step, first in mine.items():
+        second = theirs.get(step + best.later)
+        if second is None:
+            continue
+        if step in whole:
+            a.append(first)
+            b.append(second)
+            continue
+        one, other = sent.chosen(first), received.chosen(second)
+        ahead = np.full(len(second), best.ahead)
+        pairs = by_time(one, other, ahead, (0.0, SLACK_NS), np.ones(len(first), np.bool_))
+        a.append(first[pairs[0]])
+        b.append(second[pairs[1]])
+    return np.concatenate(a), np.concatenate(b)
+
+
+def _by_step(messages: CallSequence) -> dict[int, I64]:
+    """Step -> its messages, in order; those outside of steps are left out."""
+    order = np.argsort(messages.step, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(messages.step[order])) + 1)
+    return {int(messages.step[part[0]]): part for part in parts if len(part) and messages.step[part[0]] >= 0}
+
+
+def _shifted(
+    sent: CallSequence, received: CallSequence, mine: dict[int, I64], theirs: dict[int, I64], later: int
+) -> _Shift | None:
+    """The distance of the clocks that suits most steps, None where it does not suit enough of them."""
+    common = [step for step in mine if step + later in theirs]
+    if len(common) < MOSTLY * min(len(mine), len(theirs)):
+        return None
+    pairs = [_in_order(mine[step], theirs[step + later]) for step in common]
+    a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    least = (sent.start[a] - received.end[b]).astype(np.float64) - SLACK_NS
+    most = (sent.end[a] - received.start[b]).astype(np.float64) + SLACK_NS
+    possible = (least <= most) & (sent.must[a] == received.must[b])
+    if not possible.any():
+        return None
+
+    def suiting(ahead: float) -> NDArray[np.bool_]:
+        return np.asarray(possible & (least <= ahead) & (ahead <= most))
+
+    begins, ends = np.sort(least[possible]), np.sort(most[possible])
+    count = np.searchsorted(begins, begins, side="right") - np.searchsorted(ends, begins)
+    here = suiting(float(begins[int(np.argmax(count))]))
+    ahead = float(least[here].max() + most[here].min()) / 2.0
+    recorded = sum(min(len(mine[step]), len(theirs[step + later])) for step in common)
+    if here.sum() < MOSTLY * recorded:
+        return None
+    at_once = bool(suiting(0.0).sum() >= here.sum())
+    wrong = set(sent.step[a[~here]].tolist())
+    suited = [s for s in common if s not in wrong and len(mine[s]) == len(theirs[s + later])]
+    return _Shift(later, ahead, int(here.sum()), suited, at_once)
+
+
+def _in_order(one: I64, other: I64) -> Pairs:
+    """Pairs in order; where one side has more, from the front and from the back, of which each is right in part."""
+    size = min(len(one), len(other))
+    if len(one) == len(other):
+        return one, other
+    return np.concatenate((one[:size], one[-size:])), np.concatenate((other[:size], other[-size:]))
