@@ -95,7 +95,7 @@ def channels_of(
     if not view.device:
         launched[:] = True
     _, code = np.unique(np.array(kinds), return_inverse=True)
-    batched = np.array([_is_batched(k, p) for k, p in zip(kinds, calls.pieces, strict=True)], np.int64)
+    batched = np.array([bool(p) and _is_batched(k, p) for k, p in zip(kinds, calls.pieces, strict=True)], np.int64)
     columns = (calls.group, code, calls.peer, launched, batched)
     table = np.stack([np.asarray(column).astype(np.int64) for column in columns])
     _, first, which = np.unique(table, axis=1, return_index=True, return_inverse=True)

@@ -2,7 +2,8 @@
 
 Neither side shows the clocks by its ends: round a ring each ends after its own neighbours. But a large message is not
 received before it is sent, nor is its send over before the receive has begun, so that each pair bounds the distance of
-the two clocks from both sides, and a pairing is right where one distance suits its steps.
+the two clocks from both sides, and a pairing is right where one distance suits most messages. Small ones may be over
+before they are awaited: in a step of which both sides have as many, order decides.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ SLACK_NS = 25_000.0
 """Times of one kernel on two ranks of one host agree within this (measured)."""
 
 MOSTLY = 0.5
-"""Share of the steps in common, and of their messages that one distance of the clocks has to suit; next to lost records
-they do not."""
+"""Share of the steps in common, of their messages that one distance of the clocks has to suit (next to lost records
+they do not), and of what the best shift explains that suffices to believe the step numbers."""
 
-NEARLY = 0.75
-"""Share of what the best shift explains that another must: windows of few steps that are some apart have less."""
+CLEARLY = 2
+"""By how many pairs times must explain more of a step than order does: one message that was over before it was awaited
+lets its neighbour fit another."""
 
 
 @dataclass(slots=True)
@@ -42,8 +44,6 @@ class _Shift:
     """What to add to the receiver's times, ns."""
     explained: int
     """Pairs of messages that suit it."""
-    whole: list[int]
-    """Steps of which all do, none left alone."""
     at_once: bool
     """The clocks may be one."""
 
@@ -63,24 +63,27 @@ def pair_messages(sent: CallSequence, received: CallSequence) -> Pairs | None:
     if not found:
         return None
     most = max(shift.explained for shift in found)
-    standing = [shift for shift in found if shift.explained >= NEARLY * most]
+    standing = [shift for shift in found if shift.explained >= MOSTLY * most]
     best = next((shift for shift in standing if shift.at_once), standing[0])
     a, b = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    whole = set(best.whole)
     for step, first in mine.items():
         second = theirs.get(step + best.later)
         if second is None:
             continue
-        if step in whole:
-            a.append(first)
-            b.append(second)
-            continue
-        one, other = sent.chosen(first), received.chosen(second)
-        ahead = np.full(len(second), best.ahead)
-        pairs = by_time(one, other, ahead, (0.0, SLACK_NS), np.ones(len(first), np.bool_))
+        pairs = _of_step(sent.chosen(first), received.chosen(second), best.ahead)
         a.append(first[pairs[0]])
         b.append(second[pairs[1]])
     return np.concatenate(a), np.concatenate(b)
+
+
+def _of_step(one: CallSequence, other: CallSequence, ahead: float) -> Pairs:
+    """In order where both sides have as many and the times do not clearly say that each side lost some."""
+    every, moved = np.arange(len(one)), np.full(len(other), ahead)
+    by_times = by_time(one, other, moved, (0.0, SLACK_NS), np.ones(len(one), np.bool_))
+    if len(one) != len(other):
+        return by_times
+    suits = (one.start - SLACK_NS <= other.end + ahead) & (other.start + ahead <= one.end + SLACK_NS)
+    return by_times if len(by_times[0]) >= suits.sum() + CLEARLY else (every, every)
 
 
 def _by_step(messages: CallSequence) -> dict[int, I64]:
@@ -116,9 +119,7 @@ def _shifted(
     if here.sum() < MOSTLY * recorded:
         return None
     at_once = bool(suiting(0.0).sum() >= here.sum())
-    wrong = set(sent.step[a[~here]].tolist())
-    suited = [s for s in common if s not in wrong and len(mine[s]) == len(theirs[s + later])]
-    return _Shift(later, ahead, int(here.sum()), suited, at_once)
+    return _Shift(later, ahead, int(here.sum()), at_once)
 
 
 def _in_order(one: I64, other: I64) -> Pairs:
