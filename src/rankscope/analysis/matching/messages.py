@@ -40,8 +40,8 @@ class _Shift:
     """Step numbers of the receiver that are ``later`` than those of the sender, and what follows."""
 
     later: int
-    ahead: float
-    """What to add to the receiver's times, ns."""
+    ahead: tuple[float, float, float]
+    """What to add to the receiver's times, ns: the middle of what suits, the least and the most."""
     explained: int
     """Pairs of messages that suit it."""
     at_once: bool
@@ -65,14 +65,21 @@ def pair_messages(sent: CallSequence, received: CallSequence) -> Pairs | None:
     most = max(shift.explained for shift in found)
     standing = [shift for shift in found if shift.explained >= MOSTLY * most]
     best = next((shift for shift in standing if shift.at_once), standing[0])
+    # within what it is known to, the distance that explains most
+    pairings = [_paired(sent, received, mine, theirs, best.later, ahead) for ahead in best.ahead]
+    return max(pairings, key=lambda pairs: len(pairs[0]))
+
+
+def _paired(
+    sent: CallSequence, received: CallSequence, mine: dict[int, I64], theirs: dict[int, I64], later: int, ahead: float
+) -> Pairs:
     a, b = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for step, first in mine.items():
-        second = theirs.get(step + best.later)
-        if second is None:
-            continue
-        pairs = _of_step(sent.chosen(first), received.chosen(second), best.ahead)
-        a.append(first[pairs[0]])
-        b.append(second[pairs[1]])
+        second = theirs.get(step + later)
+        if second is not None:
+            pairs = _of_step(sent.chosen(first), received.chosen(second), ahead)
+            a.append(first[pairs[0]])
+            b.append(second[pairs[1]])
     return np.concatenate(a), np.concatenate(b)
 
 
@@ -114,12 +121,12 @@ def _shifted(
     begins, ends = np.sort(least[possible]), np.sort(most[possible])
     count = np.searchsorted(begins, begins, side="right") - np.searchsorted(ends, begins)
     here = suiting(float(begins[int(np.argmax(count))]))
-    ahead = float(least[here].max() + most[here].min()) / 2.0
+    low, high = float(least[here].max()), float(most[here].min())
     recorded = sum(min(len(mine[step]), len(theirs[step + later])) for step in common)
     if here.sum() < MOSTLY * recorded:
         return None
     at_once = bool(suiting(0.0).sum() >= here.sum())
-    return _Shift(later, ahead, int(here.sum()), at_once)
+    return _Shift(later, ((low + high) / 2.0, low, high), int(here.sum()), at_once)
 
 
 def _in_order(one: I64, other: I64) -> Pairs:
