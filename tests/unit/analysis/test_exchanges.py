@@ -167,3 +167,15 @@ def test_stages_that_send_on_while_they_receive_are_a_pipeline(make_trace) -> No
     matched = match(views)
     assert matched.matched == matched.total == 40
     assert pipeline_channels(views, matched).all()
+
+
+def test_two_neighbours_that_lost_different_calls_of_one_step(make_trace) -> None:
+    """They recorded as many: the times tell that order is wrong between the two."""
+    calls = ring(turns(5, 24))
+    del calls[1][3], calls[2][8]
+    steps = [(0, 12 * PERIOD), (12 * PERIOD, 12 * PERIOD)]
+    matched, _, waits = measured(of_ring(make_trace, calls, steps=steps))
+    assert (matched.total, matched.matched) == (118, 118)
+    assert matched.lost == [0, 1, 1, 0, 0]
+    spans = [float(np.ptp(waits.arrival[a:b])) for a, b in pairwise(matched.first.tolist())]
+    assert max(spans) == 100_000
