@@ -65,31 +65,30 @@ def pair_messages(sent: CallSequence, received: CallSequence) -> Pairs | None:
     most = max(shift.explained for shift in found)
     standing = [shift for shift in found if shift.explained >= MOSTLY * most]
     best = next((shift for shift in standing if shift.at_once), standing[0])
+    together = [(step, step + best.later) for step in mine if step + best.later in theirs]
+    parts = [(mine[step], theirs[other]) for step, other in together]
     # within what it is known to, the distance that explains most
-    pairings = [_paired(sent, received, mine, theirs, best.later, ahead) for ahead in best.ahead]
-    return max(pairings, key=lambda pairs: len(pairs[0]))
+    tried = [[_by_time(sent.chosen(a), received.chosen(b), ahead) for a, b in parts] for ahead in best.ahead]
+    number = max(range(len(tried)), key=lambda n: sum(len(pairs[0]) for pairs in tried[n]))
+    chosen = [
+        _of_step(sent.chosen(a), received.chosen(b), best.ahead[number], pairs)
+        for (a, b), pairs in zip(parts, tried[number], strict=True)
+    ]
+    one = [a[pairs[0]] for (a, _), pairs in zip(parts, chosen, strict=True)]
+    other = [b[pairs[1]] for (_, b), pairs in zip(parts, chosen, strict=True)]
+    return np.concatenate(one), np.concatenate(other)
 
 
-def _paired(
-    sent: CallSequence, received: CallSequence, mine: dict[int, I64], theirs: dict[int, I64], later: int, ahead: float
-) -> Pairs:
-    a, b = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for step, first in mine.items():
-        second = theirs.get(step + later)
-        if second is not None:
-            pairs = _of_step(sent.chosen(first), received.chosen(second), ahead)
-            a.append(first[pairs[0]])
-            b.append(second[pairs[1]])
-    return np.concatenate(a), np.concatenate(b)
+def _by_time(one: CallSequence, other: CallSequence, ahead: float) -> Pairs:
+    return by_time(one, other, np.full(len(other), ahead), (0.0, SLACK_NS), np.ones(len(one), np.bool_))
 
 
-def _of_step(one: CallSequence, other: CallSequence, ahead: float) -> Pairs:
+def _of_step(one: CallSequence, other: CallSequence, ahead: float, by_times: Pairs) -> Pairs:
     """In order where both sides have as many and the times do not clearly say that each side lost some."""
-    every, moved = np.arange(len(one)), np.full(len(other), ahead)
-    by_times = by_time(one, other, moved, (0.0, SLACK_NS), np.ones(len(one), np.bool_))
     if len(one) != len(other):
         return by_times
     suits = (one.start - SLACK_NS <= other.end + ahead) & (other.start + ahead <= one.end + SLACK_NS)
+    every = np.arange(len(one))
     return by_times if len(by_times[0]) >= suits.sum() + CLEARLY else (every, every)
 
 
