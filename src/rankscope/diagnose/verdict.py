@@ -34,6 +34,8 @@ def judge(case: Case, findings: Sequence[Finding]) -> Verdict:
     thin = _thin(evidence)
     if thin is not None:
         return beside_contention(thin, evidence)
+    if case.stragglers:
+        return _straggler(case)
     if evidence.pipeline:
         return contended_verdict(evidence) or Verdict(
             kind="pipeline",
@@ -43,8 +45,6 @@ def judge(case: Case, findings: Sequence[Finding]) -> Verdict:
             why=[line for f in findings if f.kind == "pipeline_wait" for line in f.evidence],
             next=advice_of("pipeline_wait"),
         )
-    if case.stragglers:
-        return _straggler(case)
     return verdict_beside_missing(case) or contended_verdict(evidence) or _no_straggler(evidence, findings)
 
 

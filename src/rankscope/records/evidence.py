@@ -19,6 +19,9 @@ class Suspect:
     error_ms: float
     gains_ms: list[float]
     """Per recorded step."""
+    measured: bool = False
+    """The cost is that of the rank's whole work, measured against its peers', and ``error_ms`` its 95 % interval: it
+    decides by itself."""
     p_value: float | None = None
     """Sign-flip test over steps; None when no step gains."""
     excess_ms: float = 0.0

@@ -91,13 +91,20 @@ def _trace(run: Run, mesh: Mesh, rank: int, how: Recording, offset: int, drift: 
         elif kind == "kernel":
             args = {"External id": number, "Input Dims": [list(ran.op.shape)], "Input type": ["float"]}
             add(f"aten::{ran.op.name}", "cpu_op", host, ran.end, MAIN, args)
-            _launched(add, ran, number, rank, streams, _KERNEL.get(ran.op.name, ran.op.name), {})
+            grid = {"grid": [max(ran.op.shape[0] // 128, 1), len(ran.op.shape), 1], "block": [128, 1, 1]}
+            _launched(add, ran, number, rank, streams, _KERNEL.get(ran.op.name, ran.op.name), grid)
         elif kind in {"call", "pair", "ring"}:
             add(f"c10d::{ran.op.kind}_", "cpu_op", host, ran.end, MAIN, {"External id": number})
             says = _says(ran, mesh, counts[ran.op.axis], how)
             record = {**says, "External id": number}
-            add("record_param_comms", "cpu_op", ran.issued - 1500, ran.end, MAIN, record)
-            bare = kind != "call" and not how.p2p_metadata
+            batched = kind == "ring" and how.p2p_metadata
+            if batched:
+                for piece, at in zip(_pieces(ran, says, rank), (3000, 2300), strict=True):
+                    add("record_param_comms", "cpu_op", ran.issued - at, ran.issued - at + 500, MAIN, piece)
+                add("nccl:coalesced", "user_annotation", ran.issued - 1700, ran.end + 100, MAIN, {})
+            else:
+                add("record_param_comms", "cpu_op", ran.issued - 1500, ran.end, MAIN, record)
+            bare = batched or (kind != "call" and not how.p2p_metadata)
             name = f"ncclDevKernel_{_NCCL[ran.op.kind]}(ncclDevKernelArgsStorage<4096ul>)"
             add("cudaStreamWaitEvent", "cuda_runtime", ran.issued - 1200, ran.issued - 500, MAIN,
                 {"correlation": 4 * number + 2})  # fmt: skip
@@ -160,6 +167,16 @@ def _says(ran: Ran, mesh: Mesh, number: int, how: Recording) -> dict[str, Any]:
         says |= {"Collective name": "nccl:coalesced" if op.what == "ring" or not how.p2p_metadata else op.kind,
                  "In msg nelems": 0, "Out msg nelems": 0}  # fmt: skip
     return says
+
+
+def _pieces(ran: Ran, says: dict[str, Any], rank: int) -> list[dict[str, Any]]:
+    """The records of a send and a receive that are launched as one (``nccl:coalesced``)."""
+    group, place = ran.op.group, ran.op.group.index(rank)
+    size = {"In msg nelems": ran.op.elements, "Out msg nelems": ran.op.elements}
+    return [
+        {**says, **size, "Collective name": "send", "Dst Rank": (place + 1) % len(group)},
+        {**says, **size, "Collective name": "recv", "Src Rank": (place - 1) % len(group)},
+    ]
 
 
 def _ranks(group: tuple[int, ...]) -> str:

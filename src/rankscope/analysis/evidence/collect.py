@@ -138,6 +138,7 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
     even: dict[int, list[float]] = defaultdict(list)
     beside: dict[int, set[int]] = defaultdict(set)
     held: dict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
+    measured: dict[int, list[float]] = defaultdict(list)
     model: list[float] = []
     for window in windows:
         for column, (view, late) in enumerate(zip(window.views, window.lateness, strict=False)):
@@ -147,6 +148,8 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
             gains[view.rank].append(late.gains)
             excess[view.rank] += late.excess
             even[view.rank].append(late.uniform)
+            if late.error is not None:
+                measured[view.rank].append(late.error)
             beside[view.rank] |= {window.views[c].rank for c in late.beside}
             for cause, ns in late.explained.items():
                 explained[view.rank][cause] += ns
@@ -162,12 +165,15 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
         longest = held[rank].most_common(1)
         lost, group = lost_partners(views[rank], longest[0][0], absent) if longest else ([], "")
         spread = float(per_step.std(ddof=1)) / np.sqrt(count) if count > 1 else float(per_step.sum())
+        if measured[rank]:
+            spread = float(np.mean(measured[rank]))
         found.append(
             Suspect(
                 rank=rank,
                 cost_ms=float(per_step.sum()) / count / 1e6,
                 error_ms=float(np.hypot(spread, max(model, default=0.0))) / 1e6,
                 gains_ms=[float(g) / 1e6 for g in per_step],
+                measured=bool(measured[rank]),
                 p_value=sign_flip(per_step),
                 excess_ms=excess[rank] / count / 1e6,
                 explained={c: ns / count / 1e6 for c, ns in sorted(explained[rank].items(), key=lambda i: -i[1])},

@@ -54,7 +54,7 @@ def _between_equals(views: Sequence[RankView], matched: Matched, channels: list[
         mine = members[matched.column[members] == column]
         rows = np.sort(matched.row[mine])
         view = views[column]
-        said = [canonical(view.trace.collectives.kind[r]) for r in rows.tolist()]
+        said = [_kind(view, r) for r in rows.tolist()]
         kinds[column] = said
         counts.append(_usual(view, rows, said))
     if len(counts) == 2:
@@ -62,6 +62,13 @@ def _between_equals(views: Sequence[RankView], matched: Matched, channels: list[
         one, other = kinds.values()
         return one == other and (len(set(one)) > 1 or "sendrecv" in one)
     return len(set(counts)) == 1
+
+
+def _kind(view: RankView, row: int) -> str:
+    """What a call does; ``unsaid`` where its kernel was recorded without its messages, which may go one way only."""
+    calls = view.trace.collectives
+    kind = canonical(calls.kind[row])
+    return "unsaid" if kind == "sendrecv" and not calls.pieces[row] else kind
 
 
 def _usual(view: RankView, rows: I64, kinds: list[str]) -> tuple[int, ...]:

@@ -58,6 +58,9 @@ class Lateness:
     """What mends the rank: factors of its host and device work per segment."""
     beside: list[int] = field(default_factory=list)
     """Columns of other ranks at fault, mended as well where ``gains`` says what this one costs."""
+    error: float | None = None
+    """Half width of the 95 % interval of the mean gain, where the rank's whole work was measured against its peers';
+    None where thresholds on its segments decided."""
 
 
 def screen(matched: Matched, waits: Waits, step_ns: float, steps: int) -> I64:

@@ -7,6 +7,7 @@ calls. Comparing sums over the segments in which a rank is late with its peers' 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,18 +16,25 @@ from numpy.typing import NDArray
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.host_time import RankHostTime
 from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.segments import Plan
 from rankscope.causes import host_sync
 from rankscope.causes.table import HOST_CAUSES, WORK_CAUSES
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 
-__all__ = ["ATTRIBUTES", "COUNTS", "Profile", "profile", "work_difference"]
+__all__ = ["ATTRIBUTES", "COUNTS", "Profile", "profile", "same_program", "work_difference"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 ATTRIBUTES = tuple(cause.name for cause in HOST_CAUSES)
 """Host times that name a cause, most specific first: time in two of them belongs to the first."""
+
+SAME = 0.75
+"""Of the launches at one place, from which on two ranks do the same there."""
+ALIKE = 0.5
+"""A rank that launches twice as much as its peer everywhere can be told to do more; one that launches it elsewhere runs
+another program."""
 
 COUNTS = ("syncs", "ops", "launches")
 
@@ -79,6 +87,35 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
         for name, mask in masks.items()
     }
     return Profile(bounds, shift, length, count, taken)
+
+
+def same_program(plan: Plan, profiles: Sequence[Profile]) -> Plan:
+    """The plan in which ranks are compared only if they launch about as much at the same places.
+
+    Ranks can make the same calls and do other things between them: of two pipeline stages whose transfers were recorded
+    without a direction, one runs forward where the other runs backward.
+    """
+    found: dict[int, list[int]] = {}
+    for team in {id(t): t for t in plan.peers}.values():
+        heads: list[list[int]] = []
+        for column in team:
+            like = next((group for group in heads if _alike(plan, profiles, group[0], column)), None)
+            if like is None:
+                heads.append(like := [])
+            like.append(column)
+            found[column] = like
+    return Plan(plan.rows, plan.times, plan.shift, [found.get(c, []) for c in range(len(plan.peers))])
+
+
+def _alike(plan: Plan, profiles: Sequence[Profile], one: int, other: int) -> bool:
+    """In most places they launch about as much, or on the whole: extra work in one place can be most of a rank's."""
+    both = plan.whole(one) & plan.whole(other)
+    a, b = (profiles[c].count["launches"][both] for c in (one, other))
+    less, more = np.minimum(a, b), np.maximum(a, b)
+    if not more.any():
+        return True
+    places = less[more > 0] >= SAME * more[more > 0]
+    return float(places.mean()) >= ALIKE or float(less.sum()) >= ALIKE * float(more.sum())
 
 
 def _padded(values: NDArray[np.int64] | F64, shift: int, size: int) -> F64:

@@ -29,7 +29,8 @@ from rankscope.analysis.replay.build import build_graph
 from rankscope.analysis.replay.segments import Plan, no_plan, plan_segments, without
 from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
 from rankscope.analysis.stragglers.cost import Lateness, judge_ranks, screen
-from rankscope.analysis.stragglers.profile import Profile, profile
+from rankscope.analysis.stragglers.measured import Window, join, measure
+from rankscope.analysis.stragglers.profile import Profile, profile, same_program
 from rankscope.analysis.windows.common import common_window
 from rankscope.analysis.windows.comparable import comparable
 from rankscope.analysis.windows.lend_steps import lend_steps
@@ -177,7 +178,9 @@ def analyse_window(
         lambda: [profile(v, plan.times[c], plan.shift[c], plan.size) for c, v in enumerate(views)],
         list,
     )
-    if len(result.profiles) < len(views):
+    if len(result.profiles) == len(views):
+        result.plan = stages.run("ranks to compare", lambda: same_program(plan, result.profiles), lambda: plan)
+    else:
         result.refused = "the causes of each rank could not be measured; see the errors"
         return result
 
@@ -327,6 +330,11 @@ def _replay(result: WindowResult) -> None:
             return
         asked = np.arange(len(views)) if len(views) <= FEW_RANKS else suspects
         result.lateness = judge_ranks(replay, views, result.profiles, result.step_ns, whole, sound, asked)
+    else:  # no rank has a peer in what it does between two calls, but its kernels have
+        result.lateness = [Lateness(np.zeros(replay.steps)) for _ in views]
+    trusted = np.array([view.rank not in result.unsound for view in views])
+    window = Window(replay, views, clocks, result.plan, result.profiles, trusted, complete=not result.partial)
+    join(result.lateness, measure(window, result.step_ns or 0.0))
 
 
 def _note_early(result: WindowResult) -> None:

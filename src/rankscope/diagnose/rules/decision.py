@@ -22,6 +22,8 @@ NAMED = 0.5
 """Share of the extra time that a cause must explain to be named."""
 CLEAR = 0.7
 """Share of the extra time from which on a cause needs no other proof."""
+MATTERS = 0.02
+"""Of the step. What costs less, or may cost less by its interval, is left alone."""
 P_VALUE = 0.05
 SURE = 0.1
 """With four steps, the least a window should have, no p-value is below 1/16."""
@@ -57,7 +59,7 @@ def _is_others_doing(evidence: Evidence, decision: StragglerDecision) -> bool:
 
 
 def _decide(evidence: Evidence) -> list[StragglerDecision]:
-    if not evidence.step_ms or evidence.pipeline:
+    if not evidence.step_ms:
         return []
     found = _decide_all(evidence, evidence.suspects)
     if evidence.contention is not None:
@@ -83,11 +85,24 @@ def _machine_taken_off(evidence: Evidence, found: list[StragglerDecision]) -> li
 def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDecision]:
     found = []
     for suspect in suspects:
+        if suspect.measured:
+            if suspect.cost_ms - suspect.error_ms > MATTERS * evidence.whole_step_ms:
+                found.append(_measured(suspect, evidence.whole_step_ms))
+            continue
+        if evidence.pipeline:
+            continue
         others = [s.cost_ms for s in suspects if s is not suspect]
         decision = _decide_one(suspect, evidence.step_ms or 0.0, max(others, default=0.0), evidence.clock_spread_us)
         if decision is not None:
             found.append(decision)
     return found + _alternating(evidence, suspects, {d.suspect.rank for d in found})
+
+
+def _measured(suspect: Suspect, step_ms: float) -> StragglerDecision:
+    """A rank whose whole work was measured: its cost and the interval of it have decided already."""
+    cause, explained = leading_cause(suspect)
+    sure = suspect.cost_ms - suspect.error_ms > LEAST_SHARE * step_ms
+    return StragglerDecision(suspect, cause, min(explained, 1.0), False, "high" if sure else "medium")
 
 
 def _alternating(evidence: Evidence, suspects: list[Suspect], named: set[int]) -> list[StragglerDecision]:

@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES, NOISY
+from rankscope.chance import student_tail
 from rankscope.records.evidence import Evidence, RankCpu, Suspect
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "is_contended",
     "is_machines",
     "shares_device",
-    "student_tail",
     "without_machine",
 ]
 
@@ -33,8 +33,6 @@ CONSISTENT = 0.5
 """Share of a rank's lateness that work of its own must explain before its CPU time is asked."""
 BY_SILENCE = frozenset({"host_pause"})
 """Causes that are told by nothing being seen, which a thread that is not let run brings about as well."""
-LIKE_NORMAL = 200
-"""Degrees of freedom from which on Student's distribution is the normal one to three digits."""
 
 
 def is_contended(evidence: Evidence) -> bool:
@@ -196,19 +194,3 @@ def _chance(values: Sequence[float]) -> float | None:
     if scatter == 0:
         return 0.0 if values[0] > 0 else 1.0
     return student_tail(statistics.fmean(values) / scatter, count - 1)
-
-
-def student_tail(t: float, freedom: int) -> float:
-    """P(T > t). With t = sqrt(n) tan(a) the density becomes cos(a)^(n - 1), which Simpson's rule integrates."""
-    if freedom > LIKE_NORMAL:
-        return math.erfc(t / math.sqrt(2.0)) / 2
-    angle, quarter, pieces = math.atan(t / math.sqrt(freedom)), math.pi / 2, 200
-
-    def area(begin: float) -> float:
-        width = (quarter - begin) / pieces
-        weights = (1 if i in (0, pieces) else 4 if i % 2 else 2 for i in range(pieces + 1))
-        heights = (max(math.cos(begin + i * width), 0.0) ** (freedom - 1) for i in range(pieces + 1))
-        return sum(w * h for w, h in zip(weights, heights, strict=True)) * width / 3
-
-    tail = area(abs(angle)) / (2 * area(0.0))
-    return tail if t >= 0 else 1.0 - tail

@@ -1,0 +1,109 @@
+"""How much longer a rank's kernels take than the same kernels of other ranks.
+
+Pairs of the same work (:mod:`kernel_table`) occur thousands of times in a window, on ranks of any role: stages of a
+pipeline run the same layers, too. What differs in count or in shape is other work, not slower work, and pairs with
+nothing. Pairs count only where neither kernel ran beside communication of its own rank, or whoever waits would look
+slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.stragglers.kernel_table import KernelTable
+
+__all__ = ["KernelPace", "kernel_pace"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+LIMIT = float(np.log(3.0))
+"""One pair says no more than this: what takes three times as long is something else."""
+FEW = 12
+"""With up to so many ranks a rank is left out of what it is compared with."""
+
+
+@dataclass(slots=True)
+class KernelPace:
+    """Logarithms of kernel time over that of the peers."""
+
+    log: F64
+    """(R, S): mean over the pairs of a rank and step, by time; NaN where a rank has none."""
+    numbers: I64
+    """(S,): the steps' numbers."""
+    _rank: I64
+    _step: I64
+    _pair: I64
+    _took: F64
+    """A row for each kernel that ran alone: whose, when, which, and the logarithm of its length."""
+
+    def without(self, slow: NDArray[np.bool_]) -> KernelPace:
+        """The same kernels, compared with those of other ranks and steps only: what is slow does not say what is usual.
+
+        ``slow`` is (R, S). A rank that has no kernel in common with the rest is compared as before.
+        """
+        usual = _usual(self._rank, self._pair, self._took, len(slow), ~slow[self._rank, self._step])
+        log = _compared(self._rank, self._step, self._pair, self._took, _of_others(usual), self.log.shape)
+        log = np.where(np.isnan(log).all(axis=1, keepdims=True), self.log, log)
+        return KernelPace(log, self.numbers, self._rank, self._step, self._pair, self._took)
+
+
+def kernel_pace(table: KernelTable) -> KernelPace | None:
+    """Compare the kernels of all ranks; None where fewer than two ranks have kernels in common."""
+    kept = table.alone & (table.length > 0)
+    rank, step, pair = table.rank[kept], table.step[kept], table.pair[kept]
+    took = np.log(table.length[kept].astype(np.float64))
+    if not len(rank):
+        return None
+    usual = _usual(rank, pair, took, table.ranks, np.ones(len(rank), np.bool_))
+    log = _compared(rank, step, pair, took, _of_others(usual), (table.ranks, len(table.numbers)))
+    return None if np.isnan(log).all() else KernelPace(log, table.numbers, rank, step, pair, took)
+
+
+def _compared(rank: I64, step: I64, pair: I64, took: F64, peers: F64, shape: tuple[int, ...]) -> F64:
+    """Per rank and step the mean of took less peers, weighed by the peers' time; NaN without a pair."""
+    against = peers[pair, rank]
+    paired = ~np.isnan(against)
+    rank, step, against, took = rank[paired], step[paired], against[paired], took[paired]
+    weight = np.exp(against)
+    cell, size = rank * shape[1] + step, shape[0] * shape[1]
+    total = np.bincount(cell, weight, size)
+    more = np.bincount(cell, weight * np.clip(took - against, -LIMIT, LIMIT), size)
+    log: F64 = np.divide(more, total, out=np.full(size, np.nan), where=total > 0)
+    return log.reshape(shape)
+
+
+def _usual(rank: I64, pair: I64, took: F64, ranks: int, counts: NDArray[np.bool_]) -> F64:
+    """(pairs, R): the median over the steps that count; NaN where a rank has no such kernel."""
+    size = int(pair.max(initial=-1)) + 1
+    usual = np.full(size * ranks, np.nan)
+    cell, took = (pair * ranks + rank)[counts], took[counts]
+    order = np.lexsort((took, cell))
+    cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
+    low, high = first + (count - 1) // 2, first + count // 2
+    usual[cells] = (took[order][low] + took[order][high]) / 2
+    return usual.reshape(size, ranks)
+
+
+def _of_others(usual: F64) -> F64:
+    """Per pair and rank the median of the other ranks."""
+    ranks = usual.shape[1]
+    if ranks > FEW:  # leaving one of many out changes nothing that matters
+        everyone = _median(usual)
+        alone = ~np.isnan(usual)
+        only = alone & (alone.sum(axis=1) == 1)[:, None]
+        return np.where(only, np.nan, everyone[:, None])
+    return np.stack([_median(np.delete(usual, column, axis=1)) for column in range(ranks)], axis=1)
+
+
+def _median(table: F64) -> F64:
+    """Median of each row's numbers; NaN for a row without."""
+    ordered = np.sort(table, axis=1)  # NaN last
+    count = (~np.isnan(ordered)).sum(axis=1)
+    some = np.maximum(count, 1)
+    rows = np.arange(len(table))
+    middle = (ordered[rows, (some - 1) // 2] + ordered[rows, some // 2]) / 2
+    return np.where(count > 0, middle, np.nan)

@@ -1,0 +1,128 @@
+"""The compute kernels of all ranks in columns, and which of them are the same work.
+
+A kernel is the same work on two ranks when its name, its grid and the shapes of the operator that launched it agree,
+and when it is the n-th such kernel of its step on both. Of kernels whose sizes were not recorded, only those of ranks
+that do the same calls are taken for the same work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.view import RankView
+from rankscope.trace.columns import Category
+from rankscope.trace.names import Kind
+
+__all__ = ["KernelTable", "kernel_table"]
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTable:
+    """A row for each compute kernel that a recorded step launched, rank by rank in the order of launches."""
+
+    ranks: int
+    numbers: I64
+    """(S,): the numbers of all steps."""
+    rank: I64
+    """Column of the rank."""
+    step: I64
+    """Index into ``numbers``."""
+    kind: I64
+    """A number for name, grid and shapes."""
+    pair: I64
+    """A number for kind and place among its like in the step."""
+    length: I64
+    """ns."""
+    alone: NDArray[np.bool_]
+    """It ran beside no communication of its own rank. Beside a collective, also one that only waits for a peer, kernels
+    were seen to take 1.3 to 1.6 times as long."""
+    launched: I64
+    """Start of the launch, ns of the rank's own clock."""
+
+
+def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]]) -> KernelTable:
+    """Collect the kernels of all ranks.
+
+    Args:
+        views: one of each rank.
+        peers: of each rank the columns of those that make the same calls.
+    """
+    rows = [_kernels(view) for view in views]
+    known: dict[tuple[object, ...], int] = {}
+    teams = [min(team, default=-1 - column) for column, team in enumerate(peers)]
+    both = list(zip(views, rows, strict=True))
+    kind = np.concatenate([_keys(view, own, team, known) for (view, own), team in zip(both, teams, strict=True)])
+    rank = np.repeat(np.arange(len(views)), [len(own) for own in rows])
+    number = np.concatenate([v.trace.steps.number[v.trace.events.step[own]] for v, own in both])
+    numbers, step = np.unique(number, return_inverse=True)
+    return KernelTable(
+        ranks=len(views),
+        numbers=numbers,
+        rank=rank,
+        step=step.astype(np.int64),
+        kind=kind,
+        pair=_pairs(rank, step, kind),
+        length=np.concatenate([v.trace.events.duration[own] for v, own in both]),
+        alone=np.concatenate([_alone(v, own) for v, own in both]),
+        launched=np.concatenate([v.trace.events.start[v.trace.events.launch[own]] for v, own in both]),
+    )
+
+
+def _kernels(view: RankView) -> I64:
+    """Kernels that a recorded step launched, in the order of their launches."""
+    events = view.trace.events
+    own = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.stream >= 0) & (events.step >= 0) & (events.launch >= 0))
+    return own[np.argsort(events.launch[own], kind="stable")]
+
+
+def _keys(view: RankView, rows: I64, team: int, known: dict[tuple[object, ...], int]) -> I64:
+    """A number for each kernel's name, grid and operator shapes, the same on all ranks; without sizes, of the team."""
+    events, strings = view.trace.events, view.trace.strings
+    table = np.stack((events.name[rows], events.shape[rows], _operator_shape(view, rows)))
+    unique, inverse = np.unique(table, axis=1, return_inverse=True)
+    words: list[tuple[object, ...]] = [
+        tuple(strings[i] if i >= 0 else "" for i in column) if max(column[1:]) >= 0 else (strings[column[0]], team)
+        for column in unique.T.tolist()
+    ]
+    codes = np.array([known.setdefault(word, len(known)) for word in words], np.int64)
+    return codes[inverse.reshape(-1)] if len(rows) else np.empty(0, np.int64)
+
+
+def _operator_shape(view: RankView, rows: I64) -> I64:
+    """Input shapes of the operator that launched each kernel, as an index into the strings; -1 where not recorded."""
+    events = view.trace.events
+    operators = np.flatnonzero((events.category == Category.CPU_OP) & (events.external_id >= 0) & (events.shape >= 0))
+    if not len(operators):
+        return np.full(len(rows), -1, np.int64)
+    order = operators[np.argsort(events.external_id[operators], kind="stable")]
+    place = np.searchsorted(events.external_id[order], events.external_id[rows])
+    place = np.minimum(place, len(order) - 1)
+    found = events.external_id[order[place]] == events.external_id[rows]
+    return np.where(found & (events.external_id[rows] >= 0), events.shape[order[place]], -1).astype(np.int64)
+
+
+def _alone(view: RankView, rows: I64) -> NDArray[np.bool_]:
+    events = view.trace.events
+    alone: NDArray[np.bool_] = intervals.cover(view.comm, events.start[rows], events.end[rows]) == 0
+    return alone
+
+
+def _pairs(rank: I64, step: I64, key: I64) -> I64:
+    """A number for each key and place among its like in the step."""
+    if not len(key):
+        return np.empty(0, np.int64)
+    order = np.lexsort((np.arange(len(key)), key, step, rank))
+    together = np.stack((rank[order], step[order], key[order]))
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (together[:, 1:] != together[:, :-1]).any(axis=0)
+    begun = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    ordinal = np.empty(len(order), np.int64)
+    ordinal[order] = np.arange(len(order)) - begun
+    return np.unique(np.stack((key, ordinal)), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)

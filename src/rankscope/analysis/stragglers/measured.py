@@ -1,0 +1,304 @@
+"""What each rank costs the job, measured over all its work: slow devices, more work, and host time of its own.
+
+A *candidate* is one reason on one rank, with how much time it takes beyond what is usual elsewhere. It is asked for
+by a test against the scatter of the steps, with the number of questions taken into account, and not by a threshold on
+pieces: a device that is 15 % slower shows in the sum of all kernels, however many calls they are cut into by. What it
+costs is what the replay gains when that time is gone.
+
+Candidates hide each other: of two slow devices that stand side by side neither costs anything alone. So all are
+mended together, and each is asked what it gains once the others are mended. Those that gain nothing that matters are
+left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.replay.segments import Plan
+from rankscope.analysis.replay.what_if import Replay
+from rankscope.analysis.stragglers.cost import Lateness
+from rankscope.analysis.stragglers.kernel_pace import KernelPace, kernel_pace
+from rankscope.analysis.stragglers.kernel_table import KernelTable, kernel_table
+from rankscope.analysis.stragglers.kernel_work import kernel_work
+from rankscope.analysis.stragglers.own_delays import own_delays
+from rankscope.analysis.stragglers.profile import Profile, work_difference
+from rankscope.analysis.stragglers.statistics import discoveries, mean_error, normal_tail, robust_scatter
+from rankscope.chance import student_tail
+
+__all__ = ["Candidate", "Measured", "Window", "join", "measure"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+FALSE = 0.01
+"""Share of the candidates that may be none."""
+MATTERS = 0.02
+"""Of the step: a rank that costs less is left alone."""
+CONFIDENCE = 1.96
+ROUNDS = 3
+"""Of comparing with those that were not slow in the round before."""
+NAMED_SHARE = 0.5
+MOST = 64
+"""Candidates whose replays are made; more of them are no few culprits."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One reason on one rank, and what mending it takes away."""
+
+    column: int
+    cause: str
+    edges: I64
+    less: F64
+    """ns off the work of each of these edges of the graph."""
+    extra: float
+    """ns beyond what is usual, over the window."""
+    error: float
+    """Standard error of that, as a share of it."""
+
+
+@dataclass(slots=True)
+class Measured:
+    """What one rank costs. ns."""
+
+    column: int
+    gains: F64
+    """Per step of the replay: what mending this rank gains, once the ranks ``beside`` are mended."""
+    error: float
+    """Half width of the 95 % interval of the mean gain."""
+    explained: dict[str, float]
+    """Cause -> ns beyond what is usual, over the window."""
+    beside: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Window:
+    """What the candidates are looked for in."""
+
+    replay: Replay
+    views: Sequence[RankView]
+    clocks: Clocks
+    plan: Plan
+    profiles: Sequence[Profile]
+    trusted: NDArray[np.bool_]
+    """Per rank: it lost no more device records than others."""
+    complete: bool
+    """No rank lost device records: their number can be compared."""
+
+    def edges(self, column: int, label: Work) -> I64:
+        """Edges that carry this rank's work of a kind."""
+        graph = self.replay.graph
+        return np.flatnonzero((graph.owner == column) & (graph.label == label) & (graph.work > 0))
+
+    def number(self, column: int, edges: I64) -> I64:
+        """Step numbers of the source nodes of edges."""
+        steps, graph = self.views[column].trace.steps, self.replay.graph
+        at = graph.recorded[graph.source[edges]]
+        place = np.searchsorted(self.clocks.aligned(column, steps.start), at, side="right") - 1
+        number: I64 = steps.number[np.clip(place, 0, len(steps) - 1)]
+        return number
+
+
+def measure(window: Window, step_ns: float) -> list[Measured]:
+    """Ranks that cost the job more than :data:`MATTERS` of its step, the costliest first."""
+    replay, found = window.replay, list[Candidate]()
+    if any(view.device for view in window.views):
+        found += _delays(window)
+        table = kernel_table(window.views, window.plan.peers)
+        if len(table.rank):
+            found += _slow_devices(window, kernel_pace(table))
+            found += _more_work(window, table) if window.complete else []
+    found = [c for c in found if window.trusted[c.column]]
+    columns = sorted({c.column for c in found}, key=lambda r: -sum(c.extra for c in found if c.column == r))[:MOST]
+    least = MATTERS * step_ns * replay.steps
+    gains: dict[int, F64] = {}
+    while columns:
+        together = replay.gains(_mended(replay, found, columns))
+        gains = {r: together - replay.gains(_mended(replay, found, [o for o in columns if o != r])) for r in columns}
+        kept = [r for r in columns if gains[r].sum() >= least]
+        if len(kept) == len(columns):
+            break
+        columns = kept
+    ranks = [_measured(r, gains[r], [c for c in found if c.column == r], columns) for r in columns]
+    return sorted(ranks, key=lambda rank: -float(rank.gains.sum()))
+
+
+def join(lateness: Sequence[Lateness], ranks: Sequence[Measured]) -> None:
+    """Put what was measured beside what was found segment by segment.
+
+    Where both speak of a rank, the one that explains more stays.
+    """
+    for rank in ranks:
+        late = lateness[rank.column]
+        if rank.gains.sum() < late.gains.sum() and _named(late.explained, late.excess):
+            continue
+        late.gains, late.error, late.beside = rank.gains, rank.error, rank.beside
+        late.explained = dict(rank.explained)
+        late.excess = sum(rank.explained.values())
+
+
+def _named(explained: dict[str, float], excess: float) -> bool:
+    cause = max(explained, key=lambda c: explained[c], default="")
+    return cause not in {"", "slow_compute", "unexplained"} and explained[cause] >= NAMED_SHARE * excess
+
+
+def _measured(column: int, gains: F64, reasons: Sequence[Candidate], columns: Sequence[int]) -> Measured:
+    extra = sum(c.extra for c in reasons)
+    share = float(np.sqrt(sum((c.error * c.extra) ** 2 for c in reasons))) / max(extra, 1e-9)
+    mean = float(gains.mean())
+    explained: dict[str, float] = {}
+    for reason in sorted(reasons, key=lambda c: -c.extra):
+        explained[reason.cause] = explained.get(reason.cause, 0.0) + reason.extra
+    return Measured(column, gains, CONFIDENCE * share * mean, explained, [c for c in columns if c != column])
+
+
+def _mended(replay: Replay, found: Sequence[Candidate], columns: Sequence[int]) -> F64:
+    work: F64 = replay.graph.work.copy()
+    for candidate in found:
+        if candidate.column in columns:
+            work[candidate.edges] -= candidate.less
+    return np.maximum(work, 0.0)
+
+
+# ------------------------------------------------------------ slow devices
+
+
+def _slow_devices(window: Window, pace: KernelPace | None) -> list[Candidate]:
+    if pace is None:
+        return []
+    pace = pace.without(~window.trusted[:, None] & np.ones(pace.log.shape, np.bool_))
+    log, error = _slower(pace)
+    for _ in range(ROUNDS):
+        slow = (log > 0) | ~window.trusted[:, None]
+        if not (log > 0).any():
+            return []
+        pace = pace.without(slow)
+        log, error = _slower(pace)
+        if ((log > 0) | ~window.trusted[:, None] == slow).all():
+            break
+    found = []
+    for column in np.flatnonzero((log > 0).any(axis=1)).tolist():
+        edges = window.edges(column, Work.DEVICE)
+        where = np.searchsorted(pace.numbers, window.number(column, edges))
+        share = 1.0 - np.exp(-log[column])
+        graph = window.replay.graph
+        whole = float(graph.device_work[graph.device_owner == column].sum())
+        less = graph.work[edges] * share[np.clip(where, 0, len(share) - 1)]
+        relative = float(error[column]) / float(log[column].max())
+        found.append(Candidate(column, "slow_compute", edges, less, whole * float(share.mean()), relative))
+    return found
+
+
+def _slower(pace: KernelPace) -> tuple[F64, F64]:
+    """(R, S) logarithm by which a rank is slower in a step, 0 where it is not, and its standard error per rank."""
+    always, mean, error = _always(pace.log)
+    log = np.where(always[:, None], mean[:, None], 0.0) * np.ones_like(pace.log)
+    scatter = robust_scatter(pace.log[~always])
+    if scatter > 0:
+        steps = discoveries(normal_tail(pace.log / scatter), FALSE) & ~always[:, None]
+        log = np.where(steps, pace.log, log)
+        error = np.where(always, error, scatter)
+    return log, error
+
+
+def _always(values: F64) -> tuple[NDArray[np.bool_], F64, F64]:
+    """Which rows are above 0 beyond the scatter of their columns (NaN: unknown), their means and errors of these."""
+    known = [own[~np.isnan(own)] for own in values]
+    mean = np.array([float(own.mean()) if len(own) else 0.0 for own in known])
+    error = np.array([mean_error(own) for own in known])
+    t = np.divide(mean, error, out=np.where(mean > 0, np.inf, -np.inf), where=error > 0)
+    p = np.array([_tail(float(value), len(own)) for value, own in zip(t, known, strict=True)])
+    return discoveries(p, FALSE) & (mean > 0), mean, error
+
+
+def _tail(t: float, steps: int) -> float:
+    if steps < 2:
+        return 1.0
+    return student_tail(t, steps - 1) if np.isfinite(t) else float(t < 0)
+
+
+# ------------------------------------------------------------ more work
+
+
+def _more_work(window: Window, table: KernelTable) -> list[Candidate]:
+    work = kernel_work(table, window.plan.peers)
+    always, mean, error = _always(work.log)
+    found = []
+    place = _segments(window, table)
+    size = window.plan.size
+    for column in np.flatnonzero(always).tolist():
+        peers = [p for p in window.plan.peers[column] if p != column]
+        own, *others = (
+            np.bincount(place[table.rank == r], work.usual[table.rank == r], size)[:size] for r in (column, *peers)
+        )
+        usual = np.median(others, axis=0)
+        share = np.divide(own - usual, own, out=np.zeros(size), where=own > 0)
+        edges = window.edges(column, Work.DEVICE)
+        graph = window.replay.graph
+        less = graph.work[edges] * np.maximum(share[graph.segment[edges]], 0.0)
+        extra = float(np.maximum(own - usual, 0.0).sum())
+        cause = _cause(window, column, peers, np.flatnonzero(own > usual))
+        if cause is not None:
+            found.append(Candidate(column, cause, edges, less, extra, float(error[column] / mean[column])))
+    return found
+
+
+def _segments(window: Window, table: KernelTable) -> I64:
+    """The segment in which each kernel was launched."""
+    place = np.empty(len(table.rank), np.int64)
+    for column in range(table.ranks):
+        mine = table.rank == column
+        place[mine] = np.searchsorted(window.plan.times[column], table.launched[mine]) + window.plan.shift[column]
+    return np.minimum(place, window.plan.size - 1)
+
+
+def _cause(window: Window, column: int, peers: Sequence[int], segments: I64) -> str | None:
+    views, profiles = window.views, window.profiles
+    middle = peers[len(peers) // 2]
+    kinds = work_difference(views[column], views[middle], profiles[column], profiles[middle], segments)
+    return next((kind for kind in kinds if kind != "slow_compute"), None)
+
+
+# ------------------------------------------------------------ host time of its own
+
+
+def _delays(window: Window) -> list[Candidate]:
+    delays = own_delays(window.views)
+    if not delays:
+        return []
+    steps = max(len(d.beyond) for d in delays)
+    values = np.full((len(delays), steps), np.nan)
+    for row, delay in enumerate(delays):
+        values[row, : len(delay.beyond)] = delay.beyond
+    always, mean, error = _always(values)
+    found = []
+    for row in np.flatnonzero(always).tolist():
+        delay = delays[row]
+        edges = window.edges(delay.column, Work.HOST)
+        graph, clocks = window.replay.graph, window.clocks
+        # a host edge is the time from where its source goes on to its target
+        spans = tuple(clocks.aligned(delay.column, part).astype(np.int64) for part in delay.spans)
+        end = _targets(window, edges)
+        begin = end - graph.work[edges]
+        inside = intervals.cover((spans[0], spans[1]), begin.astype(np.int64), end.astype(np.int64))
+        share = float(delay.beyond.sum() / delay.total.sum())
+        less = np.minimum(inside * share, graph.work[edges])
+        relative = float(error[row] / mean[row])
+        found.append(Candidate(delay.column, delay.cause, edges, less, float(delay.beyond.sum()), relative))
+    return found
+
+
+def _targets(window: Window, edges: I64) -> F64:
+    """Recorded time of the nodes that edges lead to."""
+    graph = window.replay.graph
+    node = np.searchsorted(graph.first, edges, side="right") - 1
+    times: F64 = graph.recorded[node]
+    return times

@@ -1,0 +1,43 @@
+"""The few tests that decide about ranks. Steps of a job resemble their neighbours, and many ranks are asked at once."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DEPENDENCE", "discoveries", "mean_error", "normal_tail", "robust_scatter"]
+
+F64 = NDArray[np.float64]
+
+DEPENDENCE = 3.0
+"""Variance of a mean of steps over that of independent ones: (1 + a) / (1 - a) for the autocorrelation a of 0.3 to 0.5
+that kernel times and step times were measured to have."""
+
+
+def mean_error(values: F64) -> float:
+    """Standard error of the mean of a few successive steps; infinite for fewer than two."""
+    return float(np.std(values, ddof=1)) * math.sqrt(DEPENDENCE / len(values)) if len(values) > 1 else math.inf
+
+
+def normal_tail(z: F64) -> F64:
+    """P(Z > z) of the normal distribution."""
+    return np.array([0.5 * math.erfc(v / math.sqrt(2.0)) for v in np.ravel(z).tolist()]).reshape(np.shape(z))
+
+
+def robust_scatter(values: F64) -> float:
+    """Standard deviation of the bulk of the values, by their median absolute deviation."""
+    real = values[~np.isnan(values)]
+    return float(1.4826 * np.median(np.abs(real - np.median(real)))) if len(real) else math.nan
+
+
+def discoveries(p: F64, rate: float) -> NDArray[np.bool_]:
+    """Which of many hypotheses fall, so that of those at most ``rate`` falls wrongly (Benjamini and Hochberg, 1995)."""
+    flat = np.where(np.isnan(p), 1.0, p).ravel()
+    order = np.argsort(flat)
+    passes = np.flatnonzero(flat[order] <= rate * np.arange(1, len(flat) + 1) / len(flat))
+    found = np.zeros(len(flat), np.bool_)
+    if len(passes):
+        found[order[: passes[-1] + 1]] = True
+    return found.reshape(np.shape(p))

@@ -1,0 +1,103 @@
+"""Ranks that cost time, measured over all their work, in jobs simulated with and without the fault (support.worlds)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rankscope.analysis.pipeline import analyze
+from rankscope.analysis.stragglers.statistics import discoveries, mean_error, robust_scatter
+from rankscope.records.report import ClusterReport
+from rankscope.trace.files.load import load_traces
+from support.worlds.catalogue import World, simulated
+from support.worlds.faults import Fault
+
+
+def report_of(world: World, folder: Path) -> tuple[ClusterReport, float]:
+    """What is said of a world, and what its fault costs a step, ms."""
+    made = simulated(world)
+    for rank, text in enumerate(made.texts):
+        (folder / f"rank_{rank}.json").write_text(text)
+    return analyze(load_traces([folder]), hta=False), made.cost_ms
+
+
+ONE = [
+    World("a device 15 % slower, in many pieces", "fsdp", 4, Fault("slow_device", (2,), 1.15), seed=11),
+    World("tensor parallel: it is late everywhere a little", "tp", 4, Fault("slow_device", (3,), 1.3), seed=11),
+    World("of 16 ranks in two dimensions", "tpdp", 16, Fault("slow_device", (5,), 1.2), seed=11),
+    World("a pipeline stage has no peer, its kernels have", "pp", 4, Fault("slow_device", (1,), 1.4), seed=11),
+    World("from the middle of the window on", "ddp", 4, Fault("slow_device", (2,), 1.4, "late"), seed=11),
+]
+
+
+@pytest.mark.parametrize("world", ONE, ids=lambda world: world.name)
+def test_one_slow_device(world: World, tmp_path: Path) -> None:
+    report, cost_ms = report_of(world, tmp_path)
+    verdict = report.verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("straggler", list(world.due()), "slow_compute")
+    assert verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.15)
+
+
+SEVERAL = [
+    World("two that hide each other", "ddp", 4, Fault("slow_device", (1, 3), 1.3), seed=11),
+    World("all of one host", "fsdp", 16, Fault("slow_device", tuple(range(8, 16)), 1.25), seed=11),
+    World("each in its turn", "ddp", 4, Fault("slow_device", (0, 1, 2, 3), 1.4, "turns"), seed=11),
+]
+
+
+@pytest.mark.parametrize("world", SEVERAL, ids=lambda world: world.name)
+def test_several_slow_devices(world: World, tmp_path: Path) -> None:
+    report, _ = report_of(world, tmp_path)
+    assert (report.verdict.kind, sorted(report.verdict.ranks)) == ("straggler", list(world.due()))
+
+
+def test_longer_sequences_on_a_whole_replica_are_more_work_and_no_slow_device(tmp_path: Path) -> None:
+    """GIVEN a tensor-parallel group whose kernels have larger grids THEN its ranks are named, for their work."""
+    world = World("replica", "tpdp", 8, Fault("bigger", (4, 5, 6, 7), 1.3), seed=11)
+    verdict = report_of(world, tmp_path)[0].verdict
+    assert (verdict.kind, verdict.cause) == ("straggler", "uneven_work")
+    assert set(verdict.ranks) <= set(world.due())
+
+
+def test_the_input_of_a_pipeline_stage_is_told_without_a_peer(tmp_path: Path) -> None:
+    world = World("stage", "pp", 4, Fault("input", (2,), 10.0), seed=11)
+    report, cost_ms = report_of(world, tmp_path)
+    assert (report.verdict.ranks, report.verdict.cause) == ([2], "input_stall")
+    assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [("ddp", 2), ("ddp", 8), ("fsdp", 16), ("tp", 8), ("tpdp", 8), ("pp", 4), ("ppdp", 8), ("ep", 4)]
+)
+def test_nobody_is_named_in_a_healthy_job(kind: str, size: int, tmp_path: Path) -> None:
+    for seed in (21, 22):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        assert report_of(World("healthy", kind, size, seed=seed), folder)[0].verdict.ranks == []
+
+
+def test_who_waits_for_a_late_rank_is_no_slow_device(tmp_path: Path) -> None:
+    """GIVEN kernels that run slower beside communication, on the ranks that wait for rank 1's input
+    THEN rank 1 is named alone, for its input."""
+    world = World("waits", "fsdp", 4, Fault("input", (1,), 5.0), seed=13)
+    verdict = report_of(world, tmp_path)[0].verdict
+    assert (verdict.ranks, verdict.cause) == ([1], "input_stall")
+
+
+def test_discoveries_by_hand() -> None:
+    """Of p-values 0.001, 0.02, 0.03, 0.5 at a rate of 0.05 the limits are 0.0125, 0.025, 0.0375, 0.05: three fall."""
+    assert discoveries(np.array([0.5, 0.001, 0.03, 0.02]), 0.05).tolist() == [False, True, True, True]
+    assert not discoveries(np.array([np.nan, 0.9]), 0.05).any()
+
+
+def test_a_mean_of_steps_is_less_sure_than_one_of_independent_numbers() -> None:
+    """Four values of standard deviation 2: independent ones would give 1; three times the variance gives its root."""
+    values = np.array([-2.0, 2.0, -2.0, 2.0]) * np.sqrt(3 / 4)
+    assert mean_error(values) == pytest.approx(np.sqrt(3.0))
+    assert mean_error(np.array([1.0])) == np.inf
+
+
+def test_scatter_does_not_see_a_few_that_stand_out() -> None:
+    assert robust_scatter(np.array([-1.0, 0.0, 1.0, 0.0, 1.0, -1.0, 900.0, np.nan])) == pytest.approx(1.4826)
