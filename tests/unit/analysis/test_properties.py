@@ -207,19 +207,9 @@ def test_the_undamaged_worlds() -> None:
     assert found.cost_ms_per_step == pytest.approx(3.0, rel=0.15)
 
 
-SHORT = pytest.mark.xfail(
-    strict=True,
-    reason="the step in which a window begins cannot be compared and counts as one that gains nothing: the cost of "
-    "three common steps is that of two",
-)
-
-
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "straggler"])
 @pytest.mark.parametrize("kind", HARMLESS)
-def test_verdict_and_numbers_stay(kind: str, late: bool, request: pytest.FixtureRequest) -> None:
-    if late and kind == "windows shifted":
-        request.applymarker(SHORT)
-
+def test_verdict_and_numbers_stay(kind: str, late: bool) -> None:
     @FEW
     @given(damage=HARMLESS[kind])
     def holds(damage: Damage) -> None:
