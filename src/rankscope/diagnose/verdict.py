@@ -12,13 +12,20 @@ from rankscope.diagnose.rules.host_bound import idle_for_hosts
 from rankscope.diagnose.rules.missing_traces import verdict_beside_missing
 from rankscope.diagnose.rules.reasons import reasons
 from rankscope.diagnose.rules.table import advice_of
-from rankscope.records.evidence import Evidence
+from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Finding, Verdict
 
 __all__ = ["judge"]
 
 COMM_SHARE = 20.0
 HOST_SHARE = 30.0
+GAINING = 0.02
+"""Of the step: a step that loses more is said to lose time to a rank."""
+SLOW_LINK_ADVICE = [
+    "Test the links of these ranks' hosts with nccl-tests (all_reduce_perf) and compare them with others'.",
+    "Look for a port that runs below its rate (ibstat, ethtool, nvidia-smi nvlink -s).",
+    "Compare NCCL_IB_HCA and NCCL_SOCKET_IFNAME on these hosts with those of others.",
+]
 RECORDING_SHARE = 10.0
 """Per cent of a recorded step. If recording adds more, the verdict says so beside the cost of a late host."""
 
@@ -45,7 +52,41 @@ def judge(case: Case, findings: Sequence[Finding]) -> Verdict:
             why=[line for f in findings if f.kind == "pipeline_wait" for line in f.evidence],
             next=advice_of("pipeline_wait"),
         )
-    return verdict_beside_missing(case) or contended_verdict(evidence) or _no_straggler(evidence, findings)
+    return (
+        verdict_beside_missing(case)
+        or _slow_group(evidence)
+        or contended_verdict(evidence)
+        or _no_straggler(evidence, findings)
+    )
+
+
+def _slow_group(evidence: Evidence) -> Verdict | None:
+    """A group that communicates over a slow link: no rank computes longer, and the ranks share the cost."""
+    if not evidence.slow_groups:
+        return None
+    worst, step = evidence.slow_groups[0], evidence.whole_step_ms
+    calls = " and ".join(kind.replace("_", "-") for kind in worst.kinds[:2])
+    more = len(evidence.slow_groups) - 1
+    better = (
+        f"With the transfers of like groups the step takes {amount(max(step - worst.cost_ms, 0.0))} "
+        f"(±{amount(worst.error_ms)})."
+    )
+    return Verdict(
+        kind="comm_bound",
+        confidence="medium",
+        step_ms=evidence.step_ms,
+        cost_ms_per_step=worst.cost_ms,
+        cost_error_ms=worst.error_ms,
+        sentence=f"A slow link holds the job back: {calls} of ranks {some_ranks(worst.ranks)} take {worst.ratio:.1f} "
+        f"times as long as in like groups, which costs {amount(worst.cost_ms)} of each {amount(step)} step "
+        f"({100 * worst.cost_ms / step:.0f} %).",
+        why=[
+            better,
+            "Transfers are taken from the arrival of the last rank, so that nobody's lateness is in them.",
+            *([f"{more} more group{'s' if more > 1 else ''} communicate slowly too."] if more else []),
+        ],
+        next=SLOW_LINK_ADVICE,
+    )
 
 
 def _thin(evidence: Evidence) -> Verdict | None:
@@ -86,6 +127,12 @@ def _thin(evidence: Evidence) -> Verdict | None:
     return None
 
 
+def _how_often(suspect: Suspect, step_ms: float) -> str:
+    hit = sum(gain > GAINING * step_ms for gain in suspect.gains_ms)
+    steps = len(suspect.gains_ms)
+    return "once in the recorded steps, by" if hit < 2 else f"in {hit} of {steps} recorded steps, by up to"
+
+
 def _straggler(case: Case) -> Verdict:
     evidence, stragglers = case.evidence, case.stragglers
     first = stragglers[0]
@@ -97,7 +144,7 @@ def _straggler(case: Case) -> Verdict:
     if first.once:
         worst = max(suspect.gains_ms)
         sentence = (
-            f"Rank {suspect.rank} held the job up once in the recorded steps, by {amount(worst)}: "
+            f"Rank {suspect.rank} held the job up {_how_often(suspect, step)} {amount(worst)}: "
             f"{cause.phrase} ({amount(cost)} per step over the window)."
         )
     else:
@@ -127,7 +174,7 @@ def _straggler(case: Case) -> Verdict:
             f"{parts(suspect.explained)}."
         )
     why += reasons(case, suspect.rank, first.cause)
-    gaining = sum(g > 0.02 * step for g in suspect.gains_ms)
+    gaining = sum(g > GAINING * step for g in suspect.gains_ms)
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
     if evidence.device and step:
         why.append(f"That is {100 * cost / step:.0f} % of the step, {hours(cost, len(evidence.ranks))}.")

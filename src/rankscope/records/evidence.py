@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rankscope.records.rows import HealthRow, MemoryRow
 
-__all__ = ["Anomaly", "Contention", "Evidence", "RankCpu", "Suspect"]
+__all__ = ["Anomaly", "Contention", "Evidence", "GroupDelay", "RankCpu", "Suspect"]
 
 
 @dataclass(kw_only=True)
@@ -100,6 +100,17 @@ class Contention:
 
 
 @dataclass(kw_only=True)
+class GroupDelay:
+    """A process group whose transfers take longer than those of like groups, and what that costs a step."""
+
+    ranks: list[int]
+    kinds: list[str]
+    ratio: float
+    cost_ms: float
+    error_ms: float
+
+
+@dataclass(kw_only=True)
 class Evidence:
     """Everything a verdict rests on."""
 
@@ -130,6 +141,8 @@ class Evidence:
     """Some ranks are stages, and have peers to compare with."""
     suspects: list[Suspect] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
+    slow_groups: list[GroupDelay] = field(default_factory=list)
+    """The costliest first."""
     compute_pct: float = 0.0
     exposed_comm_pct: float = 0.0
     overlap_pct: float | None = None

@@ -86,6 +86,15 @@ def test_who_waits_for_a_late_rank_is_no_slow_device(tmp_path: Path) -> None:
     assert (verdict.ranks, verdict.cause) == ([1], "input_stall")
 
 
+def test_a_slow_link_of_one_group_is_told_from_like_groups(tmp_path: Path) -> None:
+    """GIVEN the data-parallel groups of four pipeline stages, and rank 5 behind a link that is twelve times slower
+    THEN no rank is named, and its group is, with what that costs."""
+    report, cost_ms = report_of(World("link", "ppdp", 16, Fault("link", (5,), 12.0, axis="dp"), seed=11), tmp_path)
+    assert (report.verdict.kind, report.verdict.ranks) == ("comm_bound", [])
+    assert "ranks 4, 5, 6, 7 take" in report.verdict.sentence
+    assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.15)
+
+
 def test_discoveries_by_hand() -> None:
     """Of p-values 0.001, 0.02, 0.03, 0.5 at a rate of 0.05 the limits are 0.0125, 0.025, 0.0375, 0.05: three fall."""
     assert discoveries(np.array([0.5, 0.001, 0.03, 0.02]), 0.05).tolist() == [False, True, True, True]

@@ -19,7 +19,7 @@ from rankscope.analysis.tables.kernels import median_kernel_us
 from rankscope.analysis.tables.modules import exposed_by_module
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes.table import BY_NAME
-from rankscope.records.evidence import Anomaly, Evidence, Suspect
+from rankscope.records.evidence import Anomaly, Evidence, GroupDelay, Suspect
 from rankscope.records.rows import ModuleRow, RankIdle, RankSummary
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
@@ -79,6 +79,7 @@ def collect(
     )
     if trusted:
         evidence.suspects = _suspects(trusted, ranks)
+        evidence.slow_groups = _slow_groups(replayed)
         if replayed:
             evidence.network_gain_ms = _gain(replayed, Replay.ideal_network)
             evidence.host_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.HOST)))
@@ -129,6 +130,21 @@ def _gain(windows: Sequence[WindowResult], ask: Callable[[Replay], F64]) -> floa
             gained += float(ask(window.replay).sum())
             steps += window.replay.steps
     return gained / max(steps, 1.0) / 1e6
+
+
+def _slow_groups(windows: Sequence[WindowResult]) -> list[GroupDelay]:
+    """Of the window in which they cost most: a link that is slow in one window need not be in another."""
+    worst = max(windows, key=lambda w: sum(float(g.gains.mean()) for g in w.slow_groups), default=None)
+    return [
+        GroupDelay(
+            ranks=list(group.ranks),
+            kinds=list(group.kinds),
+            ratio=group.ratio,
+            cost_ms=float(group.gains.mean()) / 1e6,
+            error_ms=group.error / 1e6,
+        )
+        for group in (worst.slow_groups if worst is not None else [])
+    ]
 
 
 def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> list[Suspect]:

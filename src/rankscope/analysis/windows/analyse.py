@@ -31,6 +31,7 @@ from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
 from rankscope.analysis.stragglers.cost import Lateness, judge_ranks, screen
 from rankscope.analysis.stragglers.measured import Window, join, measure
 from rankscope.analysis.stragglers.profile import Profile, profile, same_program
+from rankscope.analysis.stragglers.slow_groups import SlowGroup, slow_groups
 from rankscope.analysis.windows.common import common_window
 from rankscope.analysis.windows.comparable import comparable
 from rankscope.analysis.windows.lend_steps import lend_steps
@@ -78,6 +79,7 @@ class WindowResult:
     replay: Replay | None = None
     refused: str | None = None
     lateness: list[Lateness] = field(default_factory=list)
+    slow_groups: list[SlowGroup] = field(default_factory=list)
     pipeline: bool = False
     """Nothing but stages: no rank has a peer that does the same work."""
     staged: bool = False
@@ -335,6 +337,7 @@ def _replay(result: WindowResult) -> None:
     trusted = np.array([view.rank not in result.unsound for view in views])
     window = Window(replay, views, clocks, result.plan, result.profiles, trusted, complete=not result.partial)
     join(result.lateness, measure(window, result.step_ns or 0.0))
+    result.slow_groups = slow_groups(replay, matched, waits, result.step_ns or 0.0)
 
 
 def _note_early(result: WindowResult) -> None:

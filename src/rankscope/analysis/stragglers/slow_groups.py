@@ -1,0 +1,105 @@
+"""Process groups whose transfers take longer than those of like groups: a slow link, adapter or switch.
+
+The groups along one dimension of a mesh make the same calls with the same sizes, each over other links. Their
+transfers, from the last arrival to the end, can be compared as kernels are between ranks. A job with one group only has
+nothing to compare it with.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.matching.waits import Waits
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.replay.what_if import Replay
+from rankscope.analysis.stragglers.measured import CONFIDENCE, MATTERS, OTHER_MODEL_ERROR, above
+from rankscope.analysis.stragglers.statistics import mean_error
+
+__all__ = ["SlowGroup", "slow_groups"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SlowGroup:
+    """A group whose transfers take ``ratio`` times as long as those of like groups. ns."""
+
+    ranks: tuple[int, ...]
+    kinds: tuple[str, ...]
+    ratio: float
+    gains: F64
+    """Per step of the replay, with the transfers of like groups."""
+    error: float
+    """Half width of the 95 % interval of the mean gain."""
+
+
+def slow_groups(replay: Replay, matched: Matched, waits: Waits, step_ns: float) -> list[SlowGroup]:
+    """Groups that cost the job more than :data:`MATTERS` of its step, the costliest first."""
+    found = []
+    for channels in _alike(matched, len(waits.steps.common)):
+        log = _transfers(matched, waits, channels)
+        slower, mean, error = above(log)
+        for place in np.flatnonzero(slower).tolist():
+            gains = replay.gains(_mended(replay, matched, channels[place], float(np.exp(-mean[place]))))
+            cost = float(gains.mean())
+            share = float(np.hypot(CONFIDENCE * error[place] / mean[place], OTHER_MODEL_ERROR))
+            width = float(np.hypot(cost * share, CONFIDENCE * mean_error(gains) if len(gains) > 1 else 0.0))
+            if cost - width > MATTERS * step_ns:
+                kinds = sorted({matched.kind[c] for c in np.flatnonzero(matched.channel == channels[place]).tolist()})
+                ranks = matched.channels[channels[place]].ranks
+                found.append(SlowGroup(ranks, tuple(kinds), float(np.exp(mean[place])), gains, width))
+    return sorted(found, key=lambda group: -float(group.gains.sum()))
+
+
+def _alike(matched: Matched, steps: int) -> list[list[int]]:
+    """Groups of equal size that make the same kinds of calls, as many of them in a step, and share no rank."""
+    classes: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for index, channel in enumerate(matched.channels):
+        if not channel.point_to_point and not channel.guessed:
+            calls = np.flatnonzero(matched.channel == index).tolist()
+            kinds = tuple(sorted({matched.kind[c] for c in calls}))
+            if kinds:
+                often = round(len(calls) / max(steps, 1))
+                classes[len(channel.ranks), kinds, often, channel.number].append(index)
+    groups = []
+    for channels in classes.values():
+        ranks = [r for c in channels for r in matched.channels[c].ranks]
+        if len(channels) > 1 and len(set(ranks)) == len(ranks):
+            groups.append(channels)
+    return groups
+
+
+def _transfers(matched: Matched, waits: Waits, channels: list[int]) -> F64:
+    """(groups, steps): logarithm of a group's transfers in a step over the median of the others; NaN where unknown."""
+    steps = waits.steps.common
+    bounds = zip(matched.first[:-1].tolist(), matched.first[1:].tolist(), strict=True)
+    taken = np.array([np.median(waits.transfer[begin:end]) for begin, end in bounds])
+    total = np.zeros((len(channels), len(steps)))
+    for place, channel in enumerate(channels):
+        for at, step in enumerate(steps.tolist()):
+            mine = (matched.channel == channel) & (waits.steps.of_call == step)
+            total[place, at] = np.maximum(taken[mine], 0.0).sum()
+    others = np.stack([np.median(np.delete(total, place, axis=0), axis=0) for place in range(len(channels))])
+    log: F64 = np.full(total.shape, np.nan)
+    both = (total > 0) & (others > 0)
+    log[both] = np.log(total[both] / others[both])
+    return log
+
+
+def _mended(replay: Replay, matched: Matched, channel: int, factor: float) -> F64:
+    """Work per edge with the transfers of one group ``factor`` times as long."""
+    graph = replay.graph
+    member = np.full(len(graph.recorded), -1, np.int64)
+    member[graph.ends] = np.arange(len(graph.ends))
+    edges = np.flatnonzero(graph.label == Work.TRANSFER)
+    target = member[np.searchsorted(graph.first, edges, side="right") - 1]
+    mine = edges[(target >= 0) & (matched.channel[matched.call[target]] == channel)]
+    work: F64 = graph.work.copy()
+    work[mine] *= factor
+    return work
