@@ -39,6 +39,21 @@ class KernelPace:
     _pair: I64
     _took: F64
     """A row for each kernel that ran alone: whose, when, which, and the logarithm of its length."""
+    _peers: F64
+    """(pairs, R): the logarithm of what the others need; NaN where nobody has it."""
+
+    def by_kind(self, column: int, steps: NDArray[np.bool_], kind_of_pair: I64, kinds: int) -> F64:
+        """(kinds,): how much longer each kind of kernel takes on a rank in these steps, as a logarithm; NaN unknown.
+
+        A device can be slow in some of its work only: in what is bound by memory, say.
+        """
+        against = self._peers[self._pair, self._rank]
+        mine = (self._rank == column) & steps[self._step] & ~np.isnan(against)
+        kind, weight = kind_of_pair[self._pair[mine]], np.exp(against[mine])
+        total = np.bincount(kind, weight, kinds)
+        more = np.bincount(kind, weight * (self._took[mine] - against[mine]), kinds)
+        log: F64 = np.divide(more, total, out=np.full(kinds, np.nan), where=total > 0)
+        return log
 
     def without(self, slow: NDArray[np.bool_]) -> KernelPace:
         """The same kernels, compared with those of other ranks and steps only: what is slow does not say what is usual.
@@ -46,9 +61,11 @@ class KernelPace:
         ``slow`` is (R, S). A rank that has no kernel in common with the rest is compared as before.
         """
         usual = _usual(self._rank, self._pair, self._took, len(slow), ~slow[self._rank, self._step])
-        log = _compared(self._rank, self._step, self._pair, self._took, _of_others(usual), self.log.shape)
+        peers = _of_others(usual)
+        log = _compared(self._rank, self._step, self._pair, self._took, peers, self.log.shape)
+        peers = np.where(np.isnan(log).all(axis=1), self._peers, peers)
         log = np.where(np.isnan(log).all(axis=1, keepdims=True), self.log, log)
-        return KernelPace(log, self.numbers, self._rank, self._step, self._pair, self._took)
+        return KernelPace(log, self.numbers, self._rank, self._step, self._pair, self._took, peers)
 
 
 def kernel_pace(table: KernelTable) -> KernelPace | None:
@@ -59,8 +76,9 @@ def kernel_pace(table: KernelTable) -> KernelPace | None:
     if not len(rank):
         return None
     usual = _usual(rank, pair, took, table.ranks, np.ones(len(rank), np.bool_))
-    log = _compared(rank, step, pair, took, _of_others(usual), (table.ranks, len(table.numbers)))
-    return None if np.isnan(log).all() else KernelPace(log, table.numbers, rank, step, pair, took)
+    peers = _of_others(usual)
+    log = _compared(rank, step, pair, took, peers, (table.ranks, len(table.numbers)))
+    return None if np.isnan(log).all() else KernelPace(log, table.numbers, rank, step, pair, took, peers)
 
 
 def _compared(rank: I64, step: I64, pair: I64, took: F64, peers: F64, shape: tuple[int, ...]) -> F64:

@@ -50,7 +50,6 @@ OTHER_MODEL_ERROR = 0.05
 beside a collective run slower and seem to need that time."""
 ROUNDS = 3
 """Of comparing with those that were not slow in the round before."""
-NAMED_SHARE = 0.5
 MOST = 64
 """Candidates whose replays are made; more of them are no few culprits."""
 
@@ -103,14 +102,6 @@ class Window:
         graph = self.replay.graph
         return np.flatnonzero((graph.owner == column) & (graph.label == label) & (graph.work > 0))
 
-    def number(self, column: int, edges: I64) -> I64:
-        """Step numbers of the source nodes of edges."""
-        steps, graph = self.views[column].trace.steps, self.replay.graph
-        at = graph.recorded[graph.source[edges]]
-        place = np.searchsorted(self.clocks.aligned(column, steps.start), at, side="right") - 1
-        number: I64 = steps.number[np.clip(place, 0, len(steps) - 1)]
-        return number
-
 
 def measure(window: Window, step_ns: float) -> list[Measured]:
     """Ranks that cost the job more than :data:`MATTERS` of its step, the costliest first."""
@@ -119,7 +110,7 @@ def measure(window: Window, step_ns: float) -> list[Measured]:
         found += _delays(window)
         table = kernel_table(window.views, window.plan.peers)
         if len(table.rank):
-            found += _slow_devices(window, kernel_pace(table))
+            found += _slow_devices(window, table)
             found += _more_work(window, table) if window.complete else []
     found = [c for c in found if window.trusted[c.column]]
     columns = sorted({c.column for c in found}, key=lambda r: -sum(c.extra for c in found if c.column == r))[:MOST]
@@ -139,20 +130,17 @@ def measure(window: Window, step_ns: float) -> list[Measured]:
 def join(lateness: Sequence[Lateness], ranks: Sequence[Measured]) -> None:
     """Put what was measured beside what was found segment by segment.
 
-    Where both speak of a rank, the one that explains more stays.
+    Where both speak of a rank, what gains more stays: kernels that never ran alone are in the segments only. That the
+    rank is late has been tested all the same.
     """
     for rank in ranks:
         late = lateness[rank.column]
-        if rank.gains.sum() < late.gains.sum() and _named(late.explained, late.excess):
+        if rank.gains.sum() < late.gains.sum():
+            late.error = rank.error * float(late.gains.sum() / rank.gains.sum())
             continue
         late.gains, late.error, late.beside = rank.gains, rank.error, rank.beside
         late.explained = dict(rank.explained)
         late.excess = sum(rank.explained.values())
-
-
-def _named(explained: dict[str, float], excess: float) -> bool:
-    cause = max(explained, key=lambda c: explained[c], default="")
-    return cause not in {"", "slow_compute", "unexplained"} and explained[cause] >= NAMED_SHARE * excess
 
 
 def _measured(column: int, gains: F64, reasons: Sequence[Candidate], columns: Sequence[int]) -> Measured:
@@ -178,7 +166,8 @@ def _mended(replay: Replay, found: Sequence[Candidate], columns: Sequence[int]) 
 # ------------------------------------------------------------ slow devices
 
 
-def _slow_devices(window: Window, pace: KernelPace | None) -> list[Candidate]:
+def _slow_devices(window: Window, table: KernelTable) -> list[Candidate]:
+    pace = kernel_pace(table)
     if pace is None:
         return []
     pace = pace.without(~window.trusted[:, None] & np.ones(pace.log.shape, np.bool_))
@@ -191,16 +180,23 @@ def _slow_devices(window: Window, pace: KernelPace | None) -> list[Candidate]:
         log, error = _slower(pace)
         if ((log > 0) | ~window.trusted[:, None] == slow).all():
             break
+    kind_of_pair = np.zeros(int(table.pair.max()) + 1, np.int64)
+    kind_of_pair[table.pair] = table.kind
+    place, size = _segments(window, table), window.plan.size
     found = []
     for column in np.flatnonzero((log > 0).any(axis=1)).tolist():
-        edges = window.edges(column, Work.DEVICE)
-        where = np.searchsorted(pace.numbers, window.number(column, edges))
-        share = 1.0 - np.exp(-log[column])
-        graph = window.replay.graph
-        whole = float(graph.device_work[graph.device_owner == column].sum())
-        less = graph.work[edges] * share[np.clip(where, 0, len(share) - 1)]
+        slow = log[column] > 0
+        mine = table.rank == column
+        longer = pace.by_kind(column, slow, kind_of_pair, int(table.kind.max()) + 1)
+        longer = np.where(np.isnan(longer), log[column].max(), longer)
+        length = table.length[mine].astype(np.float64)
+        usual = np.where(slow[table.step[mine]], length * np.exp(-longer[table.kind[mine]]), length)
+        own, other = (np.bincount(place[mine], ns, size)[:size] for ns in (length, usual))
+        share = np.clip(np.divide(own - other, own, out=np.zeros(size), where=own > 0), 0.0, 1.0)
+        edges, graph = window.edges(column, Work.DEVICE), window.replay.graph
+        less = graph.work[edges] * share[graph.segment[edges]]
         relative = float(error[column]) / float(log[column].max())
-        found.append(Candidate(column, "slow_compute", edges, less, whole * float(share.mean()), relative))
+        found.append(Candidate(column, "slow_compute", edges, less, float((own - other).sum()), relative))
     return found
 
 
