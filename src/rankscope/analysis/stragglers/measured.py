@@ -113,8 +113,12 @@ def measure(window: Window, step_ns: float) -> list[Measured]:
             found += _slow_devices(window, table)
             found += _more_work(window, table) if window.complete else []
     found = [c for c in found if window.trusted[c.column]]
-    columns = sorted({c.column for c in found}, key=lambda r: -sum(c.extra for c in found if c.column == r))[:MOST]
     least = MATTERS * step_ns * replay.steps
+    extra: dict[int, float] = {}
+    for candidate in found:
+        extra[candidate.column] = extra.get(candidate.column, 0.0) + candidate.extra
+    # mending gains no more than the time that it takes away
+    columns = sorted((r for r in extra if extra[r] >= least), key=lambda r: -extra[r])[:MOST]
     gains: dict[int, F64] = {}
     while columns:
         together = replay.gains(_mended(replay, found, columns))

@@ -78,8 +78,7 @@ def _alike(matched: Matched, steps: int) -> list[list[int]]:
 def _transfers(matched: Matched, waits: Waits, channels: list[int]) -> F64:
     """(groups, steps): logarithm of a group's transfers in a step over the median of the others; NaN where unknown."""
     steps = waits.steps.common
-    bounds = zip(matched.first[:-1].tolist(), matched.first[1:].tolist(), strict=True)
-    taken = np.array([np.median(waits.transfer[begin:end]) for begin, end in bounds])
+    taken = np.add.reduceat(waits.transfer, matched.first[:-1]) / matched.size
     total = np.zeros((len(channels), len(steps)))
     for place, channel in enumerate(channels):
         for at, step in enumerate(steps.tolist()):
