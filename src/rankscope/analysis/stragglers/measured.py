@@ -278,7 +278,7 @@ def _cause(window: Window, column: int, peers: Sequence[int], segments: I64) -> 
 
 
 def _delays(window: Window) -> list[Candidate]:
-    delays = own_delays(window.views)
+    delays = own_delays(window.views, window.profiles)
     if not delays:
         return []
     steps = max(len(d.beyond) for d in delays)

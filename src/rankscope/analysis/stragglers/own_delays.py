@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
-from rankscope.analysis.rank.host_time import RankHostTime
 from rankscope.analysis.rank.view import RankView
-from rankscope.causes.table import HOST_CAUSES
+from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile
+from rankscope.causes.table import BY_NAME
 
 __all__ = ["OwnDelay", "own_delays"]
 
@@ -36,30 +36,17 @@ class OwnDelay:
     """(S,) per step of the rank, all of it."""
 
 
-def own_delays(views: Sequence[RankView]) -> list[OwnDelay]:
-    """All that is more than the others' in some step."""
-    spans = [_disjoint(view) for view in views]
+def own_delays(views: Sequence[RankView], profiles: Sequence[Profile]) -> list[OwnDelay]:
+    """All that is more than the others' in some step; of what is compared by its number nothing."""
     found = []
-    for cause in spans[0] if spans else ():
-        totals = [_by_step(view, own[cause]) for view, own in zip(views, spans, strict=True)]
+    for cause in (name for name in ATTRIBUTES if not BY_NAME[name].by_count):
+        totals = [_by_step(view, own.spans[cause]) for view, own in zip(views, profiles, strict=True)]
         usual = np.array([float(np.median(total)) if len(total) else 0.0 for total in totals])
         for column, view in enumerate(views):
             others = np.delete(usual, column)
             beyond = np.maximum(totals[column] - (np.median(others) if len(others) else 0.0), 0.0)
             if view.steps and beyond.sum() > 0:
-                found.append(OwnDelay(column, cause, spans[column][cause], beyond, totals[column]))
-    return found
-
-
-def _disjoint(view: RankView) -> dict[str, intervals.Spans]:
-    host, taken, found = RankHostTime(view), intervals.EMPTY, {}
-    for cause in HOST_CAUSES:
-        if cause.host_time is None:
-            continue
-        own = intervals.subtract(cause.host_time(host), taken)
-        taken = intervals.union(np.concatenate((taken[0], own[0])), np.concatenate((taken[1], own[1])))
-        if not cause.by_count:
-            found[cause.name] = own
+                found.append(OwnDelay(column, cause, profiles[column].spans[cause], beyond, totals[column]))
     return found
 
 

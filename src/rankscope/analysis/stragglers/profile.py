@@ -49,6 +49,8 @@ class Profile:
     """Position of the first segment."""
     length: dict[str, F64]
     count: dict[str, F64]
+    spans: dict[str, intervals.Spans]
+    """Host time of each attribute, apart from that of those before it."""
     named: intervals.Spans
     """Host time in any attribute: what is computed there (a compiler tries operators out, a loader stacks samples)
     belongs to that cause, and is no work beside it."""
@@ -75,10 +77,10 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
     operators = view.chain & (events.category == Category.CPU_OP)
     host = RankHostTime(view)
     named = {cause.name: cause.host_time(host) for cause in HOST_CAUSES if cause.host_time}
-    taken = intervals.EMPTY
+    taken, apart = intervals.EMPTY, dict[str, intervals.Spans]()
     length: dict[str, F64] = {}
     for name in ATTRIBUTES:
-        spans = intervals.subtract(named[name], taken)
+        spans = apart[name] = intervals.subtract(named[name], taken)
         length[name] = _padded(intervals.cover(spans, begin, end), shift, size)
         taken = intervals.union(np.concatenate((taken[0], spans[0])), np.concatenate((taken[1], spans[1])))
     masks = {"syncs": host.named_calls(host_sync.CALLS), "ops": operators, "launches": events.launching}
@@ -86,7 +88,7 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
         name: _padded(np.histogram(events.start[mask], bounds)[0] if len(bounds) > 1 else np.zeros(0), shift, size)
         for name, mask in masks.items()
     }
-    return Profile(bounds, shift, length, count, taken)
+    return Profile(bounds, shift, length, count, apart, taken)
 
 
 def same_program(plan: Plan, profiles: Sequence[Profile]) -> Plan:
