@@ -14,6 +14,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +30,9 @@ _CALLS = (
 )
 """Methods of ProcessGroup that begin something and return it as ``Work``."""
 _BY_STREAMS = frozenset(("nccl", "xccl", "hccl", "fake"))
+_TASKS = Path("/proc/self/task")
+_ENDING_THREADS = frozenset(("pt_gloo_runloop",))
+"""What the threads of gloo that end calls are named (ProcessGroupGloo::runLoop; the kernel keeps 15 bytes)."""
 _SETTLED_STEPS = 3
 """A functional collective is waited for by the first use of its result, within its step; one that is still registered
 so many steps later is never waited for, and its group has long since done what followed it."""
@@ -36,7 +40,8 @@ so many steps later is never waited for, and its group has long since done what 
 
 class OutstandingCalls:
     """Calls begun by the thread that records. What C++ begins (DDP) is over, but for some instructions, when its
-    backward returns: one whole step is left for those."""
+    backward returns: one whole step is left for those, and no thread that ends calls may be at work after it, since the
+    system may hold a thread up for longer than a step."""
 
     def __init__(self) -> None:
         self._calls: list[Any] = []
@@ -91,7 +96,7 @@ class OutstandingCalls:
             steps: that have passed since recording stopped.
         """
         self._prune()
-        if self._calls or steps < 1:
+        if self._calls or steps < 1 or _ending(_TASKS):
             return False
         return steps >= _SETTLED_STEPS or _functional() == 0
 
@@ -126,6 +131,17 @@ def _devices(values: Iterable[Any]) -> set[str]:
         elif isinstance(value, (list, tuple)):
             found |= _devices(value)
     return found
+
+
+def _ending(tasks: Path) -> bool:
+    """Whether a thread that ends calls runs or wants to run, by ``/proc/<pid>/task``: else each waits for a call."""
+    with contextlib.suppress(OSError):
+        for task in tasks.iterdir():
+            with contextlib.suppress(OSError, IndexError):  # it has ended meanwhile
+                name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
+                if name in _ENDING_THREADS and rest.split()[0] == "R":
+                    return True
+    return False
 
 
 def _functional() -> int:
