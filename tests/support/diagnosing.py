@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rankscope.causes.table import CAUSES
 from rankscope.diagnose import verdict
+from rankscope.diagnose.base.decision import StragglerDecision, decide
 from rankscope.diagnose.rules import table
-from rankscope.diagnose.rules.decision import StragglerDecision, decide
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Finding, Verdict
 

@@ -72,13 +72,12 @@ def test_words_that_the_glossary_replaces_are_not_used(page: Path) -> None:
 def test_the_tree_of_the_architecture_is_that_of_the_source() -> None:
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     tree = text.partition("    src/rankscope/\n")[2].partition("    tests/")[0]
-    named, parent = set(), ""
+    named: set[str] = set()
+    above: list[str] = []
     for line in tree.splitlines():
-        if found := re.match(r"^ {6}(\w+)/ ", line):
-            parent = found[1]
-            named.add(parent)
-        elif found := re.match(r"^ {8}(\w+)/ ", line):
-            named.add(f"{parent}/{found[1]}")
+        if found := re.match(r"^((?: {2})+)(\w+)/ ", line):
+            above = [*above[: len(found[1]) // 2 - 3], found[2]]
+            named.add("/".join(above))
     folders = {str(p.parent.relative_to(SOURCE)) for p in SOURCE.rglob("__init__.py")} - {"."}
     assert named - {"agent/inject", "node/health"} == folders - {"agent/inject", "node/health"}
 

@@ -26,7 +26,7 @@ BROKEN = dataclasses.replace(CAUSE, name="broken", host_time=broken)
 TAKEN = input_stall.CAUSE
 """
 RULES = """
-from rankscope.diagnose.rules.base import Rule, job_finding
+from rankscope.diagnose.base.rule import Rule, job_finding
 
 def find(case):
     return job_finding(case.evidence, "cloudy", "It is cloudy", ["Look up."], "low")

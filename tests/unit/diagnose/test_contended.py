@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rankscope.chance import student_tail
-from rankscope.diagnose.rules.decision import decide
-from rankscope.diagnose.rules.machine import is_contended
+from rankscope.diagnose.base.contention import is_contended
+from rankscope.diagnose.base.decision import decide
 from rankscope.diagnose.rules.table import find, open_case
 from rankscope.diagnose.verdict import judge
 from rankscope.records.codec import from_json

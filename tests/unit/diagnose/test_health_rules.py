@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.diagnose.rules.gpu_throttled import LIMITING
+from rankscope.diagnose.rules.machine.gpu_throttled import LIMITING
 from rankscope.node.health.gpus import throttle_reasons
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.rows import HealthRow

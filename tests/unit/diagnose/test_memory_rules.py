@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.diagnose.rules.out_of_memory import FRAGMENTED
+from rankscope.diagnose.rules.machine.out_of_memory import FRAGMENTED
 from rankscope.records.evidence import Evidence
 from rankscope.records.rows import MemoryFrame, MemoryRow
 from support.diagnosing import ADVICE, find

@@ -12,8 +12,8 @@ from rankscope.causes.base import GARBAGE_COLLECTION
 from rankscope.causes.table import BY_NAME, OURS
 from rankscope.causes.wording import describe
 from rankscope.diagnose import rules
+from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.diagnose.rules import table
-from rankscope.diagnose.rules.base import Case, Rule
 from rankscope.diagnose.verdict import judge
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.report.common import wording
@@ -29,7 +29,8 @@ def late(cause: str) -> Evidence:
 
 
 def test_each_file_of_the_folder_is_in_the_table_once() -> None:
-    modules = [import_module(f"rankscope.diagnose.rules.{m.name}") for m in pkgutil.iter_modules(rules.__path__)]
+    below = pkgutil.walk_packages(rules.__path__, "rankscope.diagnose.rules.")
+    modules = [import_module(m.name) for m in below if not m.ispkg]
     found = [module.RULE for module in modules if hasattr(module, "RULE")]
     assert sorted(rule.kind for rule in found) == sorted(rule.kind for rule in table.OURS)
     assert all(rule in table.OURS for rule in found)

@@ -1,1 +1,1 @@
-"""Rules: one file for each kind of finding, in the table of ``diagnose.rules.table``."""
+"""Rules: one file for each kind of finding, in the rooms ``ranks``, ``job`` and ``machine``, and their table."""

@@ -1,4 +1,4 @@
-"""All rules. To add one: a file beside the others, and a line here. Its names and advice follow from the table.
+"""All rules. To add one: a file in the room it belongs to, and a line here. Its names and advice follow from the table.
 
 Other packages add rules through the entry points ``rankscope.rules`` (see :mod:`rankscope.plugins`).
 """
@@ -9,25 +9,18 @@ from collections.abc import Callable
 
 from rankscope import plugins
 from rankscope.causes.table import BY_NAME
-from rankscope.diagnose.rules import (
-    comm_exposed,
+from rankscope.diagnose.base.decision import decide
+from rankscope.diagnose.base.rule import Case, Rule
+from rankscope.diagnose.rules.job import comm_exposed, host_bound, input_bound, pipeline_wait, redundant_sync
+from rankscope.diagnose.rules.machine import (
     contended,
     cpu_throttled,
-    differences,
     ecc_errors,
     gpu_throttled,
-    host_bound,
-    input_bound,
-    missing_traces,
     out_of_memory,
     pcie_degraded,
-    pipeline_wait,
-    records_lost,
-    redundant_sync,
-    stragglers,
 )
-from rankscope.diagnose.rules.base import Case, Rule
-from rankscope.diagnose.rules.decision import decide
+from rankscope.diagnose.rules.ranks import differences, missing_traces, records_lost, stragglers
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Finding
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.causes.wording import amount, describe
-from rankscope.diagnose.rules.base import Case, Rule
-from rankscope.diagnose.rules.decision import StragglerDecision
-from rankscope.diagnose.rules.machine import is_machines
-from rankscope.diagnose.rules.missing_traces import late_beside_missing
+from rankscope.diagnose.base.contention import is_machines
+from rankscope.diagnose.base.decision import StragglerDecision
+from rankscope.diagnose.base.rule import Case, Rule
+from rankscope.diagnose.rules.ranks.missing_traces import late_beside_missing
 from rankscope.records.evidence import Anomaly, Evidence
 from rankscope.records.report import Finding
 

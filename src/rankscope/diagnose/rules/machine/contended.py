@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Sequence
 
 from rankscope.causes.wording import amount
-from rankscope.diagnose.rules.base import Case, Rule
-from rankscope.diagnose.rules.decision import StragglerDecision, slowed_by_others
-from rankscope.diagnose.rules.machine import LEAST_SHARE, is_contended
+from rankscope.diagnose.base.contention import LEAST_SHARE, is_contended
+from rankscope.diagnose.base.decision import StragglerDecision, slowed_by_others
+from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.evidence import Contention, Evidence, RankCpu
 from rankscope.records.report import Finding, Verdict
 

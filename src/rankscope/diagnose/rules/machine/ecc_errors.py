@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.diagnose.rules.base import Case, Rule, state_finding
+from rankscope.diagnose.base.rule import Case, Rule, state_finding
 from rankscope.records.report import Finding
 
 __all__ = ["RULE"]

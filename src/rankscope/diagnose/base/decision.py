@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankscope.causes.table import DEVICE_CAUSES, NOISY
-from rankscope.diagnose.rules.machine import beyond_machine, is_contended, shares_device, without_machine
+from rankscope.diagnose.base.contention import beyond_machine, is_contended, shares_device, without_machine
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Confidence
 

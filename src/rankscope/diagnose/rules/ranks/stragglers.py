@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rankscope.causes.wording import amount, describe, hours, parts
-from rankscope.diagnose.rules.base import Case, Rule
-from rankscope.diagnose.rules.decision import StragglerDecision
-from rankscope.diagnose.rules.reasons import reasons
+from rankscope.diagnose.base.decision import StragglerDecision
+from rankscope.diagnose.base.reasons import reasons
+from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.report import Finding
 
 __all__ = ["RULE"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.causes.wording import amount
-from rankscope.diagnose.rules.base import Case, Rule, job_finding, share_of_step
+from rankscope.diagnose.base.rule import Case, Rule, job_finding, share_of_step
 from rankscope.records.report import Finding
 
 __all__ = ["RULE"]

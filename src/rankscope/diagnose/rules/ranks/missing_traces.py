@@ -8,8 +8,8 @@ abstains and says what would settle it.
 from __future__ import annotations
 
 from rankscope.causes.wording import amount, describe, some_ranks
-from rankscope.diagnose.rules.base import Case, Rule
-from rankscope.diagnose.rules.decision import CLEAR, LEAST_SHARE
+from rankscope.diagnose.base.decision import CLEAR, LEAST_SHARE
+from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Finding, Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
-from rankscope.diagnose.rules.base import Case, Rule, state_finding, with_peers
+from rankscope.diagnose.base.rule import Case, Rule, state_finding, with_peers
 from rankscope.records.report import Confidence, Finding
 from rankscope.records.rows import HealthRow
 

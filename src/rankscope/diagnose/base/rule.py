@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rankscope.causes.wording import amount, hours
-from rankscope.diagnose.rules.decision import StragglerDecision
+from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Confidence, Finding
 from rankscope.records.rows import HealthRow

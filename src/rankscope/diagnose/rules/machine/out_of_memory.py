@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.diagnose.rules.base import Case, Rule
+from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.report import Finding
 from rankscope.records.rows import MemoryRow
 

@@ -6,7 +6,7 @@ import statistics
 
 from rankscope.causes.base import GARBAGE_COLLECTION
 from rankscope.causes.wording import amount, describe
-from rankscope.diagnose.rules.base import Case
+from rankscope.diagnose.base.rule import Case
 from rankscope.records.evidence import Evidence
 
 __all__ = ["reasons"]

@@ -1,0 +1,1 @@
+"""Rules on the whole job: what limits its step, whichever rank it is."""

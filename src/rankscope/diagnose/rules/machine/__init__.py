@@ -1,0 +1,1 @@
+"""Rules on the state of devices and hosts: clocks, memory, links, and processors that others use too."""

@@ -1,0 +1,1 @@
+"""Rules on single ranks: late ranks, differences between ranks, missing and incomplete traces."""
