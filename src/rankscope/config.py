@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
+from rankscope.capture_backends import backend_names
 from rankscope.errors import ConfigError
 from rankscope.records.limits import MAX_RANKS, MAX_STEP, MAX_WINDOW_STEPS, MAX_WINDOWS
 from rankscope.records.spec import AgentSpec, BudgetSpec, CaptureSpec, ScheduleSpec
 
 __all__ = [
     "ACTIVITIES",
-    "BACKENDS",
     "STEP_SOURCES",
     "AnalysisConfig",
     "BudgetConfig",
@@ -33,7 +33,6 @@ __all__ = [
 
 ACTIVITIES = ("auto", "cpu", "cuda", "xpu")
 """ROCm devices are ``cuda`` to torch.profiler."""
-BACKENDS = ("auto", "inline", "kineto", "kineto_alone", "cuda_profiler")
 MAX_MEGABYTES = 100e6
 """100 TB: more than the disks of a node hold."""
 MAX_WAIT_S = 86_400.0
@@ -129,10 +128,10 @@ class CaptureConfig:
     with_modules: bool = False
     """Module hierarchy of operators (TorchScript only)."""
     backend: str = "auto"
-    """Who records. ``auto`` and ``inline``: torch.profiler, which holds the training thread while a window closes.
-    ``cuda_profiler``: nobody of ours, the window is marked for ``nsys profile -c cudaProfilerApi``. ``kineto`` and
-    ``kineto_alone``, libkineto's own threads, are not offered any more, since they can end a job: torch.profiler
-    records, and the records say why."""
+    """Who records: a name of :mod:`rankscope.capture_backends`. ``auto`` and ``inline`` are torch.profiler, which stops
+    the training thread while a window closes. With ``cuda_profiler`` rankscope records nothing itself: it marks the
+    window for ``nsys profile -c cudaProfilerApi``. For ``kineto`` and ``kineto_alone``, libkineto's own threads, which
+    can end a job, torch.profiler records, and the records say why."""
     memory_snapshot: bool = False
     """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
     ranks: str = "all"
@@ -140,7 +139,7 @@ class CaptureConfig:
 
     def __post_init__(self) -> None:
         """Check activities, backend and ranks."""
-        _one_of("capture.backend", self.backend, BACKENDS)
+        _one_of("capture.backend", self.backend, backend_names())
         numbers = self.ranks.replace(" ", "").split(",")
         if self.ranks not in ("all", "first-of-node") and not all(number.isdecimal() for number in numbers):
             raise ConfigError(f"capture.ranks={self.ranks} is not known; use all, first-of-node, or numbers like 0,7")

@@ -7,6 +7,7 @@ done there as well if that is the training thread outside of backward, else at t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import socket
@@ -17,8 +18,6 @@ from pathlib import Path
 import torch
 
 from rankscope.agent.backends.base import Capture, detailed, device_in_use
-from rankscope.agent.backends.cuda_profiler import CudaProfilerCapture
-from rankscope.agent.backends.inline import InlineCapture
 from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_memory
 from rankscope.agent.process.cupti_teardown import CuptiTeardown
 from rankscope.agent.process.exit import ExitHandler
@@ -33,6 +32,7 @@ from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
 from rankscope.agent.windows.recording import Recording, device_name, new_record
 from rankscope.agent.windows.store_relay import StoreRelay, job_has_store
+from rankscope.capture_backends import load_capture, resolve
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec, CaptureSpec, Window
@@ -105,6 +105,8 @@ class Session:
         )
         session._foreign.install()
         session._history.install()
+        with contextlib.suppress(Exception):  # the window that needs it reports what is wrong
+            load_capture(resolve(spec.capture.backend)[0])  # imported now, so that no step has to wait for it
         if spec.capture.memory_snapshot:
             life = session.life
             path = session.spool.out_of_memory(life.attempt, life.rank)
@@ -269,14 +271,13 @@ class Session:
 
     def _maker(self, window: Window, spec: CaptureSpec) -> Callable[[], Capture]:
         """How this window is recorded."""
-        if window.backend == "cuda_profiler":
-            return CudaProfilerCapture
 
-        def inline() -> Capture:
+        def make() -> Capture:
             self._detaching.finish()  # of the window before
-            return InlineCapture(spec, self._detaching)
+            capture: Capture = load_capture(window.backend)(spec, self._detaching)
+            return capture
 
-        return inline
+        return make
 
     def _start(self, recording: Recording, completed: int) -> None:
         recording.start(completed, self._agreement.confirmed)

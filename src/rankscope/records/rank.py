@@ -155,7 +155,7 @@ class RankRecord:
     origin: str = "plan"
     """What the window was opened for; see :class:`Window`."""
     capture: str | None = None
-    """The backend that recorded: ``inline``, ``kineto`` or ``cuda_profiler``."""
+    """The backend that recorded: a name of :mod:`rankscope.capture_backends`."""
     capture_reason: str | None = None
     """Why that one."""
     gc_ms: float | None = None

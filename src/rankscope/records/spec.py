@@ -9,7 +9,6 @@ from typing import Annotated
 from rankscope.records.limits import MAX_WINDOWS, Between, Step, WindowNumber, WindowSteps
 
 __all__ = [
-    "BY_LIBKINETO",
     "DETAILS",
     "AgentSpec",
     "BudgetSpec",
@@ -55,7 +54,7 @@ class Window:
     origin: str = "plan"
     """``plan``, ``slow_step``, or the name of the request it answers."""
     backend: str = "inline"
-    """What records it; see :class:`CaptureSpec`."""
+    """What records it: a name of :mod:`rankscope.capture_backends`."""
     backend_reason: str | None = None
     """Why not the configured one."""
     detail: str = ""
@@ -81,10 +80,6 @@ DETAILS = ("shapes", "stacks", "memory")
 """What a request may ask to be recorded besides the configured: input shapes; those and Python stacks; allocations."""
 
 
-BY_LIBKINETO = ("kineto", "kineto_alone")
-"""Backends that libkineto records for, asked for by name."""
-
-
 @dataclass(kw_only=True)
 class CaptureSpec:
     """What the profiler records. The names are those of ``torch.profiler.profile``."""
@@ -96,8 +91,7 @@ class CaptureSpec:
     with_flops: bool
     with_modules: bool
     backend: str = "inline"
-    """``inline`` (torch.profiler), ``kineto`` (libkineto's own threads), ``kineto_alone`` (and never torch.profiler),
-    ``cuda_profiler`` (for nsys) or ``auto``."""
+    """A name of :mod:`rankscope.capture_backends`."""
     memory_snapshot: bool = False
     """CUDA memory history of each window, for PyTorch's memory viewer."""
     ranks: str = "all"

@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Category", "Collectives", "DeviceMemory", "Events", "Group", "Piece", "RankTrace", "Steps", "TraceMeta"]
+__all__ = [
+    "EVENT_DTYPES",
+    "Category",
+    "Collectives",
+    "DeviceMemory",
+    "Events",
+    "Group",
+    "Piece",
+    "RankTrace",
+    "Steps",
+    "TraceMeta",
+]
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -86,6 +97,24 @@ class Events:
         mask = np.zeros(len(self), np.bool_)
         mask[self.launch[self.launch >= 0]] = True
         return mask
+
+
+EVENT_DTYPES: dict[str, Any] = {
+    "position": np.int64,
+    "start": np.int64,
+    "duration": np.int64,
+    "name": np.int32,
+    "category": np.int8,
+    "pid": np.int64,
+    "tid": np.int64,
+    "stream": np.int32,
+    "correlation": np.int64,
+    "external_id": np.int64,
+    "shape": np.int32,
+    "bytes": np.int64,
+    "bandwidth_gb_s": np.float64,
+}
+"""Columns of :class:`Events` that a reader takes from the file; it computes ``launch`` and ``step`` from them."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,6 @@
-"""Communication libraries and the names their work bears in a trace. To add one: a row. Nobody else knows such names.
+"""Communication libraries and the names of their work in a trace. To add one: a row. No other module knows such names.
+
+Other packages add rows through the entry points ``rankscope.libraries`` (see :mod:`rankscope.plugins`).
 
 Patterns are asked of a kernel's *function*: its qualified name without return type, template arguments and parameters
 (:func:`rankscope.trace.names.function`), so that ``all_reduce`` in a template argument is no all-reduce. A pattern
@@ -10,31 +12,10 @@ kernel that was taken for compute becomes a sample first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rankscope import plugins
+from rankscope.trace.library import Library
 
-__all__ = ["LIBRARIES", "NEVER", "Library"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Library:
-    """One library. Patterns are regular expressions, searched for without regard to case."""
-
-    name: str
-    kernels: str = ""
-    """Functions of its kernels that move data between ranks or wait for another; empty where it has none."""
-    fused: str = ""
-    """*Whole* names of kernels that compute and communicate at once: a matrix product with the gathering of its
-    input, experts with dispatch and combine. An all-reduce that normalises its result on the way is no such kernel."""
-    prefix: str = ""
-    """Of its annotations and CPU operators: ``gloo`` for ``gloo:all_reduce``."""
-    on_host: bool = False
-    """Whether what bears the prefix is the call itself, and not only its launch."""
-    kinds: tuple[tuple[str, str], ...] = ()
-    """(part of a kernel's name, kind of collective) where the name does not spell the collective."""
-    samples: tuple[tuple[str, str], ...]
-    """(name of a kernel or operator, kind of collective that it says; ``unknown`` where it says none)."""
-    others: tuple[str, ...] = ()
-    """Kernels of the library, or named like them, that do not leave the device."""
+__all__ = ["LIBRARIES", "NEVER", "OURS"]
 
 
 NEVER = r"^triton_|^at::native::|^cub::|^thrust::|^cutlass::|^cudnn|^cublas"
@@ -51,7 +32,7 @@ _VARIANT = (
     r"simple|multimem|one_shot|two_shot|double_tree|intra_node|inter_node|1node|2node|no_barrier|ctx_wrapper|kernel)"
 )
 
-LIBRARIES: tuple[Library, ...] = (
+OURS: tuple[Library, ...] = (
     Library(
         name="NCCL",
         kernels=r"^nccl(?:Dev|Symk?)?(?:Dev)?Kernel|^nccl[A-Z]\w*Kernel|^ncclSymk|^nccl_?gin|^ncclx?_?ctran|^ncclKernel",
@@ -284,3 +265,6 @@ LIBRARIES: tuple[Library, ...] = (
     ),
 )
 """The first row whose pattern fits names the library."""
+
+LIBRARIES = (*OURS, *plugins.load("libraries", Library, frozenset(row.name for row in OURS), "name"))
+"""Rows of other packages come last: they name what no row of ours knows."""

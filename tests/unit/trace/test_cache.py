@@ -18,7 +18,7 @@ from rankscope.trace.columns import RankTrace
 from rankscope.trace.files import load
 from rankscope.trace.files.cache import cache_path, load_cached, store_cached
 from rankscope.trace.files.load import load_traces
-from rankscope.trace.kineto.build import read_trace
+from rankscope.trace.kineto.build import FORMAT, read_trace
 
 pytestmark = pytest.mark.data
 CASES = sorted((Path(__file__).parents[2] / "data" / "cases").glob("*/traces/*rank*.json"))
@@ -62,7 +62,7 @@ def test_everything_survives(path: Path, tmp_path: Path) -> None:
 def test_the_second_time_the_trace_is_not_decoded(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_traces([copied.parent])
     assert cache_path(copied).name == "rank_3.parquet"
-    monkeypatch.setattr(load, "read_traces", lambda *a, **k: pytest.fail("decoded again"))
+    monkeypatch.delitem(load.BY_NAME, FORMAT.name)
     second = load_traces([copied.parent])
     assert [plain(t) for t in second.traces] == [plain(t) for t in first.traces]
     assert second.sources == first.sources
@@ -140,7 +140,7 @@ def test_a_read_only_folder_is_cached_in_the_user_s_own(
     assert [p.name for p in copied.parent.iterdir()] == [copied.name]
     (kept,) = (home / "rankscope").iterdir()
     assert kept.suffix == ".parquet"
-    monkeypatch.setattr(load, "read_traces", lambda *a, **k: pytest.fail("decoded again"))
+    monkeypatch.delitem(load.BY_NAME, FORMAT.name)
     assert [plain(t) for t in load_traces([copied]).traces] == [plain(t) for t in first.traces]
 
 

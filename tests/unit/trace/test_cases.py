@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rankscope.trace.columns import RankTrace
+from rankscope.trace.files.identify import NAME_CONFLICT
 from rankscope.trace.files.load import LoadResult, load_traces
 from rankscope.trace.kineto import repair
 
@@ -81,7 +82,7 @@ def test_invalid_strings_are_mended_with_a_word(data: Path, accounts: Accounts) 
 
 def test_a_conflict_of_name_and_content_is_told(data: Path) -> None:
     result, _ = load(data, "10_rank_name_conflict")
-    told = [t.rank for t in result.traces if repair.NAME_CONFLICT in t.repairs]
+    told = [t.rank for t in result.traces if NAME_CONFLICT in t.repairs]
     assert told == [0, 1]
 
 

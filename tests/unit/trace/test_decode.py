@@ -79,7 +79,7 @@ def test_layouts_in_small_chunks(
 ) -> None:
     real = split.split
     monkeypatch.setattr(build, "split", lambda blocks, name: real(blocks, name, chunk_bytes=700))
-    monkeypatch.setattr("rankscope.trace.kineto.read.BLOCK_BYTES", 300)
+    monkeypatch.setattr("rankscope.trace.read.BLOCK_BYTES", 300)
     args = {"stream": 7, "correlation": 3, "grid": [1, 2], "block": [], "nested": [{"a": 1}, {"b": "},{"}]}
     sent = [make_event(10 * i, 5, name=f"k{i % 7}", args=args) for i in range(200)]
     sent.insert(50, {"ph": "s", "id": 1, "pid": 0, "tid": 7, "ts": 1, "cat": "ac2g", "name": "ac2g"})
@@ -96,7 +96,7 @@ def test_metadata_with_the_rhythm_of_the_events(
 ) -> None:
     real = split.split
     monkeypatch.setattr(build, "split", lambda blocks, name: real(blocks, name, chunk_bytes=400))
-    monkeypatch.setattr("rankscope.trace.kineto.read.BLOCK_BYTES", 100)
+    monkeypatch.setattr("rankscope.trace.read.BLOCK_BYTES", 100)
     path = write_trace([make_event(i, 1) for i in range(9)])
     device = '{\n   "id": 0, "name": "GPU of some make", "x": [{"y": 1}]\n  }'
     devices = ",\n  ".join([device] * 40)
@@ -205,7 +205,7 @@ def test_an_event_beyond_repair_is_located(write_trace: Write, make_event: Make)
 
 
 def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankscope.trace.kineto.read.RATIO_APPLIES_FROM", 1 << 20)
+    monkeypatch.setattr("rankscope.trace.read.RATIO_APPLIES_FROM", 1 << 20)
     path = tmp_path / "rank_0.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents":[{"ph":"X","name":"' + b"a" * (8 << 20) + b'"}]}', 9))
     with pytest.raises(TraceError, match="expand"):
@@ -229,7 +229,7 @@ def test_without_isal_the_result_is_the_same(
 
     path = write_trace([make_event(i, 1) for i in range(100)], name="rank_0.json.gz")
     first = read_trace(path).events
-    monkeypatch.setattr("rankscope.trace.kineto.read._inflate", zlib)
+    monkeypatch.setattr("rankscope.trace.read._inflate", zlib)
     assert np.array_equal(read_trace(path).events.start, first.start)
 
 
@@ -307,7 +307,7 @@ def test_the_layout_of_torch_2_13(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             yield part
 
     monkeypatch.setattr(build, "split", spy)
-    monkeypatch.setattr("rankscope.trace.kineto.read.BLOCK_BYTES", 5000)
+    monkeypatch.setattr("rankscope.trace.read.BLOCK_BYTES", 5000)
     trace = read_trace(path)
     assert trace.events.start.tolist() == [1000 * i + 500 for i in range(100)]
     assert trace.events.duration.tolist() == [972] * 100

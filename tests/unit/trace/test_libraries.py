@@ -8,7 +8,8 @@ import pytest
 
 from rankscope.trace.columns import Category
 from rankscope.trace.kineto.collectives import _kind_of_name
-from rankscope.trace.libraries import LIBRARIES, Library
+from rankscope.trace.libraries import LIBRARIES
+from rankscope.trace.library import Library
 from rankscope.trace.names import Kind, classify, function, is_communication, is_fused
 
 SAMPLES = [(row, name, kind) for row in LIBRARIES for name, kind in row.samples]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 from rankscope.trace.files import load
 from rankscope.trace.files.load import load_traces
+from rankscope.trace.kineto.build import FORMAT
 
 pytestmark = pytest.mark.data
 Write = Callable[..., Path]
@@ -64,14 +66,12 @@ def test_nothing_given(tmp_path: Path) -> None:
 
 
 def test_an_error_nobody_foresaw_costs_one_file(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = load.read_traces
-
     def fails(path: Path) -> Any:
         if path.name == "rank2.json":
             raise RuntimeError("no idea")
-        return read(path)
+        return FORMAT.read(path)
 
-    monkeypatch.setattr(load, "read_traces", fails)
+    monkeypatch.setitem(load.BY_NAME, FORMAT.name, dataclasses.replace(FORMAT, read=fails))
     result = load_traces([data / "cases" / "23_straggler_late_rank" / "traces"], cache=False)
     assert [t.rank for t in result.traces] == [0, 1, 3]
     (bad,) = (s for s in result.sources if s.status == "unusable")

@@ -73,7 +73,7 @@ def test_the_order_of_the_file_is_that_of_threads_not_of_time(write_trace: Write
 def test_chunks_are_joined(write_trace: Write, steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     real = split.split
     monkeypatch.setattr(build, "split", lambda blocks, name: real(blocks, name, chunk_bytes=700))
-    monkeypatch.setattr("rankscope.trace.kineto.read.BLOCK_BYTES", 300)
+    monkeypatch.setattr("rankscope.trace.read.BLOCK_BYTES", 300)
     assert read_trace(write_trace(steps + DEVICE)).memory == [HELD]
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import TraceError
-from rankscope.trace import room
+from rankscope.trace import read, room
 from rankscope.trace.files.load import load_traces
-from rankscope.trace.kineto import read
 
 MEMINFO = "MemTotal:       1000000 kB\nMemFree:          10000 kB\nMemAvailable:    {} kB\n"
 

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from rankscope.agent.backends.base import DeviceTail, device_in_use
+from rankscope.agent.process.cupti_teardown import CuptiTeardown
+from rankscope.records.spec import CaptureSpec
 
 __all__ = ["CudaProfilerCapture"]
 
@@ -21,7 +23,7 @@ class CudaProfilerCapture:
 
     name = "cuda_profiler"
 
-    def __init__(self) -> None:
+    def __init__(self, spec: CaptureSpec, detaching: CuptiTeardown) -> None:  # noqa: ARG002 - those of every capture
         self.device = device_in_use()
         self.recording = False
         self._marked = False

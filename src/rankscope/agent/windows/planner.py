@@ -6,16 +6,13 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from rankscope.records.spec import BY_LIBKINETO, BudgetSpec, CaptureRequest, ScheduleSpec, Window
+from rankscope.capture_backends import resolve
+from rankscope.records.spec import BudgetSpec, CaptureRequest, ScheduleSpec, Window
 
 __all__ = ["HEARD_WITHIN_S", "Planner"]
 
 HEARD_WITHIN_S = {"node": 0.25, "nodes": 1.0}
 """An announcement has reached every rank by then: on the board of one node, or carried to others (polls: 0.2 s)."""
-_BY_TORCH = (
-    "libkineto's own threads are not used: they take apart what other threads still add to, which can end the job; "
-    "torch.profiler records"
-)
 
 
 class Planner:
@@ -26,7 +23,7 @@ class Planner:
         budget: limits for all others.
         lead: fewest steps between an announcement and the first warm-up step.
         heard_within_s: how long an announcement travels.
-        backend: as configured. Torch.profiler (``inline``) records, but for ``cuda_profiler``.
+        backend: as configured; see :mod:`rankscope.capture_backends`.
     """
 
     def __init__(
@@ -41,8 +38,7 @@ class Planner:
         self._budget = budget
         self._lead = lead
         self._heard_within_s = heard_within_s
-        self._backend = "cuda_profiler" if backend == "cuda_profiler" else "inline"
-        self._reason = _BY_TORCH if backend in BY_LIBKINETO else None
+        self._backend, self._reason = resolve(backend)
         self._planned = 0
         self._unplanned_steps = 0
 

@@ -21,7 +21,7 @@ from rankscope.analysis.tables.snapshot_process import read_rows
 from rankscope.errors import TraceError
 from rankscope.records.rows import MemoryFrame, MemoryRow
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.kineto.memory import peaks
+from rankscope.trace.levels import peaks
 
 __all__ = ["BEFORE", "NO_FRAME", "load_snapshot", "memory_row", "memory_rows"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankscope.capture_backends import recorder
 from rankscope.records.limits import absent_ranks
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
@@ -55,16 +56,13 @@ def _world_size(traces: Sequence[RankTrace]) -> int | None:
     return max((t.meta.world_size for t in traces if t.meta.world_size), default=None)
 
 
-_RECORDERS = {"inline": "torch.profiler", "kineto": "libkineto", "cuda_profiler": "another tool"}
-
-
 def _recorders(records: Sequence[RankRecord]) -> str:
     """Return what recorded a window, with the reason where that is not the backend that was asked for."""
     by_recorder: dict[str, list[int]] = {}
     for record in records:
         if record.trace is not None and record.capture is not None:
             why = f" ({record.capture_reason})" if record.capture_reason else ""
-            by_recorder.setdefault(f"by {_RECORDERS.get(record.capture, record.capture)}{why}", []).append(record.rank)
+            by_recorder.setdefault(f"by {recorder(record.capture)}{why}", []).append(record.rank)
     if len(by_recorder) == 1:
         return next(iter(by_recorder))
     return ", ".join(f"{who} on rank {', '.join(map(str, sorted(ranks)[:8]))}" for who, ranks in by_recorder.items())

@@ -21,9 +21,18 @@ import numpy as np
 from rankscope.records.codec import from_json
 from rankscope.records.limits import Rank
 from rankscope.rundir.foreign import open_foreign
-from rankscope.trace.columns import Collectives, DeviceMemory, Events, Group, Piece, RankTrace, Steps, TraceMeta
+from rankscope.trace.columns import (
+    EVENT_DTYPES,
+    Collectives,
+    DeviceMemory,
+    Events,
+    Group,
+    Piece,
+    RankTrace,
+    Steps,
+    TraceMeta,
+)
 from rankscope.trace.files.sound import require_sound
-from rankscope.trace.kineto.rows import DTYPES
 
 __all__ = ["PARQUET_VERSION", "cache_path", "drop_cached", "load_cached", "store_cached"]
 
@@ -34,7 +43,7 @@ _ABOUT = b"rankscope.trace"
 _SUM = b"rankscope.sum"
 _MOST_BYTES = 1 << 36
 _SUFFIXES = (".gz", ".json", ".trace", ".pt")
-_PLAIN = {**DTYPES, "launch": np.int32, "step": np.int32}
+_PLAIN = {**EVENT_DTYPES, "launch": np.int32, "step": np.int32}
 del _PLAIN["name"], _PLAIN["shape"]
 _TEXTS = ("name", "shape", "collective", "comms_id", "dtype", "pieces")
 _CALLS = {"group": np.int32, "seq": np.int64, "in_elements": np.int64, "out_elements": np.int64, "peer": np.int32}

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from rankscope.errors import TraceError
 from rankscope.records.report import SourceFile
+from rankscope.trace.files.formats import is_offered, recognise
 from rankscope.trace.files.naming import rank_of_name
-from rankscope.trace.kineto.read import Reader
+from rankscope.trace.format import Format
+from rankscope.trace.read import Reader
 
 __all__ = ["Candidate", "Found", "find_traces"]
 
@@ -27,10 +29,7 @@ _RUN_RECORDS = re.compile(
 _SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
 """Of a window and, with another middle, of an out-of-memory error."""
 _PULSE = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
-_OFFERED = re.compile(r"\.(?:json|trace)(?:\.gz|\.tmp|\.part)*$|\.json\b.*\.tmp$", re.IGNORECASE)
 _MERGED = "cluster.trace.json.gz"
-_SIGNS = (b'"traceEvents"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"')
-_EVENT = re.compile(rb'^(?:\xef\xbb\xbf)?\s*\[\s*(?:\{[^{}\[\]]*"ph"\s*:|\])', re.S)
 _SNIFF_BYTES = 1 << 20
 
 
@@ -43,6 +42,8 @@ class Candidate:
     """The path below the folder that was given, with ``/`` between folders."""
     name_rank: int | None
     """What the name says; the content is believed before it."""
+    format: str
+    """Name of the :class:`~rankscope.trace.format.Format` that reads it."""
     attempt: int | None = None
     window: int | None = None
     """From the path of a run directory; None for foreign files, whose windows are told apart by time."""
@@ -79,7 +80,7 @@ def find_traces(paths: Sequence[Path]) -> Found:
                     snapshots.add(file)
                 elif _PULSE.search(whole):
                     pulses.add(file)
-                elif _OFFERED.search(file.name) and not _RUN_RECORDS.search(whole) and file.name != _MERGED:
+                elif is_offered(file.name) and not _RUN_RECORDS.search(whole) and file.name != _MERGED:
                     _judge(file, file.relative_to(path).as_posix(), candidates, aside)
         elif not path.exists() and not path.is_symlink():
             aside[path] = SourceFile(path=str(path), status="unusable", reason="no such file or folder")
@@ -99,28 +100,28 @@ def _walk(folder: Path) -> Iterator[Path]:
 def _judge(path: Path, name: str, candidates: dict[Path, Candidate], aside: dict[Path, SourceFile]) -> None:
     try:
         key = path.resolve(strict=True)
-        reason = _why_not(path)
+        form = _format_or_reason(path)
     except FileNotFoundError:
-        key, reason = path.absolute(), "the link leads nowhere"
+        key, form = path.absolute(), "the link leads nowhere"
     except (OSError, RuntimeError, TraceError) as error:
         rank = rank_of_name(name)  # so that the report can say why this rank is missing
         aside[path] = SourceFile(path=str(path), status="unusable", rank=rank, reason=str(error))
         return
     if key in candidates or key in aside:
         return
-    if reason is not None:
-        aside[key] = SourceFile(path=str(path), status="ignored", reason=reason)
+    if isinstance(form, str):
+        aside[key] = SourceFile(path=str(path), status="ignored", reason=form)
         return
     run = _RUN_FILE.search(path.absolute().as_posix())
     if run:
         attempt, window, rank = (int(n) for n in run.groups())
-        candidates[key] = Candidate(path, name, rank, attempt, window)
+        candidates[key] = Candidate(path, name, rank, form.name, attempt, window)
     else:
-        candidates[key] = Candidate(path, name, rank_of_name(name))
+        candidates[key] = Candidate(path, name, rank_of_name(name), form.name)
 
 
-def _why_not(path: Path) -> str | None:
-    """Reason why this file is no trace, None when it may be one.
+def _format_or_reason(path: Path) -> Format | str:
+    """The format of this file, or the reason why it is no trace.
 
     Raises:
         TraceError: it may have been one, but nothing of it is left.
@@ -135,8 +136,8 @@ def _why_not(path: Path) -> str | None:
     reader = Reader(path)
     for block in reader:
         head += block
-        if any(sign in head for sign in _SIGNS) or _EVENT.match(head):
-            return None
+        if (form := recognise(head)) is not None:
+            return form
         if len(head) >= _SNIFF_BYTES:
             break
     if not head.strip() or reader.damage:

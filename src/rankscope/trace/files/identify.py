@@ -18,9 +18,11 @@ from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.find import Candidate
 from rankscope.trace.files.naming import Naming, naming_schemes, parse_name, rank_of_name
 from rankscope.trace.files.windows import overlapping
-from rankscope.trace.kineto.repair import NAME_CONFLICT
 
-__all__ = ["UNKNOWN", "Identity", "assign_ranks"]
+__all__ = ["NAME_CONFLICT", "UNKNOWN", "Identity", "assign_ranks"]
+
+NAME_CONFLICT = "rank of the file name contradicts the content"
+"""A kind of ``RankTrace.repairs``."""
 
 UNKNOWN = (
     "neither the content nor the name says which rank this is; name the file like rank_0.json, or give --rank FILE=RANK"

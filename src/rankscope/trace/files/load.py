@@ -17,10 +17,10 @@ from rankscope.records.report import SourceFile
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.cache import drop_cached, load_cached, store_cached
 from rankscope.trace.files.find import Candidate, find_traces
+from rankscope.trace.files.formats import BY_NAME
 from rankscope.trace.files.identify import Identity, assign_ranks
 from rankscope.trace.files.jobs import copies, other_jobs
 from rankscope.trace.files.windows import assign_windows
-from rankscope.trace.kineto.build import read_traces
 from rankscope.trace.peers import agree_on_peers
 
 __all__ = ["LoadResult", "load_traces"]
@@ -211,7 +211,7 @@ def _shared(
 
 def _read_one(candidate: Candidate, cache: bool) -> Decoded:
     try:
-        traces = read_traces(candidate.path)
+        traces = BY_NAME[candidate.format].read(candidate.path)
     except TraceError as error:
         return str(error)
     except Exception as error:  # what no reader foresaw costs this file, not the others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from rankscope.errors import TraceError
 from rankscope.rundir.foreign import shown
 from rankscope.trace import peers
-from rankscope.trace.columns import Category, Events, RankTrace, TraceMeta
+from rankscope.trace.columns import EVENT_DTYPES, Category, Events, RankTrace, TraceMeta
+from rankscope.trace.format import Format
 from rankscope.trace.kineto import link, meta, repair
 from rankscope.trace.kineto.chunks import MAX_HEAD_BYTES, split
 from rankscope.trace.kineto.collectives import build_collectives
@@ -23,12 +25,15 @@ from rankscope.trace.kineto.decode import Decoder
 from rankscope.trace.kineto.events import Args
 from rankscope.trace.kineto.memory import NO_SAMPLES, device_memory
 from rankscope.trace.kineto.merged import processes
-from rankscope.trace.kineto.read import Reader
-from rankscope.trace.kineto.rows import DTYPES, Rows
+from rankscope.trace.kineto.rows import Rows
+from rankscope.trace.read import Reader
 from rankscope.trace.steps import step_of
 
-__all__ = ["read_trace", "read_traces"]
+__all__ = ["FORMAT", "read_trace", "read_traces"]
 
+_SIGNS = (b'"traceEvents"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"')
+_EVENT = re.compile(rb'^(?:\xef\xbb\xbf)?\s*\[\s*(?:\{[^{}\[\]]*"ph"\s*:|\])', re.S)
+"""A file that is nothing but the list of events, which may be empty."""
 _ABSOLUTE_NS = 10**18
 """Times above (September 2001) are on the absolute clock already."""
 
@@ -95,7 +100,7 @@ def _assemble(
     columns = {
         # popped, so that no column is held twice for longer than a moment
         key: np.concatenate([c.columns.pop(key) for c in chunks]) if chunks else np.empty(0, dtype)
-        for key, dtype in DTYPES.items()
+        for key, dtype in EVENT_DTYPES.items()
     }
     comms = [pair for c in chunks for pair in c.comms]
     memory = np.concatenate([NO_SAMPLES, *(c.memory for c in chunks)], axis=1)
@@ -223,3 +228,12 @@ def _collector_off() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+FORMAT = Format(
+    name="Kineto",
+    files=r"\.(?:json|trace)(?:\.gz|\.tmp|\.part)*$|\.json\b.*\.tmp$",
+    fits=lambda head: any(sign in head for sign in _SIGNS) or _EVENT.match(head) is not None,
+    read=read_traces,
+)
+"""What torch.profiler and libkineto write, and Chrome trace JSON with their event classes."""

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from rankscope.trace.columns import DeviceMemory, Steps
 from rankscope.trace.kineto import numbers
 from rankscope.trace.kineto.events import MEMORY, NO_MEMORY
+from rankscope.trace.levels import peaks
 
-__all__ = ["NO_SAMPLES", "device_memory", "peaks", "samples"]
+__all__ = ["NO_SAMPLES", "device_memory", "samples"]
 
 I64 = NDArray[np.int64]
 
@@ -57,12 +58,3 @@ def device_memory(found: I64, steps: Steps) -> list[DeviceMemory]:
             )
         )
     return memory
-
-
-def peaks(times: I64, levels: I64, starts: I64, ends: I64) -> list[int]:
-    """The highest level in each [start, end), that at its start included.
-
-    ``levels`` has one more element than ``times``: the level before the first of them, then that after each.
-    """
-    first, last = np.searchsorted(times, starts), np.searchsorted(times, ends)
-    return [int(levels[a : b + 1].max()) for a, b in zip(first.tolist(), last.tolist(), strict=True)]

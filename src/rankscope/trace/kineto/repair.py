@@ -9,7 +9,6 @@ __all__ = [
     "DROPS",
     "JOINED",
     "LOST_RECORD",
-    "NAME_CONFLICT",
     "NEGATIVE_DURATION",
     "NO_DURATION",
     "NO_START",
@@ -38,7 +37,6 @@ QUOTES = "mended: unescaped quote in a string"
 CONSTANTS = "mended: NaN or Infinity"
 RANGE = "mended: number beyond the range of a double"
 TRUNCATED = "truncated file"
-NAME_CONFLICT = "rank of the file name contradicts the content"
 
 MAX_PIECE = 1 << 18
 """Events longer than this are not worth mending."""

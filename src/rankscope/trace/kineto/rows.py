@@ -15,25 +15,9 @@ from rankscope.trace.kineto import numbers, repair
 from rankscope.trace.kineto.events import NO_ARGS, NO_RAW, Args
 from rankscope.trace.kineto.memory import NO_SAMPLES
 
-__all__ = ["DTYPES", "Rows", "Symbols", "make_rows"]
+__all__ = ["Rows", "Symbols", "make_rows"]
 
 I64 = NDArray[np.int64]
-
-DTYPES: dict[str, Any] = {
-    "position": np.int64,
-    "start": np.int64,
-    "duration": np.int64,
-    "name": np.int32,
-    "category": np.int8,
-    "pid": np.int64,
-    "tid": np.int64,
-    "stream": np.int32,
-    "correlation": np.int64,
-    "external_id": np.int64,
-    "shape": np.int32,
-    "bytes": np.int64,
-    "bandwidth_gb_s": np.float64,
-}
 
 
 MAX_NAME = 1 << 14
