@@ -58,22 +58,9 @@ def _one_of(name: str, value: str, known: Iterable[str]) -> None:
         raise ConfigError(f"{name}={value} is not known; {hint}Choose one of {', '.join(known)}")
 
 
-@dataclass(kw_only=True, slots=True)
-class ScheduleConfig:
-    """Which steps are recorded, counted from 0 and the same on every rank."""
-
-    skip_first: int = 10
-    """Steps before the first cycle: compilation, allocator growth and cold caches are not the job."""
-    wait: int = 1
-    """Idle steps at the start of each cycle."""
-    warmup: int = 2
-    """Steps the profiler runs and throws away. The first one pays for attaching to the device."""
-    active: int = 6
-    """Steps recorded in each cycle."""
-    repeat: int = 1
-    """Number of cycles."""
-    every: int = 0
-    """Continuous profiling: a cycle every so many steps, to the end of the job and within the budget. 0: ``repeat``."""
+@dataclass(kw_only=True)
+class ScheduleConfig(ScheduleSpec):
+    """Which steps are recorded, with the limits of each number."""
 
     def __post_init__(self) -> None:
         """Check the limits."""
@@ -94,48 +81,14 @@ class ScheduleConfig:
             _at_most(f"schedule.{name}", getattr(self, name), MAX_WINDOW_STEPS, memory)
         _at_most("schedule.repeat", self.repeat, MAX_WINDOWS, "each window leaves a file of every rank; use fewer")
 
-    def spec(self) -> ScheduleSpec:
-        """The same for the ranks."""
-        return ScheduleSpec(
-            skip_first=self.skip_first,
-            wait=self.wait,
-            warmup=self.warmup,
-            active=self.active,
-            repeat=self.repeat,
-            every=self.every,
-        )
-
     def windows(self) -> list[tuple[int, int]]:
         """First and last recorded step of each window, inclusive."""
-        spec = self.spec()
-        return [(w.first, w.last) for number in range(self.repeat) if (w := spec.window(number)) is not None]
+        return [(w.first, w.last) for number in range(self.repeat) if (w := self.window(number)) is not None]
 
 
-@dataclass(kw_only=True, slots=True)
-class CaptureConfig:
-    """What the profiler records, by the names of ``torch.profiler.profile``. Light by default: each extra costs."""
-
-    activities: list[str] = field(default_factory=lambda: ["auto"])
-    """``auto`` takes the CPU and whatever device the job uses; else any of ``cpu``, ``cuda``, ``xpu``."""
-    record_shapes: bool = False
-    """Input shapes of operators; about 10 % more events' size."""
-    with_stack: bool = False
-    """Python stacks; nine times the events, and slow steps while recording."""
-    profile_memory: bool = False
-    """Allocations and frees."""
-    with_flops: bool = False
-    """Estimated FLOPs of matrix products and convolutions; implies shapes."""
-    with_modules: bool = False
-    """Module hierarchy of operators (TorchScript only)."""
-    backend: str = "auto"
-    """Who records: a name of :mod:`rankscope.capture_backends`. ``auto`` and ``inline`` are torch.profiler, which stops
-    the training thread while a window closes. With ``cuda_profiler`` rankscope records nothing itself: it marks the
-    window for ``nsys profile -c cudaProfilerApi``. For ``kineto`` and ``kineto_alone``, libkineto's own threads, which
-    can end a job, torch.profiler records, and the records say why."""
-    memory_snapshot: bool = False
-    """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
-    ranks: str = "all"
-    """Which ranks record: ``all``, ``first-of-node``, or numbers with commas. All stay in step."""
+@dataclass(kw_only=True)
+class CaptureConfig(CaptureSpec):
+    """What the profiler records, with the values that each setting accepts."""
 
     def __post_init__(self) -> None:
         """Check activities, backend and ranks."""
@@ -151,18 +104,9 @@ class CaptureConfig:
             _one_of("capture.activities", activity, ACTIVITIES)
 
 
-@dataclass(kw_only=True, slots=True)
-class BudgetConfig:
-    """How much may be recorded beyond the planned windows: on request, every so often, and after slow steps."""
-
-    windows: int = 20
-    """Most windows of a run."""
-    megabytes: float = 2000.0
-    """Compressed traces of a node after which no further window opens."""
-    step_pct: float = 5.0
-    """Most steps, in percent of those counted, that periodic windows and windows after slow steps may record."""
-    slow_step: float = 0.0
-    """A step slower than so many usual ones opens a window, but for the first 64; 0 never does, 3 is a good start."""
+@dataclass(kw_only=True)
+class BudgetConfig(BudgetSpec):
+    """How much may be recorded beyond the planned windows, with the limits of each number."""
 
     def __post_init__(self) -> None:
         """Check the limits."""
@@ -261,32 +205,18 @@ class ToolConfig:
 
 
 def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
-    """What the ranks of one node must know."""
-    capture = config.capture
+    """Return what the ranks of one node must know."""
+    capture = CaptureSpec(**vars(config.capture))
+    capture.activities, capture.ranks = list(capture.activities), capture.ranks.replace(" ", "")
     return AgentSpec(
         run_id=run_id,
         spool=str(spool),
         step_source=config.steps.source,
-        schedule=config.schedule.spec(),
-        capture=CaptureSpec(
-            activities=list(capture.activities),
-            record_shapes=capture.record_shapes,
-            with_stack=capture.with_stack,
-            profile_memory=capture.profile_memory,
-            with_flops=capture.with_flops,
-            with_modules=capture.with_modules,
-            backend=capture.backend,
-            memory_snapshot=capture.memory_snapshot,
-            ranks=capture.ranks.replace(" ", ""),
-        ),
+        schedule=ScheduleSpec(**vars(config.schedule)),
+        capture=capture,
         agreement_lead=config.steps.agreement_lead,
         exit_grace_s=config.gather.exit_grace_s,
-        budget=BudgetSpec(
-            windows=config.budget.windows,
-            megabytes=config.budget.megabytes,
-            step_pct=config.budget.step_pct,
-            slow_step=config.budget.slow_step,
-        ),
+        budget=BudgetSpec(**vars(config.budget)),
     )
 
 

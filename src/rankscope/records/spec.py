@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from rankscope.records.limits import MAX_WINDOWS, Between, Step, WindowNumber, WindowSteps
@@ -27,12 +27,18 @@ class ScheduleSpec:
     ``skip_first`` steps and come ``repeat`` times. With ``every`` the cycles begin that many steps apart and never end.
     """
 
-    skip_first: Step
-    wait: Step
-    warmup: WindowSteps
-    active: WindowSteps
-    repeat: Annotated[int, Between(1, MAX_WINDOWS)]
+    skip_first: Step = 10
+    """Steps before the first cycle: compilation, allocator growth and cold caches are not the job."""
+    wait: Step = 1
+    """Idle steps at the start of each cycle."""
+    warmup: WindowSteps = 2
+    """Steps that the profiler records and discards. The first one pays for attaching to the device."""
+    active: WindowSteps = 6
+    """Steps recorded in each cycle."""
+    repeat: Annotated[int, Between(1, MAX_WINDOWS)] = 1
+    """Number of cycles."""
     every: Step = 0
+    """Continuous profiling: a cycle every so many steps, to the end of the job and within the budget. 0: ``repeat``."""
 
     def window(self, number: int) -> Window | None:
         """Window ``number`` from 0, None after the last."""
@@ -82,34 +88,44 @@ DETAILS = ("shapes", "stacks", "memory")
 
 @dataclass(kw_only=True)
 class CaptureSpec:
-    """What the profiler records. The names are those of ``torch.profiler.profile``."""
+    """What the profiler records, by the names of ``torch.profiler.profile``. Nothing that costs extra by default."""
 
-    activities: list[str]
-    record_shapes: bool
-    with_stack: bool
-    profile_memory: bool
-    with_flops: bool
-    with_modules: bool
-    backend: str = "inline"
-    """A name of :mod:`rankscope.capture_backends`."""
+    activities: list[str] = field(default_factory=lambda: ["auto"])
+    """``auto`` records the CPU and whatever device the job uses; else any of ``cpu``, ``cuda``, ``xpu``."""
+    record_shapes: bool = False
+    """Input shapes of operators; events become about 10 % larger."""
+    with_stack: bool = False
+    """Python stacks: nine times the events, and slow steps while recording."""
+    profile_memory: bool = False
+    """Allocations and releases."""
+    with_flops: bool = False
+    """Estimated FLOPs of matrix products and convolutions; implies shapes."""
+    with_modules: bool = False
+    """Module hierarchy of operators (TorchScript only)."""
+    backend: str = "auto"
+    """Who records: a name of :mod:`rankscope.capture_backends`. ``auto`` and ``inline`` are torch.profiler, which stops
+    the training thread while a window closes. With ``cuda_profiler`` rankscope records nothing itself: it marks the
+    window for ``nsys profile -c cudaProfilerApi``. For ``kineto`` and ``kineto_alone``, libkineto's own threads, which
+    can end a job, torch.profiler records, and the records say why."""
     memory_snapshot: bool = False
-    """CUDA memory history of each window, for PyTorch's memory viewer."""
+    """CUDA memory history of each window and at an out-of-memory error, for PyTorch's memory viewer."""
     ranks: str = "all"
-    """``all``, ``first-of-node``, or ranks separated by commas."""
+    """Which ranks record: ``all``, ``first-of-node``, or numbers separated by commas. All stay in step."""
 
 
 @dataclass(kw_only=True)
 class BudgetSpec:
-    """Limits of what windows beyond the planned ones may cost."""
+    """How much may be recorded beyond the planned windows: on request, every so often, and after slow steps."""
 
-    windows: Annotated[int, Between(1, MAX_WINDOWS)]
-    """At most so many windows in a run."""
-    megabytes: float
-    """No further window once a node has gathered so much (compressed)."""
-    step_pct: float
-    """At most so many percent of the steps so far may be recorded by windows nobody planned."""
-    slow_step: float
-    """A step slower than so many usual ones asks for a window; 0 never does."""
+    windows: Annotated[int, Between(1, MAX_WINDOWS)] = 20
+    """Most windows of a run."""
+    megabytes: float = 2000.0
+    """Compressed traces of a node, in 10^6 bytes, after which no further window opens."""
+    step_pct: float = 5.0
+    """Most steps, in per cent of those counted, that periodic windows and windows after slow steps may record."""
+    slow_step: float = 0.0
+    """A step that takes longer than so many usual ones opens a window, except among the first 64; 0 never does, 3 is a
+    good start."""
 
 
 @dataclass(kw_only=True)
