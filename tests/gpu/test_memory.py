@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.analysis.tables.memory import BEFORE, memory_rows
+from rankscope.analysis.memory.rows import memory_rows
+from rankscope.analysis.memory.snapshot import BEFORE
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

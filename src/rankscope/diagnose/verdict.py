@@ -14,13 +14,12 @@ from rankscope.diagnose.rules.ranks.missing_traces import verdict_beside_missing
 from rankscope.diagnose.rules.table import advice_of
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Finding, Verdict
+from rankscope.thresholds import LOSES, MATTERS
 
 __all__ = ["judge"]
 
 COMM_SHARE = 20.0
 HOST_SHARE = 30.0
-GAINING = 0.02
-"""Of the step: a step that loses more is said to lose time to a rank."""
 SLOW_LINK_ADVICE = [
     "Test the links of these ranks' hosts with nccl-tests (all_reduce_perf) and compare them with others'.",
     "Look for a port that runs below its rate (ibstat, ethtool, nvidia-smi nvlink -s).",
@@ -128,7 +127,7 @@ def _thin(evidence: Evidence) -> Verdict | None:
 
 
 def _how_often(suspect: Suspect, step_ms: float) -> str:
-    hit = sum(gain > GAINING * step_ms for gain in suspect.gains_ms)
+    hit = sum(gain > LOSES * step_ms for gain in suspect.gains_ms)
     steps = len(suspect.gains_ms)
     return "once in the recorded steps, by" if hit < 2 else f"in {hit} of {steps} recorded steps, by up to"
 
@@ -174,7 +173,7 @@ def _straggler(case: Case) -> Verdict:
             f"{parts(suspect.explained)}."
         )
     why += reasons(case, suspect.rank, first.cause)
-    gaining = sum(g > GAINING * step for g in suspect.gains_ms)
+    gaining = sum(g > LOSES * step for g in suspect.gains_ms)
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
     if evidence.device and step:
         why.append(f"That is {100 * cost / step:.0f} % of the step, {hours(cost, len(evidence.ranks))}.")
@@ -208,7 +207,7 @@ def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     if worst is not None and worst.cost_ms > 0:
         gain = amount(worst.cost_ms)
         calm = f"No rank holds the job back: evening out the worst one (rank {worst.rank}) would gain {gain} a step."
-    worth = [f for f in findings if len(f.ranks) > 1 or (f.cost_ms_per_step or 0.0) >= 0.02 * step]
+    worth = [f for f in findings if len(f.ranks) > 1 or (f.cost_ms_per_step or 0.0) >= MATTERS * step]
     advice = [line for f in worth for line in f.advice[:1]]
     why = [calm]
     if evidence.missing:

@@ -14,6 +14,7 @@ from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes.table import DEVICE_CAUSES
 from rankscope.causes.wording import describe
 from rankscope.records.report import Verdict
+from rankscope.thresholds import LEAST_EXCESS, LEAST_EXCESS_NS
 from rankscope.timeline.json_lines import us
 from rankscope.timeline.names import quoted
 from rankscope.timeline.prepare import on_axis
@@ -23,10 +24,6 @@ from rankscope.trace.names import Kind
 __all__ = ["Slice", "call_args", "steps", "straggler_intervals", "wait_args", "waits_and_transfers", "wanted_calls"]
 
 I64 = NDArray[np.int64]
-
-_LEAST_NS = 20_000.0
-_LEAST_SHARE = 0.02
-"""Share of a step. Less extra time in a segment is not marked (the thresholds of ``stragglers``)."""
 
 
 class Slice(NamedTuple):
@@ -110,7 +107,7 @@ def straggler_intervals(window: WindowResult, column: int, verdict: Verdict) -> 
     if not peers:
         return []
     own, others = _per_segment(window, replay.segments, column, peers, verdict.cause)
-    least = max(_LEAST_SHARE * (window.step_ns or 0.0), _LEAST_NS)
+    least = max(LEAST_EXCESS * (window.step_ns or 0.0), LEAST_EXCESS_NS)
     bounds = window.profiles[column].bounds
     found = []
     for segment in np.flatnonzero(own - others > least).tolist():

@@ -12,8 +12,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from rankscope.analysis.memory.rows import memory_rows
+from rankscope.analysis.memory.snapshot import BEFORE, NO_FRAME, load_snapshot, memory_row
 from rankscope.analysis.pipeline import analyze
-from rankscope.analysis.tables.memory import BEFORE, NO_FRAME, load_snapshot, memory_row, memory_rows
 from rankscope.errors import TraceError
 from rankscope.records.rows import MemoryFrame, MemoryRow
 from rankscope.trace.columns import DeviceMemory, Steps

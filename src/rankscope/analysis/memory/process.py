@@ -14,13 +14,13 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rankscope.analysis.memory.snapshot import Bounds, load_snapshot, memory_row
 from rankscope.errors import ForeignFileError, TraceError
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.rows import MemoryRow
@@ -28,7 +28,6 @@ from rankscope.rundir.foreign import open_foreign, shown
 
 __all__ = ["MAX_BYTES", "read_rows"]
 
-Bounds = Mapping[tuple[int, int | None, int | None], tuple[NDArray[np.int64], NDArray[np.int64]]]
 MAX_BYTES = 1 << 30
 """Of a snapshot: the agent leaves at most a quarter of it."""
 _SPARE_BYTES = 256 << 20
@@ -40,7 +39,7 @@ _BYTES_PER_S = 2e6
 _TOO_MUCH = "not read: it takes more memory or time than a snapshot of its size does; remove it"
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from rankscope.analysis.tables.snapshot_process import answer; answer()"
+    "from rankscope.analysis.memory.process import answer; answer()"
 )
 
 
@@ -106,8 +105,6 @@ def _roots() -> list[str]:
 
 def answer() -> None:
     """Read snapshots in a process of its own: a line for each on standard output, a row or ``{"fault": ...}``."""
-    from rankscope.analysis.tables.memory import memory_row
-
     said = json.loads(sys.stdin.buffer.read())
     steps: Bounds = {
         (attempt, window, rank): (np.array(starts, np.int64), np.array(ends, np.int64))
@@ -129,8 +126,6 @@ def answer() -> None:
 
 def _load(path: Path) -> dict[str, Any]:
     """Read a snapshot within limits of memory and time that follow from its size; beyond them this process ends."""
-    from rankscope.analysis.tables.memory import load_snapshot
-
     with open_foreign(path, MAX_BYTES) as stream:
         size = os.fstat(stream.fileno()).st_size
         with contextlib.suppress(OSError):  # where there is no /proc, memory is not limited

@@ -1,4 +1,4 @@
-"""Device memory of a window, from the snapshot of PyTorch's allocator; without one, from its totals in the trace.
+"""Device memory of a window, from the snapshot of PyTorch's allocator.
 
 A snapshot's format is that of ``torch.cuda.memory._snapshot`` (its docstring, and
 torch/csrc/cuda/memory_snapshot.cpp): the segments and blocks at the end, and what the allocator did until then. As in
@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.tables.snapshot_process import read_rows
 from rankscope.errors import TraceError
 from rankscope.records.rows import MemoryFrame, MemoryRow
-from rankscope.trace.columns import RankTrace
 from rankscope.trace.levels import peaks
 
-__all__ = ["BEFORE", "NO_FRAME", "load_snapshot", "memory_row", "memory_rows"]
+__all__ = ["BEFORE", "NO_FRAME", "Bounds", "load_snapshot", "memory_row"]
 
 I64 = NDArray[np.int64]
 Bounds = Mapping[tuple[int, int | None, int | None], tuple[I64, I64]]
@@ -40,45 +37,10 @@ _TAKEN = ("segment_alloc", "segment_map")
 _GIVEN = ("segment_free", "segment_unmap")
 
 
-def memory_rows(traces: Sequence[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
-    """Return a row for each snapshot, and for each trace without one that holds memory events; and what failed.
-
-    The second list has one message for each snapshot that could not be read.
-    """
-    steps: Bounds = {_place(t): (t.steps.start, t.steps.end) for t in traces}
-    found = list(read_rows(list(snapshots), steps))
-    rows = [row for row in found if isinstance(row, MemoryRow)]
-    recorded = {(row.attempt, row.window, row.rank) for row in rows}
-    rows += [_of_trace(t, t.rank) for t in traces if t.rank is not None and t.memory and _place(t) not in recorded]
-    order = sorted(rows, key=lambda r: (r.attempt, -1 if r.window is None else r.window, r.rank))
-    return order, [fault for fault in found if isinstance(fault, str)]
-
-
-def _place(trace: RankTrace) -> tuple[int, int, int | None]:
-    return trace.attempt, trace.window, trace.rank
-
-
-def _of_trace(trace: RankTrace, rank: int) -> MemoryRow:
-    device = max(trace.memory, key=lambda m: m.peak_allocated)
-    return MemoryRow(
-        attempt=trace.attempt,
-        window=trace.window,
-        rank=rank,
-        file=None,
-        peak_allocated_bytes=device.peak_allocated,
-        peak_reserved_bytes=device.peak_reserved,
-        end_allocated_bytes=device.end_allocated,
-        end_reserved_bytes=device.end_reserved,
-        segment_allocs=None,
-        segment_frees=None,
-        peak_per_step=device.step_peaks,
-    )
-
-
 def load_snapshot(stream: IO[bytes]) -> dict[str, Any]:
     """Read a snapshot without running it: a pickle can call anything, and this reader refuses all but containers.
 
-    What it takes in memory and time is not bounded: :mod:`rankscope.analysis.tables.snapshot_process` is.
+    What it takes in memory and time is not bounded: :mod:`rankscope.analysis.memory.process` is.
 
     Raises:
         TraceError: not a snapshot, or one that names a class or function.
@@ -107,7 +69,7 @@ def memory_row(snapshot: dict[str, Any], file: str, steps: Bounds) -> MemoryRow:
     """Return the numbers of one snapshot, of the device with the highest peak.
 
     Args:
-        snapshot: as :func:`read_snapshot` returns it, with the agent's own entry.
+        snapshot: as :func:`load_snapshot` returns it, with the agent's own entry.
         file: its name.
         steps: where the steps of each rank are known, when each begins and ends.
 

@@ -21,6 +21,7 @@ from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import UNIFORM_LIMIT, Replay
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile, work_difference
 from rankscope.causes.table import NOISY
+from rankscope.thresholds import LEAST_COST, LEAST_EXCESS, LEAST_EXCESS_NS
 
 __all__ = ["Lateness", "judge_ranks", "screen", "sign_flip"]
 
@@ -34,15 +35,11 @@ DEVICE_RATIO = 1.05
 replay shows to cost nothing."""
 NAMED_SHARE = 0.6
 """A named attribute that explains this much of a segment's excess makes it an excess whatever its ratio."""
-LEAST_SHARE = 0.02
-"""Of the step: smaller excesses are noise."""
-LEAST_NS = 20_000.0
-JOINT_SHARE = 0.05
-"""Excess, as a share of the step, from which on a rank may be one of several at fault (the accusation's least cost)."""
 JOINT_EXPLAINED = 0.7
-"""And its cause must explain this much of it: what several ranks gain together is no proof against any of them."""
-SCREEN = 0.025
-"""Half the least cost of an accusation: a rank that makes others wait less than this share of the step costs less."""
+"""Share of its excess that a rank's cause must explain, where it may be one of several at fault: what several ranks
+gain together is no proof against any of them."""
+SCREEN = LEAST_COST / 2
+"""A rank that makes others wait less than this share of the step costs less than a straggler must."""
 
 
 @dataclass(slots=True)
@@ -102,13 +99,13 @@ def judge_ranks(
     for column in at_fault:
         others = [c for c in at_fault if c != column]
         gains = together - replay.gains(_mended(replay, found, others))
-        if gains.sum() > found[column].gains.sum() + LEAST_NS:
+        if gains.sum() > found[column].gains.sum() + LEAST_EXCESS_NS:
             found[column].gains, found[column].beside = gains, others
     return found
 
 
 def _clear(late: Lateness, span: float) -> bool:
-    if late.factor is None or late.excess < JOINT_SHARE * span or not late.explained:
+    if late.factor is None or late.excess < LEAST_COST * span or not late.explained:
         return False
     cause = max(late.explained, key=lambda c: late.explained[c])
     return cause not in NOISY and late.explained[cause] >= JOINT_EXPLAINED * late.excess
@@ -151,7 +148,7 @@ def _judge_rank(
     # beyond the limit it is a slow machine, not one a little slower: then all of it is excess
     uniform, ratio = (even, HOST_RATIO) if even <= UNIFORM_LIMIT else (1.0, UNIFORM_LIMIT)
     before_last = comparable & (np.arange(len(own_host)) < segments.count[column])
-    least = max(LEAST_SHARE * step_ns / (1.0 if even <= UNIFORM_LIMIT else 4.0), LEAST_NS)
+    least = max(LEAST_EXCESS * step_ns / (1.0 if even <= UNIFORM_LIMIT else 4.0), LEAST_EXCESS_NS)
 
     excess = own_host - other_host
     late_host = before_last & (own_host - uniform * other_host > least)

@@ -32,16 +32,15 @@ from rankscope.analysis.stragglers.own_delays import own_delays
 from rankscope.analysis.stragglers.profile import Profile, work_difference
 from rankscope.analysis.stragglers.statistics import discoveries, mean_error, normal_tail, robust_scatter
 from rankscope.chance import student_tail
+from rankscope.thresholds import MATTERS
 
-__all__ = ["CONFIDENCE", "MATTERS", "OTHER_MODEL_ERROR", "Candidate", "Measured", "Window", "above", "join", "measure"]
+__all__ = ["CONFIDENCE", "OTHER_MODEL_ERROR", "Candidate", "Measured", "Window", "above", "join", "measure"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 FALSE = 0.01
 """Share of the candidates that may be none."""
-MATTERS = 0.02
-"""Of the step: a rank that costs less is left alone."""
 CONFIDENCE = 1.96
 MODEL_ERROR = {"slow_compute": 0.10, "uneven_work": 0.20, "extra_compute": 0.20}
 OTHER_MODEL_ERROR = 0.05

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from rankscope.analysis.memory.rows import memory_rows
 from rankscope.analysis.tables import summary
 from rankscope.analysis.tables.base import Material, Table
 from rankscope.analysis.tables.health import health_rows
 from rankscope.analysis.tables.kernels import kernel_rows
 from rankscope.analysis.tables.launch_queue import launch_queues
-from rankscope.analysis.tables.memory import memory_rows
 from rankscope.analysis.tables.modules import module_rows
 from rankscope.analysis.tables.run_info import complete_ranks
 from rankscope.analysis.tables.run_steps import read_step_logs

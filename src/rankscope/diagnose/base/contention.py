@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from rankscope.causes.table import DEVICE_CAUSES, NOISY
 from rankscope.chance import student_tail
 from rankscope.records.evidence import Evidence, RankCpu, Suspect
+from rankscope.thresholds import LEAST_COST
 
 __all__ = [
-    "LEAST_SHARE",
     "beyond_machine",
     "is_contended",
     "is_machines",
@@ -25,8 +25,6 @@ __all__ = [
     "without_machine",
 ]
 
-LEAST_SHARE = 0.05
-"""Of the step, as for a rank that is accused."""
 SURE = 0.05
 """Chance, over all ranks together, that a rank is named for noise."""
 CONSISTENT = 0.5
@@ -38,7 +36,7 @@ BY_SILENCE = frozenset({"host_pause"})
 def is_contended(evidence: Evidence) -> bool:
     """The job would gain on a free machine what a late rank must cost to be accused."""
     witness = evidence.contention
-    return witness is not None and witness.cost_ms >= LEAST_SHARE * evidence.whole_step_ms > 0
+    return witness is not None and witness.cost_ms >= LEAST_COST * evidence.whole_step_ms > 0
 
 
 def is_machines(evidence: Evidence, rank: int, more_ms: float) -> bool:
@@ -95,7 +93,7 @@ def beyond_machine(suspect: Suspect, evidence: Evidence) -> Suspect | None:
     peers = [r for r in witness.ranks if r is not own and len(r.held_ms) == len(own.held_ms)]
     if not peers:
         return None
-    least = LEAST_SHARE * max(evidence.whole_step_ms - witness.cost_ms, 0.0)
+    least = LEAST_COST * max(evidence.whole_step_ms - witness.cost_ms, 0.0)
     chance = SURE / len(witness.ranks)
     found = [
         *_by_causes(suspect, own, peers, least, chance),

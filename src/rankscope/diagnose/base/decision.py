@@ -8,11 +8,10 @@ from rankscope.causes.table import DEVICE_CAUSES, NOISY
 from rankscope.diagnose.base.contention import beyond_machine, is_contended, shares_device, without_machine
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Confidence
+from rankscope.thresholds import LEAST_COST, LOSES, MATTERS
 
-__all__ = ["CLEAR", "LEAST_SHARE", "StragglerDecision", "decide", "slowed_by_others"]
+__all__ = ["CLEAR", "StragglerDecision", "decide", "slowed_by_others"]
 
-LEAST_SHARE = 0.05
-"""Of the step. On the lab's traces faults cost 11 % and more, healthy ranks at most 2.6 %."""
 SINGLE_EVENT_SHARE = 0.08
 """Extra time in few steps must cost more to be distinguished from chance, and must have a named cause."""
 UNNAMED_SHARE = 0.10
@@ -22,8 +21,6 @@ NAMED = 0.5
 """Share of the extra time that a cause must explain to be named."""
 CLEAR = 0.7
 """Share of the extra time from which on a cause needs no other proof."""
-MATTERS = 0.02
-"""Of the step. What costs less, or may cost less by its interval, is left alone."""
 P_VALUE = 0.05
 SURE = 0.1
 """With four steps, the least a window should have, no p-value is below 1/16."""
@@ -101,7 +98,7 @@ def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDe
 def _measured(suspect: Suspect, step_ms: float) -> StragglerDecision:
     """A rank whose whole work was measured: its cost and the interval of it have decided already."""
     cause, explained = leading_cause(suspect)
-    sure = suspect.cost_ms - suspect.error_ms > LEAST_SHARE * step_ms
+    sure = suspect.cost_ms - suspect.error_ms > LEAST_COST * step_ms
     return StragglerDecision(suspect, cause, min(explained, 1.0), False, "high" if sure else "medium")
 
 
@@ -114,14 +111,14 @@ def _alternating(evidence: Evidence, suspects: list[Suspect], named: set[int]) -
     by_cause: dict[str, list[tuple[Suspect, float]]] = {}
     for suspect in suspects:
         cause, explained = leading_cause(suspect)
-        if cause not in NOISY and explained >= CLEAR and suspect.cost_ms >= LEAST_SHARE * step_ms:
+        if cause not in NOISY and explained >= CLEAR and suspect.cost_ms >= LEAST_COST * step_ms:
             by_cause.setdefault(cause, []).append((suspect, explained))
     found = []
     for cause, members in by_cause.items():
         if len({len(s.gains_ms) for s, _ in members}) > 1:
             continue  # of different windows
         gains = [sum(step) for step in zip(*(s.gains_ms for s, _ in members), strict=True)]
-        hit = sum(g > 0.02 * step_ms for g in gains)
+        hit = sum(g > LOSES * step_ms for g in gains)
         often = hit >= 0.75 * len(gains) and max(gains) < 0.8 * sum(gains)
         if len(members) > 1 and often and sum(gains) >= 2.0 * SINGLE_EVENT_SHARE * step_ms * len(gains):
             found += [
@@ -141,11 +138,11 @@ def leading_cause(suspect: Suspect) -> tuple[str, float]:
 
 def _decide_one(suspect: Suspect, step_ms: float, next_cost: float, clock_us: float) -> StragglerDecision | None:
     share = suspect.cost_ms / step_ms
-    if share < LEAST_SHARE or suspect.cost_ms < 3.0 * clock_us / 1000.0:
+    if share < LEAST_COST or suspect.cost_ms < 3.0 * clock_us / 1000.0:
         return None
     cause, explained = leading_cause(suspect)
     gains = suspect.gains_ms
-    hit = [g for g in gains if g > 0.02 * step_ms]
+    hit = [g for g in gains if g > LOSES * step_ms]
     usual = len(hit) >= 0.5 * len(gains) and max(gains) < 0.8 * sum(gains)
     proven = len(gains) < 5 or (suspect.p_value is not None and suspect.p_value <= P_VALUE)
     dominant = suspect.cost_ms >= DOMINANCE * max(next_cost, 0.0)

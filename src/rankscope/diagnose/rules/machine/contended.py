@@ -7,11 +7,12 @@ import statistics
 from collections.abc import Sequence
 
 from rankscope.causes.wording import amount
-from rankscope.diagnose.base.contention import LEAST_SHARE, is_contended
+from rankscope.diagnose.base.contention import is_contended
 from rankscope.diagnose.base.decision import StragglerDecision, slowed_by_others
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.evidence import Contention, Evidence, RankCpu
 from rankscope.records.report import Finding, Verdict
+from rankscope.thresholds import LEAST_COST, LOSES
 
 __all__ = ["RULE", "beside_contention", "contended_verdict"]
 
@@ -70,7 +71,7 @@ def contended_verdict(evidence: Evidence) -> Verdict | None:
         step_ms=evidence.step_ms,
         cost_ms_per_step=cost,
         cost_error_ms=spread,
-        share_of_steps_pct=100.0 * sum(g > 0.02 * step for g in witness.gains_ms) / len(witness.gains_ms),
+        share_of_steps_pct=100.0 * sum(g > LOSES * step for g in witness.gains_ms) / len(witness.gains_ms),
         sentence=f"The machine was busy: {_who(others)}. That costs {amount(cost)} of each {amount(step)} step "
         f"({100 * cost / step:.0f} %); no rank is to blame.",
         why=_lines(evidence, witness),
@@ -171,7 +172,7 @@ def _lines(evidence: Evidence, witness: Contention) -> list[str]:
         cpus = witness.cpus[host]
         used = min(100 * witness.others_ms[host] / (cpus * evidence.whole_step_ms), 100.0)
         lines.append(f"Other processes used {used:.0f} % of the {cpus:g} CPUs of {host}.")
-    late = [s for s in evidence.suspects if s.cost_ms >= LEAST_SHARE * evidence.whole_step_ms]
+    late = [s for s in evidence.suspects if s.cost_ms >= LEAST_COST * evidence.whole_step_ms]
     if late:
         lines.append(
             f"Rank {late[0].rank} looked {amount(late[0].cost_ms)} a step late; without the time it waited for a CPU "
@@ -187,7 +188,7 @@ def _own_threads(evidence: Evidence, witness: Contention) -> list[str]:
     return [
         f"Other threads of rank {rank}'s script used {amount(ms)} of CPU a step, its peers' {amount(usual[rank])}."
         for rank, ms in ran.items()
-        if len(ran) > 1 and ms - usual[rank] >= LEAST_SHARE * evidence.whole_step_ms
+        if len(ran) > 1 and ms - usual[rank] >= LEAST_COST * evidence.whole_step_ms
     ]
 
 

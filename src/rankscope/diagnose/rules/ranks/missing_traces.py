@@ -8,10 +8,11 @@ abstains and says what would settle it.
 from __future__ import annotations
 
 from rankscope.causes.wording import amount, describe, some_ranks
-from rankscope.diagnose.base.decision import CLEAR, LEAST_SHARE
+from rankscope.diagnose.base.decision import CLEAR
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Finding, Verdict
+from rankscope.thresholds import LEAST_COST
 
 __all__ = ["RULE", "late_beside_missing", "verdict_beside_missing"]
 
@@ -24,7 +25,7 @@ def late_beside_missing(case: Case) -> list[tuple[Suspect, str | None]]:
     evidence = case.evidence
     if not evidence.step_ms or evidence.pipeline or case.stragglers:
         return []
-    least = LEAST_SHARE * evidence.step_ms
+    least = LEAST_COST * evidence.step_ms
     late = [s for s in evidence.suspects if s.lost and s.held_ms >= least]
     return [(s, _cause(s, least)) for s in sorted(late, key=lambda s: -s.held_ms)]
 
@@ -84,7 +85,7 @@ def verdict_beside_missing(case: Case) -> Verdict | None:
 def _why(suspect: Suspect, cause: str | None, evidence: Evidence) -> list[str]:
     step, lost = amount(evidence.step_ms or 0.0), some_ranks(suspect.lost)
     more = "It does no more than its peers."
-    if suspect.excess_ms >= LEAST_SHARE * (evidence.step_ms or 0.0):
+    if suspect.excess_ms >= LEAST_COST * (evidence.step_ms or 0.0):
         more = f"It does {amount(suspect.excess_ms)} per step more than its peers; no single cause explains it."
     if cause:
         more = (

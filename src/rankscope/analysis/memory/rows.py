@@ -1,0 +1,48 @@
+"""One row for the device memory of each rank and window: from the snapshot, or else from the totals in the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rankscope.analysis.memory.process import read_rows
+from rankscope.analysis.memory.snapshot import Bounds
+from rankscope.records.rows import MemoryRow
+from rankscope.trace.columns import RankTrace
+
+__all__ = ["memory_rows"]
+
+
+def memory_rows(traces: Sequence[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
+    """Return a row for each snapshot, and for each trace without one that holds memory events; and what failed.
+
+    The second list has one message for each snapshot that could not be read.
+    """
+    steps: Bounds = {_place(t): (t.steps.start, t.steps.end) for t in traces}
+    found = list(read_rows(list(snapshots), steps))
+    rows = [row for row in found if isinstance(row, MemoryRow)]
+    recorded = {(row.attempt, row.window, row.rank) for row in rows}
+    rows += [_of_trace(t, t.rank) for t in traces if t.rank is not None and t.memory and _place(t) not in recorded]
+    order = sorted(rows, key=lambda r: (r.attempt, -1 if r.window is None else r.window, r.rank))
+    return order, [fault for fault in found if isinstance(fault, str)]
+
+
+def _place(trace: RankTrace) -> tuple[int, int, int | None]:
+    return trace.attempt, trace.window, trace.rank
+
+
+def _of_trace(trace: RankTrace, rank: int) -> MemoryRow:
+    device = max(trace.memory, key=lambda m: m.peak_allocated)
+    return MemoryRow(
+        attempt=trace.attempt,
+        window=trace.window,
+        rank=rank,
+        file=None,
+        peak_allocated_bytes=device.peak_allocated,
+        peak_reserved_bytes=device.peak_reserved,
+        end_allocated_bytes=device.end_allocated,
+        end_reserved_bytes=device.end_reserved,
+        segment_allocs=None,
+        segment_frees=None,
+        peak_per_step=device.step_peaks,
+    )
