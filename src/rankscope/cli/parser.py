@@ -8,6 +8,7 @@ from pathlib import Path
 from rankscope.cli.analyze import analyze_verb, report_verb
 from rankscope.cli.capture import capture_verb, config_verb
 from rankscope.cli.console import FORMATS
+from rankscope.cli.gather import gather_verb
 from rankscope.cli.run import demo_verb
 from rankscope.cli.timeline import merge_verb, view_verb
 from rankscope.records.spec import DETAILS
@@ -24,6 +25,7 @@ examples:
   rankscope capture rankscope_runs/run_0001           a window of the running job, now
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
+  rankscope gather /tmp/rankscope_x1y2z3              what could not be gathered when the job ended
   rankscope config -S schedule.active=3               what would be recorded
 
 Each verb has its own --help.
@@ -66,6 +68,13 @@ def make_parser() -> argparse.ArgumentParser:
     capture.set_defaults(verb=capture_verb)
 
     _add_timeline(verbs)
+
+    gather = verbs.add_parser("gather", help="place what a job had to leave on its node, as its store was full or hung")
+    gather.add_argument("path", type=Path, metavar="SPOOL", help="the folder that `rankscope run` said at its end")
+    gather.add_argument(
+        "--run-dir", type=Path, metavar="DIR", help="into another run directory (default: the one of the job)"
+    )
+    gather.set_defaults(verb=gather_verb)
 
     config = verbs.add_parser("config", help="show the configuration and what it will record")
     config.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])

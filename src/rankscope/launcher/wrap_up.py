@@ -99,7 +99,10 @@ class _Listener:
                 if self._phase == "gathering" and (pending := len(self._session.spool.records())):
                     self._progress(f"gathering {pending} trace(s)")
         except Exception as error:
-            self._say(f"gathering failed: {_in_a_line(error)}; what the ranks left is in {self._session.spool.path}")
+            self._say(
+                f"gathering failed: {_in_a_line(error)}; what the ranks left is in {self._session.spool.path}, "
+                f"`rankscope gather {self._session.spool.path}` places it"
+            )
         return self._outcome
 
     def _take(self, word: HelperWord) -> None:
@@ -168,7 +171,7 @@ class _Listener:
             name = signal.Signals(number).name
             self._say(
                 f"stopped by {name}: process {helper.pid} goes on with {_WORK[self._phase]} for as long as it may; "
-                f"what is not placed yet is in {spool}"
+                f"what is not placed yet is in {spool}; if it stays there, `rankscope gather {spool}` places it"
             )
             return True
         if now < self._deadline:
@@ -184,7 +187,7 @@ class _Listener:
             "nodes": f"{where} did not answer while run.json was written",
             "report": f"the report took more than analysis.timeout_s={self._config.analysis.timeout_s:g} s",
         }[self._phase]
-        remedy = f"what the ranks left is in {spool}"
+        remedy = f"what the ranks left is in {spool}, `rankscope gather {spool}` places it once the store answers"
         if self._phase == "report":
             remedy = f"`rankscope analyze {where} --output {where}/report` makes it"
         self._say(f"{said}; {remedy}")

@@ -13,15 +13,16 @@ from rankscope import __version__
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.node.manifest import NodeResult, build_manifest
 from rankscope.records.codec import to_json
+from rankscope.records.manifest import RunManifest
 from rankscope.records.node_task import NodeTask
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.claim import NodeClaim
-from rankscope.rundir.files import write_new
+from rankscope.rundir.files import rewrite, write_new
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 
-__all__ = ["finish_run", "is_head", "nodes_of"]
+__all__ = ["finish_again", "finish_run", "is_head", "nodes_of"]
 
 _POLL_S = 0.1
 _SETTLES_S = 5.0
@@ -84,15 +85,7 @@ def finish_run(
         waiting(f"waiting for {len(missing)} other node(s): {', '.join(sorted(missing)[:4])}")
         pause(_POLL_S)
     notes = [f"node {node} left no result within {task.gather_timeout_s:.0f} s" for node in sorted(missing)]
-    manifest = build_manifest(
-        list(results.values()),
-        run_id=claim.run_id,
-        argv=task.argv,
-        config=task.config,
-        schedule=spec.schedule,
-        versions=_versions(list(results.values())),
-        notes=notes,
-    )
+    manifest = _manifest(task, spec, claim, list(results.values()), notes)
     with contextlib.suppress(RunDirError):
         write_new(run_dir.agent_spec, to_json(spec))
     marker.touch()
@@ -102,6 +95,35 @@ def finish_run(
         marker.unlink()
         return False
     return True
+
+
+def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeResult) -> None:
+    """Write run.json of what all nodes have left by now, in the place of one that lacked what this node had to keep.
+
+    Raises:
+        OSError: the run directory cannot be read or written.
+    """
+    run_dir = RunDir(Path(claim.run_dir))
+    others = {node: _result(run_dir, node) for node in nodes_of(run_dir) if node != claim.node}
+    results = [own, *(result for result in others.values() if result is not None)]
+    notes = [f"node {node} left no result" for node, result in others.items() if result is None]
+    with contextlib.suppress(RunDirError):
+        write_new(run_dir.agent_spec, to_json(spec))
+    rewrite(run_dir.manifest, to_json(_manifest(task, spec, claim, results, notes)))
+
+
+def _manifest(
+    task: NodeTask, spec: AgentSpec, claim: NodeClaim, results: Sequence[NodeResult], notes: Sequence[str]
+) -> RunManifest:
+    return build_manifest(
+        results,
+        run_id=claim.run_id,
+        argv=task.argv,
+        config=task.config,
+        schedule=spec.schedule,
+        versions=_versions(results),
+        notes=notes,
+    )
 
 
 def is_head(own: NodeResult, node: str, nodes: Sequence[str]) -> bool:

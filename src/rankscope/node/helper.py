@@ -22,7 +22,7 @@ from rankscope.errors import RankscopeError, RunDirError
 from rankscope.node.finish import finish_run, is_head, nodes_of
 from rankscope.node.gather import Gatherer, own_record
 from rankscope.node.health.sampler import HealthWatch
-from rankscope.node.leftovers import discard, left_in_words, remove_unannounced, sweep
+from rankscope.node.leftovers import discard, later, left_in_words, remove_unannounced, sweep
 from rankscope.node.liveness import LiveRanks
 from rankscope.node.manifest import NodeResult
 from rankscope.node.report import make_report
@@ -103,6 +103,8 @@ class Helper:
                 ranks.look()
                 self._step_logs.drain()  # what cannot be read now is told of in the end
             turn += 1
+        with contextlib.suppress(OSError):
+            replace_text(self.spool.job_end, to_json(self._job_end))
         self._over.set()
 
     def _orphaned(self, ranks: LiveRanks) -> JobEnd:
@@ -211,7 +213,7 @@ class Helper:
             wrote = finish_run(task, self.spec, granted, own, self.spool.path / "writes_manifest", waiting=waiting)
         except (OSError, RankscopeError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
-            text = f"{run_dir.manifest} could not be written: {why}; what the ranks left is in {self.spool.path}"
+            text = f"{run_dir.manifest} could not be written: {why}; {self.spool.path} stays, {later(self.spool)}"
             self.words.say(HelperWord(word="lacking", text=text))
             return
         if wrote:

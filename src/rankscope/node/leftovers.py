@@ -12,7 +12,7 @@ from rankscope.rundir.foreign import read_foreign
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
-__all__ = ["discard", "left_in_words", "remove_unannounced", "sweep"]
+__all__ = ["discard", "later", "left_in_words", "remove_unannounced", "sweep"]
 
 _TRACES = ("trace_*.json", "kineto_*.json")
 _PRECIOUS = (*_TRACES, "window_*.json", "memory_*.pickle", "pulse_*", "steps_pulse_*")
@@ -73,7 +73,13 @@ def left_in_words(spool: Spool, why: Mapping[str, str]) -> str:
     )
     reasons = "; ".join(dict.fromkeys(why.values()))
     told = f"{len(kept)} file(s) of {size / 1e6:.1f} MB stay in {spool.path} on {socket.gethostname()} ({names})"
-    return f"{reasons}: {told}" if reasons else told
+    told = f"{reasons}: {told}" if reasons else told
+    return f"{told}; {later(spool)}"
+
+
+def later(spool: Spool) -> str:
+    """How what stays in a spool gets to its run directory, in words that continue a sentence."""
+    return f"`rankscope gather {spool.path}` there places it, once the run directory can be written"
 
 
 def sweep(run_dir: RunDir, pids: list[int]) -> None:

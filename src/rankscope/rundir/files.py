@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rankscope.errors import RunDirError
 
-__all__ = ["copy_new", "place", "replace_text", "stored", "temporary_beside", "write_new"]
+__all__ = ["copy_new", "place", "replace_text", "rewrite", "stored", "temporary_beside", "write_new"]
 
 _BLOCK = 1 << 20
 
@@ -50,6 +50,13 @@ def write_new(target: Path, text: str) -> None:
     with temporary_beside(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
         place(temporary, target)
+
+
+def rewrite(target: Path, text: str) -> None:
+    """Replace a file of a run directory by what is known of the same run now; readers see the one or the other."""
+    with temporary_beside(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
 
 
 @contextlib.contextmanager

@@ -61,6 +61,11 @@ class Spool:
         """What each helper of this node leaves to the next: its process id and its notes, a JSON line each."""
         return self.path / "helper.jsonl"
 
+    @property
+    def job_end(self) -> Path:
+        """How the job ended, a JobEnd, kept for ``rankscope gather``."""
+        return self.path / "job_end.json"
+
     def life(self, attempt: int, rank: int) -> Path:
         """A rank's RankRecord with ``window`` None: rewritten at its start and at its end."""
         return self.path / f"life_{attempt}_{rank}.json"

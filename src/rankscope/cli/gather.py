@@ -1,0 +1,33 @@
+"""``rankscope gather``."""
+
+from __future__ import annotations
+
+import argparse
+
+from rankscope.cli.console import say
+from rankscope.errors import RunDirError
+
+__all__ = ["gather_verb"]
+
+
+def gather_verb(arguments: argparse.Namespace) -> int:
+    """Bring what a job had to leave in a spool into its run directory."""
+    from rankscope.node.later import gather_later
+    from rankscope.progress import work
+
+    total = sum(path.stat().st_size for path in arguments.path.glob("trace_*.json"))
+    with work(say) as doing:
+        progress, done = doing.bytes("gathering"), 0
+
+        def moved(size: int) -> None:
+            nonlocal done
+            done += size
+            progress(min(done, total), total)
+
+        gathered = gather_later(arguments.path, arguments.run_dir, moved=moved)
+    folder = gathered.run_dir.path
+    print(f"{folder}: {gathered.windows} trace(s) placed")
+    if gathered.left:
+        say(f"not everything could be gathered: {gathered.left}")
+    say(f"`rankscope analyze {folder} --output {folder}/report` writes the report")
+    return RunDirError.exit_code if gathered.left else 0

@@ -1,0 +1,201 @@
+"""``rankscope gather``: what a job had to leave in a spool, brought into a run directory once that can be written.
+
+A store that was full or did not answer keeps nothing from being gathered later. The same parts do it that work at the
+end of a job; here a person waits for them, and nothing of a job does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.errors import ConfigError, ForeignFileError, RunDirError
+from rankscope.node.finish import finish_again
+from rankscope.node.gather import Gatherer, own_record
+from rankscope.node.leftovers import discard, left_in_words, remove_unannounced
+from rankscope.node.manifest import NodeResult
+from rankscope.node.state import NodeState
+from rankscope.node.step_log import StepLogDrain
+from rankscope.records.codec import to_json
+from rankscope.records.node_task import JobEnd, NodeTask
+from rankscope.records.spec import AgentSpec
+from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
+from rankscope.rundir.files import rewrite
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record, run_limit
+from rankscope.rundir.spool import Spool
+
+__all__ = ["Gathered", "gather_later"]
+
+_POLL_S = 0.1
+_ENDS_WITHIN_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What became of a spool."""
+
+    run_dir: RunDir
+    windows: int
+    """Records of windows that were placed now."""
+    left: str
+    """What stays in the spool, why and where; empty when nothing does, and then the spool is gone."""
+
+
+def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int], None] = lambda _: None) -> Gathered:
+    """Place what lies in a spool, bring the result of its node and run.json up to date, and remove the spool.
+
+    Args:
+        folder: the spool.
+        to: a run directory to use in place of the one that the job was to use.
+        moved: is told each number of bytes that was handled.
+
+    Raises:
+        ConfigError: ``folder`` is no spool.
+        RunDirError: its job or its helper still works, or the run directory cannot be used.
+    """
+    spool = Spool(folder.resolve())
+    try:
+        task, spec = read_record(NodeTask, spool.task), read_record(AgentSpec, spool.spec)
+    except ForeignFileError as error:
+        raise ConfigError(
+            f"{folder} is no spool ({error}); name the folder that `rankscope run` said at its end"
+        ) from error
+    with _alone(spool), _privately():
+        state = NodeState(spool)
+        granted = _claim(spool, state, task, to)
+        run_dir = RunDir(Path(granted.run_dir))
+        gatherer, step_logs = Gatherer(spool, run_dir, moved=moved), StepLogDrain(spool, state.note)
+        windows = len(gatherer.gather(last=True))
+        gatherer.gather_out_of_memory()
+        step_logs.finish(run_dir)
+        for gone in remove_unannounced(spool):
+            state.note(f"{granted.node}: {gone}")
+        why = {**gatherer.left, **step_logs.left}
+        try:
+            _tell(spool, state, task, spec, granted, gatherer)
+        except OSError as error:
+            why[""] = f"{run_dir.path} could not be written: {error.strerror or error}"
+        words = left_in_words(spool, why) if why else ""
+        if not words and not discard(spool):
+            words = left_in_words(spool, {})
+        return Gathered(run_dir=run_dir, windows=windows, left=words)
+
+
+@contextlib.contextmanager
+def _alone(spool: Spool) -> Iterator[None]:
+    """Be the helper of this spool's node; nobody may be left who writes into it."""
+    try:
+        lock = os.open(spool.helper_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise RunDirError(
+            f"{spool.path} cannot be used: {error.strerror}; are you the one who started the job?"
+        ) from error
+    try:
+        if not _locked(lock):
+            raise RunDirError(
+                f"the node helper still works on {spool.path}, or hangs in a store that does not answer; "
+                "ask again when it has ended"
+            )
+        for life_path in spool.lives():
+            life = own_record(life_path)
+            if life is not None and _has_open(life.pid, spool.pulse(life.attempt, life.rank)):
+                raise RunDirError(f"rank {life.rank} still writes into {spool.path}; ask again when its job has ended")
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    """Whether this process is the only helper now. One that has said that it is done takes a moment to end."""
+    deadline = time.monotonic() + _ENDS_WITHIN_S
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_POLL_S)
+            continue
+        except OSError:
+            pass  # a file system without locks
+        return True
+    return False
+
+
+def _has_open(pid: int, step_log: Path) -> bool:
+    """Whether a process has its step log open. Its number alone tells nothing: it may be another process's by now."""
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if descriptor.readlink() == step_log:
+                    return True
+    return False
+
+
+@contextlib.contextmanager
+def _privately() -> Iterator[None]:
+    """As the helper itself writes: for the owner alone, or for a group that shares the work."""
+    theirs = os.umask(0o077)
+    try:
+        if not theirs & 0o020:
+            os.umask(0o007)
+        yield
+    finally:
+        os.umask(theirs)
+
+
+def _claim(spool: Spool, state: NodeState, task: NodeTask, to: Path | None) -> NodeClaim:
+    """The place that the node had in its run, or one in the directory that is named now."""
+    earlier = state.claimed()
+    if earlier is not None and (to is None or RunDir(Path(earlier.run_dir)).path == to.absolute()):
+        if not Path(earlier.run_dir).is_dir():
+            raise RunDirError(f"{earlier.run_dir} is not there; mount it, or name another folder with --run-dir")
+        return earlier
+    if to is not None:
+        run_dir, name = RunDir(to.absolute()), to.absolute().name
+    elif task.run_dir is not None:
+        run_dir, name = RunDir(Path(task.run_dir)), Path(task.run_dir).name
+    else:
+        run_dir, name = next_run_dir(Path(task.base))
+    granted = claim(
+        run_dir, task.run_id or name, task.node, launch=task.launch, alone=task.alone, owner=str(spool.path),
+        pid=task.launcher_pid,
+    )  # fmt: skip
+    state.claims(granted)
+    return granted
+
+
+def _tell(
+    spool: Spool, state: NodeState, task: NodeTask, spec: AgentSpec, granted: NodeClaim, gatherer: Gatherer
+) -> None:
+    """Bring the node's result and run.json up to date: both are of this run, and were written while this lacked."""
+    run_dir = RunDir(Path(granted.run_dir))
+    path = run_dir.node_result(granted.node)
+    before: NodeResult | None = None
+    if path.exists():
+        with contextlib.suppress(ForeignFileError):
+            before = read_record(NodeResult, path, run_limit(run_dir))
+    notes = [note for note in (before.notes if before is not None else state.notes()) if str(spool.path) not in note]
+    notes.append(f"{granted.node}: what its ranks recorded was gathered later, by `rankscope gather`")
+    own = NodeResult(
+        node=granted.node,
+        host=socket.gethostname(),
+        lives=[life for life_path in spool.lives() if (life := own_record(life_path)) is not None],
+        records=gatherer.records(),
+        notes=list(dict.fromkeys(notes)),
+        exit_code=before.exit_code if before is not None else _job_end(spool).exit_code,
+    )
+    rewrite(path, to_json(own))
+    finish_again(task, spec, granted, own)
+
+
+def _job_end(spool: Spool) -> JobEnd:
+    try:
+        return read_record(JobEnd, spool.job_end)
+    except ForeignFileError:
+        return JobEnd()
