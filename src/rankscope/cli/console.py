@@ -9,6 +9,8 @@ import select
 import sys
 from typing import TYPE_CHECKING
 
+from rankscope.errors import RunDirError
+
 if TYPE_CHECKING:
     from rankscope.records.report import ClusterReport
 
@@ -39,19 +41,17 @@ def hold_standard_descriptors() -> None:
 def show_summary(report: ClusterReport) -> None:
     """Show the report of a run that has just ended, on standard error. Never raises: the exit code is the job's."""
     with contextlib.suppress(Exception):
+        from rich.console import Console
+
+        from rankscope.report.formats import terminal
+
+        console = Console(stderr=True)
         if sys.stderr is not None and sys.stderr.isatty():
-            from rich.console import Console
-
-            from rankscope.report.formats.terminal import show
-
-            console = Console(stderr=True)
             console.print()
-            show(report, console)
-            return
-    with contextlib.suppress(Exception):
-        from rankscope.report import WRITERS
-
-        _write_to_stderr(f"\n{WRITERS['terminal'](report).rstrip()}\n")
+            terminal.show(report, console)
+        else:
+            unicode = "utf" in console.encoding.lower()
+            _write_to_stderr(f"\n{terminal.render(report, console.width, unicode=unicode).rstrip()}\n")
 
 
 def tell(text: str) -> None:
@@ -77,18 +77,38 @@ def _write_to_stderr(text: str) -> None:
 
 
 def show(report: ClusterReport, arguments: argparse.Namespace) -> int:
-    """Print a report in the format asked for, and write its files."""
+    """Print a report in the format asked for, and write its files.
+
+    Raises:
+        RunDirError: the folder of ``--output`` cannot be written.
+    """
     from rankscope.report import WRITERS, write_report
 
     if arguments.output is not None:
-        for name, path in write_report(report, arguments.output).items():
+        try:
+            written = write_report(report, arguments.output)
+        except OSError as error:
+            raise RunDirError(f"{arguments.output} cannot be written ({error}); name another --output") from error
+        for name, path in written.items():
             say(f"{name}: {path}")
-    if arguments.format == "terminal" and sys.stdout.isatty():
+    if arguments.format == "terminal":
         from rich.console import Console
 
         from rankscope.report.formats.terminal import show
 
-        show(report, Console())  # rich knows about NO_COLOR and what the terminal can do
+        show(report, Console())  # rich knows about NO_COLOR, COLUMNS and what the terminal can do
     else:
-        print(WRITERS[arguments.format](report).rstrip("\n"))
+        _print_utf8(WRITERS[arguments.format](report).rstrip("\n"))
     return 0
+
+
+def _print_utf8(text: str) -> None:
+    """JSON, Markdown and HTML are UTF-8 whatever the terminal speaks."""
+    try:
+        stream = sys.stdout.buffer
+    except AttributeError:  # something that stands for it, in a notebook or a test
+        print(text)
+        return
+    sys.stdout.flush()
+    stream.write(f"{text}\n".encode("utf-8", "replace"))
+    stream.flush()

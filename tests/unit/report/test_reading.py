@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,8 +126,33 @@ def test_colour_on_a_terminal_and_nowhere_else(gpu_straggler: ClusterReport, tmp
     assert "Verdict" in without
     assert "\x1b[1;31m" not in without
     words = [sys.executable, "-m", "rankscope", "report", str(tmp_path)]
-    piped = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert piped == WRITERS["terminal"](gpu_straggler)
+    for width in (60, 80, 120):
+        environment = {**os.environ, "COLUMNS": str(width)}
+        piped = subprocess.run(words, capture_output=True, text=True, check=True, env=environment).stdout
+        assert piped == terminal.render(gpu_straggler, width)
+
+
+@pytest.mark.parametrize("form", ["terminal", "json", "markdown", "html"])
+def test_a_terminal_without_our_letters_gets_all_the_same(
+    form: str, gpu_straggler: ClusterReport, tmp_path: Path
+) -> None:
+    write_report(gpu_straggler, tmp_path)
+    words = [sys.executable, "-m", "rankscope", "report", str(tmp_path), "--format", form]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
+    done = subprocess.run(words, capture_output=True, check=True, env=environment)
+    encoding = "ascii" if form == "terminal" else "utf-8"
+    shown = done.stdout.decode(encoding)
+    assert "60.3 +- 1.9 ms" in shown if form == "terminal" else "Rank 1 holds" in shown
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(gpu_straggler: ClusterReport, tmp_path: Path) -> None:
+    write_report(gpu_straggler, tmp_path)
+    (tmp_path / "file").touch()
+    words = [sys.executable, "-m", "rankscope", "report", str(tmp_path), "--output", str(tmp_path / "file" / "x")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"rankscope: error: {tmp_path / 'file' / 'x'} cannot be written")
 
 
 def test_only_the_labels_are_bold(gpu_straggler: ClusterReport) -> None:

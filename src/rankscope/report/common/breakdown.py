@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from rankscope.records.rows import RankIdle, RankSummary
 
-__all__ = ["LEGEND", "Segment", "segments"]
+__all__ = ["LEGEND", "Segment", "mean", "segments"]
 
 LEGEND: dict[str, tuple[str, str]] = {
     "compute": ("Compute", "compute_pct"),
@@ -59,6 +61,24 @@ def segments(rank: RankSummary, idle: RankIdle | None) -> list[Segment]:
             bar.append(Segment(key, LEGEND[key][0], round(start, 3), round(width, 3), cost))
             start += width
     return bar
+
+
+_SHARES = ("compute_pct", "fused_pct", "exposed_comm_pct", "memcpy_pct", "idle_pct")
+
+
+def mean(ranks: Sequence[RankSummary], idle: Sequence[RankIdle]) -> tuple[RankSummary, RankIdle | None]:
+    """Several ranks as one: the mean of each share, so that they still sum to 100, and of each kind of idle time.
+
+    Args:
+        ranks: one or more, each with a usable trace.
+        idle: of those for which it is known; None is returned where it is for none.
+    """
+    shares: dict[str, Any] = {name: sum(getattr(rank, name) or 0.0 for rank in ranks) / len(ranks) for name in _SHARES}
+    if not idle:
+        return RankSummary(rank=ranks[0].rank, **shares), None
+    names = [item.name for item in dataclasses.fields(RankIdle) if item.name != "rank"]
+    times: dict[str, Any] = {name: sum(getattr(row, name) for row in idle) / len(idle) for name in names}
+    return RankSummary(rank=ranks[0].rank, **shares), RankIdle(rank=ranks[0].rank, **times)
 
 
 def _split(

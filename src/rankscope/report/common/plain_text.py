@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "elide", "keep_units", "one_line", "prose", "short_name"]
+__all__ = ["clean", "elide", "keep_units", "one_line", "prose", "short_name", "to_ascii"]
 
 _CONTROL = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
 _CONTROL |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
@@ -44,6 +44,26 @@ def prose(text: object, limit: int = 400) -> str:
 def keep_units(text: str, glue: str = "\N{NO-BREAK SPACE}") -> str:
     """Put ``glue`` for the space between a number and its unit, so that no line breaks there."""
     return _BEFORE_UNIT.sub(glue, text)
+
+
+_ASCII = str.maketrans(
+    {
+        "µ": "u",
+        "±": "+-",
+        "…": "...",
+        "→": "->",
+        "\N{EN DASH}": "-",
+        "\N{EM DASH}": "-",
+        "\N{MULTIPLICATION SIGN}": "x",
+        "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+        "\N{NO-BREAK SPACE}": " ",
+    }
+)
+
+
+def to_ascii(text: str) -> str:
+    """Return text that any encoding can hold: signs by their usual stand-ins, other letters as question marks."""
+    return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
 def short_name(name: str, limit: int = 88) -> str:

@@ -11,7 +11,6 @@ __all__ = [
     "clock_line",
     "has_accelerator",
     "in_order",
-    "interesting",
     "memory_line",
     "modules_line",
     "overhead_line",
@@ -42,23 +41,6 @@ def in_order(report: ClusterReport) -> list[RankSummary]:
         report.ranks,
         key=lambda rank: (many and rank.rank not in named, many and rank.status == "ok", rank.rank),
     )
-
-
-def interesting(report: ClusterReport, limit: int) -> list[RankSummary]:
-    """At most ``limit`` ranks, in order: the verdict's, broken ones, those others waited for, slow ones."""
-    if len(report.ranks) <= limit:
-        return sorted(report.ranks, key=lambda rank: rank.rank)
-    named = set(report.verdict.ranks)
-
-    def weight(rank: RankSummary) -> tuple[bool, bool, float, float]:
-        return (
-            rank.rank not in named,
-            rank.status == "ok",
-            -(rank.caused_wait_ms_per_step or 0.0),
-            -(rank.step_ms.get("median") or 0.0),
-        )
-
-    return sorted(sorted(report.ranks, key=weight)[:limit], key=lambda rank: rank.rank)
 
 
 def clock_line(report: ClusterReport) -> str:
@@ -97,7 +79,9 @@ def queue_line(report: ClusterReport) -> str | None:
 
 
 def modules_line(report: ClusterReport, most: int = 3) -> str | None:
-    """Which FSDP modules or DDP buckets are exposed most."""
+    """Which FSDP modules or DDP buckets are exposed most; nothing where a rank is to blame, for whom they wait."""
+    if report.verdict.kind == "straggler":
+        return None
     rows = sorted(report.modules, key=lambda row: -(row.exposed_ms_per_step or 0.0))[:most]
     named = [
         f"{_call(row)} {wording.ms(row.exposed_ms_per_step)}" for row in rows if (row.exposed_ms_per_step or 0.0) > 0

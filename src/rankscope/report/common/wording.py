@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from rankscope.causes.wording import SCENARIO
@@ -67,11 +68,20 @@ def ms(value: float | None, unit: str = " ms") -> str:
 
 
 def plus_minus(value: float | None, error: float | None, unit: str = " ms") -> str:
-    """Return a cost with its uncertainty, both with the digits of the cost: ``60.3 ± 1.9 ms``."""
-    text = ms(value, "")
+    """Return a cost with its uncertainty: ``60.3 ± 1.9 ms``, ``38 ± 8 ms``.
+
+    Both end at the same digit: the error has one, two if it begins with 1 (the usual rule of physics), and the value no
+    digit that the error makes meaningless.
+    """
     if value is None or error is None:
-        return text + ("" if value is None else unit)
-    return f"{text} ± {error:,.{len(text.partition('.')[2])}f}{unit}"
+        return ms(value, unit)
+    if error <= 0:
+        return f"{ms(value, '')} ± 0{unit}"
+    decimals = -math.floor(math.log10(error))
+    if f"{error:e}".startswith("1"):
+        decimals += 1
+    decimals = min(max(decimals, 0), 3)
+    return f"{value:,.{decimals}f} ± {error:,.{decimals}f}{unit}"
 
 
 def pct(value: float | None, decimals: int = 1) -> str:

@@ -57,7 +57,7 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "report": report,
         "run": report.run,
         "verdict": verdict,
-        "error": words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms, "").partition(" ± ")[2],
+        "cost": words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms, "").partition(" ± ")[::2],
         "kind": words.KIND_LABELS.get(verdict.kind, "Verdict"),
         "kind_class": verdict.kind if verdict.kind in words.KIND_LABELS else "insufficient_data",
         "sign": _SIGNS.get(verdict.kind, "?"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from rankscope.records.report import ClusterReport, Finding
-from rankscope.records.rows import RankSummary
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
+from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
 
 __all__ = ["MAX_CHARACTERS", "escape", "render"]
@@ -59,29 +59,21 @@ def _verdict(report: ClusterReport) -> str:
 
 
 def _ranks(report: ClusterReport) -> str:
-    if not report.ranks:
+    rows = rank_rows(report, _MAX_RANKS)
+    if not rows:
         return ""
-    shown = summary.interesting(report, _MAX_RANKS)
-    heads = ["Rank", "Status", "Step ms", "p95 ms", "Compute %", "Exposed comm. %", "Copies %", "Idle %"]
-    heads += ["Waits ms/step", "Makes others wait ms/step"]
+    heads = ["Rank", "Host", "Costs ms/step", "Waits ms/step", "Compute %", "Exposed comm. %", "Copies %", "Idle %"]
     rule = ["---:", "---", *["---:"] * (len(heads) - 2)]
-    rows = [heads, rule, *(_rank(rank, rank.rank in report.verdict.ranks) for rank in shown)]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    hidden = len(report.ranks) - len(shown)
-    return table + (f"\n\nand {hidden:,} more ranks" if hidden else "")
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heads, rule, *map(_rank, rows)))
 
 
-def _rank(rank: RankSummary, named: bool) -> list[str]:
-    numbers = [
-        *(words.ms(rank.step_ms.get(key), "") for key in ("median", "p95")),
-        *(
-            words.DASH if share is None else f"{share:.1f}"
-            for share in (rank.compute_pct, rank.exposed_comm_pct, rank.memcpy_pct, rank.idle_pct)
-        ),
-        words.ms(rank.wait_ms_per_step, ""),
-        words.ms(rank.caused_wait_ms_per_step, ""),
-    ]
-    return [f"**{rank.rank}** ▲" if named else str(rank.rank), escape(rank.status), *numbers]
+def _rank(row: RankRow) -> list[str]:
+    label = f"**{row.label}** ▲" if row.named else row.label
+    if row.shares is None:
+        return [label, escape(row.note), *[""] * 6]
+    shares = (row.shares.compute_pct, row.shares.exposed_comm_pct, row.shares.memcpy_pct, row.shares.idle_pct)
+    numbers = [words.DASH if share is None else f"{share:.1f}" for share in shares]
+    return [label, escape(row.host), words.ms(row.cost_ms, ""), words.ms(row.wait_ms, ""), *numbers]
 
 
 def _findings(report: ClusterReport) -> list[str]:

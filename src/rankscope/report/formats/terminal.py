@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from rankscope.records.report import ClusterReport
-from rankscope.records.rows import RankSummary
 from rankscope.report.common import breakdown, plain_text, summary
 from rankscope.report.common import wording as words
+from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
 
 __all__ = ["MAX_LINES", "lines", "render", "show"]
 
 MAX_LINES = 40
-_PLAIN_WIDTH = 100
+_PLAIN_WIDTH = 80
+"""Of a CI log, and of any reader about whom nothing is known."""
+_WIDE = 100
+"""From here on there is room for shares in numbers behind the bar."""
+_LEAST_TABLE = 10
+"""Lines of the table and of what parts it from the rest."""
+_MAX_BAR = 60
 _MAX_RANKS = 8
 _LABEL = 9
 """Width of the column that holds Verdict, Why and Next."""
@@ -29,37 +36,45 @@ _STYLES = {"straggler": "bold red", "balanced": "bold green", "insufficient_data
 _GLYPHS = {
     "compute": ("█", "#", "blue"),
     "fused": ("█", "*", "cyan"),
-    "comm": ("▒", "~", "magenta"),
-    "waiting": ("▒", "~", "yellow"),
+    "comm": ("▞", "%", "magenta"),
+    "waiting": ("▒", "/", "yellow"),
     "transfer": ("▓", "=", "magenta"),
     "copy": ("▪", "c", "cyan"),
-    "idle": ("·", ".", "dim"),
+    "idle": ("╌", "-", "dim"),
     "input": ("○", "o", "red"),
     "host": ("·", ".", "dim"),
 }
 """Segment -> its glyph, the glyph for ASCII output, its colour."""
 
 
-def render(report: ClusterReport) -> str:
-    """Return plain text, 100 columns wide."""
+def render(report: ClusterReport, width: int = _PLAIN_WIDTH, *, unicode: bool = True) -> str:
+    """Return plain text, so many columns wide, on request of ASCII letters only."""
     stream = io.StringIO()
-    show(report, Console(file=stream, width=_PLAIN_WIDTH, color_system=None, legacy_windows=False))
+    console = Console(file=stream, width=width, color_system=None, legacy_windows=False)
+    _print(lines(report, console, unicode=unicode), console)
     return stream.getvalue()
 
 
 def show(report: ClusterReport, console: Console, where: Path | str | None = None) -> None:
     """Print the report to ``console``; rich decides about colour (NO_COLOR, pipes). ``where`` names the page."""
-    for line in lines(report, console, where):
+    _print(lines(report, console, where, unicode="utf" in console.encoding.lower()), console)
+
+
+def _print(found: list[Text], console: Console) -> None:
+    for line in found:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def lines(report: ClusterReport, console: Console, where: Path | str | None = None) -> list[Text]:
+def lines(
+    report: ClusterReport, console: Console, where: Path | str | None = None, *, unicode: bool = True
+) -> list[Text]:
     """Return the lines, none wider than the console unless it is the path at the end, at most 40 of them."""
     report = tidy(report)
     width = max(console.width, 40)
-    unicode = "utf" in console.encoding.lower()
-    head = _verdict(report, width)
     foot = _foot(report, width)
+    head = _verdict(report, width, 3)
+    if len(head) + len(foot) + _LEAST_TABLE > MAX_LINES:
+        head = _verdict(report, width, 2)
     if where is not None:
         foot.append(_labelled("Report", plain_text.clean(str(where)), "bold", 10**6)[0])
     # The table gives way first: verdict and limits matter more than the eighth rank.
@@ -71,8 +86,7 @@ def lines(report: ClusterReport, console: Console, where: Path | str | None = No
 
 
 def _ascii(line: Text) -> Text:
-    text = line.plain.translate({ord("µ"): "u", ord(words.DASH): "-", ord("…"): "~", ord("±"): "+"})
-    return Text(text.encode("ascii", "replace").decode())
+    return Text(plain_text.to_ascii(line.plain))
 
 
 def _labelled(label: str, text: str, style: str, width: int, limit: int = 2) -> list[Text]:
@@ -102,24 +116,23 @@ def _cut(text: str, width: int) -> str:
     return line.plain
 
 
-def _verdict(report: ClusterReport, width: int) -> list[Text]:
+def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
+    """Verdict, Why, Next and Sure; each item of Why and Next takes at most ``limit`` lines."""
     verdict = report.verdict
-    found = _labelled("Verdict", words.sentence(verdict), _STYLES.get(verdict.kind, "bold"), width, 3)
-    facts = [words.KIND_LABELS.get(verdict.kind, "")]
-    if verdict.cost_ms_per_step is not None:
-        cost = words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)
-        share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
-        of = "" if share is None else f" ({share:.0f} % of {words.ms(verdict.step_ms)})"
-        facts.append(" ".join(filter(None, (f"costs {cost} per step{of}", words.steps_share(verdict)))))
-    facts.append(f"{plain_text.one_line(verdict.confidence, 20)} confidence")
-    found += _labelled("", "; ".join(fact for fact in facts if fact), "dim", width, 2)
+    found = _labelled("Verdict", words.sentence(verdict), _STYLES.get(verdict.kind, "bold"), width, 4)
     for label, items, fallback in (
         ("Why", verdict.why, "No evidence was stated."),
         ("Next", verdict.next, "Nothing to do first."),
     ):
         for index, item in enumerate(items[:3] or [fallback]):
-            found += _labelled(label if index == 0 else "", plain_text.prose(item), "", width)
-    return found
+            found += _labelled(label if index == 0 else "", plain_text.prose(item), "", width, limit)
+    sure = f"{plain_text.one_line(verdict.confidence, 20)} confidence"
+    if verdict.cost_ms_per_step is not None:
+        cost = words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)
+        share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
+        of = "" if share is None else f" ({share:.0f} % of {words.ms(verdict.step_ms)})"
+        sure = " ".join(filter(None, (f"{sure}: {cost} per step{of}", words.steps_share(verdict))))
+    return found + _labelled("Sure", sure, "dim", width)
 
 
 def _foot(report: ClusterReport, width: int) -> list[Text]:
@@ -138,7 +151,7 @@ def _foot(report: ClusterReport, width: int) -> list[Text]:
         if line:
             found += _labelled(label, line, "", width)
     if pulse := summary.pulse_line(report):
-        found += _labelled("Pulse", pulse, "", width, 1 if width < _PLAIN_WIDTH else 2)
+        found += _labelled("Pulse", pulse, "", width, 1 if width < _WIDE else 2)
     trust = summary.clock_line(report)
     overhead = summary.overhead_line(report)
     found += _labelled("Trust", trust + (f"; {overhead}" if overhead else ""), "dim", width)
@@ -153,62 +166,59 @@ def _foot(report: ClusterReport, width: int) -> list[Text]:
 def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[Text]:
     if not report.ranks:
         return [Text("No rank was found.")]
-    # One line for the heads, one for the legend, one for "and N more".
-    shown = summary.interesting(report, min(_MAX_RANKS, max(room - 3, 1)))
-    heads, rows = _columns(shown, width)
-    idle = {row.rank: row for row in report.idle}
-    cells = [max(len(head), *(len(row[i]) for row in rows)) for i, head in enumerate(heads)]
-    bar = min(30, width - sum(cells) - 2 * len(cells) - 4)
-    found = [Text("  " + _join(heads, cells) + ("  where its time goes" if bar >= 20 else ""), style="dim")]
-    found[0].truncate(width, overflow="ellipsis")
+    # One line for the heads, one for the legend, two for ranks without a trace.
+    rows = rank_rows(report, min(_MAX_RANKS, max(room - 4, 2)))
+    heads, cells = _columns(rows)
+    widths = [max(len(head), *(len(row[i]) for row in cells)) for i, head in enumerate(heads)]
+    numbers = ("compute", "exposed", "idle") if width >= _WIDE else ()
+    room_for_bar = width - 2 - sum(widths) - 2 * len(widths) - sum(len(name) + 2 for name in numbers)
+    bar = max(min(_MAX_BAR, room_for_bar), 0)
+    step = report.verdict.step_ms
+    title = "where its time goes" if step is None else f"where a step of {words.ms(step)} goes"
+    behind = "".join(f"  {name}" for name in numbers)
+    found = [Text("  " + _join(heads, widths) + f"  {title:{bar}.{bar}}" + behind, style="dim")]
     used: dict[str, None] = {}
-    for rank, row in zip(shown, rows, strict=True):
-        named = rank.rank in report.verdict.ranks
-        line = Text(("> " if named else "  ") + _join(row, cells), style="bold" if named else "")
-        if bar >= 10:
-            parts = breakdown.segments(rank, idle.get(rank.rank))
-            line.append("  ").append_text(_bar(parts, bar, unicode, used) if parts else _no_bar(rank))
-        line.truncate(width, overflow="ellipsis")
+    for row, text in zip(rows, cells, strict=True):
+        line = Text(("> " if row.named else "  ") + _join(text, widths) + "  ", style="bold" if row.named else "")
+        if row.shares is None:
+            line.append(row.note, style="yellow")
+        else:
+            line.append_text(_bar(row.parts, bar, unicode, used))
+            line.append(" " * max(2 + sum(widths) + 2 * len(widths) + bar - line.cell_len, 0))
+            for name in numbers:
+                line.append("  " + words.pct(getattr(row.shares, _SHARE[name]), 0).rjust(len(name)))
+        line.rstrip()
         found.append(line)
-    hidden = len(report.ranks) - len(shown)
-    if hidden:
-        found.append(Text(f"  and {hidden:,} more", style="dim"))
+    for line in found:
+        line.rstrip()
+        line.truncate(width, overflow="ellipsis")
     return found + _legend(used, width, unicode)
 
 
-def _columns(shown: list[RankSummary], width: int) -> tuple[list[str], list[list[str]]]:
-    heads = ["rank", "step ms", "compute", "exposed", "idle", "waits ms", "makes wait ms"]
-    rows = [
-        [
-            str(rank.rank),
-            words.ms(rank.step_ms.get("median"), ""),
-            words.pct(rank.compute_pct, 0),
-            words.pct(rank.exposed_comm_pct, 0),
-            words.pct(rank.idle_pct, 0),
-            words.ms(rank.wait_ms_per_step, ""),
-            words.ms(rank.caused_wait_ms_per_step, ""),
-        ]
-        for rank in shown
-    ]
-    if width >= 80:
-        heads.insert(1, "host")
-        for rank, row in zip(shown, rows, strict=True):
-            row.insert(1, plain_text.one_line(rank.host, 14) if rank.host else words.DASH)
-    elif width < 72:
-        heads, rows = heads[:5], [row[:5] for row in rows]
-    return heads, rows
+_SHARE = {"compute": "compute_pct", "exposed": "exposed_comm_pct", "idle": "idle_pct"}
+
+
+def _columns(rows: list[RankRow]) -> tuple[list[str], list[list[str]]]:
+    columns = [("rank", [row.label for row in rows])]
+    if any(row.host for row in rows):
+        columns.append(("host", [row.host for row in rows]))
+    for head, values in (
+        ("costs ms", [row.cost_ms for row in rows]),
+        ("waits ms", [row.wait_ms for row in rows]),
+    ):
+        if any(value is not None for value in values):
+            cells = [
+                words.ms(value, "") if row.shares is not None else "" for row, value in zip(rows, values, strict=True)
+            ]
+            columns.append((head, cells))
+    return [head for head, _ in columns], [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
 
 
 def _join(cells: list[str], widths: list[int]) -> str:
     return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
 
 
-def _no_bar(rank: RankSummary) -> Text:
-    reason = f": {plain_text.one_line(rank.reason, 80)}" if rank.reason else ""
-    return Text(rank.status + reason, style="yellow")
-
-
-def _bar(parts: list[breakdown.Segment], width: int, unicode: bool, used: dict[str, None]) -> Text:
+def _bar(parts: Iterable[breakdown.Segment], width: int, unicode: bool, used: dict[str, None]) -> Text:
     bar = Text()
     for part in parts:
         cells = round((part.start + part.pct) * width / 100) - round(part.start * width / 100)
@@ -220,13 +230,13 @@ def _bar(parts: list[breakdown.Segment], width: int, unicode: bool, used: dict[s
 
 
 def _legend(used: dict[str, None], width: int, unicode: bool) -> list[Text]:
-    if not used:
-        return []
-    line = Text("  ")
+    """What the glyphs stand for, on as many lines as it takes."""
+    found: list[Text] = []
     for key in (key for key in breakdown.LEGEND if key in used):
         glyph, plain, style = _GLYPHS[key]
-        line.append(glyph if unicode else plain, style=style)
-        line.append(f" {breakdown.LEGEND[key][0].lower()}  ", style="dim")
-    line.rstrip()
-    line.truncate(width, overflow="ellipsis")
-    return [line]
+        entry = Text.assemble((glyph if unicode else plain, style), (f" {breakdown.LEGEND[key][0].lower()}", "dim"))
+        if found and found[-1].cell_len + 2 + entry.cell_len <= width:
+            found[-1].append("  ").append_text(entry)
+        else:
+            found.append(Text("  ").append_text(entry))
+    return found

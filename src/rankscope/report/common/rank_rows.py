@@ -1,0 +1,83 @@
+"""Which ranks a short table shows, and which it shows as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rankscope.records.report import ClusterReport
+from rankscope.records.rows import RankSummary
+from rankscope.report.common import breakdown, plain_text
+
+__all__ = ["RankRow", "rank_rows"]
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """A rank, or several that are shown as one."""
+
+    label: str
+    host: str = ""
+    named: bool = False
+    """By the verdict."""
+    shares: RankSummary | None = None
+    """None where there is nothing to show; ``note`` says why."""
+    parts: tuple[breakdown.Segment, ...] = ()
+    """The bar."""
+    cost_ms: float | None = None
+    """Per step; None where no cost is claimed of this rank alone."""
+    wait_ms: float | None = None
+    """Waiting for peers that nothing hides, per step; of several ranks the mean, never the sum."""
+    note: str = ""
+
+
+def rank_rows(report: ClusterReport, limit: int) -> list[RankRow]:
+    """Each rank where there are few; else those that the verdict names, and all others as one.
+
+    Ranks without a usable trace have one row for each status: they never take the place of what was recorded.
+    """
+    named = set(report.verdict.ranks)
+    usable = sorted((rank for rank in report.ranks if rank.compute_pct is not None), key=lambda rank: rank.rank)
+    broken = [rank for rank in report.ranks if rank.compute_pct is None]
+    few = len(usable) <= limit
+    single = usable if few else [rank for rank in usable if rank.rank in named][: limit - 1]
+    shown = {id(rank) for rank in single}
+    others = [rank for rank in usable if id(rank) not in shown]
+    idle = {row.rank: row for row in report.idle}
+    rows = [
+        RankRow(
+            label=str(rank.rank),
+            host=plain_text.one_line(rank.host or "", 14),
+            named=rank.rank in named,
+            shares=rank,
+            parts=tuple(breakdown.segments(rank, idle.get(rank.rank))),
+            cost_ms=_cost(report, rank.rank),
+            wait_ms=idle[rank.rank].waiting_ms if rank.rank in idle else None,
+        )
+        for rank in single
+    ]
+    if others:
+        mean, gaps = breakdown.mean(others, [idle[rank.rank] for rank in others if rank.rank in idle])
+        label = f"{len(others):,} {'others' if single else 'ranks'}"
+        parts = tuple(breakdown.segments(mean, gaps))
+        rows.append(RankRow(label=label, shares=mean, parts=parts, wait_ms=None if gaps is None else gaps.waiting_ms))
+    return rows + _without_trace(broken)
+
+
+def _cost(report: ClusterReport, rank: int) -> float | None:
+    if report.verdict.ranks == [rank] and report.verdict.cost_ms_per_step is not None:
+        return report.verdict.cost_ms_per_step
+    costs = [finding.cost_ms_per_step for finding in report.findings if finding.ranks == [rank]]
+    return max((cost for cost in costs if cost is not None), default=None)
+
+
+def _without_trace(broken: Iterable[RankSummary]) -> list[RankRow]:
+    by_status: dict[str, list[RankSummary]] = {}
+    for rank in broken:
+        by_status.setdefault(rank.status, []).append(rank)
+    rows = []
+    for status, ranks in by_status.items():
+        label = str(ranks[0].rank) if len(ranks) == 1 else f"{len(ranks):,} ranks"
+        reasons = sorted({plain_text.one_line(rank.reason, 80) for rank in ranks if rank.reason})
+        rows.append(RankRow(label=label, note=": ".join([plain_text.one_line(status, 20), *reasons[:1]])))
+    return rows
