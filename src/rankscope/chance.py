@@ -1,4 +1,4 @@
-"""How likely a result is by chance, for whoever decides about ranks: in the analysis and in the diagnosis."""
+"""How likely a result is by chance: used by the analysis and the diagnosis to decide about ranks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From overrides to a :class:`~rankscope.config.ToolConfig`: the only importer of hydra and omegaconf.
+"""Compose a :class:`~rankscope.config.ToolConfig` from overrides. The only importer of hydra and omegaconf.
 
-The Compose API only: ``@hydra.main`` would reject torchrun's flags, change logging and make directories.
-Nothing is written, logging is untouched, and Hydra's global state is left as it was found.
+Hydra's Compose API is used, because ``@hydra.main`` would reject torchrun's flags, change logging and create
+directories. Composing writes no file, does not touch logging, and restores Hydra's global state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONF = Path(str(resources.files("rankscope.conf"))).resolve()
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """The configuration in three shapes: typed for the program, plain for the manifest, YAML for people."""
+    """The configuration in three forms: typed for the program, plain for the manifest, YAML for people."""
 
     config: ToolConfig
     plain: dict[str, Any]
@@ -42,11 +42,11 @@ class Composed:
 
 
 def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Composed:
-    """Compose our groups and the user's with Hydra overrides, in the order given.
+    """Compose the built-in groups and the user's with Hydra overrides, in the order given.
 
     Args:
-        overrides: Hydra's grammar: ``key=value``, ``group=name``, ``+group=name``.
-        config_dirs: the user's own folders. Theirs add groups and files; a file of ours keeps its name.
+        overrides: in Hydra's grammar: ``key=value``, ``group=name``, ``+group=name``.
+        config_dirs: the user's folders. They add groups and files, and cannot replace a built-in file.
 
     Raises:
         ConfigError: a folder, key, group or value that does not exist, or a value out of its limits.
@@ -54,11 +54,11 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
     missing = [str(folder) for folder in config_dirs if not folder.is_dir()]
     if missing:
         raise ConfigError(f"--config-dir {missing[0]} is not a folder; name one that holds groups of YAML files")
-    # Not as_uri(): Hydra does not decode what that encodes.
+    # Not as_uri(), because Hydra does not decode percent-encoded characters.
     search = [f"'file://{_quoted(str(folder.resolve()))}'" for folder in config_dirs]
     asked = [*overrides, *([f"hydra.searchpath=[{','.join(search)}]"] if search else [])]
     with initialize_config_dir(config_dir=str(_CONF), version_base="1.3"), warnings.catch_warnings():
-        # Hydra only warns of a search path that does not exist.
+        # Hydra only warns where a search path does not exist; here that is an error.
         warnings.filterwarnings("error", message=".*is not available", category=UserWarning)
         try:
             composed = hydra_compose("config", overrides=asked)
@@ -80,7 +80,7 @@ def _quoted(text: str) -> str:
 
 
 def _explain(error: Exception) -> str:
-    """One or two lines: what was not understood and which names come nearest."""
+    """Return one or two lines: what Hydra could not resolve, and which known names are nearest."""
     text = str(error)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = str(error.missing_cfg_file).removesuffix(".yaml").rpartition("/")
@@ -93,7 +93,7 @@ def _explain(error: Exception) -> str:
         key = unknown[1]
         if key not in _keys():
             return f"there is no configuration key {key!r}{_near(key, [*_keys(), *_groups()])}"
-    # Hydra adds advice for its own command line and its internal types in further lines.
+    # Further lines hold advice for Hydra's own command line, and its internal types.
     noise = re.compile(r"See https|\s+(object|reference)_type|\d\.")
     lines = [line.strip() for line in text.splitlines() if line and not noise.match(line)]
     return f"{'; '.join(lines)} (-S takes key=value or group=name; quote odd values: key='...')"

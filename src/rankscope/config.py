@@ -146,13 +146,15 @@ class StepsConfig:
     def __post_init__(self) -> None:
         """Check source and lead."""
         _one_of("steps.source", self.source, STEP_SOURCES)
-        _at_least("steps.agreement_lead", self.agreement_lead, 1, "ranks need a step or more to hear of a window")
+        _at_least(
+            "steps.agreement_lead", self.agreement_lead, 1, "announcements need a step or more to reach all ranks"
+        )
         _at_most("steps.agreement_lead", self.agreement_lead, MAX_WINDOW_STEPS, "3 steps are enough as a rule")
 
 
 @dataclass(kw_only=True, slots=True)
 class GatherConfig:
-    """How long may be waited for what the ranks leave behind."""
+    """How long to wait for the files of the ranks."""
 
     timeout_s: float = 120.0
     """Longest wait of the launcher for this node's traces, and again for the other nodes, when the job has ended."""
@@ -164,7 +166,7 @@ class GatherConfig:
         _at_least("gather.timeout_s", self.timeout_s, 1, "give the files a second or more to arrive")
         _at_least("gather.exit_grace_s", self.exit_grace_s, 0, "use 0 to never hold up a process")
         for name in ("timeout_s", "exit_grace_s"):
-            _at_most(f"gather.{name}", getattr(self, name), MAX_WAIT_S, "nobody waits longer than a day for a report")
+            _at_most(f"gather.{name}", getattr(self, name), MAX_WAIT_S, "a report is not waited for longer than a day")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -181,7 +183,7 @@ class AnalysisConfig:
     def __post_init__(self) -> None:
         """Check the limit."""
         _at_least("analysis.timeout_s", self.timeout_s, 1, "to make no report use analysis.enabled=false")
-        _at_most("analysis.timeout_s", self.timeout_s, MAX_WAIT_S, "nobody waits longer than a day for a report")
+        _at_most("analysis.timeout_s", self.timeout_s, MAX_WAIT_S, "a report is not waited for longer than a day")
 
 
 @dataclass(kw_only=True, slots=True)

@@ -6,9 +6,9 @@ __all__ = ["AnalysisError", "ConfigError", "ForeignFileError", "RankscopeError",
 
 
 class RankscopeError(Exception):
-    """Something the user can mend. The message says what, where, and how.
+    """Something that the user can put right. The message says what, where, and how.
 
-    ``exit_code`` is what the process ends with when nobody handles the error.
+    ``exit_code`` is what the process ends with when the error is not handled.
     """
 
     exit_code = 1
@@ -33,7 +33,7 @@ class TraceError(RankscopeError):
 
 
 class ForeignFileError(RankscopeError):
-    """A file that somebody else wrote and that is not read: missing, not a regular file, too long, or damaged."""
+    """A file of another program that is not read: missing, not a regular file, too long, or damaged."""
 
     exit_code = 4
 

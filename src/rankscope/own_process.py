@@ -1,8 +1,9 @@
-"""Start a Python process of our own so that it runs our code only, whatever lies in the current folder.
+"""Start a Python process of our own so that it runs our code only, whatever is in the current folder.
 
 ``python -m`` and ``python -c`` put the current folder first on ``sys.path``, and PYTHONPATH comes before the standard
 library: a file called ``gzip.py`` in the folder from which a job is launched would run in our process. So every process
-is started by file, in Python's isolated mode (``-I``, since ``-P`` needs 3.11), and is told where our package lies.
+is started by file, in Python's isolated mode (``-I``, since ``-P`` needs 3.11), and gets the path of our package as an
+argument.
 
 This file is both the module that makes the command and the script that the command runs.
 """

@@ -35,11 +35,11 @@ class Work:
 
     @property
     def drawn(self) -> bool:
-        """Whether there are bars; without, lines have to do."""
+        """Whether bars are drawn; otherwise lines are printed."""
         return self._bars is not None
 
     def bytes(self, title: str) -> Callable[..., None]:
-        """Hook that is told bytes done and bytes in all."""
+        """Return a callback that takes bytes done and bytes in all."""
         bars = self._bars
         if bars is None:
             return lambda *_: None
@@ -52,7 +52,7 @@ class Work:
         return tell
 
     def stages(self, total: int) -> Say:
-        """Hook that is told what is done next, ``total`` times in all."""
+        """Return a callback that takes the title of the next stage, called ``total`` times in all."""
         bars = self._bars
         if bars is None:
             return self._say
@@ -75,7 +75,7 @@ class Work:
 
 
 def on_terminal(console: Console) -> bool:
-    """Whether bars can be drawn. NO_COLOR takes the colour away, not the bars."""
+    """Whether bars can be drawn. NO_COLOR removes the colour, not the bars."""
     return console.is_terminal and not console.is_dumb_terminal
 
 

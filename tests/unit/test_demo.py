@@ -33,9 +33,9 @@ def test_the_guide_tells_the_same_truth() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "demo.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", guide, re.M))
     due = {"bad rank": "the bad rank, `{}`", "taking turns": "every rank, `{}`"}
-    nobody = {"all ranks": "nobody named; the finding `{}`", "nobody": "*Balanced*; nobody named"}
-    told = {name: {**due, **nobody}[fault.who].format(fault.cause) for name, fault in FAULTS.items()}
-    assert rows == told | {"neighbour": "*Machine busy*; nobody named"}
+    named = {"all ranks": "no rank named; the finding `{}`", "no rank": "*Balanced*; no rank named"}
+    told = {name: {**due, **named}[fault.who].format(fault.cause) for name, fault in FAULTS.items()}
+    assert rows == told | {"neighbour": "*Machine busy*; no rank named"}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -44,15 +44,15 @@ def test_the_window_holds_the_trouble(name: str) -> None:
     config = compose(list(fault.settings), []).config
     ((first, last),) = config.schedule.windows()
     assert last < fault.steps
-    struck = {r: [s for s in range(first, last + 1) if fault.strikes(s, r, 4, bad=2)] for r in range(4)}
-    assert [r for r in range(4) if struck[r]] == {"all ranks": [0, 1, 2, 3]}.get(fault.who, fault.stragglers(4, 2))
+    acting = {r: [s for s in range(first, last + 1) if fault.acts(s, r, 4, bad=2)] for r in range(4)}
+    assert [r for r in range(4) if acting[r]] == {"all ranks": [0, 1, 2, 3]}.get(fault.who, fault.stragglers(4, 2))
     # where it is rare it is not the first step recorded, whose beginning may be lost
-    assert fault.every == 1 or all(first < s for steps in struck.values() for s in steps)
+    assert fault.every == 1 or all(first < s for steps in acting.values() for s in steps)
 
 
 def test_ranks_take_turns() -> None:
     turns = FAULTS["turns"]
-    assert [[r for r in range(3) if turns.strikes(s, r, 3, bad=0)] for s in range(4)] == [[0], [1], [2], [0]]
+    assert [[r for r in range(3) if turns.acts(s, r, 3, bad=0)] for s in range(4)] == [[0], [1], [2], [0]]
 
 
 def test_every_fault_has_its_script() -> None:

@@ -38,7 +38,7 @@ def arm(spec_path: str) -> None:
 
 
 def _leave_word(spec: AgentSpec, error: Exception) -> None:
-    """Say in the record of this rank's life why nothing else will be said of it."""
+    """Write into the record of this rank's process why there will be no other record of it."""
     environ = os.environ
     life = RankRecord(
         rank=int(environ["RANK"]),

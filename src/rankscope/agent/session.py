@@ -1,8 +1,8 @@
-"""One rank's profiling life: which step it is, what is due at its end, what has been left behind.
+"""State machine of one rank: counts steps, opens and closes windows at step boundaries, writes the rank's records.
 
 A step is counted where its end is seen, in whatever thread. What is due then, such as to open or close a window, is
 done there as well if that is the training thread outside of backward, else at the next such point (see
-:mod:`rankscope.agent.process.safe_point`). Between windows a step costs the note of its time and a look at the board.
+:mod:`rankscope.agent.process.safe_point`). Between windows a step costs one write of its time and one look for notices.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Session:
             attempt=int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
             torch_version=str(torch.__version__),
             status="partial",
-            reason="no word of its end: killed, os._exit, or still running",
+            reason="the process did not report its exit: it was killed, called os._exit, or is still running",
         )
         self.counter = StepCounter(self.step_completed, spec.step_source)
         self.signal: Callable[[str], None] = lambda _kind: None
@@ -190,7 +190,7 @@ class Session:
             recording.capture.mark(completed)
 
     def _fail(self, error: Exception) -> None:
-        """What should not happen: record nothing any more, and leave no profiler on."""
+        """After an unexpected error: record nothing any more, and leave no profiler on."""
         tell(f"recording failed and is switched off; training goes on: {error!r}")
         if self._recording is not None and (in_backward() or threading.get_ident() != self._thread):
             self._failed, self._due = error, True  # a profiler is ended where it was begun
@@ -208,7 +208,7 @@ class Session:
         except FileExistsError:
             _disarm()
             return False
-        except OSError as error:  # no room for it: then nobody else gets in either
+        except OSError as error:  # the disk is full: then no other process of this rank claims it either
             tell(f"the rank could not be claimed in {self.spool.path}: {error}")
         self._pulse = StepLog(self.spool.pulse(self.life.attempt, self.life.rank))
         self._pauses.start()
@@ -253,7 +253,7 @@ class Session:
             chosen = f"not among the ranks that record (capture.ranks={self.spec.capture.ranks})"
             recording.give_up(chosen, status="skipped")
         elif completed > window.first:
-            recording.give_up(f"heard of this window at step {completed}, when it had begun at step {window.first}")
+            recording.give_up(f"this window was announced at step {completed}, after its first step {window.first}")
         elif self._foreign.active:
             recording.give_up("the script's own torch.profiler was active; two at once would crash the job")
         else:
@@ -311,7 +311,7 @@ class Session:
         return recording is not None and recording.capture is not None and recording.capture.owns(profile)
 
     def _stand_aside(self) -> None:
-        """The user's profiler is about to be prepared: ours must be gone by then."""
+        """The user's profiler is about to be prepared: ours must have ended by then."""
         self._detaching.stay()
         if self._recording is None:
             pass
@@ -326,7 +326,7 @@ class Session:
         self._detaching.finish()
 
     def _close_for_another(self) -> None:
-        reason = "the script's own torch.profiler started inside this window, which made way for it"
+        reason = "the script's own torch.profiler started inside this window, which ended for it"
         recording = self._recording
         if recording is not None and recording.capture is not None and self._too_late:
             self._recording = None  # libkineto is the script's: to end ours now would end its profile, or the process
@@ -346,7 +346,7 @@ class Session:
             self._recording.capture.leave()
 
     def _graph_begins(self) -> None:
-        """A CUDA graph is about to be captured. The first one waits until no window before it lets go of CUPTI."""
+        """A CUDA graph is about to be captured. The first one waits until the teardown of CUPTI has finished."""
         if _session is not self:
             return
         first = self._detaching.graph()
@@ -393,6 +393,6 @@ def _forked() -> None:
 
 
 def _disarm() -> None:
-    """This process is not the training process (any more): forked children, and second comers of a rank."""
+    """This process is not the training process (any more): forked children, and further processes of a rank."""
     global _session  # noqa: PLW0603 - see Session.begin
     _session = None

@@ -1,4 +1,4 @@
-"""The verbs and their exit codes. What a user asked for is printed here and nowhere else."""
+"""The verbs of the command line and their exit codes. Output that a user asked for is printed here only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code; a :class:`RankscopeError` becomes one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if words[:1] == ["run"]:  # never through argparse, which would take torchrun's flags for its own
+        if words[:1] == ["run"]:  # not through argparse, which would take torchrun's flags for its own
             return run(words[1:])
         arguments = make_parser().parse_args(words)
         verb: Callable[[argparse.Namespace], int] = arguments.verb

@@ -42,7 +42,7 @@ def given_ranks(words: Sequence[str]) -> dict[Path, int]:
     """``FILE=RANK`` of each ``--rank``.
 
     Raises:
-        ConfigError: a word of another form, or a file with two ranks.
+        ConfigError: an argument of another form, or a file with two ranks.
     """
     ranks: dict[Path, int] = {}
     for word in words:

@@ -19,7 +19,7 @@ __all__ = ["hold_standard_descriptors", "say", "show", "show_summary", "tell"]
 
 FORMATS = ("terminal", "json", "markdown", "html")
 _READER_S = 2.0
-"""For a reader of standard error that does not read: a stopped terminal must not stop a training job."""
+"""Seconds after which a line is given up where standard error is not read: a stopped terminal must not stop a job."""
 
 
 def say(text: str) -> None:
@@ -30,7 +30,7 @@ def say(text: str) -> None:
 def hold_standard_descriptors() -> None:
     """Take descriptors 0 to 2 where they are closed, so that nothing that is opened later becomes a standard stream.
 
-    What takes them leads nowhere and is closed in every child, which finds them as it would have without us.
+    They are opened on the null device and closed in every child, which finds them as it would without rankscope.
     """
     with contextlib.suppress(OSError):
         while (descriptor := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:
@@ -63,7 +63,7 @@ def _write_to_stderr(text: str) -> None:
     """Unbuffered: what Python cannot flush at its end would change the exit code to 120."""
     with contextlib.suppress(Exception):
         stream = sys.stderr
-        if stream is None:  # it was closed when we came
+        if stream is None:  # it was closed at the start
             return
         try:
             descriptor = stream.fileno()

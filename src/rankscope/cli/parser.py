@@ -96,7 +96,7 @@ def _add_demo(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     demo.add_argument("--fault", choices=FAULTS, metavar="NAME", default="input_stall", help="default: input_stall")
     demo.add_argument("--ranks", type=int, default=2, help="processes, all on this machine (default: 2)")
-    demo.add_argument("--bad-rank", type=int, metavar="RANK", help="the rank that is struck (default: the last)")
+    demo.add_argument("--bad-rank", type=int, metavar="RANK", help="the rank with the fault (default: the last)")
     demo.add_argument("--size", type=float, help="of the fault (default: as below)")
     demo.add_argument("--steps", type=int, help="training steps (default: enough to show the fault)")
     demo.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])

@@ -19,7 +19,7 @@ __all__ = ["demo_verb", "run"]
 
 
 def run(words: Sequence[str]) -> int:
-    """Launch a script under torchrun, record it, and report. Where we fail, it runs as under torchrun."""
+    """Launch a script under torchrun, record it, and report. Where rankscope fails, the job runs as under torchrun."""
     from rankscope.launcher.arguments import HelpAsked, help_text, parse
     from rankscope.launcher.torchrun import run_torchrun
     from rankscope.launcher.wrap_up import Outcome
@@ -54,7 +54,7 @@ def _recorded(arguments: RunArguments, words: Sequence[str]) -> Outcome:
         composed = compose(arguments.overrides, arguments.config_dirs)
     except RankscopeError:
         raise
-    except Exception as error:  # a broken Hydra is our trouble, not the job's
+    except Exception as error:  # a broken Hydra must not end the job
         say(f"not recording, the job runs without rankscope: {type(error).__name__}: {error}")
         return Outcome(run_torchrun(arguments.torchrun))
     return launch(arguments, composed.config, plain=composed.plain, argv=["rankscope", "run", *words], say=say)
@@ -76,7 +76,7 @@ def demo_verb(arguments: argparse.Namespace) -> int:
     if lacking is not None:
         raise ConfigError(f"--fault {arguments.fault} needs {lacking}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would set, without its banner
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # Kineto tells each start and stop on stderr, and finds no GPU
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else Kineto logs each start and stop
     job = ["--fault", arguments.fault, "--bad-rank", bad, "--steps", arguments.steps or fault.steps]
     if arguments.size is not None:
         job += ["--size", arguments.size]

@@ -1,4 +1,4 @@
-"""Small jobs with a planted fault: for a first look, and to hold the diagnosis to the truth."""
+"""Small jobs with a planted fault, for a first look and to test the diagnosis against a known truth."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from pathlib import Path
 __all__ = ["JOBS"]
 
 JOBS = Path(__file__).parent
-"""The folder of the scripts that are trained."""
+"""The folder of the training scripts."""

@@ -1,8 +1,8 @@
-"""What `rankscope demo` can plant, and what is then true. The job, the help and the tests read this one table.
+"""The faults that `rankscope demo` can plant, with the expected verdict. Job, help and tests read this table.
 
 Causes that need a device (``host_sync``, ``h2d_copy``, ``allocator``, ``launch_bound``) cannot be planted in a job on
-the CPU; benchmarks/gpt.py and the tests for GPUs have them. An intermittent fault brings a schedule whose window holds
-it: of what happens outside the recorded steps a report says nothing, and "balanced" is then the right verdict.
+the CPU; benchmarks/gpt.py and the tests for GPUs have them. An intermittent fault has a schedule whose window
+contains it: a report cannot know what happens outside the recorded steps, and "balanced" is then the right verdict.
 """
 
 from __future__ import annotations
@@ -15,50 +15,51 @@ from typing import Literal
 __all__ = ["FAULTS", "Fault", "Place", "Who"]
 
 Place = Literal["input", "forward", "backward", "between", "job"]
-"""Where a fault strikes: while a batch is fetched, between forward and backward, inside of backward, between the
+"""Where a fault acts: while a batch is fetched, between forward and backward, inside of backward, between the
 optimizer and the next batch; or in how the job is set up."""
 
-Who = Literal["bad rank", "taking turns", "all ranks", "nobody"]
+Who = Literal["bad rank", "taking turns", "all ranks", "no rank"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One fault and its truth."""
+    """One fault, and what the diagnosis should find."""
 
     does: str
-    """One line for the help; ``{size}`` stands for the size."""
+    """One line for the help, in which ``{size}`` is replaced by the size."""
     who: Who
-    """Ranks in which it is planted. The bad rank, or each of those that take turns, is to be named, and no other."""
+    """Ranks in which it is planted. The verdict should name the bad rank, or each rank that takes turns, and no
+    other."""
     cause: str | None
-    """Kind of the finding that is due."""
+    """Kind of the expected finding; None where none is expected."""
     place: Place = "job"
     size: float = 0.0
-    """In milliseconds where it pauses, in matrix products where it computes; else as ``does`` says."""
+    """Milliseconds of a pause, or number of matrix products; else the unit that ``does`` says."""
     computes: bool = False
-    """Whether it computes where it strikes, instead of pausing."""
+    """Whether it computes instead of pausing."""
     every: int = 1
-    """It strikes in each step whose number is a multiple of this."""
+    """It acts in each step whose number is a multiple of this."""
     steps: int = 40
-    """Training steps that show it."""
+    """Training steps that the demo runs, so that a window contains it."""
     settings: tuple[str, ...] = ()
-    """Settings of the recording (as after -S) that show it."""
+    """Settings of the recording (as after -S) with which a window contains it."""
     script: str = "train.py"
     needs: tuple[str, ...] = ()
-    """Packages beyond those rankscope depends on, ``MKL``, or ``cores``: one for each rank."""
+    """Packages beyond those that rankscope depends on, ``MKL``, or ``cores`` (a core for each rank)."""
 
-    def strikes(self, step: int, rank: int, ranks: int, bad: int) -> bool:
-        """Whether the rank is struck in this step."""
+    def acts(self, step: int, rank: int, ranks: int, bad: int) -> bool:
+        """Return whether the fault acts on this rank in this step."""
         if step % self.every:
             return False
         return {
             "bad rank": rank == bad,
             "taking turns": step // self.every % ranks == rank,
             "all ranks": True,
-            "nobody": False,
+            "no rank": False,
         }[self.who]
 
     def stragglers(self, ranks: int, bad: int) -> list[int]:
-        """Ranks that the verdict has to name."""
+        """Return the ranks that the verdict should name."""
         return {"bad rank": [bad], "taking turns": list(range(ranks))}.get(self.who, [])
 
     def line(self) -> str:
@@ -66,7 +67,7 @@ class Fault:
         return self.does.format(size=f"{self.size:g}")
 
     def lacking(self, ranks: int) -> str | None:
-        """Return what it needs and this machine does not have, in words."""
+        """Return what the fault needs and this machine lacks, as the end of a sentence; None for nothing."""
         for need in self.needs:
             if need == "cores":
                 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
@@ -84,8 +85,8 @@ class Fault:
 
 FAULTS: dict[str, Fault] = {
     "none": Fault(
-        does="nothing is wrong; nobody may be named",
-        who="nobody",
+        does="no fault: the verdict should name no rank",
+        who="no rank",
         cause=None,
     ),
     "input_stall": Fault(
@@ -134,13 +135,13 @@ FAULTS: dict[str, Fault] = {
         needs=("MKL",),
     ),
     "neighbour": Fault(
-        does="another process is busy on one rank's core: no rank's fault (needs Linux and a core for each rank)",
-        who="nobody",
+        does="another process is busy on one rank's core; no rank is at fault (needs Linux and a core for each rank)",
+        who="no rank",
         cause="contended",
         needs=("cores",),
     ),
     "recompile": Fault(
-        does="one rank's sequences have a new length in each step, and torch.compile compiles anew",
+        does="one rank's sequences have a new length in each step, so that torch.compile compiles again",
         who="bad rank",
         cause="recompile",
         steps=10,
@@ -148,21 +149,21 @@ FAULTS: dict[str, Fault] = {
         settings=("schedule.skip_first=1", "schedule.wait=0", "schedule.active=4"),
     ),
     "host_pause": Fault(
-        does="one rank's Python stands still for {size} ms between forward and backward",
+        does="one rank sleeps for {size} ms between forward and backward",
         who="bad rank",
         cause="host_pause",
         place="forward",
         size=50,
     ),
     "between_steps": Fault(
-        does="one rank loses {size} ms between its steps",
+        does="one rank sleeps for {size} ms between its steps",
         who="bad rank",
         cause="host_pause",
         place="between",
         size=50,
     ),
     "rare_pause": Fault(
-        does="one rank stands still for {size} ms in one step of 20",
+        does="one rank sleeps for {size} ms in one step of 20",
         who="bad rank",
         cause="host_pause",
         place="forward",
@@ -172,7 +173,7 @@ FAULTS: dict[str, Fault] = {
         settings=("schedule.active=10",),
     ),
     "burst": Fault(
-        does="one rank loses {size} ms in every 25th step, between steps",
+        does="one rank sleeps for {size} ms after every 25th step",
         who="bad rank",
         cause="host_pause",
         place="between",
@@ -182,7 +183,7 @@ FAULTS: dict[str, Fault] = {
         settings=("schedule.skip_first=17", "schedule.active=10"),
     ),
     "turns": Fault(
-        does="the ranks take turns at standing still for {size} ms, one in each step",
+        does="the ranks sleep for {size} ms in turn, one rank in each step",
         who="taking turns",
         cause="host_pause",
         place="forward",
@@ -197,7 +198,7 @@ FAULTS: dict[str, Fault] = {
         size=4,
     ),
     "comm_exposed": Fault(
-        does="an embedding of {size} rows, whose gradients come last and are reduced when nothing is left to hide it",
+        does="an embedding of {size} rows, whose gradients come last, so that no compute hides their reduction",
         who="all ranks",
         cause="comm_exposed",
         size=65536,

@@ -1,4 +1,4 @@
-"""A rendezvous that listens on the loopback interface only. torchrun's own store listens on every interface."""
+"""A rendezvous that listens on the loopback interface only, whereas torchrun's own store listens on every interface."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["loopback_rendezvous"]
 
 @contextlib.contextmanager
 def loopback_rendezvous() -> Iterator[list[str]]:
-    """Serve a store on 127.0.0.1 and yield the torchrun flags that lead to it.
+    """Serve a store on 127.0.0.1 and yield the torchrun flags that select it.
 
     torchrun's static rendezvous asks for a multi-tenant store on the master port: when this process already serves
-    one there, it is shared instead of a new one being opened. gloo is pinned to the same interface.
+    one there, it is shared instead of a new one being opened. gloo is bound to the same interface.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Plant one fault of the table in a training job. Plain PyTorch, in the process of a rank."""
+"""Plant one fault of the table in a training job. Plain PyTorch, run in the process of each rank."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rankscope.demo.faults import FAULTS, Place
 __all__ = ["Plant", "parser", "planted"]
 
 _BUSY = "import os, sys\nwhile os.path.exists(f'/proc/{sys.argv[1]}'): sum(range(10**5))"
-"""Busy for as long as the process lives whose number it is given."""
-_STRANGER = """
+"""Program that is busy for as long as the process with the given id runs."""
+_DETACHED = """
 import subprocess, sys
 print(subprocess.Popen([sys.executable, *sys.argv[1:]], stdout=subprocess.DEVNULL).pid)
 """
-"""Starts a process, and ends: then that process is none of the job's."""
+"""Program that starts a process and ends, so that this process is not a descendant of the job."""
 
 
 class Plant:
@@ -37,12 +37,12 @@ class Plant:
         self._matrix = torch.full((256, 256), 1 / 256)
 
     def get(self, name: str, usual: float) -> float:
-        """Size of the named fault where it is the planted one and strikes this rank, else what is usual."""
-        return self.size if name == self.name and self.struck() else usual
+        """Return the size of the named fault where it is planted and acts on this rank now, else the usual value."""
+        return self.size if name == self.name and self.acts() else usual
 
-    def strike(self, place: Place) -> None:
-        """Pause or compute, if the fault strikes here and now."""
-        if place != self.fault.place or not self.struck():
+    def act(self, place: Place) -> None:
+        """Pause or compute, if the planted fault acts at this place in this step."""
+        if place != self.fault.place or not self.acts():
             return
         if self.fault.computes:
             for _ in range(int(self.size)):
@@ -50,15 +50,15 @@ class Plant:
         else:
             time.sleep(self.size / 1e3)
 
-    def struck(self) -> bool:
-        """Whether the fault strikes this rank in the current step."""
-        return self.fault.strikes(self.step, dist.get_rank(), dist.get_world_size(), self.bad)
+    def acts(self) -> bool:
+        """Return whether the fault acts on this rank in the current step."""
+        return self.fault.acts(self.step, dist.get_rank(), dist.get_world_size(), self.bad)
 
 
 @contextlib.contextmanager
 def planted(arguments: argparse.Namespace) -> Iterator[Plant]:
-    """Join the process group of a job with its fault planted, and leave it at the end."""
-    torch.set_num_threads(1)  # ranks share the CPU; more threads would fight each other
+    """Join the process group of the job, plant the fault, and leave the group at the end."""
+    torch.set_num_threads(1)  # the ranks share the CPU; more threads would compete for its cores
     bad = int(os.environ["RANK"]) == arguments.bad_rank
     if arguments.fault == "slow_compute" and bad:
         os.environ["MKL_CBWR"] = "COMPATIBLE"  # read when MKL computes for the first time
@@ -75,13 +75,13 @@ def planted(arguments: argparse.Namespace) -> Iterator[Plant]:
 
 
 def _neighbour() -> int:
-    """Keep this process's core busy, with a process of its own; its number."""
-    command = [sys.executable, "-I", "-c", _STRANGER, "-I", "-c", _BUSY, str(os.getpid())]
+    """Start a process that keeps this process's core busy, and return its id."""
+    command = [sys.executable, "-I", "-c", _DETACHED, "-I", "-c", _BUSY, str(os.getpid())]
     return int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Command-line options of every job of the demo."""
+    """Return the parser of the options that every job of the demo has."""
     found = argparse.ArgumentParser(description=description)
     found.add_argument("--steps", type=int, default=40)
     found.add_argument("--batch", type=int, default=8, help="samples per rank and step")

@@ -1,6 +1,6 @@
-"""Train a small GPT with DDP on the CPU, with a fault planted, to have something to find.
+"""Train a small GPT with DDP on the CPU, with a fault planted for rankscope to find.
 
-Plain PyTorch: it knows the table of faults, and nothing of how they are found. Run it with any launcher:
+The script is plain PyTorch: it uses the table of faults, and nothing of the diagnosis. Run it with any launcher:
 
     torchrun --nproc-per-node 2 train.py --fault input_stall --bad-rank 1 --size 60
 """
@@ -46,7 +46,7 @@ class Block(nn.Module):
         self.feed_forward = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shape (batch, context, width) in and out."""
+        """Map activations of shape (batch, context, width) to the same shape."""
         q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, -1))
         attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
@@ -55,7 +55,7 @@ class Block(nn.Module):
 
 
 class TinyGPT(nn.Module):
-    """Tokens to logits."""
+    """A small GPT that maps tokens to logits."""
 
     def __init__(self, words: int = VOCABULARY) -> None:
         super().__init__()
@@ -64,21 +64,21 @@ class TinyGPT(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Shape (batch, context) in, (batch, context, vocabulary) out."""
+        """Map tokens of shape (batch, context) to logits of shape (batch, context, vocabulary)."""
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
         logits: Tensor = self.head(self.blocks(x))
         return logits
 
 
 def train(steps: int, batch: int, plant: Plant) -> None:
-    """Run the usual training loop, with the places where a fault is planted."""
+    """Run an ordinary training loop, with calls at the places where a fault can act."""
 
     def collate(samples: list[Tensor]) -> Tensor:
-        plant.strike("input")
+        plant.act("input")
         return torch.stack(samples)[:, : sequence_length(plant) + 1]
 
     def in_backward(_module: nn.Module, _inputs: object, output: Tensor) -> None:
-        output.register_hook(lambda _: plant.strike("backward"))  # type: ignore[no-untyped-call]
+        output.register_hook(lambda _: plant.act("backward"))  # type: ignore[no-untyped-call]
 
     torch.manual_seed(0)
     network = TinyGPT(int(plant.get("comm_exposed", VOCABULARY)))
@@ -95,12 +95,12 @@ def train(steps: int, batch: int, plant: Plant) -> None:
         optimizer.zero_grad(set_to_none=True)
         for part in tokens.chunk(int(plant.get("redundant_sync", 1))):
             logits = model(part[:, :-1])
-            plant.strike("forward")
+            plant.act("forward")
             loss = functional.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten())
             loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         plant.step = step
-        plant.strike("between")
+        plant.act("between")
         if step % 10 == 0 and dist.get_rank() == 0:
             speed = (time.perf_counter() - started) / 10 * 1e3
             started = time.perf_counter()
@@ -108,14 +108,14 @@ def train(steps: int, batch: int, plant: Plant) -> None:
 
 
 def sequence_length(plant: Plant) -> int:
-    """Tokens of this rank's next sequences."""
-    if plant.name == "recompile" and plant.struck():
+    """Return the length in tokens of this rank's next sequences."""
+    if plant.name == "recompile" and plant.acts():
         return CONTEXT - plant.step % (CONTEXT // 2)
     return int(CONTEXT * plant.get("uneven_work", 1))
 
 
 def main() -> None:
-    """Parse, join the process group, train."""
+    """Parse the arguments, join the process group and train."""
     arguments = parser(__doc__).parse_args()
     with planted(arguments) as plant:
         train(arguments.steps, arguments.batch, plant)

@@ -1,6 +1,6 @@
 """Train a tiny GPT-2 with the Trainer of Hugging Face on the CPU, with a fault planted in its data loader.
 
-The model is made from its configuration: nothing is downloaded.
+The model is created from its configuration, so that nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Text(Dataset[Tensor]):
 
 
 def main() -> None:
-    """Parse, join the process group, train."""
+    """Parse the arguments, join the process group and train."""
     arguments = parser(__doc__).parse_args()
     config = GPT2Config(vocab_size=VOCABULARY, n_positions=CONTEXT, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS)
     with planted(arguments) as plant, tempfile.TemporaryDirectory() as folder:
 
         def collate(samples: list[Tensor]) -> dict[str, Tensor]:
-            plant.strike("input")
+            plant.act("input")
             tokens = torch.stack(samples)
             return {"input_ids": tokens, "labels": tokens}
 

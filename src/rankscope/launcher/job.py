@@ -1,4 +1,4 @@
-"""What we put around the job: a spool on this node's disk, the agent's instructions, the environment, the helper."""
+"""What surrounds the job: a spool on this node's disk, the agent's specification, the environment, the node helper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "begin"]
 
-# Named, not imported: the agent lives in the ranks and never in the launcher.
+# Named, not imported: the agent runs in the ranks and never in the launcher.
 _INJECT = Path(__file__).parent.parent / "agent" / "inject"
 
 

@@ -31,7 +31,7 @@ def launch(
         config: what to record.
         plain: the same configuration for the manifest.
         argv: the whole command line, for the manifest.
-        say: told, in single lines, what happens and what went wrong on our side.
+        say: called with single lines on what happens and what failed on the side of rankscope.
 
     Raises:
         ConfigError: the flags contradict each other; nothing was started.
@@ -55,7 +55,7 @@ def launch(
 def _begin(
     arguments: RunArguments, config: ToolConfig, plain: dict[str, Any], argv: Sequence[str], say: Callable[[str], None]
 ) -> Session | None:
-    """The promise to the job: where we fail, it runs as under torchrun."""
+    """Where rankscope fails, the job runs as under torchrun."""
     try:
         return begin(check(arguments.torchrun, config), config, argv=argv, plain=plain)
     except ConfigError:

@@ -1,6 +1,6 @@
-"""The launcher's side of the node helper: start it, start it again when it dies, and hear what it has to say.
+"""The launcher's side of the node helper: start it, start it again when it ends early, and read its messages.
 
-Nothing here touches the run directory. Whatever the helper waits for, waiting for the helper has a limit.
+Nothing here touches the run directory. The helper may wait for a store; waiting for the helper has a limit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LATE_STARTS = 3
 
 
 class HelperLost(Exception):  # noqa: N818 - its message is told, the exit code of the job stays
-    """The helper died again and again, or no process could be started any more."""
+    """The helper ended early again and again, or no process could be started any more."""
 
 
 class NodeHelper:
@@ -72,28 +72,28 @@ class NodeHelper:
             if word is not None and word.word == "alive":
                 deadline = min(deadline, time.monotonic() + store_s)
             if word is None and self._process.poll() is not None:
-                return None  # it died; the watch starts another
+                return None  # it has ended; the watch starts another
         return None
 
     def watch(self) -> None:
-        """From now on, and until :meth:`finish`, start a helper that dies again, ever more seldom."""
+        """From now on, and until :meth:`finish`, start a helper that ends again, at growing intervals."""
         with contextlib.suppress(RuntimeError):  # no thread can be had: it is started again in the end
             threading.Thread(target=self._watch, name="rankscope-helper", daemon=True).start()
 
     def finish(self, end: JobEnd) -> None:
-        """Tell the helper that the job has ended; what it does then is heard by :meth:`next_word`."""
+        """Tell the helper that the job has ended; what it does then is reported by :meth:`next_word`."""
         self._no_more.set()
         with self._lock:
             self._end = end
             self._send_end()
 
     def next_word(self, patience_s: float) -> HelperWord | None:
-        """The next word, or None when nothing is said for so many seconds.
+        """Return the next message, or None when there is none for so many seconds.
 
         A helper that died is started again.
 
         Raises:
-            HelperLost: that does not help.
+            HelperLost: it cannot be started again.
         """
         word = self._hear(patience_s)
         if word is None and self._process.poll() is not None and not self._words:
@@ -109,7 +109,7 @@ class NodeHelper:
         return word
 
     def end(self) -> None:
-        """End the helper and what it has started. One that hangs in a store goes when that lets it."""
+        """End the helper and what it has started. One that hangs in a store ends when the store answers."""
         self._no_more.set()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)

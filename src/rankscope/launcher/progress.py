@@ -32,7 +32,7 @@ def bars(say: Say) -> Iterator[Work | None]:
 
 
 def gathering(spool: Spool, doing: Work | None, say: Say) -> Say:
-    """Hook of whoever waits for the helper: bytes on a bar while traces are left, words for everything else."""
+    """Return a callback for a wait for the helper: bytes on a bar while traces are left, lines for everything else."""
     calm = calmly(say)
     if doing is None:
         return calm
@@ -43,7 +43,7 @@ def gathering(spool: Spool, doing: Work | None, say: Say) -> Say:
         left = _bytes_left(spool)
         whole = max(whole, left)
         if left:
-            with contextlib.suppress(OSError):  # nor must a lost terminal keep them from being gathered
+            with contextlib.suppress(OSError):  # a lost terminal must not keep them from being gathered either
                 tell(whole - left, whole)
         else:
             calm(text)
@@ -61,8 +61,8 @@ def _bytes_left(spool: Spool) -> int:
 
 
 def calmly(say: Say, pause_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> Say:
-    """Pass progress on, but no more than a line every ``pause_s``: whoever waits polls many times a second."""
-    next_at = clock() + pause_s / 5  # a wait of a second needs no words
+    """Pass progress on, but no more than a line every ``pause_s``: the wait polls many times a second."""
+    next_at = clock() + pause_s / 5  # a wait of a second needs no line
 
     def told(text: str) -> None:
         nonlocal next_at

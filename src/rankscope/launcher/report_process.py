@@ -1,7 +1,8 @@
 """The process that makes the report of a finished run: ``rankscope.launcher.report_process RUN hta|no-hta``.
 
 A process of its own, since what it needs (time, memory, libraries) must not be able to hold up or to end the launcher,
-whose exit code is the job's. It tells what it does, and the report, in words (:class:`HelperWord`) on standard output.
+whose exit code is the job's. It writes its progress, and the report, as messages (:class:`HelperWord`) to standard
+output.
 """
 
 from __future__ import annotations
@@ -75,13 +76,13 @@ def _tell_notes(run_dir: RunDir, tell: Callable[[HelperWord], None]) -> None:
 
 
 def _words() -> Callable[[HelperWord], None]:
-    """Words go to standard output; what libraries print there goes to standard error instead."""
+    """Keep standard output for messages; what libraries print there goes to standard error instead."""
     descriptor = os.dup(1)
     os.dup2(2, 1)
 
     def tell(word: HelperWord) -> None:
         line = to_json(word, indent=None).encode() + b"\n"
-        with contextlib.suppress(OSError):  # nobody listens any more; the report is made all the same
+        with contextlib.suppress(OSError):  # no process reads this any more; the report is made all the same
             while line:
                 line = line[os.write(descriptor, line) :]
 

@@ -1,4 +1,4 @@
-"""Which run this is and where it is kept. Every node of a run must come to the same answer, so no clock is asked.
+"""Which run this is and where it is kept. Every node of a run must come to the same answer, so no clock is read.
 
 What makes several launchers one run is a rendezvous that they share, and never the name of a folder; a launch on one
 node is alone by definition.
@@ -36,7 +36,7 @@ class RunPlan:
     launch: str
     """Identity of the launch: that of the rendezvous, or one that no other launch has."""
     alone: bool
-    """A launch on one node, which shares its run directory with nobody."""
+    """A launch on one node, which shares its run directory with no other launch."""
 
 
 def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
@@ -72,4 +72,4 @@ def _most_nodes(nnodes: str) -> int:
     try:
         return int(parse_min_max_nnodes(nnodes)[1])
     except (ValueError, RuntimeError):
-        return 1  # torchrun will refuse it in its own words
+        return 1  # torchrun refuses it with its own message

@@ -1,7 +1,7 @@
-"""After the job: hear from the node helper how gathering and report come on. The job's exit code is settled.
+"""After the job: follow how the node helper gathers and reports. The job's exit code is settled by then.
 
-The helper does the work and finishes it also when nobody waits any more; here is decided how long the launcher waits.
-It touches this node's own disk only.
+The helper does the work and finishes it also when the launcher has left; this module decides how long the launcher
+waits. It touches this node's own disk only.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def wrap_up(session: Session, ending: Ending, config: ToolConfig, say: Say) -> O
         _end_at_once_on_signals(ending)
         with bars(say) as doing:
             return _Listener(session, ending, config, say, doing).listen()
-    except BaseException as error:  # also torchrun's SignalException, raised before our handlers stood
+    except BaseException as error:  # also torchrun's SignalException, raised before our handlers were installed
         say(f"stopped after the job: {_in_a_line(error)}; process {session.helper.pid} gathers what is left")
         return Outcome(ending)
 
 
 class _Listener:
-    """Waits for the helper's words, phase by phase: gathering, the other nodes, the report."""
+    """Waits for the helper's messages, phase by phase: gathering, the other nodes, the report."""
 
     def __init__(self, session: Session, ending: Ending, config: ToolConfig, say: Say, doing: Work | None) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""The helper process of a node: ``rankscope.node SPOOL``, started by the launcher and started again if it dies.
+"""The helper process of a node: ``rankscope.node SPOOL``, started by the launcher and started again if it ends early.
 
 It keeps out of the training's way (lowest priority, first to go when memory runs out) and in a session of its own. The
 signals by which schedulers and terminals end a job end the job and not the rescue of its traces.

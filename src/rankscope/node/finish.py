@@ -1,4 +1,4 @@
-"""The end of a run, seen from one node: its result, the wait for the other nodes, and run.json."""
+"""Finish a run on one node: its result, the wait for the other nodes, and run.json."""
 
 from __future__ import annotations
 

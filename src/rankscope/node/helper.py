@@ -128,7 +128,7 @@ class Helper:
                 self._keep()
             else:
                 self._gather_and_finish(granted)
-        except BaseException as error:  # what nobody foresaw: who follows begins with what lies on the disk
+        except BaseException as error:  # unforeseen: the next helper begins with what is on the disk
             self.state.note(f"a node helper failed: {type(error).__name__}: {error}")
             traceback.print_exc()
             os._exit(1)

@@ -1,4 +1,4 @@
-"""What is in a spool when a run is finished: nothing is removed that was not placed, and what stays is told."""
+"""What is in a spool when a run is finished: nothing is removed that was not placed, and what stays is reported."""
 
 from __future__ import annotations
 

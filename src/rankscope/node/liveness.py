@@ -1,4 +1,4 @@
-"""Whether ranks of this node are still running, once nobody is left who would tell: their launcher was killed."""
+"""Whether ranks of this node are still running, once their launcher was killed and cannot report it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankscope.rundir.spool import Spool
 __all__ = ["LiveRanks"]
 
 _BEGINS_WITHIN_S = 30.0
-"""From the start of a rank to its first word: it has to import torch first."""
+"""From the start of a rank to its first record: it has to import torch first."""
 
 
 class LiveRanks:
@@ -23,7 +23,7 @@ class LiveRanks:
 
     Args:
         spool: of this node.
-        proc: where the kernel tells of processes.
+        proc: the mount of procfs.
         clock: in seconds, monotonic.
     """
 
@@ -36,7 +36,7 @@ class LiveRanks:
         self._clock = clock
 
     def look(self) -> None:
-        """Take note of the ranks that have come since."""
+        """Remember the ranks that have started since the last call."""
         for path in self._spool.lives():
             try:
                 changed = path.stat().st_mtime_ns

@@ -56,7 +56,7 @@ def build_manifest(
         by_window[record.attempt, record.window or 0].append(record)
     for life in lives:
         if life.open_window is not None:
-            by_window[life.attempt, life.open_window]  # due, even if nobody lived to leave a record
+            by_window[life.attempt, life.open_window]  # due, even if no rank left a record
     windows = [
         _window(attempt, number, members, [life for life in lives if life.attempt == attempt])
         for (attempt, number), members in sorted(by_window.items())
@@ -142,7 +142,7 @@ _NOT_AFFORDED = (
 
 
 def _left_out(lives: list[RankRecord], records: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
-    """Planned windows that the last attempt did not come to. With ``every`` nobody has counted on a number of them."""
+    """Planned windows that the last attempt did not reach. With ``every`` there is no planned number of them."""
     if schedule.every or not lives:
         return []
     attempt = max(life.attempt for life in lives)
@@ -155,7 +155,7 @@ def _left_out(lives: list[RankRecord], records: list[RankRecord], schedule: Sche
 
 
 def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
-    """No window was opened by anyone: say why, and what to do."""
+    """No rank opened a window: say why, and what to do."""
     if not lives:
         return [_NOT_ARMED]
     most = max(lives, key=lambda life: life.steps_counted)

@@ -22,7 +22,7 @@ _MODULE = "rankscope.launcher.report_process"
 
 
 def make_report(run_dir: RunDir, task: NodeTask, words: Words) -> None:
-    """Start the process, pass its words on, and say what is lacking when it fails or takes too long."""
+    """Start the process, pass its messages on, and say what is lacking when it fails or takes too long."""
     later = f"`rankscope analyze {run_dir.path} --output {run_dir.report}` makes the report"
     words.say(HelperWord(word="begun"))
     try:

@@ -36,7 +36,7 @@ def ask(run_dir: RunDir, *, steps: int, warmup: int, detail: str) -> CaptureRequ
             request = CaptureRequest(name=path.stem, steps=steps, warmup=warmup, detail=detail)
             try:
                 write_new(path, to_json(request))
-            except RunDirError:  # somebody else asks, too
+            except RunDirError:  # another request took this number
                 number += 1
             else:
                 return request
@@ -65,7 +65,7 @@ class RequestRelay:
     Args:
         spool: of this node.
         run_dir: of the run.
-        tell: is told once of each request that cannot be passed on, and why.
+        tell: called once for each request that cannot be passed on, with the reason.
     """
 
     def __init__(self, spool: Spool, run_dir: RunDir, tell: Callable[[str], None] = lambda _: None) -> None:

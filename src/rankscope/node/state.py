@@ -19,7 +19,7 @@ _MOST_NOTES = 50
 
 
 class NodeState:
-    """Notes and claim of a node; any thread may use it, and a full disk costs no more than the memory of it.
+    """Notes and claim of a node; any thread may use it, and a full disk loses only what the next helper would read.
 
     Args:
         spool: of this node, to which a line for this process is added.
@@ -61,7 +61,7 @@ class NodeState:
 
     def claims(self, granted: NodeClaim) -> None:
         """Keep the claim that was granted."""
-        with contextlib.suppress(OSError):  # whoever follows finds it in the run directory, by the path of the spool
+        with contextlib.suppress(OSError):  # the next helper finds it in the run directory, by the path of the spool
             replace_text(self._spool.claimed, to_json(granted))
 
     def claimed(self) -> NodeClaim | None:

@@ -31,7 +31,7 @@ class StepLogDrain:
 
     Args:
         spool: of this node.
-        tell: is told of each ring that cannot be read in the end, and why.
+        tell: called for each ring that cannot be read in the end, with the reason.
     """
 
     def __init__(self, spool: Spool, tell: Callable[[str], None] = lambda _: None) -> None:

@@ -1,4 +1,4 @@
-"""The helper's side of the pipe to its launcher: words are lines of JSON, and a launcher that is gone is no error."""
+"""The helper's side of the pipe to its launcher: messages are lines of JSON; an ended launcher is no error."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PATIENCE_S = 10.0
 
 
 class Words:
-    """Writes words from any thread.
+    """Writes messages from any thread.
 
     Args:
-        descriptor: of the pipe; None where nobody listens.
+        descriptor: of the pipe; None where no launcher reads.
     """
 
     def __init__(self, descriptor: int | None) -> None:

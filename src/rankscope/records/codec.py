@@ -1,4 +1,4 @@
-"""Records to JSON and back. A reader ignores keys it does not know, and believes nothing of a wrong type or size."""
+"""Records to JSON and back. A reader ignores keys it does not know, and refuses what has a wrong type or size."""
 
 from __future__ import annotations
 

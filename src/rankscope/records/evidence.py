@@ -1,4 +1,4 @@
-"""What the analysis hands to the rules: numbers, no traces. Milliseconds and per cent unless a name says otherwise."""
+"""What the analysis passes to the rules: numbers, no traces. Milliseconds and per cent unless a name says otherwise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Suspect:
     """Even slowness of the host, not part of the cost."""
     beside: list[int] = field(default_factory=list)
     """Other ranks at fault. Late at the same place, they hide each other: the cost is that of this rank once they are
-    mended; empty where it is the cost of this rank alone."""
+    equalised; empty where it is the cost of this rank alone."""
     caused_wait_ms: float = 0.0
     """Waiting of others for this rank, per step. Not a cost."""
     held_ms: float = 0.0
@@ -79,7 +79,7 @@ class RankCpu:
 
 @dataclass(kw_only=True)
 class Contention:
-    """How far the machine held the ranks up. Lists of the ranks are equally long."""
+    """How long other processes on the machine delayed the ranks. Lists of the ranks are equally long."""
 
     ranks: list[RankCpu]
     gains_ms: list[float]
@@ -155,7 +155,7 @@ class Evidence:
     host_ms: float = 0.0
     """Idle for the host, recording's part included."""
     recording_ms: float = 0.0
-    """What recording adds to a step: recorded steps against those before the window; 0 where nobody measured it."""
+    """What recording adds to a step: recorded steps against those before the window; 0 where it was not measured."""
     copy_ms: float = 0.0
     kernel_us: float | None = None
     """Median duration of a compute kernel."""

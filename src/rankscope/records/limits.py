@@ -1,7 +1,7 @@
-"""What is possible: the largest numbers that a record, a request or a configuration may hold, and who says why.
+"""What is possible: the largest numbers that a record, a request or a configuration may hold, with the reason for each.
 
 A number that is read is no size to allocate by. One beyond these limits is damage or malice, and the record that holds
-it is not believed.
+it is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 MAX_RANKS = 1 << 20
 """Of a job: some ten times the accelerators of the largest cluster there is."""
 MAX_ABSENT_ROWS = 4096
-"""Ranks that left nothing and are named one by one; of more nobody reads the names, and they are counted."""
+"""Ranks that left nothing and are named one by one; more than these are only counted."""
 MAX_REQUESTS = 1_000
 """For windows, in a run. Each is a file for which the helper of every node looks once a second."""
 MAX_STEP = 10**12
@@ -60,7 +60,7 @@ class Between:
 
 Rank = Annotated[int, Between(0, MAX_RANKS - 1)]
 LocalRank = Annotated[int, Between(-1, MAX_RANKS - 1)]
-"""-1 where nobody knows."""
+"""-1 where it is not known."""
 WorldSize = Annotated[int, Between(1, MAX_RANKS)]
 Step = Annotated[int, Between(0, MAX_STEP)]
 WindowNumber = Annotated[int, Between(0, MAX_WINDOWS)]

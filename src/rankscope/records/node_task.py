@@ -1,4 +1,4 @@
-"""Launcher to node helper, and back: the task in a file of the spool, the job's end and the helper's words in pipes."""
+"""Launcher to node helper and back: the task in a file of the spool, the job's end and messages in pipes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class NodeTask:
     run_id: str | None
     """Name of the run; None: that of the run directory."""
     launch: str
-    """What the launchers of one run have in common and nobody else can have."""
+    """What the launchers of one run, and no others, have in common."""
     alone: bool
-    """Of a launch on one node, which shares its run directory with nobody."""
+    """Of a launch on one node, which shares its run directory with no other launch."""
     run_dir: str | None
     """Absolute path; None: the next free number below ``base``."""
     base: str
@@ -36,7 +36,7 @@ class NodeTask:
 
 @dataclass(kw_only=True)
 class JobEnd:
-    """How the job ended. None in both fields: the launcher was killed and nobody knows."""
+    """How the job ended. None in both fields: the launcher was killed, and it is not known."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -52,14 +52,14 @@ class HelperWord:
     refused  ``text``: why the run directory cannot be used
     alive    ``done``: bytes handled so far; that it grows says that the disk answers
     note     ``text``: for the person at the terminal
-    waiting  ``text``: for what, while nothing else is to be told
+    waiting  ``text``: for what, while there is nothing else to report
     gathered ``text``: what was left in the spool and why, empty when nothing was
     manifest run.json is written, by this node or (``text``) by another
     begun    the report is being made
     bytes    ``text``: title, ``done`` of ``total`` bytes
     stages   ``total``: number of stages that follow
     stage    ``text``: what is done next
-    report   ``text``: the ClusterReport as JSON; it lies in the run directory
+    report   ``text``: the ClusterReport as JSON; it is in the run directory
     lacking  ``text``: why there is no report
     done     nothing follows
     ======== ==============================================================================

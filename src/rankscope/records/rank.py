@@ -1,4 +1,4 @@
-"""Ranks to node helper: what one rank says of one window, or of its whole life."""
+"""Ranks to node helper: what one rank reports on one window, or on its whole process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ClockSample:
 
 @dataclass(kw_only=True)
 class HealthSample:
-    """State of one accelerator at one moment, as its driver tells it; None is what it does not tell.
+    """State of one accelerator at one moment, as its driver reports it; None is what it does not report.
 
     Sources: NVML (nvidia-ml-py) or AMD SMI. ``ecc_*`` count since the driver was loaded, ``pcie_replays`` too.
     """
@@ -63,7 +63,7 @@ class HealthSample:
 
 @dataclass(kw_only=True)
 class HostSample:
-    """State of one host at one moment, as its kernel tells it.
+    """State of one host at one moment, as its kernel reports it.
 
     ``quota_periods`` and ``throttled_*`` count since the cgroup was made: scheduling periods under a CPU quota, those
     in which it ran out, and the time its tasks were held for that. ``pressure_*`` is PSI's ``some avg10``: the share of
@@ -104,7 +104,7 @@ class ThreadTimes:
 
     tid: int
     name: str
-    """As the kernel has it; OpenMP's threads bear that of the process."""
+    """As the kernel has it; OpenMP's threads have that of the process."""
     kind: ThreadKind
     cpu_ms: list[float] = field(default_factory=list)
     """Time on a CPU."""
@@ -127,7 +127,7 @@ class StepTimes:
 
 @dataclass(kw_only=True)
 class RankRecord:
-    """What one rank says of one window, or, with ``window`` None, of its whole life."""
+    """What one rank reports on one window, or, with ``window`` None, on its whole process."""
 
     rank: Rank
     local_rank: LocalRank
@@ -171,7 +171,7 @@ class RankRecord:
     sha256: str | None = None
     cuda_used: bool = False
     open_window: WindowNumber | None = None
-    """In the record of a life: the window that was open when the process was last heard of."""
+    """In the record of a process: the window that was open when it last wrote this record."""
     device_uuid: str | None = None
     """The accelerator, as its driver names it."""
     health: list[HealthSample] = field(default_factory=list)

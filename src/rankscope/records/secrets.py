@@ -1,7 +1,7 @@
 """Mask what looks like a secret, before it is kept: command lines, configurations and messages.
 
-Reports are made to be passed on. What is masked here is masked in every file that is made of it, so that no reader has
-to remember. That a flag was given stays visible, and its name; only the value goes.
+Reports are passed on to others. What is masked here is masked in every file that is made from it. The name of a flag
+stays visible; only its value is masked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORDS = (
     *("auth", "authorization", "authtoken", "bearer", "cookie", "apikey", "accesskey", "secretkey", "privatekey"),
     *("key", "pat", "dsn", "pass", "jwt", "signature", "sas"),
 )
-"""A name tells of a secret when one of its parts (``api-key``, ``db.password``, ``hfToken``) is one of these words, or
+"""A name announces a secret when one of its parts (``api-key``, ``db.password``, ``hfToken``) is one of these words, or
 its plural."""
 
 _NO_SECRETS = frozenset(
@@ -55,12 +55,12 @@ _SHAPES = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     re.S,
 )
-"""Values that tell by themselves, whatever their name is."""
+"""Values that are recognised as secrets by their form, whatever their name is."""
 _QUERY = re.compile(r"(?P<head>[?&](?P<name>[\w.\-]+)=)(?P<value>[^&\s#]+)")
 
 
 def mask_arguments(words: Sequence[str]) -> list[str]:
-    """Mask the values of flags and of ``key=value`` words whose names tell of secrets, and values that tell themselves.
+    """Mask values of flags and of ``key=value`` words whose names announce secrets, and values that look like secrets.
 
     Args:
         words: a command line, one item a word.
@@ -84,7 +84,7 @@ def mask_arguments(words: Sequence[str]) -> list[str]:
 
 
 def mask_config(plain: Any, *, secret: bool = False) -> Any:
-    """Mask values below keys whose names tell of secrets, at any depth; other values as :func:`mask_text` does."""
+    """Mask values below keys whose names announce secrets, at any depth; other values as :func:`mask_text` does."""
     if isinstance(plain, dict):
         return {key: mask_config(value, secret=secret or _tells_of_secret(str(key))) for key, value in plain.items()}
     if isinstance(plain, (list, tuple)):

@@ -34,7 +34,7 @@ def claim(
 ) -> NodeClaim:
     """Take this node's place in a run directory that other nodes of the same run may share.
 
-    The first to come writes the identity of its launch; whoever comes with another one is refused.
+    The first launch writes its identity; a launch with another identity is refused.
 
     Args:
         run_dir: created when missing.
@@ -42,7 +42,7 @@ def claim(
         node: a name unique in the run (the node rank), or None to be known by host name; several launchers of one
             run on one host then get ``host``, ``host.1`` and so on while the earlier ones still live.
         launch: what the launchers of one run have in common and no other launch has.
-        alone: the launch shares its directory with nobody.
+        alone: the launch shares its directory with no other.
         owner: path of the spool, by which a helper that follows another recognises the claim of its node.
         pid: of the launcher.
 

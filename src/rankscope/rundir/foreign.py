@@ -1,4 +1,4 @@
-"""Opening a file that somebody else wrote: only a regular one, and never more of it than its content can need.
+"""Opening a file of another program: only a regular one, and never more of it than its content can need.
 
 Traces and run directories come from other people and other machines. In the place of a file there may be a FIFO, whose
 opening waits for ever, a link to a device that never ends, or a gzip that unfolds a thousandfold. Whatever reads a file
@@ -57,7 +57,7 @@ def read_foreign(path: Path, limit: int, *, within_s: float | None = None) -> by
     Args:
         path: the file.
         limit: bytes.
-        within_s: give up after so many seconds, for a store that may hang; the waiting is left to a thread that nobody
+        within_s: give up after so many seconds, for a store that may hang; the waiting is left to a thread that nothing
             waits for.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Is there memory left to read on? A report that takes the login node down harms more than the job it explains."""
+"""Is there memory left to read on? A report that exhausts the memory of a login node does more harm than good."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rankscope.errors import TraceError
 __all__ = ["available", "require_room"]
 
 _RESERVE = 0.05
-"""Of the machine's memory, or of what this process's cgroup may use: kept for everybody else. Linux begins to kill, or
+"""Of the machine's memory, or of what this process's cgroup may use: kept for other programs. Linux begins to kill, or
 to swap, a little below that."""
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")

@@ -81,11 +81,11 @@ class StepMarks:
 
 
 _MOST_TAIL_STEPS = 32
-"""A device is some thousand launches behind its host at most."""
+"""Steps after which the device is taken to be done: it is at most some thousand launches behind its host."""
 
 
 class DeviceTail:
-    """Tells when a device has done what was launched before the first question, without waiting for it."""
+    """Says when a device has finished what was launched before the first call, without waiting for it."""
 
     def __init__(self, device: str | None) -> None:
         self._device = getattr(torch, device) if device is not None else None

@@ -6,8 +6,8 @@ that runs operators meets its end. Where events end on other threads after all, 
 export falls on the training thread; everything after that (compression, checks, the shared disk) is the node helper's.
 
 Libkineto can record in threads of its own instead, which costs the training thread little (KINETO_USE_DAEMON). That is
-not used: it hears the operators of all threads and takes its lists of them apart while threads still add to them, which
-has ended jobs by SIGSEGV; nothing that is done here can make every other thread wait.
+not used: it records the operators of all threads and reads its lists of them while threads still write them, which has
+ended jobs by SIGSEGV; nothing that is done here can make every other thread wait.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _POLL_S = 0.01
 class _Profile(_KinetoProfile):
     """``prepare_trace`` without its import of torch._inductor, which costs a training step 2 to 9 s.
 
-    Upstream imports it to learn whether inductor uses CUDA graphs; when nobody has imported it, it does not.
+    Upstream imports it to learn whether inductor uses CUDA graphs; when it was not imported, inductor does not.
     """
 
     def prepare_trace(self) -> None:
@@ -117,7 +117,7 @@ class InlineCapture:
             self._calls.watch()
             self._profile.add_metadata_json("rankscope", json.dumps(metadata))
             self.mark(step)
-        except Exception:  # nobody would stop it
+        except Exception:  # otherwise it would go on recording
             self._stop()
             raise
 
@@ -202,7 +202,7 @@ class InlineCapture:
         return True
 
     def _forget(self) -> None:
-        """Leave the profiler as it is, and take back what is ours besides."""
+        """Leave the profiler as it is, and undo everything else."""
         self._marks.end()
         self._ranges.end()
         self._ranges.renew()
@@ -229,7 +229,7 @@ class InlineCapture:
 
 
 def _light_config(spec: CaptureSpec) -> Any:
-    """``trace_only`` (torch 2.13) spares stop the building of Python event objects that nobody asks for."""
+    """``trace_only`` (torch 2.13) avoids building Python event objects, which are not used here, in stop."""
     try:
         return torch._C._profiler._ExperimentalConfig(trace_only=not spec.with_stack)  # noqa: SLF001 - no public name
     except TypeError:

@@ -70,7 +70,7 @@ class OpenRanges:
                 _ops._record_function_exit._RecordFunction(block.record)  # noqa: SLF001
 
     def renew(self) -> None:
-        """The profiler has ended: what the blocks will end is something that nobody records."""
+        """The profiler has ended: what the blocks will end is not recorded."""
         for block in self._open:
             with contextlib.suppress(Exception):
                 block.record = _ops._record_function_enter_new(block.name, block.args)  # noqa: SLF001

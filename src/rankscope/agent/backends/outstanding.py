@@ -86,7 +86,7 @@ class OutstandingCalls:
         return bool(self._calls) or not _backends() <= _BY_STREAMS
 
     def step(self) -> None:
-        """A step has ended: let go of what is done, and of the tensors that it holds."""
+        """A step has ended: release the calls that are done, and the tensors that they hold."""
         self._prune()
 
     def ended(self, steps: int) -> bool:
@@ -145,7 +145,7 @@ def _ending(tasks: Path) -> bool:
 
 
 def _functional() -> int:
-    """Functional collectives that nobody has waited for."""
+    """Functional collectives that the script has not waited for."""
     with contextlib.suppress(Exception):
         from torch._C import _distributed_c10d as c10d
 

@@ -1,9 +1,9 @@
-"""Arms the agent in the first Python process of a rank, then gets out of the way.
+"""Start the agent in the first Python process of a rank, and restore what let it in.
 
-Python imports the first module of this name on ``sys.path`` before it looks at the script, so the user's command
-runs exactly as under torchrun: same ``__main__``, argv, ``sys.path`` and traceback, with ``-m`` and ``--no-python``
-alike. What let us in is taken back at once: children of this process never see it. Where RANKSCOPE_DISABLE is set (to
-anything but nothing, 0 and false), that is all that happens.
+Python imports the first module of this name on ``sys.path`` before it looks at the script, so the user's command runs
+exactly as under torchrun: same ``__main__``, argv, ``sys.path`` and traceback, with ``-m`` and ``--no-python`` alike.
+What let the agent in is restored at once: children of this process never see it. Where RANKSCOPE_DISABLE is set (to
+anything but an empty value, 0 and false), nothing else happens.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def _withdraw() -> "str | None":
 
 
 def _chain() -> None:
-    """Give way to the sitecustomize that Python would have found without us."""
+    """Run the sitecustomize that Python would have found without this one."""
     ours = sys.modules.pop("sitecustomize", None)
     try:
         importlib.import_module("sitecustomize")
@@ -38,16 +38,16 @@ def _chain() -> None:
             sys.modules.setdefault("sitecustomize", ours)
 
 
-# Whoever starts ranks (torchrun's own process) passes the message on and is no rank itself.
+# The process that starts ranks (torchrun's own) passes the message on and is no rank itself.
 if "RANK" in os.environ:
     _spec = _withdraw()
-    # The same words as rankscope.rundir.spool.disabled, which is not imported here: nothing of ours shall be.
+    # The same values as in rankscope.rundir.spool.disabled, which is not imported here, to import nothing else.
     if _spec and os.environ.get("RANKSCOPE_DISABLE", "").strip().lower() in ("", "0", "false"):
         try:
             from rankscope.agent import bootstrap
 
             bootstrap.arm(_spec)
-        except Exception as error:  # a job must start even when we cannot
-            with contextlib.suppress(Exception):  # nor can it be said where stderr is closed or full
+        except Exception as error:  # a job must start even when the agent cannot
+            with contextlib.suppress(Exception):  # where stderr is closed or full it cannot be reported either
                 print(f"rankscope: this rank is not profiled: {error!r}", file=sys.stderr)
     _chain()

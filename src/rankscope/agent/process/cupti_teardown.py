@@ -1,23 +1,23 @@
-"""CUPTI is let go after a window, and neither the end of the process nor another profiler meets that half done.
+"""Tear CUPTI down after a window, and delay process exit and other profilers until the teardown has finished.
 
-Attached, CUPTI goes on taxing every launch: a host-bound DDP step of 22 ms took 27 ms from the window to the end of the
-job, and 22 ms when detached (benchmarks/README.md). With ``TEARDOWN_CUPTI`` set, libkineto detaches it in a thread of
-its own, inside the next call that anyone makes to the device (libkineto/src/CuptiActivityApi.cpp, teardownContext).
-What that does besides, and how it is kept from it:
+While CUPTI is attached it slows every launch down: a host-bound DDP step of 22 ms took 27 ms from the window to the end
+of the job, and 22 ms when detached (benchmarks/README.md). With ``TEARDOWN_CUPTI`` set, libkineto detaches it in a
+thread of its own, inside the next call that anyone makes to the device (libkineto/src/CuptiActivityApi.cpp,
+teardownContext). That has side effects, which this module prevents:
 
-- A process that makes no call any more and ends would hang: a destructor of libkineto waits for that thread for ever
+- A process that makes no further call and ends would hang: a destructor of libkineto waits for that thread without end
   (``pthread_cond_destroy``; native stacks, torch 2.11). :meth:`CuptiTeardown.close` makes one.
-- A profiler that begins before that call would have CUPTI taken from it, and no kernel (torch 2.13). The script's own
+- A profiler that begins before that call would lose CUPTI and record no kernel (torch 2.13). The script's own
   waits in :meth:`CuptiTeardown.finish`.
 - libkineto subscribes to CUPTI at a window's beginning if the variable is set by then, else in that thread; and there,
-  with CUPTI attached, ``cuptiSubscribe`` says that there is a subscriber before it has the tables of what he wants, and
-  whatever thread calls the device just then crashes (CUPTI 13.0.85, three of three busy jobs; core and machine code).
+  with CUPTI attached, ``cuptiSubscribe`` announces the subscriber before its tables are complete, and a thread
+  that calls the device at that moment crashes (CUPTI 13.0.85, three of three busy jobs; core and machine code).
   So the variable is set before a window begins, and not at all where ``DISABLE_CUPTI_LAZY_REINIT`` forbids that.
 - But if CUPTI is attached then, as it is after the script's own torch.profiler, the window begins with detaching it,
   and has no kernel (GenericActivityProfiler.cpp, configure). So after that one CUPTI stays, as it would without us.
-- A CUDA graph that libkineto's own threads recorded and that is replayed when they have let go of CUPTI ends the job:
+- A CUDA graph that libkineto's own threads recorded and that is replayed after they have detached CUPTI ends the job:
   *unspecified launch failure* (CUPTI 13.0.85, nine of nine jobs whose step is one graph, and none of nine where it
-  stayed; PyTorch's pull requests 112507 and 151124 tell of the like before CUDA 12.6). So where graphs are captured
+  stayed; PyTorch's pull requests 112507 and 151124 describe the same before CUDA 12.6). So where graphs are captured
   CUPTI stays as well.
 """
 
@@ -38,12 +38,12 @@ _NOT_LAZILY = "DISABLE_CUPTI_LAZY_REINIT"
 _WAITS_WITHIN_S = 2.0
 """libkineto's thread waits for a call some milliseconds after it was made."""
 _LETS_GO_WITHIN_S = 0.5
-"""The same where nobody is harmed for life if not."""
+"""The same where the call only makes the teardown happen earlier."""
 _POLL_S = 0.02
 
 
 class CuptiTeardown:
-    """What libkineto was told of letting go, and whether it has. One per process."""
+    """What libkineto was asked to tear down, and whether it has done so. One per process."""
 
     def __init__(self) -> None:
         self._graphs = False
@@ -61,7 +61,7 @@ class CuptiTeardown:
         if self._graphs:
             self._value = "0"
         elif not user_decides and _may_attach_again():
-            self._value = "0" if self._stays else "1"  # no plainly too: later versions let go by themselves
+            self._value = "0" if self._stays else "1"  # no plainly too: later versions tear down by default
         self._under_way = (self._value or os.environ.get(_TEARDOWN)) == "1"
 
     @contextlib.contextmanager
@@ -89,7 +89,7 @@ class CuptiTeardown:
             self._told_s = time.monotonic()
 
     def stay(self) -> None:
-        """The script's own profiler begins, and leaves CUPTI attached. The window under way lets go of it still."""
+        """The script's own profiler begins, and leaves CUPTI attached. The window that is open still detaches it."""
         self._stays = True
 
     def graph(self) -> bool:
@@ -104,7 +104,7 @@ class CuptiTeardown:
         return first
 
     def finish(self) -> None:
-        """Another profiler begins: make the calls in which CUPTI is let go. libkineto has ended its window."""
+        """Another profiler begins: make the calls in which CUPTI is detached. libkineto has ended its window."""
         if self._told_s is None:
             return
         pause = threading.Event()
@@ -114,7 +114,7 @@ class CuptiTeardown:
             _call()
 
     def close(self) -> bool:
-        """The process ends: make the call that libkineto's thread may wait for still.
+        """The process ends: make the call that libkineto's thread may still wait for.
 
         Returns:
             False when it may come to wait after that, and a destructor for it.

@@ -1,9 +1,9 @@
-"""The end of a rank's process: leave what was recorded, and end as it would have ended without us.
+"""Exit handler of a rank: save what was recorded, and let the process end as it would have ended without rankscope.
 
-Three ways out concern us. A normal end or an uncaught exception runs ``atexit``. SIGTERM (torchrun's way to end the
-survivors of a peer) kills without a word, so while a window is open or libkineto still writes it, and only if nobody
-else handles the signal, a handler brings it to its end and then lets the signal do its work. A main thread that hangs
-in native code, say in a collective whose peer is gone, never runs Python handlers: a watcher thread then ends the
+A process can end in three ways that matter here. A normal end or an uncaught exception runs ``atexit``. SIGTERM
+(torchrun's way to end the survivors of a peer) kills at once, so while a window is open or libkineto still writes it,
+and only if no other handler is installed, a handler closes the window and then lets the signal act. A main thread that
+hangs in native code, say in a collective whose peer is gone, never runs Python handlers: a watcher thread then ends the
 process by the same signal when the grace is over. SIGKILL and ``os._exit`` leave only the record of a life that did not
 end.
 """
@@ -46,7 +46,7 @@ class ExitHandler:
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
-        self.guard(leaving=True)  # a peer's death sends SIGTERM within 0.1 s, in the middle of our closing
+        self.guard(leaving=True)  # when a peer ends, SIGTERM arrives within 0.1 s, while the window is being closed
         self._run(exit_reason())
         self._unguard()
         if self._terminated:
@@ -66,14 +66,14 @@ class ExitHandler:
     def guard(self, *, leaving: bool = False) -> None:
         """Handle SIGTERM from now on. ``leaving``: the interpreter shuts down.
 
-        Does nothing outside the main thread, or when somebody else handles the signal or uses the wake-up descriptor.
+        Does nothing outside the main thread, or when the script handles the signal or uses the wake-up descriptor.
         """
         in_main = threading.current_thread() is threading.main_thread()
         if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
         try:
             reader, writer = socket.socketpair()
-        except OSError:  # no file handle is left: the signal does what it would have done
+        except OSError:  # no file handle is left: the signal acts as it would have without rankscope
             return
         writer.setblocking(False)
         previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
@@ -108,13 +108,13 @@ class ExitHandler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         current = signal.set_wakeup_fd(-1)
         if current not in (-1, self._wakeup.fileno()):
-            signal.set_wakeup_fd(current)  # somebody else has taken it meanwhile, and keeps it
+            signal.set_wakeup_fd(current)  # the script has set it meanwhile, and keeps it
         self._wakeup.close()
         self._wakeup = None
 
 
 def _terminate() -> None:
-    """Let SIGTERM do what it would have done."""
+    """Let SIGTERM act as it would have without rankscope."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
 

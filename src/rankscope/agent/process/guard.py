@@ -1,7 +1,7 @@
-"""Nothing of ours may raise into the user's code, nor write into what may be the job's own files.
+"""Swallow and log errors: rankscope may neither raise into the user's code nor write into the job's own files.
 
-Descriptors 0 to 2 of a rank are the job's: they can be closed, or be files that the job has opened. So what there is to
-say is kept, and the record of the rank's life takes it to the report.
+Descriptors 0 to 2 of a rank are the job's: they can be closed, or be files that the job has opened. So messages
+are kept, and the record of the rank's process takes them to the report.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _MOST = 20
 
 
 def tell(message: str) -> None:
-    """Keep a sentence for the report; the first of many are enough."""
+    """Keep a sentence for the report; of many, the first are enough."""
     if message not in _said and len(_said) < _MOST:
         _said.append(message)
 
 
 def said() -> list[str]:
-    """All that was told in this process so far."""
+    """Return the messages of this process so far."""
     return list(_said)
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """Wrap our side of a hook: an error is told once, and this hook does nothing from then on."""
+    """Wrap our side of a hook: an error is reported once, and this hook does nothing from then on."""
     broken = False
 
     @functools.wraps(function)

@@ -25,7 +25,7 @@ _COMPILED = ("__compiled_fn_", "__resume_at_")
 
 
 def in_backward() -> bool:
-    """Whether the calling thread works for a backward call. Tells nothing about other threads."""
+    """Whether the calling thread works for a backward call. Says nothing about other threads."""
     return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - no public name
 
 
@@ -57,7 +57,7 @@ class CompiledFrames:
         """A window closes here."""
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to a frame
         while frame is not None:
-            # Somebody else's word stands there only where code is traced, which TorchDynamo does not compile.
+            # Another trace function is set only where code is traced, which TorchDynamo does not compile.
             if frame.f_trace is None and any(name.startswith(_COMPILED) for name in frame.f_code.co_names):
                 mark = _Mark()
                 frame.f_trace = mark
@@ -74,8 +74,8 @@ class CompiledFrames:
 class _Mark:
     """Lives as long as the call of a function in which it was left: its frame is the only one to hold it.
 
-    A frame cannot be referred to weakly, and to hold it would hold the tensors of its local variables. Python asks what
-    stands as ``f_trace`` for events only where the thread is traced; it would be told that there is no interest.
+    A frame cannot be referred to weakly, and to hold it would hold the tensors of its local variables. Python calls
+    ``f_trace`` only where the thread is traced; this one would answer that it wants no events.
     """
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:

@@ -15,8 +15,8 @@ __all__ = ["silent_libkineto"]
 _LEVEL = "_ZN9libkineto6Logger14severityLevel_E"
 """``libkineto::Logger::severityLevel_``, an ``std::atomic_int``: lines of a lower severity are not written."""
 _NOTHING = 1 << 20
-"""Above all there are; the highest is USDT, 5, by which torch 2.13 tells of the begin and end of every profile
-(libkineto/include/ILoggerObserver.h). No user sets this one, so it can be told from what libkineto sets itself."""
+"""Above all there are; the highest is USDT, 5, by which torch 2.13 logs the begin and end of every profile
+(libkineto/include/ILoggerObserver.h). No user sets this one, so it differs from what libkineto sets itself."""
 
 
 @contextlib.contextmanager

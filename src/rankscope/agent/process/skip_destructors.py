@@ -1,8 +1,8 @@
 """Ends of processes that must not run the destructors of C++ libraries.
 
-libkineto's wait for threads: a forked child does not have them and would wait for ever, and while it records they
-crash. Handlers of ``exit`` run last come, first served, and glibc hands ``on_exit`` the exit code: so the C streams
-are flushed, and the process is gone with the code it had.
+libkineto's wait for threads: a forked child does not have them and would wait without end, and while it records they
+crash. Handlers of ``exit`` run in reverse order of registration, and glibc passes ``on_exit`` the exit code: so this
+handler flushes the C streams and ends the process with the code that it had.
 """
 
 from __future__ import annotations

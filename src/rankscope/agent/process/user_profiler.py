@@ -1,7 +1,7 @@
 """Notice the user's own torch.profiler and never disturb it.
 
-Kineto knows one profiler. Preparing a second silently cancels the first, and exporting the loser crashes the
-process; so ours must be out of the way *before* the user's is prepared, also when ours is only warming up.
+Kineto knows one profiler. Preparing a second silently cancels the first, and exporting the cancelled one crashes the
+process; so ours must have ended *before* the user's is prepared, also when ours is only warming up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class UserProfilerWatch:
     """Watches ``torch.autograd.profiler.profile``, which every torch profiler is built on.
 
     Args:
-        is_ours: tells our own profile from the user's.
+        is_ours: whether a profile is ours and not the user's.
         on_prepare: called before a foreign profiler is prepared.
     """
 

@@ -6,7 +6,7 @@ gradients), ``input`` (``DataLoader`` items). A better signal takes over when it
 count only when nothing better came for :data:`PATIENCE` of their events, since gradient accumulation and several
 loaders make them over-count.
 
-What over- and under-counts a bare optimizer hook, and is handled here: ``super().step()`` and
+A plain optimizer hook counts too many or too few steps in these cases, which are handled here: ``super().step()`` and
 ZeroRedundancyOptimizer nest (depth), several optimizers and optimizer-in-backward (only the anchor counts), an
 optimizer stepped twice for one batch (coalesced while root forwards are seen), a step captured whole into a CUDA graph
 (counted at each replay). Under-counted by design: steps that a GradScaler skips, and steps compiled whole by

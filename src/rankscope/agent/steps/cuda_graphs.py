@@ -1,4 +1,4 @@
-"""What a step signals while it is captured into a CUDA graph happens when the graph is replayed, and each time again.
+"""What a step signals while it is captured into a CUDA graph is counted whenever the graph is replayed.
 
 A captured step trains nothing. Nor may a window open or close in a capture: waiting for the device is an error there
 that ends the capture, and the script with it (CUDA Programming Guide, prohibited and unhandled operations).

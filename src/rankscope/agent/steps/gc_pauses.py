@@ -30,7 +30,7 @@ class GcPauses:
             gc.callbacks.append(self._called)
 
     def take(self) -> Pauses:
-        """The sums since the last call, which begin anew."""
+        """Return the sums since the last call, and reset them."""
         sums, self._sums = self._sums, [0] * 6
         return Pauses(tuple(sums[:3]), tuple(sums[3:]))
 

@@ -2,7 +2,7 @@
 
 The log is written with ``pwrite`` and is not mapped. A store into a mapped page for which the disk has no room is no
 error but a signal that ends the process, and reserving the blocks beforehand prevents that only on file systems that
-write in place. ``pwrite`` returns an error, and what it has written survives any death of this process as well.
+write in place. ``pwrite`` returns an error, and what it has written survives however this process ends.
 """
 
 from __future__ import annotations

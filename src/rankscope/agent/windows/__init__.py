@@ -1,1 +1,1 @@
-"""When a window opens, how the ranks agree on it, and its life from opening to record."""
+"""When a window opens, how the ranks agree on it, and how it is recorded."""

@@ -1,4 +1,4 @@
-"""Which window comes next: on rank 0 decided and announced, on every rank followed."""
+"""Which window comes next: rank 0 decides and announces it, and every rank follows."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rankscope.step_time import Pace
 __all__ = ["Agreement"]
 
 _FIRST_STEPS = 3
-"""From so many on a step's length can be told well enough to say how many steps an announcement travels."""
+"""Steps after which their usual time is known well enough to say how many steps an announcement takes."""
 
 
 class Agreement:
-    """One rank's part in it.
+    """One rank's part in the agreement on windows.
 
     Args:
         spec: of the run.
         rank: of this process.
         board: where windows are announced.
         pace: of this rank's steps.
-        several_nodes: an announcement has to travel.
+        several_nodes: whether announcements have to reach other nodes.
     """
 
     def __init__(self, spec: AgentSpec, rank: int, board: Notices, pace: Pace, *, several_nodes: bool) -> None:
@@ -43,7 +43,7 @@ class Agreement:
         self._next: Window | None = None
         self._busy_until = 0
         self.confirmed: bool | None = None
-        """True when the window taken last was announced; None when no word came."""
+        """True when the window taken last was announced; None when no announcement came."""
 
     def due(self, completed: int) -> bool:
         """Whether a window's warm-up is to begin, now that so many steps are completed."""
@@ -69,7 +69,7 @@ class Agreement:
         self._busy_until = completed - 1
 
     def _lead(self, completed: int) -> None:
-        """Rank 0 decides and tells."""
+        """On rank 0: decide on the next window and announce it."""
         window = self._planner.next(
             self._number,
             completed,
@@ -94,7 +94,7 @@ class Agreement:
         return min(first) / 1e3 if len(first) >= _FIRST_STEPS else 0.0
 
     def _request(self) -> CaptureRequest | None:
-        """The next from outside. One that no rank can follow is passed over, with a word."""
+        """Return the next request from outside. One that no rank can follow is skipped, and the report says so."""
         try:
             return self._board.request(self._requests)
         except ValueError as error:
@@ -107,7 +107,7 @@ class Agreement:
         self._board.answer(self._requests)
 
     def _look(self, completed: int) -> None:
-        """Follow what was announced; where no word came, a plan that needs none."""
+        """Follow what was announced; without an announcement, follow a plan that needs none."""
         self.confirmed = None
         try:
             announced = self._board.announced(self._number)

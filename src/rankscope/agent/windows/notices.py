@@ -31,7 +31,7 @@ class Notices:
         return self._spool.notice(self._attempt, name)
 
     def post(self, name: str, text: str = "") -> None:
-        """Put up a notice; the last of a name stands. Where there is no room for it, it is as if it had gone astray."""
+        """Post a notice, which replaces an earlier one of that name. On a full disk it is lost."""
         self._write(self._path(name), text)
 
     def _write(self, path: Path, text: str) -> None:
@@ -45,28 +45,28 @@ class Notices:
         try:
             with self._path(name).open(encoding="utf-8") as stream:
                 return stream.read(_MOST_CHARACTERS)
-        except (OSError, ValueError):  # not there; or no file handle is left: then it is there at the next look
+        except (OSError, ValueError):  # absent; or no file handle is left: then the next look finds it
             return None
 
     def stands(self, name: str) -> bool:
-        """Is there such a notice?"""
+        """Return whether there is such a notice."""
         try:
             return self._path(name).exists()
         except OSError:
             return False
 
     def take(self, name: str) -> bool:
-        """Remove a notice; was there one?"""
+        """Remove a notice; return whether there was one."""
         try:
             self._path(name).unlink()
         except OSError:
             return False
         return True
 
-    # ------------------------------------------------------------ what is said
+    # ------------------------------------------------------------ the notices
 
     def announce(self, window: Window) -> None:
-        """Rank 0 says where the next window opens."""
+        """Announce where the next window opens; called on rank 0."""
         self.post(f"window_{window.number}", to_json(window))
 
     def announced(self, number: int) -> Window | None:
@@ -106,7 +106,7 @@ class Notices:
         self._write(self._spool.answered, str(count))
 
     def gathered_megabytes(self) -> float:
-        """What the helper has placed in the run directory so far."""
+        """Return how much the helper has placed in the run directory so far (10^6 bytes)."""
         try:
             return float(self._spool.gathered.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -114,7 +114,7 @@ class Notices:
 
 
 def _checked(window: Window, number: int) -> Window:
-    """What no reader of a single field sees."""
+    """Check what concerns several fields together."""
     if window.number != number:
         raise ValueError(f"it says that it is window {window.number}")
     if not window.warm <= window.first <= window.last < window.first + MAX_WINDOW_STEPS:

@@ -1,4 +1,4 @@
-"""Which window opens next, and where: decided by rank 0, told to all. Pure: no torch, no clock, no file."""
+"""Which window opens next, and where, as rank 0 decides for all ranks. Pure: no torch, no clock, no file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankscope.records.spec import BudgetSpec, CaptureRequest, ScheduleSpec, Win
 __all__ = ["HEARD_WITHIN_S", "Planner"]
 
 HEARD_WITHIN_S = {"node": 0.25, "nodes": 1.0}
-"""An announcement has reached every rank by then: on the board of one node, or carried to others (polls: 0.2 s)."""
+"""Seconds after which an announcement has reached every rank: by files on one node, or by the store (polls: 0.2 s)."""
 
 
 class Planner:
@@ -22,7 +22,7 @@ class Planner:
         schedule: the planned windows.
         budget: limits for all others.
         lead: fewest steps between an announcement and the first warm-up step.
-        heard_within_s: how long an announcement travels.
+        heard_within_s: after how many seconds an announcement has reached every rank.
         backend: as configured; see :mod:`rankscope.capture_backends`.
     """
 
@@ -58,8 +58,8 @@ class Planner:
         Args:
             number: of the next window.
             completed: steps completed.
-            step_s: a usual step, seconds; 0 unknown. A window that nobody planned waits until it is known.
-            beat: the host waits for its device every so many steps, and hurries through those between.
+            step_s: a usual step, seconds; 0 unknown. An unplanned window waits until it is known.
+            beat: the synchronisation interval: the host waits for its device every so many steps.
             request: from outside, not yet answered.
             slow_step: some rank saw one.
             megabytes: tells what was gathered so far; asked only where the budget decides.
@@ -128,5 +128,5 @@ class Planner:
 
 
 def _steps(window: Window) -> int:
-    """Steps that run slower for it, warm-up included."""
+    """Return the number of steps that the window slows down, warm-up included."""
     return window.last - window.warm + 1

@@ -168,7 +168,7 @@ class Recording:
             if reason is not None and not capture.may_end(_CALLS_END_WITHIN_S) and leaving:
                 raise TimeoutError("asynchronous collectives that it had recorded did not end; a peer may be gone")
             record.trace = capture.stop(self._spool.trace(record.attempt, self.window.number, record.rank))
-        except Exception as error:  # the record tells it
+        except Exception as error:  # the record says so
             record.status = "missing"
             record.reason = f"{reason + '; ' if reason else ''}no trace: {error}"
         self._keep_history()
@@ -185,7 +185,7 @@ class Recording:
         history.stop()
 
     def give_up(self, reason: str, *, status: RankStatus = "missing") -> None:
-        """This window holds nothing; the record says why."""
+        """Give the window up; the record says why."""
         self.record.status, self.record.reason = status, reason
         self.capture = None
         self._finish()
@@ -195,7 +195,7 @@ class Recording:
         if self.capture is not None:
             try:
                 self.capture.cancel()
-            except Exception as error:  # the record tells it
+            except Exception as error:  # the record says so
                 reason = f"{reason}; {error}"
         self.give_up(reason)
 
@@ -208,7 +208,7 @@ class Recording:
         path = self._spool.record(record.attempt, self.window.number, record.rank)
         try:
             replace_text(path, to_json(record))
-        except OSError as error:  # no room: what nobody can be told of makes room for the word that it is gone
+        except OSError as error:  # a full disk: the trace makes room for a record that says so
             self._drop_trace(f"the trace was dropped, since its record could not be written: {error}")
             with contextlib.suppress(OSError):
                 replace_text(path, to_json(record))
@@ -232,7 +232,7 @@ def device_name(device: str | None) -> str:
 
 
 def _device_uuid(device: str | None) -> str | None:
-    """What tells this device from the others of its host; how health samples find it."""
+    """Identifier of this device among those of its host; health samples are found by it."""
     if device != "cuda":
         return None
     properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())

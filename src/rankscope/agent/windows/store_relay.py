@@ -1,9 +1,9 @@
-"""Between nodes: rank 0's announcements outwards, slow steps inwards, through torchrun's own store.
+"""Relay rank 0's window announcements to the other nodes, and their slow steps back, through torchrun's TCPStore.
 
-One rank of each node has two threads that wait in the store or look up every 0.2 s; nobody else touches the network,
-and a job on one node has no courier at all. Never a barrier or a collective: those deadlock when ranks disagree
-(vllm#51881, torchtitan#645). Without the store each rank opens where its plan says, which is the same step for all that
-count alike.
+One rank of each node has two threads that wait in the store or look up every 0.2 s; no other thread touches the
+network, and a job on one node has no relay. The relay uses no barrier and no collective: those deadlock when ranks
+disagree (vllm#51881, torchtitan#645). Without the store each rank opens where its plan says, which is the same step for
+all that count alike.
 
 The threads end before the process does. Up to Python 3.13 a thread that wants to go on while the interpreter shuts down
 is unwound (PyThread_exit_thread, cpython#87135); one that comes back from the store has C++ frames that may not be, and
@@ -41,7 +41,7 @@ def job_has_store(environ: Mapping[str, str]) -> bool:
 
 
 class StoreRelay:
-    """Carries notices between this node's board and the store. Made by local rank 0 of every node."""
+    """Copies notices between this node's files and the store. Made by local rank 0 of every node."""
 
     def __init__(self, run_id: str, attempt: int, board: Notices, environ: Mapping[str, str]) -> None:
         self._board = board
@@ -58,7 +58,7 @@ class StoreRelay:
         ]
 
     def start(self) -> None:
-        """Begin to carry."""
+        """Start the threads."""
         atexit.register(self.stop)
         try:
             for thread in self._threads:
@@ -67,7 +67,7 @@ class StoreRelay:
             tell(f"nodes do not hear of each other's windows: {error}")
 
     def stop(self) -> None:
-        """The process ends; threads that the store holds up for longer than some moments are left behind."""
+        """The process ends; threads that the store blocks for longer than some moments are abandoned."""
         self._over.set()
         deadline = time.monotonic() + _ENDS_WITHIN_S
         for thread in self._threads:
@@ -90,7 +90,7 @@ class StoreRelay:
                 store.add("slow_steps", 1)
             else:
                 self._over.wait(_POLL_S)
-        # Who listens waits in the store for one key: that is how to reach it.
+        # A waiting thread waits in the store for one key, which wakes it.
         while not self._head and self._threads[1].is_alive():
             store.set(_window(self._heard, self._node), "")
             self._threads[1].join(_RINGS_EVERY_S)
@@ -106,7 +106,7 @@ class StoreRelay:
                     self._heard += 1
 
     def _speak_for_all(self, store: PrefixStore) -> None:
-        """On the head node: what all nodes have said, put up for rank 0."""
+        """On the head node: post for rank 0 what all nodes have reported."""
         slow = 0
         while not self._over.is_set():
             if (count := store.add("slow_steps", 0)) > slow:

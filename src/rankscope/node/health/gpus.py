@@ -43,7 +43,7 @@ class GpuReader(Protocol):
         """One sample a device."""
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Release the driver."""
 
 
 def throttle_reasons(mask: int) -> list[str]:

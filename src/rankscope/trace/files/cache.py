@@ -1,7 +1,7 @@
 """RankTrace <-> Parquet beside the trace. The columns are a public format: see docs/parquet.md.
 
-The cache is an offer, never a duty: a file that is not ours or no longer fits the trace means decoding again, without
-a word. Where the trace's folder cannot be written, the columns go to the user's own cache folder, or nowhere.
+The cache is optional: where its file is not ours or no longer fits the trace, the trace is decoded again, without
+a message. Where the trace's folder cannot be written, the columns go to the user's own cache folder, or nowhere.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def store_cached(path: Path, trace: RankTrace) -> bool:
         import pyarrow.parquet as pq
 
         if os.path.lexists(target) and _KEY not in _metadata(target):
-            return False  # somebody else's file
+            return False  # a file of another program
         about = _about(trace)
         table = _table(trace, pa).replace_schema_metadata({_KEY: _key(path), _ABOUT: about, _SUM: _sum(about)})
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -97,7 +97,7 @@ def store_cached(path: Path, trace: RankTrace) -> bool:
             write_statistics=["start", "step", "category"],
             write_page_checksum=True,
         )
-        Path(temporary).chmod(path.stat().st_mode & 0o666)  # for whom the trace is, the columns are
+        Path(temporary).chmod(path.stat().st_mode & 0o666)  # the same readers as the trace
         Path(temporary).replace(target)
     except (OSError, ValueError, TypeError, OverflowError, ArithmeticError, ImportError):
         if temporary is not None:
@@ -144,7 +144,7 @@ def drop_cached(path: Path) -> None:
 
 
 def _metadata(target: Path) -> dict[bytes, bytes]:
-    """What is said in the foot of a Parquet file; nothing where that is somebody else's, or no file."""
+    """Metadata in the footer of a Parquet file of ours; empty where it is another program's, or no file."""
     import pyarrow.parquet as pq
 
     with contextlib.suppress(Exception), open_foreign(target, _MOST_BYTES) as stream:  # pyarrow fails in many ways
