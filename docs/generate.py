@@ -18,7 +18,7 @@ DOCS = Path(__file__).parent
 
 
 def causes_of_the_guide() -> str:
-    """docs/guide/slow-rank.md, with the rows of its table made anew."""
+    """docs/guide/slow-rank.md, with the rows of its table made again."""
     text = (DOCS / "guide" / "slow-rank.md").read_text(encoding="utf-8")
     return re.sub(
         r"(?m)(?<=\| --- \| --- \| --- \|\n)(^\| `\w+` \|.*\n)+", lambda _: causes.as_markdown(), text, count=1
