@@ -1,6 +1,6 @@
 """From loaded traces to the cluster report: windows one by one, then the tables of all of them, then the diagnosis.
 
-Every stage is guarded. What fails is named in ``ClusterReport.errors``, and the rest of the report stands.
+Every stage is guarded. What fails is named in ``ClusterReport.errors``, and the rest of the report is complete.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def analyze(
         load: traces and the fate of every file.
         manifest: of the run, where there is one: it knows the missing ranks and the cost of recording.
         hta: also give HolisticTraceAnalysis' numbers (computed by ``breakdowns``, see docs/hta.md).
-        progress: called with a line of text as work goes on.
+        progress: called with a line of text for each stage.
 
     Raises:
         AnalysisError: no trace is usable and no manifest says anything either.

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 __all__ = ["GARBAGE_COLLECTION", "Cause", "HostExample", "HostTime", "Spans", "WorkComparison", "WorkExample"]
 
 GARBAGE_COLLECTION = "garbage_collection"
-"""What can stand behind a cause beside the kinds of findings: Python's garbage collector, timed by the rank itself."""
+"""A possible reason for a cause beside the kinds of findings: Python's garbage collector, timed by the rank itself."""
 
 Spans = Any
 """Sorted, disjoint intervals, ns of the rank's own clock, as in ``analysis.rank.intervals``."""
 
 
 class HostTime(Protocol):
-    """Host time of one rank, as a cause may ask for it. Implemented by ``analysis.rank.host_time``."""
+    """Host time of one rank, as a cause may query it. Implemented by ``analysis.rank.host_time``."""
 
     def events(self, names: Pattern[str]) -> Spans:
         """Time in host events of such names, on the threads that drive the training."""

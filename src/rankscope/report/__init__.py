@@ -48,7 +48,7 @@ def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
 
 
 def link_timeline(folder: Path) -> None:
-    """Write report.html again, now that a timeline lies beside it. Without a readable report.json nothing is done.
+    """Write report.html again, now that there is a timeline beside it. Without a readable report.json nothing is done.
 
     Raises:
         OSError: the folder cannot be written.

@@ -2,7 +2,7 @@
 
 ::
 
-    selection        what the user wants in it
+    selection        what the user selects
     prepare          traces -> windows with clocks, matched calls, waits and the verdict
     names            any text -> JSON that every viewer takes
     tracks           ids of processes and threads, lanes in which slices nest

@@ -45,7 +45,7 @@ def merge(
         selection: None for everything within the default bound.
         manifest: of the run, where there is one.
         replace: whether an older file may be replaced.
-        progress: called with a line of text as work goes on.
+        progress: called with a line of text for each stage.
         written: called as the file grows.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Where a merged timeline goes, and where a report lies."""
+"""Paths of a merged timeline and of a report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A page that hands the timeline to the Perfetto UI in another tab, where that UI may not fetch it itself.
 
-The UI's own policy lets it connect to one local port only. From any other port the file goes the way that the UI
-documents: our page opens it, asks until it answers, and posts the bytes.
+The UI's own policy lets it connect to one local port only. From any other port the file is passed in the way that
+the UI documents: our page opens it, sends a message until it answers, and posts the bytes.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: l
         evidence.contention = contention(windows, manifest)
         case = open_case(evidence)
         return judge(case, find(case))
-    except Exception as error:  # the timeline stands without a verdict
+    except Exception as error:  # the timeline is complete without a verdict
         notes.append(f"no straggler is marked: {type(error).__name__}: {error}")
         return Verdict(kind="insufficient_data")
 

@@ -1,4 +1,4 @@
-"""One rank of one window as slices: what may be shown, what it costs, and on which tracks it goes."""
+"""One rank of one window as slices: what may be shown, what it costs, and on which tracks it is drawn."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Part:
 
 
 def make_part(window: WindowResult, column: int, selection: Selection) -> Part:
-    """Events of a rank that the user wants, with what each costs to write."""
+    """Events of a rank that the user selected, with what each costs to write."""
     trace = window.views[column].trace
     events = trace.events
     mask = np.ones(len(events), np.bool_)

@@ -46,7 +46,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def root(self) -> str:
-        """Address under which the files lie, without a slash at its end."""
+        """Base address of the files, without a slash at its end."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}"
 
     @property
@@ -68,7 +68,7 @@ def make_server(folder: Path, port: int | None = None) -> Server:
         port: None for the one that suits the Perfetto UI best, or any free one where that is taken.
 
     Raises:
-        ConfigError: the port that was asked for cannot be had.
+        ConfigError: the configured port is not available.
     """
     if port is None:
         try:

@@ -202,7 +202,7 @@ class Collectives:
 class DeviceMemory:
     """What PyTorch's allocator held of one device while this rank was recorded with ``profile_memory``.
 
-    Bytes, by the allocator's own counters: allocations as it rounds them up, until the last tensor is gone.
+    Bytes, by the allocator's own counters: allocations as it rounds them up, until the last tensor is released.
     """
 
     device: int

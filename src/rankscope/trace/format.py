@@ -25,9 +25,9 @@ class Format:
     """Whether a file that begins with these bytes is of this format. Called again with more of them until one format
     fits, up to 1 MiB. What gzip compressed comes as plain bytes."""
     read: Callable[[Path], list[RankTrace]]
-    """Read a file: the traces of all ranks in it, one as a rule. A rank is what the content says, never a guess. It
-    raises :class:`rankscope.errors.TraceError` where nothing of the file can be used."""
+    """Read a file: the traces of all ranks in it, one as a rule. A rank is what the content says, and None where it
+    says none. It raises :class:`rankscope.errors.TraceError` where nothing of the file can be used."""
 
     def __post_init__(self) -> None:
-        """Refuse a pattern that cannot be compiled, before it stands in a table."""
+        """Refuse a pattern that cannot be compiled, before it enters a table."""
         re.compile(self.files)

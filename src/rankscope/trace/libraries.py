@@ -2,9 +2,9 @@
 
 Other packages add rows through the entry points ``rankscope.libraries`` (see :mod:`rankscope.plugins`).
 
-Patterns are asked of a kernel's *function*: its qualified name without return type, template arguments and parameters
-(:func:`rankscope.trace.names.function`), so that ``all_reduce`` in a template argument is no all-reduce. A pattern
-names a namespace or the begin of a function; a word somewhere in a name is not enough.
+Patterns are matched against a kernel's *function*: its qualified name without return type, template arguments and
+parameters (:func:`rankscope.trace.names.function`), so that ``all_reduce`` in a template argument is no all-reduce. A
+pattern names a namespace or the begin of a function; a word somewhere in a name is not enough.
 
 Names change with releases, so each row holds samples from real traces and sources; a test reads them, and a report of a
 kernel that was taken for compute becomes a sample first.
@@ -19,9 +19,9 @@ __all__ = ["LIBRARIES", "NEVER", "OURS"]
 
 
 NEVER = r"^triton_|^at::native::|^cub::|^thrust::|^cutlass::|^cudnn|^cublas"
-"""Functions that no row is asked about. Inductor names a kernel after the operators around it, and ``triton_red_fused_
-all_reduce_wait_tensor`` reduces within the device; the others are libraries that do not communicate. What CUTLASS runs
-is in its template arguments: see ``fused``."""
+"""Functions that are matched against no row. Inductor names a kernel after the operators around it, and
+``triton_red_fused_ all_reduce_wait_tensor`` reduces within the device; the others are libraries that do not
+communicate. What CUTLASS runs is in its template arguments: see ``fused``."""
 
 _NS = r"(?:^|::)"
 _ALL = r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|all2all|broadcast)"

@@ -21,7 +21,7 @@ class Library:
     prefix: str = ""
     """Of its annotations and CPU operators: ``gloo`` for ``gloo:all_reduce``."""
     on_host: bool = False
-    """Whether what bears the prefix is the call itself, and not only its launch."""
+    """Whether an event with the prefix is the call itself, and not only its launch."""
     kinds: tuple[tuple[str, str], ...] = ()
     """(part of a kernel's name, kind of collective) where the name does not spell the collective."""
     samples: tuple[tuple[str, str], ...]

@@ -37,7 +37,7 @@ class Kind(IntEnum):
     WAIT = 4
     """A host operator that only waits for others."""
     FUSED = 5
-    """A kernel that computes and communicates at once. How much of it is which, a trace does not tell."""
+    """A kernel that computes and communicates at once. A trace does not show how much of it is which."""
 
 
 DEVICE_WORK = (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY, Kind.FUSED)

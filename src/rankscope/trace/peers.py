@@ -1,4 +1,4 @@
-"""Whom a send or receive means: ranks of the job, or places within the group.
+"""What the peer number of a send or receive is: a rank of the job, or a place within the group.
 
 torch writes ``Dst Rank`` and ``Src Rank`` as ranks of the job, other writers as places within the group. In a group of
 ranks 0 to N-1 both are the same; in any other, numbers that can only be one of the two decide. A job's ranks run the
@@ -60,7 +60,7 @@ def numbering(said: Iterable[tuple[tuple[int, ...], int, int]], own: int | None)
 
 
 def resolved(ranks: tuple[int, ...], number: int, place: int, how: str) -> int:
-    """Rank of the job that a peer is, -1 where nothing tells."""
+    """Rank of the job that a peer is, -1 where it is unknown."""
     size = len(ranks)
     if number < 0:
         return ranks[place] if 0 <= place < size else -1
@@ -74,7 +74,7 @@ def resolved(ranks: tuple[int, ...], number: int, place: int, how: str) -> int:
 
 
 def agree_on_peers(traces: Sequence[RankTrace]) -> None:
-    """Let ranks that could not tell how peers are numbered learn it from the others of their window. In place.
+    """Set in place how peers are numbered, where a rank's trace does not show it, from the other ranks of its window.
 
     What was unclear was taken for ranks of the job, as torch writes them.
     """

@@ -1,4 +1,4 @@
-"""A file as blocks of plain text: gzip or not, told by the content, not by the name; bounded in memory and in total."""
+"""A file as blocks of plain text: gzip or not, by its content and not by its name; bounded in memory and in total."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ BLOCK_BYTES = 128 << 10
 _CORRUPT: tuple[type[Exception], ...] = (zlib.error, _inflate.error)
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_RATIO = 100
-"""Kineto traces shrink 10 to 40 times. A file that grows more than this is a bomb or rubbish."""
+"""Kineto traces shrink 10 to 40 times. A file that expands more than this is malicious or damaged."""
 RATIO_APPLIES_FROM = 1 << 26
 """Plain bytes below which the ratio is not looked at: a short trace may repeat itself."""
 MAX_PLAIN_BYTES = 1 << 36
 """64 GiB: far beyond any window worth recording."""
 
 _LOOK_EVERY_BYTES = 1 << 24
-"""What is read becomes columns in memory, a half to five times its size: after so much of it we look what is left."""
+"""What is read becomes columns in memory, a half to five times its size: after so much of it the remaining memory is
+checked."""
 
 
 class Reader:

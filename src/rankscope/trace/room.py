@@ -33,7 +33,7 @@ def require_room(path: Path | str) -> None:
 
 def available() -> list[tuple[str, int, int]]:
     """Whose memory, bytes that can still be had of it, and all of it: the machine's and that of the cgroup (version 2).
-    What the system does not tell is left out."""
+    What the system does not report is left out."""
     found = []
     with contextlib.suppress(OSError, KeyError, ValueError):
         told = _numbers(_MEMINFO)

@@ -1,4 +1,4 @@
-"""Why a rank's device (or, without one, its training thread) does no compute. See ``model.RankIdle`` for the terms."""
+"""Why a rank's device (without one: its training thread) does no compute; for terms see ``records.rows.RankIdle``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class IdleTime:
     host: int
     copy: int
     step_inputs: NDArray[np.int64]
-    """What of ``inputs`` lies in each recorded step."""
+    """Return how much of ``inputs`` is in each recorded step."""
 
 
 def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:

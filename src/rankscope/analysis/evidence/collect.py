@@ -1,4 +1,4 @@
-"""Put the numbers of all windows into the one record the rules of ``diagnose`` read."""
+"""Put the numbers of all windows into the record that the rules of ``diagnose`` read."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def collect(
     modules: Sequence[ModuleRow] = (),
     recording_overhead_pct: float | None = None,
 ) -> Evidence:
-    """Evidence of a run: windows are pooled, their steps strung together."""
+    """Evidence of a run: windows are pooled, their steps concatenated."""
     usable = [r for r in ranks if r.compute_pct is not None]
-    trusted = [w for w in windows if w.refused is None]  # without a replay where nobody makes others wait
+    trusted = [w for w in windows if w.refused is None]  # without a replay where no rank makes others wait
     replayed = [w for w in trusted if w.replay is not None]
     total = sum(w.matched.total for w in windows)
     lengths = [w.step_ns for w in windows if w.step_ns]
@@ -159,7 +159,7 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
     for window in windows:
         for column, (view, late) in enumerate(zip(window.views, window.lateness, strict=False)):
             if view.rank in window.unsound:
-                continue  # late or not, its own numbers cannot tell why
+                continue  # late or not, its own numbers do not show why
             held[view.rank] += holds(window, column)
             gains[view.rank].append(late.gains)
             excess[view.rank] += late.excess

@@ -1,4 +1,4 @@
-"""How far a busy machine held the ranks up: the scheduler's counts of each rank's threads, held against its trace.
+"""How long a busy machine delayed the ranks: the scheduler's counts of each rank's threads, held against its trace.
 
 A step of a thread is time on a CPU, time in which it could run and was not let (the run queue), and time in which it
 waited for something else: a peer, a sleep, a device. The first two are counted by the kernel, the waits for peers are
@@ -30,7 +30,7 @@ POOLED = 0.1
 
 
 def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) -> Contention | None:
-    """The witness of all windows, their steps strung together; None where nothing was counted."""
+    """The witness of all windows, their steps concatenated; None where nothing was counted."""
     records = {(r.attempt, r.window, r.rank): r for w in manifest.windows for r in w.records} if manifest else {}
     found: dict[int, RankCpu] = {}
     gains: list[float] = []

@@ -1,4 +1,4 @@
-"""Whom a rank holds up, and which ranks without a trace may be behind it."""
+"""Which ranks wait for a late rank, and which unrecorded ranks could have delayed it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Memory snapshots are read in a process of their own, which may take so much memory and time and no more.
+"""Memory snapshots are read in a separate process, whose memory and time are limited.
 
 A pickle is a program. That it names no class is checked while it is loaded; but some bytes of it can ask for a table of
-gigabytes, or for a comparison that takes years, and nobody can tell before. So the process that loads it ends, and the
-report goes on with a word in its place.
+gigabytes, or for a comparison that takes years, and this cannot be known before. Then the process that loads it is
+ended, and the report says so.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _ask(paths: Sequence[Path], known: list[Any]) -> Iterator[MemoryRow | str]:
     """Yield what one process reports, in order. It may end before it has reported all."""
     command = [sys.executable, "-I", "-c", _START, json.dumps(_roots())]
     question = json.dumps({"steps": known, "paths": [os.fsencode(path.absolute()).hex() for path in paths]})
-    with subprocess.Popen(  # in no folder of the job, and told where modules are
+    with subprocess.Popen(  # in no folder of the job; the search path is an argument
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"
     ) as process:
         assert process.stdin is not None
@@ -95,7 +95,7 @@ def _ask(paths: Sequence[Path], known: list[Any]) -> Iterator[MemoryRow | str]:
 
 
 def _roots() -> list[str]:
-    """Where modules are looked for: nothing from the current folder, which is somebody else's."""
+    """Where modules are looked for: nothing from the current folder, whose files are not ours."""
     here = {"", os.curdir}
     with contextlib.suppress(OSError):  # it was removed
         here.add(str(Path.cwd()))

@@ -2,9 +2,9 @@
 
 A snapshot's format is that of ``torch.cuda.memory._snapshot`` (its docstring, and
 torch/csrc/cuda/memory_snapshot.cpp): the segments and blocks at the end, and what the allocator did until then. As in
-PyTorch's own viewer the past is found backwards from the end. *Allocated* counts the bytes asked for, from the
-allocation until the memory can be used again; PyTorch's counters, which the trace tells, also hold what is added in
-rounding up (to 512 bytes), and let go of memory that another stream still uses.
+PyTorch's own viewer the past is computed backwards from the end. *Allocated* counts the bytes asked for, from the
+allocation until the memory can be used again; PyTorch's counters, which the trace holds, also include what is
+added in rounding up (to 512 bytes), and exclude memory that another stream still uses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BEFORE = "(before the recording)"
 NO_FRAME = "(no Python frame)"
 """Stands for allocations without a Python frame, as in the backward pass, which autograd runs in its own thread."""
 _LIBRARY = ("/torch/", "/rankscope/agent/")
-"""Frames in these folders did what a line of the script asked for."""
+"""Frames in these folders were called by a line of the script."""
 _TAKEN = ("segment_alloc", "segment_map")
 _GIVEN = ("segment_free", "segment_unmap")
 
@@ -161,7 +161,7 @@ def _per_step(times: I64, bounds: tuple[I64, I64] | None) -> list[int]:
 
 
 def _top(device: _Device) -> list[MemoryFrame]:
-    """Who allocated what was alive at the (first) peak."""
+    """Which lines allocated what was alive at the (first) peak."""
     peak = int(np.argmax(device.allocated))
     alive: dict[int, dict[str, Any]] = {}
     older: list[tuple[str, int]] = []

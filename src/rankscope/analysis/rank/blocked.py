@@ -76,7 +76,7 @@ def _in_silence(trace: RankTrace, chain: Mask, kind: NDArray[np.int8], said: Spa
             begins.append(begin)
             ends.append(until)
     waiting = intervals.union(np.array(begins, np.int64), np.array(ends, np.int64))
-    # what runs inside meanwhile is work; a wait that is recorded tells by itself when it begins
+    # what runs inside meanwhile is work; a recorded wait shows by itself when it begins
     busy = intervals.union(events.start[working[inner]], events.end[working[inner]])
     waiting = intervals.subtract(waiting, busy)
     explicit = intervals.cover(said, waiting[0], waiting[1]) > 0

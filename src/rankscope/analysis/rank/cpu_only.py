@@ -30,7 +30,7 @@ LATE_NS = 2_000_000
 
 EARLY_NS = 500_000
 """The range of a call on its backend's thread ends after the waiter was woken: 0.1 ms on an idle machine, more (up to
-half of the wait is believed) where that thread has lost its core."""
+half of the wait is accepted) where that thread has lost its core."""
 
 
 def cpu_issues(view: RankView) -> I64:

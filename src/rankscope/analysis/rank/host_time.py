@@ -1,4 +1,4 @@
-"""Host time of one rank, as causes ask for it (``causes.base.HostTime``)."""
+"""Host time of one rank, as causes query it (``causes.base.HostTime``)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ USUAL = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What one rank asked of its device, and what of it is not in the trace."""
+    """What one rank launched on its device, and what of it is not in the trace."""
 
     launches: int
     """Of which the work has to be there."""

@@ -25,7 +25,8 @@ MISSING = 0.05
 
 def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
     """The traces of a window, up to the last step that every device has run: without later steps, host events after
-    them, and their work. Host events after the last step of other people's traces stay: somebody wanted them.
+    them, and their work. Host events after the last step of traces that rankscope did not record stay: they were
+    recorded on purpose.
     """
     runs = [_steps_run(trace) for trace in traces]
     last = min((int(t.steps.number[run - 1]) for t, run in zip(traces, runs, strict=True) if run), default=-1)

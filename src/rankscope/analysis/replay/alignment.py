@@ -20,7 +20,7 @@ MOST_LOST = 256
 
 
 def places_in(head: I64, own: I64, later: int, lost_by_head: int, lost_by_own: int) -> I64 | None:
-    """Where the calls of one rank stand in the sequence of another.
+    """Find the places of one rank's calls in the sequence of another.
 
     Args:
         head: the other rank's calls, as numbers.

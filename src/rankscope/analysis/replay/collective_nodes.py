@@ -30,7 +30,7 @@ class LostCalls:
     time: F64
     """When that was, ns on the aligned axis."""
     row: I64
-    """A row of the rank's with the same group, which tells the stream."""
+    """A row of the rank's with the same group, which shows the stream."""
 
 
 class CallNodes:

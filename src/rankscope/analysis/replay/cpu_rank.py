@@ -71,7 +71,7 @@ def _add_host(
 ) -> dict[int, tuple[int, float]]:
     """The host chain; returns node and time at which each call was issued.
 
-    ``done``: of each call the node of its end, its time, and what it takes if nobody else's arrival says so.
+    ``done``: of each call the node of its end, its time, and what it takes if no other rank's arrival decides it.
     """
     issued = clocks.aligned(column, cpu_issues(view))
     launches = clocks.aligned(column, plan.times[column]).tolist()

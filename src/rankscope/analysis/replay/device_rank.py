@@ -102,7 +102,7 @@ class DeviceRank:
         self.place = np.append(self.place, np.full(count, -1))
 
     def segment(self, times: F64) -> I64:
-        """The segments in which ``times`` lie."""
+        """Return the segments that contain ``times``."""
         return np.searchsorted(self.bounds, times) + self.shift
 
     def _after(self, target: I64, piece: I64, distance: F64) -> None:

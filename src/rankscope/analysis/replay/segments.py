@@ -57,7 +57,7 @@ class Plan:
         self.opens = [teams.get(id(team), s) for team, s in zip(self.peers, self.shift, strict=True)]
 
     @property
-    def befriended(self) -> int:
+    def comparable(self) -> int:
         """Ranks that have a peer."""
         return sum(len(p) > 1 for p in self.peers)
 
@@ -87,7 +87,7 @@ def no_plan(ranks: int) -> Plan:
 
 
 def without(plan: Plan, columns: Sequence[int]) -> Plan:
-    """The plan in which these ranks are compared with nobody."""
+    """The plan in which these ranks are compared with no other."""
     if not columns:
         return plan
     teams = {id(team): [c for c in team if c not in columns] for team in plan.peers}
@@ -104,7 +104,7 @@ def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) 
     plain = _sorted(views, [matched.row[m[complete[m]]].astype(np.int64) for m in mine])
     said = _said(views, plain, steps)
     first = _equal(views, plain, said, [(s,) for s in stages])
-    if first.befriended == len(views):
+    if first.comparable == len(views):
         return first
     known = _sorted(
         views,
@@ -116,7 +116,7 @@ def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) 
     shift, part = _shifts(matched, known)
     said = _said(views, known, steps)
     second = _aligned(views, known, said, shift, list(zip(stages, part, strict=True)), matched.lost)
-    return second if second.befriended > first.befriended else first
+    return second if second.comparable > first.comparable else first
 
 
 def _members(matched: Matched) -> I64:

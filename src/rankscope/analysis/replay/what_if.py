@@ -151,7 +151,7 @@ class Replay:
         return np.diff(self.unchanged, prepend=self.begin) - np.maximum(length, self.transfers)
 
     def without(self, label: Work) -> F64:
-        """Work per edge with one kind of work gone: ``TRANSFER`` is an ideal network, ``HOST`` no host overhead."""
+        """Work per edge without one kind of work: ``TRANSFER`` is an ideal network, ``HOST`` no host overhead."""
         work: F64 = self.graph.work.copy()
         work[self.graph.label == label] = 0.0
         return work

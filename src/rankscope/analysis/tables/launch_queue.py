@@ -1,4 +1,4 @@
-"""How far the hosts run ahead of their devices: launches whose work has not begun (see ``model.LaunchQueue``)."""
+"""How far the hosts run ahead of their devices: launches whose work has not begun (``records.rows.LaunchQueue``)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _asked(view: RankView) -> tuple[I64, I64]:
     work = np.flatnonzero(np.isin(view.kind, DEVICE_WORK) & (events.launch >= 0))
     asked = events.start[events.launch[work]]
     inside = asked >= view.start
-    # a device clock a little ahead of its host's shows work that began before it was asked for
+    # a device clock a little ahead of its host's shows work that began before its launch
     return asked[inside], np.maximum(events.start[work[inside]], asked[inside])
 
 
@@ -45,7 +45,7 @@ def _queue(rank: int, views: Sequence[RankView]) -> LaunchQueue:
     for view in views:
         asked, begun = _asked(view)
         delays.append(begun - asked)
-        edges = np.concatenate((begun, asked))  # of the same moment: first what begins, then what is asked for
+        edges = np.concatenate((begun, asked))  # at the same moment: first what begins, then what is launched
         change = np.repeat(np.array([-1, 1], np.int64), len(asked))
         order = np.argsort(edges, kind="stable")
         bounds = np.concatenate(([view.start], edges[order], [view.end])).clip(view.start, view.end)

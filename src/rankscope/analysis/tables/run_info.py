@@ -44,7 +44,7 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
 
 
 def _unnamed(traces: Sequence[RankTrace]) -> list[str]:
-    """Return a word for the missing ranks that :func:`complete_ranks` does not name."""
+    """Return a sentence on the missing ranks that :func:`complete_ranks` does not name."""
     world = _world_size(traces) or 0
     named, more = absent_ranks(world, {t.rank for t in traces if t.rank is not None})
     if not more:
@@ -57,7 +57,7 @@ def _world_size(traces: Sequence[RankTrace]) -> int | None:
 
 
 def _recorders(records: Sequence[RankRecord]) -> str:
-    """Return what recorded a window, with the reason where that is not the backend that was asked for."""
+    """Return what recorded a window, with the reason where that is not the configured backend."""
     by_recorder: dict[str, list[int]] = {}
     for record in records:
         if record.trace is not None and record.capture is not None:

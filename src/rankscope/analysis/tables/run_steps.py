@@ -1,4 +1,4 @@
-"""Every step of a run from its pulse files: a curve of step time, one row a rank, and whether the windows were typical.
+"""Every step of a run from its step logs: a curve of step time, one row a rank, and whether the windows were typical.
 
 Files are read one by one and twice, first for the windows, then for the times, so that a thousand ranks need the memory
 of one. Steps in which any rank recorded are in the curve and in no median: ranks in step slow each other down. Neither
@@ -94,7 +94,7 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
     report.buckets = list(_buckets(list(intervals), curves, starts, len(recorded)))
     report.unprofiled_steps = max(row.steps for row in rows)
     report.median_ms = _median([row.median_ms for row in rows])
-    # Where most of the run lies around its windows, the comparison would be one with itself.
+    # Where most of the run is around its windows, the comparison would be one with itself.
     if report.unprofiled_steps >= 2 * np.count_nonzero(near):
         report.around_ms = _median([_known_median(own) for own in around])
     if report.median_ms and report.around_ms:

@@ -1,4 +1,4 @@
-"""Pool the windows into the rows of the report: times add up, steps are strung together."""
+"""Pool the windows into the rows of the report: times add up, steps are concatenated."""
 
 from __future__ import annotations
 

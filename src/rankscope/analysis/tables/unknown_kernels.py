@@ -1,4 +1,4 @@
-"""Kernels that may communicate under a name that no library of the table bears."""
+"""Kernels that may communicate under a name that no library of the table has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST = 3
 def unknown_kernels(views: Sequence[RankView]) -> list[str]:
     """Return notes on kernels that run on streams of their own and are neither known communication nor known compute.
 
-    Compute runs on the stream of the other compute; communication has a stream to itself. A name that nobody knows
+    Compute runs on the stream of the other compute; communication has a stream to itself. A name that no row matches
     and that shares its streams with no known compute may be communication, and counts as compute.
     """
     longest: dict[str, tuple[float, int]] = defaultdict(lambda: (0.0, -1))
@@ -47,7 +47,7 @@ def _alone(view: RankView) -> dict[str, float]:
     known = np.isin(events.name[rows], [c for c in codes.tolist() if is_known_compute(view.trace.strings[c])])
     stream = events.stream[rows]
     if not known.any():
-        return {}  # nothing to tell a stream of compute by
+        return {}  # nothing by which to recognise a stream of compute
     shared = np.isin(stream, np.unique(stream[known]))
     found = {}
     for code in np.unique(events.name[rows[~shared]]).tolist():

@@ -1,1 +1,1 @@
-"""One window of all its ranks: the rooms before this one, in their order."""
+"""One window of all its ranks: runs the packages before this one, in their order."""

@@ -54,7 +54,7 @@ FEW_RANKS = 16
 """In windows of more ranks only suspects are judged."""
 
 MAX_REPLAY_ERROR = 0.03
-"""Above this relative error of the unchanged replay no what-if is believed."""
+"""Above this relative error of the unchanged replay no what-if replay is used."""
 
 
 @dataclass(slots=True)

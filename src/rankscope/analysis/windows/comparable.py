@@ -35,7 +35,7 @@ def comparable(
     Args:
         views: the ranks.
         profiles: their segments.
-        plan: whom they are compared with.
+        plan: with which ranks they are compared.
         extra: per rank the rows of calls that no other member recorded.
         step_ns: the job's step.
         lossy: whether some rank lost device records.
@@ -68,6 +68,6 @@ def comparable(
 
 
 def _segment(times: NDArray[np.int64], own: Profile, plan: Plan, column: int) -> NDArray[np.int64]:
-    """Positions of the segments in which these moments of a rank lie; those in none are left out."""
+    """Return the positions of the segments that contain these times of a rank; times in none are left out."""
     found = np.searchsorted(own.bounds, times, side="right") - 1 + plan.shift[column]
     return np.asarray(found[(found >= plan.shift[column]) & (found < plan.size)])

@@ -1,4 +1,4 @@
-"""Steps of a rank that was recorded without marks: those of another rank, told by the calls both take part in."""
+"""Steps of a rank that was recorded without marks: those of another rank, found by the calls that both take part in."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Stages:
         self._failed = failed
 
     def run(self, where: str, work: Callable[[], T], instead: Callable[[], T]) -> T:
-        """Result of ``work``, or of ``instead`` where that raises. Without anybody to tell, the error goes on."""
+        """Return the result of ``work``, or of ``instead`` where that raises; without a callback, raise the error."""
         if self._failed is None:
             return work()
         try:

@@ -1,1 +1,1 @@
-"""What rules are made of and may ask: the rule itself, which ranks are stragglers, contention, reasons for a cause."""
+"""What rules are made of and may use: the rule itself, which ranks are stragglers, contention, reasons for a cause."""

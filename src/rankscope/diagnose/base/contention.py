@@ -28,9 +28,9 @@ __all__ = [
 SURE = 0.05
 """Chance, over all ranks together, that a rank is named for noise."""
 CONSISTENT = 0.5
-"""Share of a rank's lateness that work of its own must explain before its CPU time is asked."""
+"""Share of a rank's lateness that its own work must explain before its CPU time is compared."""
 BY_SILENCE = frozenset({"host_pause"})
-"""Causes that are told by nothing being seen, which a thread that is not let run brings about as well."""
+"""Causes that are recognised by the absence of events, which a thread without a CPU causes as well."""
 
 
 def is_contended(evidence: Evidence) -> bool:
@@ -163,7 +163,7 @@ def _by_work(suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: float,
 def _late(
     suspect: Suspect, more: list[float], explained: dict[str, float], least: float, chance: float
 ) -> Suspect | None:
-    """The suspect with ``more`` as what it costs in each step, if that is beyond its scatter and worth a word."""
+    """The suspect with ``more`` as what it costs in each step, if that is beyond its scatter and matters."""
     p_value, mean = _chance(more), statistics.fmean(more)
     if p_value is None or p_value > chance or mean < least or mean <= 0:
         return None

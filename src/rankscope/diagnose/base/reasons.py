@@ -1,4 +1,4 @@
-"""What can stand behind a cause: findings on the state of the late rank's device and host."""
+"""Possible reasons for a cause: findings on the state of the late rank's device and host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["reasons"]
 PAUSES_MS = 1.0
 """Per step. Collections of young objects take microseconds."""
 OWN_THREADS = 0.5
-"""Share of the cost from which on the CPU time of the script's other threads can stand behind it: they take a core, or
+"""Share of the cost from which on the CPU time of the script's other threads can be its reason: they take a core, or
 Python's lock, for as long as they run."""
 
 

@@ -1,4 +1,4 @@
-"""What a rule is, what it may ask, and what rules of one sort share."""
+"""What a rule is, what it may read, and what rules of one sort share."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Rule:
     """One kind of finding: its words, and the function that decides whether it is there."""
 
     kind: str
-    """``finding.kind`` in report.json: it never changes. A rule whose findings bear the names of causes has a kind
-    that no finding bears, and neither noun nor advice: both come from the cause."""
+    """``finding.kind`` in report.json: it never changes. A rule whose findings have the names of causes has a kind
+    that no finding has, and neither noun nor advice: both come from the cause."""
     noun: str = ""
     """The kind in a few words, without an article where it needs none: ``exposed communication``."""
     advice: tuple[str, ...] = ()

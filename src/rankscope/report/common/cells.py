@@ -47,7 +47,7 @@ class Table(NamedTuple):
 
 
 def metric(defined: Metric, label: str | None = None) -> Column:
-    """Head of a column of numbers. ``label`` stands for the definition's own where that does not fit."""
+    """Head of a column of numbers. ``label`` replaces the label of the definition where that does not fit."""
     return Column(label or defined.label, defined.unit, defined.hover, numeric=True)
 
 

@@ -1,6 +1,6 @@
 """What the link between two accelerators of one host could give, by its maker's data sheet.
 
-A table of the known, and no guess beyond it: the device's full name must match, and all ranks of a group must be on
+Only devices in the table have a value: the device's full name must match, and all ranks of a group must be on
 one host with the same device. Cards with an optional bridge (A100 PCIe, H100 PCIe and NVL) are left out, since their
 name does not say whether it is there; so are boards whose devices share links unevenly (V100, MI300X).
 """

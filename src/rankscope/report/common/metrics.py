@@ -11,7 +11,7 @@ class Metric(NamedTuple):
     """One number: how it is called, its unit, what it is, what is in and out, and how HTA's differs."""
 
     heading: str
-    """Under which it stands in docs/metrics.md."""
+    """Heading of docs/metrics.md under which it is listed."""
     label: str
     unit: str
     definition: str

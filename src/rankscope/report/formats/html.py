@@ -89,7 +89,7 @@ def _build(section: Section, report: ClusterReport) -> Variables | None:
 
 
 def _rendered(section: Section, values: Variables) -> dict[str, Any]:
-    """Render one section; where it fails, a sentence stands in its place and the rest of the page is as it would be."""
+    """Render one section; where it fails, a sentence replaces it and the rest of the page is unchanged."""
     heads = {"nav": section.nav, "title": section.title} | values
     error = values.get("error")
     if error is None:

@@ -74,7 +74,7 @@ def heatmap(report: ClusterReport) -> dict[str, Any] | None:
     """Return ``{ranks, columns, merged, metrics: [{key, label, hover, values}], compute, named}``; None without steps.
 
     ``values`` are hundredths of a millisecond, row by row (ranks) and column by column, null where there is none.
-    Where steps share a column, the value farthest from zero stands.
+    Where steps share a column, the value farthest from zero is shown.
     """
     if not report.steps:
         return None

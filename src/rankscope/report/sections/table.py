@@ -1,7 +1,7 @@
 """All sections of the page below the verdict, in their order, and the numbers that they define.
 
 To add one: a file beside the others that gives a ``SECTION``, its template in ``report/templates`` (a section of tables
-needs none), and a line in :data:`OURS`. Then make docs/metrics.md anew::
+needs none), and a line in :data:`OURS`. Then make docs/metrics.md again::
 
     python -c "from rankscope.report.sections import table; print(table.as_markdown(), end='')" > docs/metrics.md
 
@@ -54,7 +54,7 @@ OURS: tuple[Section, ...] = (
 _THEIRS = plugins.load("sections", Section, frozenset(section.anchor for section in OURS), "anchor")
 
 SECTIONS = (*OURS[:-1], *_THEIRS, OURS[-1])
-"""What other packages add stands before the last section, which says how far to trust the page."""
+"""Sections of other packages come before the last section, which says how far to trust the page."""
 
 
 def _numbers(sections: Iterable[Section]) -> dict[str, Metric]:

@@ -1,6 +1,6 @@
 """Paths a user gave -> files that may be traces, and what lies beside them, in one walk.
 
-Traces are told by content; what is set aside is listed with its reason.
+Traces are recognised by content; other files are listed with the reason.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Candidate:
     name: str
     """The path below the folder that was given, with ``/`` between folders."""
     name_rank: int | None
-    """What the name says; the content is believed before it."""
+    """The rank that the name says; the content has priority."""
     format: str
     """Name of the :class:`~rankscope.trace.format.Format` that reads it."""
     attempt: int | None = None
     window: int | None = None
-    """From the path of a run directory; None for foreign files, whose windows are told apart by time."""
+    """From the path of a run directory; None for foreign files, whose windows are separated by time."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ def find_traces(paths: Sequence[Path]) -> Found:
     snapshots: set[Path] = set()
     pulses: set[Path] = set()
     single = [path for path in map(Path, paths) if not path.is_dir()]
-    # folders tell files apart that were given one by one
+    # folders distinguish files that were given one by one
     above = Path(os.path.commonpath([p.absolute().parent for p in single])) if len(single) > 1 else None
     for given in paths:
         path = Path(given)

@@ -1,6 +1,6 @@
 """Whose trace each file is: what was given, what the content says, its process groups, and how the files are named.
 
-An identity is evidence, not truth. The content is believed first; where it contradicts itself (two processes of one
+An identity is evidence, not truth. The content has priority; where it contradicts itself (two processes of one
 rank at the same time, a rank outside of its own process groups) and the names do not, the names are. What nothing
 decides stays without a rank. What decided is said with every file.
 """

@@ -58,8 +58,8 @@ def _same(one: RankTrace, other: RankTrace) -> bool:
 def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
     """Index of each file of a job the report is not on -> why it is left out, and what to say of the jobs.
 
-    Jobs are told apart by their number of ranks, and by folders where the files of each folder are different ranks and
-    those of different folders the same ones at the same time. The job with most files is kept.
+    Jobs are distinguished by their number of ranks, and by folders where the files of each folder are different ranks
+    and those of different folders the same ones at the same time. The job with most files is kept.
     """
     foreign = [i for i, (candidate, _) in enumerate(read) if candidate.window is None]
     keys: list[str] = []  # the job of each file, in words; empty where the file does not say
@@ -110,7 +110,7 @@ def _claims(read: Sequence[Read]) -> list[int | None]:
 
 
 def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
-    """The replica of each file, in words, and how it is told; None where there is one job.
+    """The replica of each file, in words, and how it was found; None where there is one job.
 
     An inference server runs as many jobs as it has replicas: each holds all its ranks, and the names say the replica.
     """
@@ -130,7 +130,7 @@ def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
 
 
 def _job_folders(read: Sequence[Read]) -> tuple[list[str], str] | None:
-    """The job of each file by its folder, in words, and how it is told; None where there is one job."""
+    """The job of each file by its folder, in words, and how it was found; None where there is one job."""
     ranks = _claims(read)
     windows = overlapping([trace for _, trace in read])
     if _distinct(ranks, windows, [""] * len(read)):

@@ -26,7 +26,7 @@ from rankscope.trace.peers import agree_on_peers
 __all__ = ["LoadResult", "load_traces"]
 
 Progress = Callable[[int, int, str], None]
-"""Called with bytes done, bytes in all (of the files as they lie there) and the file just done, at first with none."""
+"""Called with bytes done, bytes in all (of the files on disk) and the file just done, at first with none."""
 _PACKED_WEIGHT = 12
 """A gzip byte is about so many bytes of JSON."""
 _WORTH_A_PROCESS = 200 << 20
@@ -35,7 +35,7 @@ _WORTH_A_PROCESS = 200 << 20
 
 @dataclass(slots=True)
 class LoadResult:
-    """What came of the paths given."""
+    """The result of loading some paths."""
 
     traces: list[RankTrace]
     """In order of attempt, window and rank; at most one for each."""

@@ -1,7 +1,7 @@
 """What the names of trace files say about ranks: a rank, coordinates in a mesh, a node and a local rank, or a count.
 
 A name is the path below the folder that was given, so that ``rank0/trace.json`` says as much as ``rank0.json``. One
-name alone says a rank only by the word for it. Everything else is told from how the names of one window differ.
+name alone says a rank only by the word for it. Everything else is derived from how the names of one window differ.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _node_and_local(places: _Places) -> Scheme | str | None:
 
 
 def _mesh(places: _Places) -> Scheme | str | None:
-    """Rank from mesh coordinates, by the fewest that tell the files apart."""
+    """Rank from mesh coordinates, by the fewest that distinguish the files."""
     columns = {d: c for d in _MESH if (c := places.column(d)) is not None and len(set(c)) > 1}
     for count in range(1, len(columns) + 1):
         readings: dict[tuple[int, ...], str] = {}

@@ -1,4 +1,4 @@
-"""Which window a trace belongs to, where the path does not say: told by step numbers, else by time."""
+"""Which window a trace belongs to, where the path does not say: found by step numbers, else by time."""
 
 from __future__ import annotations
 

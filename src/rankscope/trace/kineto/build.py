@@ -1,4 +1,4 @@
-"""One file, all the way: text -> rows -> sorted columns -> links -> RankTrace."""
+"""Read one file: text -> rows -> sorted columns -> links -> RankTrace."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_traces(path: Path) -> list[RankTrace]:
         path: Kineto or Chrome trace JSON, plain or gzip.
 
     Raises:
-        TraceError: the file is no trace, nothing of it can be used, or it holds ranks that cannot be told apart.
+        TraceError: the file is no trace, nothing of it can be used, or it holds ranks that cannot be distinguished.
     """
     reader = Reader(path)
     decoder = Decoder()

@@ -1,8 +1,8 @@
-"""Blocks of text -> what stands before the events, whole events in chunks, what stands after them.
+"""Split blocks of text into the part before the events, chunks of whole events, and the part after them.
 
 Kineto and every JSON library write one event after the other in one fixed rhythm: the text between two events is
 always the same. It is read off the first two and then only searched for, which is as fast as memory.
-A raw newline cannot stand inside a JSON string, so a rhythm with a newline cannot be met inside one; without a
+A raw newline cannot occur inside a JSON string, so a separator with a newline cannot occur inside one; without a
 newline, the first key of the events belongs to the rhythm (inside a string its quotes would be escaped).
 """
 
@@ -109,7 +109,7 @@ def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES)
 
 
 def _rhythm(text: bytes, opening: bytes) -> tuple[bytes, bytes]:
-    """What stands between the first event and the second, and the same with the braces around it."""
+    """The text between the first event and the second, and the same with the braces around it."""
     gap = b"," + opening[max(opening.rfind(b"\n"), 0) :]  # should there be only one event in sight
     for found in itertools.islice(_BETWEEN.finditer(text, 0, 1 << 18), 64):
         try:

@@ -136,7 +136,7 @@ class Decoder:
     ) -> list[Any]:
         try:
             exact = again()
-        except NO_JSON:  # the chunk was mended event by event, decimals kept
+        except NO_JSON:  # the chunk was repaired event by event, decimals kept
             return chosen
         if len(exact) != count:
             return chosen
@@ -170,7 +170,7 @@ class Decoder:
             self.repairs[repair.UNPAIRED] += left
 
     def _salvaged(self, text: bytes, offset: int, separator: bytes) -> list[Any]:
-        """Decode event by event, mending each that is no JSON."""
+        """Decode event by event, repairing each that is no JSON."""
         events: list[Any] = []
         for place, piece in repair.pieces(text, separator):
             for candidate, kinds in repair.attempts(piece):

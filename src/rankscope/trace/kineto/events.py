@@ -68,13 +68,13 @@ DROPPED_CATEGORIES = frozenset(
 )
 """Classes no analysis reads. ``Trace`` is Kineto's own span of the whole recording."""
 MEMORY = "[memory]"
-"""Name of the instants that tell of an allocation or a release."""
+"""Name of the instants that record an allocation or a release."""
 NO_RAW = msgspec.Raw(b"")
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Args(msgspec.Struct, gc=False):
-    """What analyses read of an event's ``args``. Untyped on purpose: a wrong type is mended column by column."""
+    """What analyses read of an event's ``args``. Untyped on purpose: a wrong type is repaired column by column."""
 
     stream: Any = None
     correlation: Any = -1
@@ -149,7 +149,7 @@ class LabelArgs(msgspec.Struct, gc=False):
 
 
 class Label(msgspec.Struct, tag_field="ph", tag="M", gc=False):
-    """Metadata of a track, of which the names of processes tell a merged file apart. A file holds a few hundred."""
+    """Metadata of a track, of which process names separate the ranks of a merged file. A file holds a few hundred."""
 
     name: Any = ""
     pid: Any = None

@@ -17,7 +17,7 @@ I64 = NDArray[np.int64]
 
 
 def issues_of(events: Events, strings: list[str], calls: I64, records: I64) -> I64:
-    """Row of the event that issued each call, -1 where a thread that launches no device work did, or nothing tells.
+    """Row of the event that issued each call, -1 where a thread that launches no device work did, or it is unknown.
 
     Args:
         events: all columns, ``launch`` of device events included.

@@ -23,7 +23,7 @@ _STEP = re.compile(r"ProfilerStep#(\d{1,18})\Z")
 def find_steps(events: Events, strings: list[str]) -> Steps:
     """Outermost ``ProfilerStep#N`` of the main host thread.
 
-    The same steps may stand there again: nested (a profiler of the user's own), on another thread, on the GPU. Where
+    The same steps may occur again: nested (a profiler of the user's own), on another thread, on the GPU. Where
     the marks of two schedules cross, those of one are taken: of a step of both begins and ends nothing.
     """
     numbers = {code: int(m.group(1)) for code, s in enumerate(strings) if (m := _STEP.match(s))}
@@ -49,7 +49,7 @@ def _one_schedule(number: I64, start: I64, duration: I64) -> I64:
     """Places of the marks of one schedule, by default of all: those that together cover most time.
 
     Args:
-        number: of the marks, none of which lies within another.
+        number: of the marks, none of which is inside another.
         start: of the marks, ns, ascending.
         duration: of the marks, ns.
     """
@@ -67,7 +67,7 @@ def _one_schedule(number: I64, start: I64, duration: I64) -> I64:
             runs.append([place])
         else:
             run.append(place)
-    chains: list[list[int]] = []  # a count that began anew, or lost a mark, goes on where the run before it ended
+    chains: list[list[int]] = []  # a count that restarted, or lost a mark, continues where the run before it ended
     for run in runs:
         free = [c for c in chains if after(c, run[0])]
         if free:

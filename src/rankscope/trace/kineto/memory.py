@@ -1,4 +1,4 @@
-"""Kineto's ``[memory]`` events -> what PyTorch's allocator held. One stands for each allocation and each release.
+"""Kineto's ``[memory]`` events -> what PyTorch's allocator held. There is one for each allocation and each release.
 
 Source: ``torch/csrc/autograd/profiler_kineto.cpp``; what the totals count, ``c10/core/Allocator.h``. An event holds the
 totals after it. Those of 2021 hold none and are left out.
@@ -27,7 +27,7 @@ _HOST = 0
 
 
 def samples(instants: list[Any]) -> I64:
-    """Columns of the instants that tell of a device's memory; rows as in :data:`NO_SAMPLES`."""
+    """Columns of the instants that concern a device's memory; rows as in :data:`NO_SAMPLES`."""
     instants = [e for e in instants if e.name == MEMORY]
     if not instants:
         return NO_SAMPLES

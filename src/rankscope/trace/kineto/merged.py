@@ -2,7 +2,7 @@
 
 A profiler writes one process a file, and the devices it drives. In a merged file the ids are words (``[TP03] 4203``),
 or are named by metadata events, or are shifted into a range of numbers for each rank. Ids of launches collide between
-the ranks, so that nothing but the process ids can tell whose a kernel is.
+the ranks, so that only the process ids show to which rank a kernel belongs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Process:
     """One of several processes in a file."""
 
     label: str
-    """What tells it from the others, to be read like a file name."""
+    """What distinguishes it from the others, to be parsed like a file name."""
     rows: I64
     """Its events."""
 
@@ -54,7 +54,7 @@ def processes(
         source: the file, for the error.
 
     Raises:
-        TraceError: there are several processes, and whose the device work is cannot be told.
+        TraceError: there are several processes, and it is not known to which of them the device work belongs.
     """
     pid, category = columns["pid"].astype(np.int64), columns["category"]
     steps = np.array([code for code, text in enumerate(strings) if _STEP.match(text)], np.int32)
@@ -97,7 +97,7 @@ def _by_label(
 
 
 def _by_range(hosts: list[int], working: list[int], every: list[int]) -> dict[int, str] | None:
-    """Process id -> label, where the ids of each rank lie in a range of their own, counted from 0."""
+    """Process id -> label, where the ids of each rank are in a range of their own, counted from 0."""
     for size in (*(10**n for n in range(3, 13)), *(1 << n for n in range(10, 41))):
         ranges = [h // size for h in hosts]
         if sorted(ranges) == list(range(len(hosts))) and {w // size for w in working} in (set(ranges), set()):

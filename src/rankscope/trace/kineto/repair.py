@@ -1,4 +1,4 @@
-"""What is done about text that is no JSON, and the words by which the report tells of it."""
+"""Repairs of text that is not valid JSON, and the names by which the report lists them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOST_RECORD = "dropped: device record lost by the driver (start 0, duration 0)"
 UNREADABLE = "dropped: event is no JSON"
 UNPAIRED = "dropped: begin without end, or end without begin"
 DROPS = frozenset({NO_START, NO_DURATION, ODD_DURATION, NEGATIVE_DURATION, LOST_RECORD, UNREADABLE, UNPAIRED})
-"""Kinds that cost an event; all others mend one."""
+"""Kinds that drop an event; all others repair one."""
 JOINED = "joined: begin and end event"
 UTF8 = "mended: bytes that are no UTF-8"
 ESCAPES = "mended: invalid escape in a string"
@@ -39,7 +39,7 @@ RANGE = "mended: number beyond the range of a double"
 TRUNCATED = "truncated file"
 
 MAX_PIECE = 1 << 18
-"""Events longer than this are not worth mending."""
+"""Longer events are not repaired."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.S)
 _GOOD_PAIR = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.S)
 _SURROGATES = re.compile(
@@ -77,7 +77,7 @@ def pieces(text: bytes, separator: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def attempts(piece: bytes) -> Iterator[tuple[bytes, list[str]]]:
-    """The piece as it is, then mended more and more boldly, each with what was mended."""
+    """Yield the piece as it is, then with more and more repairs, each with the kinds of repairs."""
     yield piece, []
     if len(piece) > MAX_PIECE:
         return
@@ -88,12 +88,12 @@ def attempts(piece: bytes) -> Iterator[tuple[bytes, list[str]]]:
         piece = piece.decode("utf-8", "replace").encode()
         kinds.append(UTF8)
         yield piece, list(kinds)
-    # a stray quote turns strings inside out, so that the other menders would mend the wrong places: it is tried
+    # a stray quote turns strings inside out, so that the other repairs would change the wrong places: it is tried
     # last, on the untouched text, and then with the others after it
-    for menders in (_MENDERS, ((QUOTES, _quotes), *_MENDERS)):
+    for repairs in (_REPAIRS, ((QUOTES, _quotes), *_REPAIRS)):
         mended, said = piece, list(kinds)
-        for kind, mend in menders:
-            better = mend(mended)
+        for kind, repair in repairs:
+            better = repair(mended)
             if better != mended:
                 mended = better
                 said.append(kind)
@@ -101,10 +101,10 @@ def attempts(piece: bytes) -> Iterator[tuple[bytes, list[str]]]:
 
 
 def _escapes(piece: bytes) -> bytes:
-    def mend(pair: re.Match[bytes]) -> bytes:
+    def fixed(pair: re.Match[bytes]) -> bytes:
         return pair.group() if len(pair.group()) > 1 else b"\\\\"
 
-    whole = _STRING.sub(lambda s: _GOOD_PAIR.sub(mend, s.group()), piece)
+    whole = _STRING.sub(lambda s: _GOOD_PAIR.sub(fixed, s.group()), piece)
     return _SURROGATES.sub(lambda m: m.group(1) or b"\\ufffd", whole)
 
 
@@ -126,4 +126,4 @@ def _quotes(piece: bytes) -> bytes:
     return _TEXT_FIELD.sub(lambda m: m.group(1) + _BARE_QUOTE.sub(b'\\\\"', m.group(2)) + m.group(3), piece)
 
 
-_MENDERS = ((CONTROL, _controls), (ESCAPES, _escapes), (CONSTANTS, _constants), (RANGE, _huge))
+_REPAIRS = ((CONTROL, _controls), (ESCAPES, _escapes), (CONSTANTS, _constants), (RANGE, _huge))

@@ -17,7 +17,7 @@ from rankscope.thresholds import LEAST_COST, LOSES
 __all__ = ["RULE", "beside_contention", "contended_verdict"]
 
 BY_OTHERS = 0.5
-"""Other processes are told when their CPU time makes up this much of what the job's threads waited for: without them
+"""Other processes are named when their CPU time makes up this much of what the job's threads waited for: without them
 that is what the job would have had."""
 
 _END_OTHERS = (
@@ -80,7 +80,7 @@ def contended_verdict(evidence: Evidence) -> Verdict | None:
 
 
 def beside_contention(abstained: Verdict, evidence: Evidence) -> Verdict:
-    """Return a verdict that abstains, with what is known of the machine: a quiet one may be all that it wants."""
+    """Return a verdict that abstains, with what is known of the machine: on an idle one there may be a verdict."""
     witness = evidence.contention
     if witness is None or not is_contended(evidence):
         return abstained

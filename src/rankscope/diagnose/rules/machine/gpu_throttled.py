@@ -21,7 +21,7 @@ LIMITING = {
     "hardware slowdown": "heat or power",
     "reliability limit": "voltage",
 }
-"""Reasons for a low clock that are no choice and no idleness, and what stands behind them."""
+"""Reasons for a low clock other than settings and idleness, and what causes them."""
 CLEARLY_SLOWER = 0.90
 """Share of the peers' clock. Devices of one kind under the same load differ by some per cent."""
 SLOWER = 0.97

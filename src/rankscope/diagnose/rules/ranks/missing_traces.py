@@ -57,7 +57,7 @@ def _finding(suspect: Suspect, cause: str | None, evidence: Evidence) -> Finding
 
 
 def verdict_beside_missing(case: Case) -> Verdict | None:
-    """Return the verdict where the latest rank cannot be judged for want of another's trace, else None."""
+    """Return the verdict where the latest rank cannot be judged without another's trace, else None."""
     found = late_beside_missing(case)
     if not found:
         return None
