@@ -9,9 +9,8 @@ over ten steps is. The number of steps from one wait to the next is called the s
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
-from statistics import median, median_low
 
 __all__ = ["Pace", "sync_interval", "usual_step_ms"]
 
@@ -28,6 +27,19 @@ _SETTLED = 64
 """None of the first steps is called slow: they compile and allocate, and the interval of the rest is not known yet."""
 
 
+def _median(values: Iterable[float], *, low: bool = False) -> float:
+    """The median, of two in the middle the lower one or their mean.
+
+    Not from ``statistics``: this is imported into a training process, where a module of the standard library that torch
+    has not imported may be one of the script's own folder.
+    """
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return ordered[middle - 1] if low else (ordered[middle - 1] + ordered[middle]) / 2
+
+
 def sync_interval(step_ms: Sequence[float]) -> int:
     """Return the number of steps from one wait of the host for its device to the next, 1 where no interval shows.
 
@@ -36,7 +48,7 @@ def sync_interval(step_ms: Sequence[float]) -> int:
     """
     if not step_ms:
         return 1
-    longer = _LONG * median_low(step_ms)
+    longer = _LONG * _median(step_ms, low=True)
     waits = [number for number, took in enumerate(step_ms) if took > longer]
     if len(waits) < _LEAST_WAITS:
         return 1
@@ -56,9 +68,9 @@ def usual_step_ms(step_ms: Sequence[float]) -> float:
 
 def _usual(step_ms: Sequence[float], length: int) -> float:
     if length == 1:
-        return median(step_ms) if step_ms else 0.0
+        return _median(step_ms) if step_ms else 0.0
     sums = list(accumulate(step_ms, initial=0.0))
-    return median(end - begin for begin, end in zip(sums, sums[length:], strict=False)) / length
+    return _median(end - begin for begin, end in zip(sums, sums[length:], strict=False)) / length
 
 
 class Pace:

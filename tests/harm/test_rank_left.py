@@ -160,3 +160,27 @@ def test_a_disk_that_takes_nothing_more(alone, step):
     done = alone(each=each, after="print('trained', torch._C._autograd._profiler_enabled(), flush=True)")
     assert done.code == 0, done.stderr
     assert "trained False" in done.stdout
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(599, None), (601, "the window had recorded for 600 s, its limit")])
+def test_a_window_whose_steps_stop_coming_ends_at_its_limit(alone, seconds, ends):
+    # GIVEN an evaluation of ten minutes in step 8 of a window of steps 6 to 11, by the clock that the window goes by
+    each = f"""
+    if step == 0:
+        import time, types, rankscope.agent.windows.recording as recording
+        passed = [0.0]
+        more = {{name: getattr(time, name) for name in ("perf_counter_ns", "time_ns", "monotonic_ns")}}
+        recording.time = types.SimpleNamespace(monotonic=lambda: passed[0], **more)
+    if step == 8:
+        passed[0] += {seconds}"""
+    done = alone(each=each, after="print('trained', torch._C._autograd._profiler_enabled(), flush=True)")
+    assert done.code == 0, done.stderr
+    assert "trained False" in done.stdout
+    (record,) = done.records()
+    assert record.trace is not None
+    if ends is None:
+        assert (record.status, record.last_step) == ("ok", 11)
+    else:
+        # closed within step 9, before it is over: what is whole is step 8
+        assert (record.status, record.last_step) == ("partial", 8)
+        assert record.reason.startswith(ends)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
 import tempfile
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankscope.config import ToolConfig, to_agent_spec
 from rankscope.errors import RunDirError
+from rankscope.launcher.headroom import leave_enough
 from rankscope.launcher.run_plan import BASE, RunPlan
 from rankscope.records.codec import to_json
 from rankscope.records.node_task import NodeTask
@@ -73,7 +73,7 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
     """
     from rankscope.launcher.node_helper import NodeHelper
 
-    _leave_the_job_its_descriptors()
+    leave_enough()
     # mkdtemp makes it private (0700): traces show the user's code. Each node has its own, never on the shared disk.
     spool = Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
     helper = None
@@ -103,16 +103,6 @@ _CLAIM_S = 10.0
 _STORE_S = 5.0
 """The same, from when the helper has asked. A store that works answers in milliseconds, a busy network disk in a second
 or two."""
-_FREE_DESCRIPTORS = 64
-"""Left to the launcher at least; torchrun itself takes some 20, and more with each rank whose output it redirects."""
-
-
-def _leave_the_job_its_descriptors() -> None:
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    open_ones = Path("/proc/self/fd")
-    taken = len(list(open_ones.iterdir())) if open_ones.is_dir() else 0
-    if most != resource.RLIM_INFINITY and most - taken < _FREE_DESCRIPTORS:
-        raise OSError(f"only {most - taken} file descriptors are left of the limit of {most} (ulimit -n)")
 
 
 def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[str, Any]) -> NodeTask:

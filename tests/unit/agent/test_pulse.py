@@ -68,3 +68,25 @@ def test_nothing_is_mapped(tmp_path):
     log = StepLog(tmp_path / "ring")
     log.step(False, 0)
     assert str(tmp_path / "ring") not in Path("/proc/self/maps").read_text()
+
+
+def test_a_descriptor_that_is_the_scripts_own_by_now_is_neither_written_nor_closed(tmp_path):
+    log = StepLog(tmp_path / "ring")
+    log.step(False, 0)
+    number = log._file
+    with (tmp_path / "theirs").open("wb") as theirs:
+        os.dup2(theirs.fileno(), number)  # after it had closed all that it knows nothing of
+    assert log.step(False, 0) > 0
+    assert log.step(False, 0) > 0
+    assert "closed its descriptor" in log.error
+    assert os.write(number, b"theirs") == 6
+    os.close(number)
+    assert (tmp_path / "theirs").read_bytes() == b"theirs"
+
+
+def test_a_closed_descriptor_ends_the_log_and_not_the_step(tmp_path):
+    log = StepLog(tmp_path / "ring")
+    os.close(log._file)
+    assert log.step(False, 0) == 0
+    assert log.step(False, 0) > 0
+    assert "steps from 0 on" in log.error

@@ -13,6 +13,9 @@ from rankscope.records.spec import CaptureSpec
 __all__ = ["Capture", "DeviceTail", "StepMarks", "detailed", "device_in_use"]
 
 
+_autograd: Any = torch.autograd
+
+
 class Capture(Protocol):
     """One window: ``prepare``, ``start``, ``mark`` at every step, then ``stop``; or ``cancel`` before it records."""
 
@@ -62,7 +65,11 @@ class Capture(Protocol):
 
 
 class StepMarks:
-    """``ProfilerStep#N`` ranges, as torch.profiler names the steps of its schedule."""
+    """``ProfilerStep#N`` ranges, as torch.profiler names the steps of its schedule.
+
+    Begun and ended by functions that are no operators: those of ``record_function`` are, so that a dispatch mode or a
+    function mode of the script's own would see and count them.
+    """
 
     def __init__(self) -> None:
         self._range: Any = None
@@ -70,14 +77,13 @@ class StepMarks:
     def begin(self, step: int) -> None:
         """End the range that is open and open that of ``step``."""
         self.end()
-        self._range = torch.profiler.record_function(f"ProfilerStep#{step}")
-        self._range.__enter__()
+        self._range = _autograd._record_function_with_args_enter(f"ProfilerStep#{step}")  # noqa: SLF001
 
     def end(self) -> None:
         """Close the open range, if one is."""
-        if self._range is not None:
-            self._range.__exit__(None, None, None)
-            self._range = None
+        opened, self._range = self._range, None
+        if opened is not None:
+            _autograd._record_function_with_args_exit(opened)  # noqa: SLF001 - no public name, as above
 
 
 _MOST_TAIL_STEPS = 32
@@ -105,10 +111,14 @@ class DeviceTail:
 
 
 def device_in_use() -> str | None:
-    """``cuda`` (ROCm too) or ``xpu`` when this process has used it. Never initialises a device."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    """``cuda`` (ROCm too) or ``xpu`` when this process has used it. Never initialises a device.
+
+    Nor is the driver asked before that: what counts devices starts it, and from then on CUDA_VISIBLE_DEVICES is not
+    read any more, and no forked child can use a device.
+    """
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "cuda"
-    if hasattr(torch, "xpu") and torch.xpu.is_available() and torch.xpu.is_initialized():  # type: ignore[no-untyped-call]
+    if hasattr(torch, "xpu") and torch.xpu.is_initialized():  # type: ignore[no-untyped-call]
         return "xpu"
     return None
 

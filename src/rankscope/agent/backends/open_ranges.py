@@ -17,7 +17,8 @@ from torch.autograd.profiler import record_function
 
 __all__ = ["OpenRanges"]
 
-_ops: Any = torch.ops.profiler
+_autograd: Any = torch.autograd
+"""Its functions here are no operators, which a mode of the script's own would see (see :class:`.base.StepMarks`)."""
 
 
 class OpenRanges:
@@ -26,6 +27,7 @@ class OpenRanges:
     def __init__(self) -> None:
         self._open: list[record_function] = []
         self._originals: tuple[Any, Any] | None = None
+        self._ours: tuple[Any, Any] = None, None
 
     def watch(self) -> None:
         """Note every block that the calling thread enters from now on."""
@@ -38,7 +40,7 @@ class OpenRanges:
         @functools.wraps(enter)
         def __enter__(this: Any) -> Any:  # noqa: N807 - the method's own name
             result = enter(this)
-            if threading.get_ident() == thread:
+            if self._originals is not None and threading.get_ident() == thread:
                 blocks.append(this)
             return result
 
@@ -53,7 +55,7 @@ class OpenRanges:
                         del blocks[index]
                         break
 
-        kind.__enter__, kind.__exit__ = __enter__, __exit__
+        self._ours = kind.__enter__, kind.__exit__ = __enter__, __exit__
 
     def end(self, *, ended: bool = True) -> None:
         """Note no more and, as the profiler is about to end, end what is open, innermost first.
@@ -63,15 +65,18 @@ class OpenRanges:
         """
         if self._originals is not None:
             kind: Any = record_function
-            kind.__enter__, kind.__exit__ = self._originals
+            # Where the script has put its own around ours, that stays.
+            for name, ours, original in zip(("__enter__", "__exit__"), self._ours, self._originals, strict=True):
+                if vars(kind).get(name) is ours:
+                    setattr(kind, name, original)
             self._originals = None
         for block in reversed(self._open) if ended else ():
-            with contextlib.suppress(Exception), torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - as upstream
-                _ops._record_function_exit._RecordFunction(block.record)  # noqa: SLF001
+            with contextlib.suppress(Exception):
+                _autograd._record_function_with_args_exit(block.record)  # noqa: SLF001 - no public name
 
     def renew(self) -> None:
         """The profiler has ended: what the blocks will end is not recorded."""
         for block in self._open:
             with contextlib.suppress(Exception):
-                block.record = _ops._record_function_enter_new(block.name, block.args)  # noqa: SLF001
+                block.record = _autograd._record_function_with_args_enter(block.name)  # noqa: SLF001 - as above
         self._open.clear()

@@ -45,7 +45,8 @@ class OutstandingCalls:
 
     def __init__(self) -> None:
         self._calls: list[Any] = []
-        self._originals: dict[str, Any] = {}
+        self._originals: dict[str, tuple[Any, Any]] = {}
+        """Of each method that is watched: what it was, and what stands in its place."""
 
     def watch(self) -> None:
         """Note every call that this thread begins from now on."""
@@ -57,8 +58,9 @@ class OutstandingCalls:
             original = vars(group).get(name)
             if original is None:
                 continue
-            self._originals[name] = original
-            setattr(group, name, self._noting(getattr(group, name), thread))
+            noting = self._noting(getattr(group, name), thread)
+            self._originals[name] = original, noting
+            setattr(group, name, noting)
 
     def _noting(self, original: Any, thread: int) -> Any:
         # A device's call must not even be asked whether it is over: within a CUDA graph that is an error.
@@ -67,7 +69,7 @@ class OutstandingCalls:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             work = original(*args, **kwargs)
-            if threading.get_ident() == thread and hasattr(work, "is_completed"):
+            if self._originals and threading.get_ident() == thread and hasattr(work, "is_completed"):
                 devices = _devices((*args[1:], *kwargs.values()))
                 if devices == {"cpu"} or not (devices or by_streams):
                     self._calls.append(work)
@@ -77,8 +79,9 @@ class OutstandingCalls:
 
     def unwatch(self) -> None:
         """Recording has stopped: note no more."""
-        for name, original in self._originals.items():
-            setattr(dist.ProcessGroup, name, original)
+        for name, (original, noting) in self._originals.items():
+            if vars(dist.ProcessGroup).get(name) is noting:  # else the script has put its own around it, which stays
+                setattr(dist.ProcessGroup, name, original)
         self._originals.clear()
 
     def possible(self) -> bool:

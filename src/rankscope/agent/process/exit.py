@@ -21,10 +21,13 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import torch
 
 __all__ = ["ExitHandler", "Settler", "exit_reason"]
+
+_signal, _getsignal, _set_wakeup_fd = signal.signal, signal.getsignal, signal.set_wakeup_fd
 
 
 def exit_reason() -> str | None:
@@ -43,6 +46,8 @@ class ExitHandler:
         self._terminated = False
         self._wakeup: socket.socket | None = None
         self._unread: socket.socket | None = None
+        self._patches: tuple[Any, ...] = ()
+        self._sockets = (-1, -1)
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
@@ -53,6 +58,8 @@ class ExitHandler:
             _terminate()
 
     def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signature of a handler
+        if _getsignal(signal.SIGTERM) != self._on_sigterm:
+            return  # the script's own handler is installed and calls what it has replaced, as far as it knows
         self._terminated = True
         if not self._begun:
             self._run("terminated by SIGTERM")
@@ -69,21 +76,24 @@ class ExitHandler:
         Does nothing outside the main thread, or when the script handles the signal or uses the wake-up descriptor.
         """
         in_main = threading.current_thread() is threading.main_thread()
-        if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        if not in_main or _getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
         try:
             reader, writer = socket.socketpair()
         except OSError:  # no file handle is left: the signal acts as it would have without rankscope
             return
         writer.setblocking(False)
-        previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        previous = _set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         if previous != -1:
-            signal.set_wakeup_fd(previous)
+            _set_wakeup_fd(previous)
             reader.close()
             writer.close()
             return
         self._wakeup = writer
-        watcher = threading.Thread(target=_watch, args=(reader, self._grace_s), name="rankscope-sigterm", daemon=True)
+        self._sockets = _inode(reader), _inode(writer)
+        watcher = threading.Thread(
+            target=_watch, args=(reader, self._sockets[0], self._grace_s), name="rankscope-sigterm", daemon=True
+        )
         try:
             watcher.start()
         except RuntimeError:
@@ -94,7 +104,32 @@ class ExitHandler:
                 self._unguard()
                 return
             self._unread = reader
-        signal.signal(signal.SIGTERM, self._on_sigterm)
+        _signal(signal.SIGTERM, self._on_sigterm)
+        self._hide()
+
+    def _hide(self) -> None:
+        """Who asks for the handler of SIGTERM while ours is installed, or replaces it, is told what it would be told
+        without us."""
+
+        def seen(handler: Any) -> Any:
+            return signal.SIG_DFL if handler == self._on_sigterm else handler
+
+        @functools.wraps(_getsignal)
+        def getsignal(number: Any) -> Any:
+            return seen(_getsignal(number))
+
+        @functools.wraps(_signal)
+        def set_signal(number: Any, handler: Any) -> Any:
+            return seen(_signal(number, handler))
+
+        @functools.wraps(_set_wakeup_fd)
+        def set_wakeup_fd(descriptor: int, **more: Any) -> int:
+            before = _set_wakeup_fd(descriptor, **more)
+            return -1 if self._wakeup is not None and before == self._wakeup.fileno() else before
+
+        self._patches = getsignal, set_signal, set_wakeup_fd
+        for patch in self._patches:
+            setattr(signal, patch.__name__, patch)
 
     def release(self) -> None:
         """All is written: leave the signal alone again, unless the process is ending."""
@@ -104,29 +139,50 @@ class ExitHandler:
     def _unguard(self) -> None:
         if self._wakeup is None:
             return
-        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        current = signal.set_wakeup_fd(-1)
+        originals = (_getsignal, _signal, _set_wakeup_fd)
+        for original, patch in zip(originals, self._patches, strict=False):
+            if getattr(signal, original.__name__) is patch:  # else the script has put its own around it, which stays
+                setattr(signal, original.__name__, original)
+        if _getsignal(signal.SIGTERM) == self._on_sigterm:
+            _signal(signal.SIGTERM, signal.SIG_DFL)
+        current = _set_wakeup_fd(-1)
         if current not in (-1, self._wakeup.fileno()):
-            signal.set_wakeup_fd(current)  # the script has set it meanwhile, and keeps it
-        self._wakeup.close()
+            _set_wakeup_fd(current)  # the script has set it meanwhile, and keeps it
+        _close(self._wakeup, self._sockets[1])
         self._wakeup = None
 
 
 def _terminate() -> None:
     """Let SIGTERM act as it would have without rankscope."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _watch(reader: socket.socket, grace_s: float) -> None:
+def _inode(own: socket.socket) -> int:
+    return os.fstat(own.fileno()).st_ino
+
+
+def _close(own: socket.socket, inode: int) -> None:
+    """Close a socket, but not where the script has closed its descriptor, whose number may be its own file's by now."""
+    with contextlib.suppress(OSError):
+        if _inode(own) == inode:
+            own.close()
+            return
+    own.detach()
+
+
+def _watch(reader: socket.socket, inode: int, grace_s: float) -> None:
     """Wait for SIGTERM's number; when the process still lives after the grace, end it by the default action."""
-    with reader:
+    try:
         received = reader.recv(64)
         while received and signal.SIGTERM not in received:
             received = reader.recv(64)
         if not received:
             return
+    except OSError:  # the script has closed all descriptors that it knows nothing of
+        return
+    finally:
+        _close(reader, inode)
     threading.Event().wait(grace_s)
     # signal.signal works in the main thread only, and that one hangs.
     ctypes.CDLL(None).signal(int(signal.SIGTERM), None)

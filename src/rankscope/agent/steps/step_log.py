@@ -7,6 +7,7 @@ write in place. ``pwrite`` returns an error, and what it has written survives ho
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -27,6 +28,7 @@ class StepLog:
 
     def __init__(self, path: Path) -> None:
         self._file: int | None = None
+        self._own = (-1, -1)
         self.error: str | None = None
         """Why steps are not logged (any more); None while all is well."""
         self._count = 0
@@ -34,6 +36,7 @@ class StepLog:
         self.input_ns = 0
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._own = _identity(self._file)
             self._write(STEP_LOG_HEADER.pack(0), 0)
         except OSError as error:
             self._give_up(error)
@@ -64,11 +67,23 @@ class StepLog:
         return elapsed
 
     def _write(self, data: bytes, position: int) -> None:
-        if self._file is not None and os.pwrite(self._file, data, position) != len(data):
+        if self._file is None:
+            return
+        if _identity(self._file) != self._own:
+            raise OSError("the script has closed its descriptor")
+        if os.pwrite(self._file, data, position) != len(data):
             raise OSError("the disk took only a part of an entry")
 
     def _give_up(self, error: OSError) -> None:
         self.error = f"steps from {self._count} on are not in the step log: {error.strerror or error}"
         file, self._file = self._file, None
-        if file is not None:
-            os.close(file)
+        with contextlib.suppress(OSError):
+            if file is not None and _identity(file) == self._own:
+                os.close(file)
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    """Which file it is. A script may close all descriptors that it knows nothing of, and its own files get the same
+    numbers then."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino

@@ -172,6 +172,7 @@ class Recording:
             record.status = "missing"
             record.reason = f"{reason + '; ' if reason else ''}no trace: {error}"
         self._keep_history()
+        capture = None  # what was recorded is freed here, and takes its time
         record.steps.close_ms = (time.perf_counter_ns() - begun) / 1e6
         self._finish()
 
