@@ -1,4 +1,4 @@
-"""Make again the pages and tables that come from the code: docs/metrics.md, docs/findings.md, the causes of the guide.
+"""Make again the pages and tables that come from the code: metrics, findings, configuration, causes of the guide.
 
     python docs/generate.py
 
@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from rankscope.causes import table as causes
+from rankscope.cli import config_help
 from rankscope.diagnose.rules import table as rules
 from rankscope.report.sections import table as sections
 
@@ -28,6 +29,7 @@ def causes_of_the_guide() -> str:
 PAGES = {
     "metrics.md": sections.as_markdown,
     "findings.md": rules.as_markdown,
+    "configuration.md": config_help.as_markdown,
     "guide/slow-rank.md": causes_of_the_guide,
 }
 """Page, relative to this folder -> the function that makes its text."""

@@ -96,7 +96,9 @@ def _explain(error: Exception) -> str:
     # Further lines hold advice for Hydra's own command line, and its internal types.
     noise = re.compile(r"See https|\s+(object|reference)_type|\d\.")
     lines = [line.strip() for line in text.splitlines() if line and not noise.match(line)]
-    return f"{'; '.join(lines)} (-S takes key=value or group=name; quote odd values: key='...')"
+    where = unknown[1] + ": " if unknown else ""
+    words = "; ".join(line for line in lines if not line.startswith("full_key:"))
+    return f"{where}{words} (-S takes a key or a group with its value; put odd values in quotes)"
 
 
 def _near(name: str, known: Sequence[str]) -> str:

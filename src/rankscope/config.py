@@ -242,13 +242,31 @@ def plan_in_words(config: ToolConfig) -> list[str]:
     activities = config.capture.activities
     devices = "CPU and the device in use" if "auto" in activities else ", ".join(a.upper() for a in activities)
     source = config.steps.source
+    if config.schedule.every:
+        (first, last), every = windows[0], config.schedule.every
+        more, needed = "", last + 1
+        then = f", then {last - first + 1} steps every {every:,} steps to the end of the job"
+        shown = f"{first} to {last}" if first != last else f"{first}"
+    else:
+        then, needed = "", windows[-1][1] + 1
     return [
-        f"{'step' if single else 'steps'} {shown}{more} of every rank will be recorded (the first step is 0)",
-        f"the job needs {windows[-1][1] + 1} steps for that; a shorter one leaves a partial trace, marked so",
+        f"{'step' if single else 'steps'} {shown}{more} of every rank will be recorded{then} (the first step is 0)",
+        f"the job needs {needed} steps for that; a shorter one leaves a partial trace, marked so",
         f"recorded: {devices}" + (f", with {', '.join(extras)}" if extras else ", nothing that costs extra"),
         "steps are counted by " + ("the best signal seen, the optimizer as a rule" if source == "auto" else source),
+        *_beyond_the_plan(config.budget, every=bool(config.schedule.every)),
         f"the run is kept in {config.run.dir or 'rankscope_runs/run_NNNN, the next free number'}",
         "the report is written when the job has ended"
         if config.analysis.enabled
         else "no report is written at the end; `rankscope analyze RUN` writes it",
     ]
+
+
+def _beyond_the_plan(budget: BudgetConfig, *, every: bool) -> list[str]:
+    """What is recorded besides the planned windows, and up to which amount."""
+    slow = f"after a step {budget.slow_step:g} times as slow as usual" if budget.slow_step else ""
+    wanted = " and ".join(filter(None, ("every so many steps" if every else "", slow)))
+    if not wanted:
+        return []
+    limits = f"{budget.windows} windows, {budget.megabytes:g} MB and {budget.step_pct:g} % of the steps"
+    return [f"what is recorded {wanted} stays within {limits}"]

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from rankscope import cli
+from rankscope.cli.config_help import keys as every_key
 from rankscope.cli.console import FORMATS, say
+from rankscope.compose import _keys
+from rankscope.config import ScheduleConfig, ToolConfig, plan_in_words
 from rankscope.launcher.torchrun import Ending
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict
@@ -49,6 +52,13 @@ def test_the_help_of_run_is_torchruns_and_ours(capsys: pytest.CaptureFixture[str
         (["config", "-S", "schedule.warmup=0"], 2, "schedule.warmup=0"),
         (["analyze", "/does/not/exist"], 2, "does not exist"),
         (["report", "/does/not/exist"], 3, "report.json"),
+        (["analyz", "x"], 2, "did you mean analyze?"),
+        (["xyz"], 2, "choose one of run, analyze"),
+        (["demo", "--fault", "input_stal"], 2, "did you mean input_stall?"),
+        (["report", "x", "--format", "jsn"], 2, "did you mean json?"),
+        (["analyze"], 2, "see rankscope analyze --help"),
+        (["config", "-S", "schedule.active=abc"], 2, "schedule.active: Value 'abc'"),
+        (["config", "--explain", "schedule.activ"], 2, "did you mean schedule.active?"),
         (["demo", "--ranks", "0"], 2, "--ranks 0"),
         (["demo", "--ranks", "2", "--bad-rank", "2"], 2, "--bad-rank 2"),
     ],
@@ -76,6 +86,43 @@ def test_config_prints_yaml_and_the_plan(capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     assert "skip_first: 2" in out
     assert "# steps 3 to 5 of every rank will be recorded" in out
+
+
+def test_the_plan_tells_what_follows_the_first_window() -> None:
+    config = ToolConfig(schedule=ScheduleConfig(every=1000))
+    first, *more = plan_in_words(config)
+    assert first == (
+        "steps 13 to 18 of every rank will be recorded, then 6 steps every 1,000 steps to the end of the job"
+        " (the first step is 0)"
+    )
+    assert "what is recorded every so many steps stays within 20 windows, 2000 MB and 5 % of the steps" in more
+
+
+def test_every_key_is_explained_with_its_value(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config", "--explain", "-S", "schedule.active=3"]) == 0
+    out = capsys.readouterr().out
+    assert "schedule.active: 3   (default: 6)\n    Steps recorded in each cycle." in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert [key.name for key in every_key()] == _keys()
+    assert all(key.meaning.endswith(".") for key in every_key())
+    cli.main(["config", "--explain", "run.dir"])
+    assert capsys.readouterr().out.startswith("run.dir: null\n    The run directory.")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_a_shell_learns_verbs_and_flags(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("analyze", "gather", "completion") + (() if shell == "tcsh" else ("--no-hta", "nproc-per-node")):
+        assert word in script  # shtab completes verbs only in tcsh
+
+
+def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["completion", "bash"])
+    (tmp_path / "complete.sh").write_text(capsys.readouterr().out)
+    lines = 'source complete.sh; COMP_WORDS=(rankscope an); COMP_CWORD=1; _shtab_rankscope; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "analyze\n"
 
 
 @pytest.fixture

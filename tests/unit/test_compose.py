@@ -63,7 +63,7 @@ def test_a_users_own_experiment_and_group_file(theirs: Path) -> None:
         ("schedule=shrt", "the group schedule has no 'shrt'; did you mean short"),
         ("schedule=zzz", "known are default, long, short"),
         ("+experiment=mine", "no configuration key 'experiment'"),
-        ("schedule.active=many", "'many' of type 'str' could not be converted to Integer.*schedule.active"),
+        ("schedule.active=many", "schedule.active: Value 'many' of type 'str' could not be converted to Integer"),
         ("schedule.active=null", "schedule.active"),
         ("schedule.active=1,2", "Ambiguous value"),
         ("schedule.active", "Error parsing override 'schedule.active'"),

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from rankscope.cli.console import say
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.records.limits import MAX_WINDOW_STEPS
 from rankscope.rundir.layout import RunDir
+
+if TYPE_CHECKING:
+    from rankscope.config import ToolConfig
 
 __all__ = ["capture_verb", "config_verb"]
 
@@ -53,12 +59,29 @@ def capture_verb(arguments: argparse.Namespace) -> int:
 
 
 def config_verb(arguments: argparse.Namespace) -> int:
-    """Print the composed configuration and what it records."""
+    """Print the composed configuration and what it records, or what its keys mean."""
     from rankscope.compose import compose
     from rankscope.config import plan_in_words
 
     composed = compose(arguments.overrides, arguments.config_dirs)
+    if arguments.explain is not None:
+        print("\n\n".join(_explained(arguments.explain, composed.config)))
+        return 0
     print(composed.yaml)
     for line in plan_in_words(composed.config):
         print(f"# {line}")
     return 0
+
+
+def _explained(name: str, config: ToolConfig) -> Iterator[str]:
+    """Each key that is meant by ``name`` (a key, a group, or nothing for all) with its value and meaning."""
+    from rankscope.cli.config_help import as_text, keys, yaml
+
+    found = [key for key in keys() if not name or key.name == name or key.name.startswith(f"{name}.")]
+    if not found:
+        near = get_close_matches(name, [key.name for key in keys()], n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else "`rankscope config --explain` lists all"
+        raise ConfigError(f"there is no configuration key or group {name!r}; {hint}")
+    for key in found:
+        group, _, field = key.name.partition(".")
+        yield as_text(key, yaml(getattr(getattr(config, group), field)))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
+from difflib import get_close_matches
 from pathlib import Path
+from typing import NoReturn
 
 from rankscope.cli.analyze import analyze_verb, report_verb
 from rankscope.cli.capture import capture_verb, config_verb
+from rankscope.cli.completion import completion_verb
 from rankscope.cli.console import FORMATS
 from rankscope.cli.gather import gather_verb
 from rankscope.cli.run import demo_verb
 from rankscope.cli.timeline import merge_verb, view_verb
+from rankscope.errors import ConfigError
 from rankscope.records.spec import DETAILS
 
 __all__ = ["make_parser"]
@@ -28,13 +33,23 @@ examples:
   rankscope gather /tmp/rankscope_x1y2z3              what could not be gathered when the job ended
   rankscope config -S schedule.active=3               what would be recorded
 
+exit codes:
+  run, demo  the job's own, as torchrun's
+  0          done, whatever the verdict says
+  1          an error of rankscope itself
+  2          a flag, a word or a configuration value that is not known
+  3          a run directory or an output folder that cannot be used
+  4          a file that cannot be read as what it was given for
+  5          no trace that can be analysed
+  130, 143   interrupted, terminated
+
 Each verb has its own --help.
 """
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Build the parser of all verbs but ``run``, which torchrun's parser reads."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="rankscope",
         description="Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?",
         epilog=_EXAMPLES,
@@ -79,13 +94,26 @@ def make_parser() -> argparse.ArgumentParser:
     config = verbs.add_parser("config", help="show the configuration and what it will record")
     config.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
     config.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
+    config.add_argument(
+        "--explain",
+        metavar="KEY",
+        nargs="?",
+        const="",
+        help="what a key means, or all keys of a group, or all; with its value and its default",
+    )
     config.set_defaults(verb=config_verb)
+
+    completion = verbs.add_parser("completion", help="print a script that completes words of the command in a shell")
+    completion.add_argument(
+        "shell", choices=("bash", "zsh", "tcsh"), help='for instance: eval "$(rankscope completion bash)"'
+    )
+    completion.set_defaults(verb=completion_verb)
 
     _add_demo(verbs)
     return parser
 
 
-def _add_demo(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_demo(verbs: argparse._SubParsersAction[_Parser]) -> None:
     from rankscope.demo.faults import FAULTS
 
     demo = verbs.add_parser(
@@ -103,7 +131,7 @@ def _add_demo(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     demo.set_defaults(verb=demo_verb)
 
 
-def _add_timeline(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_timeline(verbs: argparse._SubParsersAction[_Parser]) -> None:
     merge = verbs.add_parser("merge", help="put all ranks on one timeline, for the Perfetto UI")
     merge.add_argument("path", type=Path, metavar="RUN", help="a run directory, or a folder of traces")
     _add_rank(merge)
@@ -139,6 +167,19 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="also write report.html, report.json, report.md there"
     )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Names what was probably meant, where a word is none of those that are known."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if unknown is None:
+            raise ConfigError(f"{message}; see {self.prog} --help")
+        word, known = unknown[1], re.findall(r"[^\s,']+", unknown[2])
+        near = get_close_matches(word, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
+        raise ConfigError(f"{message.partition(': ')[0]}: {word!r} is not known; {hint}")
 
 
 class _Version(argparse.Action):

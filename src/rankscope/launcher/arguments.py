@@ -8,7 +8,7 @@ used on the way. What follows is the script's, and the parser only ever sees pla
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from torch.distributed.run import get_args_parser
 
 from rankscope.errors import ConfigError
 
-__all__ = ["HelpAsked", "RunArguments", "help_text", "parse"]
+__all__ = ["HelpAsked", "RunArguments", "flags", "help_text", "parse"]
 
 _OVERRIDES, _CONFIG_DIRS = "rankscope_overrides", "rankscope_config_dirs"
 
@@ -79,6 +79,11 @@ def parse(argv: Sequence[str]) -> RunArguments:
 def help_text() -> str:
     """Ours and torchrun's flags."""
     return _parser().format_help()
+
+
+def flags() -> list[Action]:
+    """The flags of ``rankscope run``, each as argparse keeps it."""
+    return [action for action in _parser()._actions if action.option_strings]  # noqa: SLF001 - no public name
 
 
 def _parser() -> _Parser:
