@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from pathlib import Path
 
 from rankscope.agent.process.import_hooks import after_import
+from rankscope.agent.process.record import process_record
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
@@ -32,22 +31,13 @@ def arm(spec_path: str) -> None:
             Session.begin(spec)
         except Exception as error:  # a torch that is too old or too new, a spool that is full
             with contextlib.suppress(Exception):  # then the report misses this rank and cannot say why
-                _leave_word(spec, error)
+                _report_failure(spec, error)
 
     after_import("torch", attach)
 
 
-def _leave_word(spec: AgentSpec, error: Exception) -> None:
+def _report_failure(spec: AgentSpec, error: Exception) -> None:
     """Write into the record of this rank's process why there will be no other record of it."""
-    environ = os.environ
-    life = RankRecord(
-        rank=int(environ["RANK"]),
-        local_rank=int(environ.get("LOCAL_RANK", "-1")),
-        world_size=int(environ.get("WORLD_SIZE", "-1")),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        attempt=int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
-        status="missing",
-        reason=f"the agent did not start, the job went on without it: {error!r}",
-    )
+    reason = f"the agent did not start, the job went on without it: {error!r}"
+    life = process_record(os.environ, "missing", reason)
     replace_text(Spool(Path(spec.spool)).life(life.attempt, life.rank), to_json(life))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_
 from rankscope.agent.process.cupti_teardown import CuptiTeardown
 from rankscope.agent.process.exit import ExitHandler
 from rankscope.agent.process.guard import guarded, said, tell
+from rankscope.agent.process.record import process_record
 from rankscope.agent.process.safe_point import CompiledFrames, after_backward, in_backward
 from rankscope.agent.process.skip_destructors import skip_destructors
 from rankscope.agent.process.user_profiler import UserProfilerWatch
@@ -34,7 +34,6 @@ from rankscope.agent.windows.recording import Recording, device_name, new_record
 from rankscope.agent.windows.store_relay import StoreRelay, job_has_store
 from rankscope.capture_backends import load_capture, resolve
 from rankscope.records.codec import to_json
-from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec, CaptureSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
@@ -60,17 +59,9 @@ class Session:
     def __init__(self, spec: AgentSpec, environ: dict[str, str]) -> None:
         self.spec = spec
         self.spool = Spool(Path(spec.spool))
-        self.life = RankRecord(
-            rank=int(environ["RANK"]),
-            local_rank=int(environ.get("LOCAL_RANK", "-1")),
-            world_size=int(environ.get("WORLD_SIZE", "-1")),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            attempt=int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
-            torch_version=str(torch.__version__),
-            status="partial",
-            reason="the process did not report its exit: it was killed, called os._exit, or is still running",
-        )
+        unfinished = "the process did not report its exit: it was killed, called os._exit, or is still running"
+        self.life = process_record(environ, "partial", unfinished)
+        self.life.torch_version = str(torch.__version__)
         self.counter = StepCounter(self.step_completed, spec.step_source)
         self.signal: Callable[[str], None] = lambda _kind: None
         self._environ = environ

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rankscope.causes import unexplained
 from rankscope.causes.base import Cause
 from rankscope.causes.table import BY_NAME
 
-__all__ = ["SCENARIO", "amount", "describe", "hours", "parts", "some_ranks"]
+__all__ = ["SCENARIO", "amount", "describe", "hours", "parts"]
 
 SCENARIO = {
     "ideal_network": "an ideal network",
@@ -22,12 +20,6 @@ SCENARIO = {
 def describe(cause: str) -> Cause:
     """Return the record of a cause. One that no table holds (any more) gets the words of ``unexplained``."""
     return BY_NAME.get(cause, unexplained.CAUSE)
-
-
-def some_ranks(ranks: Sequence[int], most: int = 8) -> str:
-    """Return ranks as text, the first ``most`` of them: ``1, 2, 3 and 5 more``."""
-    listed = ", ".join(map(str, ranks[:most]))
-    return f"{listed} and {len(ranks) - most} more" if len(ranks) > most else listed
 
 
 def amount(ms: float) -> str:

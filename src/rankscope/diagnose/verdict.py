@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES
-from rankscope.causes.wording import SCENARIO, amount, describe, hours, parts, some_ranks
+from rankscope.causes.wording import SCENARIO, amount, describe, hours, parts
 from rankscope.diagnose.base.reasons import reasons
 from rankscope.diagnose.base.rule import Case
 from rankscope.diagnose.rules.job.host_bound import idle_for_hosts
 from rankscope.diagnose.rules.machine.contended import beside_contention, contended_verdict
 from rankscope.diagnose.rules.ranks.missing_traces import verdict_beside_missing
 from rankscope.diagnose.rules.table import advice_of
+from rankscope.listing import some_ranks
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Finding, Verdict
 from rankscope.thresholds import LOSES, MATTERS

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rankscope.listing import some_ranks
 from rankscope.records.limits import absent_ranks
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
@@ -125,14 +126,11 @@ def _mismatches(members: list[RankRecord]) -> list[str]:
             if member.trace is not None and value is not None:
                 groups[value].append(member.rank)
         if len(groups) > 1:
-            listed = "; ".join(f"{value} on rank {_some(ranks)}" for value, ranks in sorted(groups.items(), key=str))
+            listed = "; ".join(
+                f"{value} on rank {some_ranks(sorted(ranks))}" for value, ranks in sorted(groups.items(), key=str)
+            )
             said.append(f"the {what} differs between ranks: {listed}")
     return said
-
-
-def _some(ranks: list[int], most: int = 8) -> str:
-    shown = ", ".join(str(rank) for rank in sorted(ranks)[:most])
-    return shown if len(ranks) <= most else f"{shown} and {len(ranks) - most} more"
 
 
 _NOT_AFFORDED = (

@@ -128,11 +128,8 @@ class Evidence:
     device: bool = True
     calls: int = 0
     matched_pct: float | None = None
-    clock_error_us: float | None = None
     clock_spread_us: float = 0.0
-    """Typical residual of the clocks' alignment; the error is the 95 % quantile."""
-    replay_error_pct: float | None = None
-    """Of replaying the window unchanged; None when there was no replay."""
+    """Typical residual of the clocks' alignment."""
     refused: str | None = None
     """Why no replay was made or trusted."""
     pipeline: bool = False

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rankscope.errors import ForeignFileError
 from rankscope.records.report import ClusterReport
-from rankscope.report.files import write_atomically
 from rankscope.report.formats import html, markdown, terminal
 from rankscope.report.formats import json as contract
+from rankscope.rundir.files import rewrite
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 
@@ -43,7 +43,7 @@ def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
     written = {}
     for name, file in _FILES.items():
         text = _page(report, folder) if name == "html" else WRITERS[name](report)
-        written[name] = write_atomically(folder / file, text)
+        written[name] = rewrite(folder / file, text)
     return written
 
 
@@ -57,7 +57,7 @@ def link_timeline(folder: Path) -> None:
         report = read_record(ClusterReport, folder / _FILES["json"], run_limit(RunDir(folder.parent)))
     except ForeignFileError:
         return
-    write_atomically(folder / _FILES["html"], _page(report, folder))
+    rewrite(folder / _FILES["html"], _page(report, folder))
 
 
 def _page(report: ClusterReport, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Atomic writes. A file is complete or absent, and nothing in a run directory is replaced."""
+"""Atomic writes: a file is complete or absent. What was recorded is never replaced; what is made of it may be."""
 
 from __future__ import annotations
 
@@ -52,11 +52,21 @@ def write_new(target: Path, text: str) -> None:
         place(temporary, target)
 
 
-def rewrite(target: Path, text: str) -> None:
-    """Replace a file of a run directory by what is known of the same run now; readers see the one or the other."""
+def rewrite(target: Path, text: str) -> Path:
+    """Write UTF-8 text to a file that may exist; readers see the old text or the new one, and never a part of it.
+
+    Lone surrogates, which UTF-8 cannot hold, become question marks.
+
+    Raises:
+        OSError: the folder cannot be written. No temporary file is left, and an older file stays as it was.
+    """
     with temporary_beside(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
+        with temporary.open("wb") as stream:
+            stream.write(text.encode("utf-8", "replace"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(target)  # os.replace: atomic on one file system
+    return target
 
 
 @contextlib.contextmanager

@@ -138,7 +138,7 @@ def test_an_interrupted_write_leaves_the_older_file(
     def fail(descriptor: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("rankscope.report.files.os.fsync", fail)
+    monkeypatch.setattr("rankscope.rundir.files.os.fsync", fail)
     with pytest.raises(OSError, match="no space"):
         write_report(gpu_straggler, tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["report.json"]

@@ -46,7 +46,6 @@ def collect(
     replayed = [w for w in trusted if w.replay is not None]
     total = sum(w.matched.total for w in windows)
     lengths = [w.step_ns for w in windows if w.step_ns]
-    errors = [w.clocks.error_ns for w in windows if w.clocks.error_ns is not None]
     evidence = Evidence(
         ranks=[r.rank for r in usable],
         missing=[r.rank for r in ranks if r.status in {"missing", "corrupt"}],
@@ -58,9 +57,7 @@ def collect(
         device=any(v.device for w in windows for v in w.views),
         calls=sum(len(w.matched) for w in windows),
         matched_pct=100.0 * sum(w.matched.matched for w in windows) / total if total else None,
-        clock_error_us=max(errors) / 1e3 if errors else None,
         clock_spread_us=max((w.clocks.spread_ns for w in windows), default=0.0) / 1e3,
-        replay_error_pct=100.0 * max(w.replay.error for w in replayed if w.replay) if replayed else None,
         refused=None if trusted else next((w.refused for w in windows if w.refused), "no window"),
         pipeline=any(w.pipeline for w in windows),
         staged=any(w.staged for w in windows),

@@ -22,7 +22,7 @@ from rankscope.causes.table import HOST_CAUSES, WORK_CAUSES
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 
-__all__ = ["ATTRIBUTES", "COUNTS", "Profile", "profile", "same_program", "work_difference"]
+__all__ = ["ATTRIBUTES", "Profile", "profile", "same_program", "work_difference"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -35,8 +35,6 @@ SAME = 0.75
 ALIKE = 0.5
 """A rank that launches twice as much as its peer everywhere can be told to do more; one that launches it elsewhere runs
 another program."""
-
-COUNTS = ("syncs", "ops", "launches")
 
 
 @dataclass(slots=True)

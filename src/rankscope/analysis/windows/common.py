@@ -15,6 +15,7 @@ from rankscope.analysis.matching.clocks import Clocks
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank.view import RankView
+from rankscope.listing import some_ranks
 
 __all__ = ["common_window"]
 
@@ -36,14 +37,14 @@ def common_window(
     if start is not None:
         least = min(_begun(v, c, clocks) for c, v in enumerate(views))
         notes.append(
-            f"recording began up to {(start - least) / 1e6:.1f} ms later on rank {_some(late)} than on others, which "
-            "were in a collective by then: the time before is left out on all ranks"
+            f"recording began up to {(start - least) / 1e6:.1f} ms later on rank {some_ranks(late)} than on others, "
+            "which were in a collective by then: the time before is left out on all ranks"
         )
     if end is not None:
         most = max(_ended(v, c, clocks) for c, v in enumerate(views))
         notes.append(
-            f"recording ended {(most - end) / 1e6:.1f} ms sooner on rank {_some(soon)} than on others, which went on "
-            "to call it: the time after is left out on all ranks"
+            f"recording ended {(most - end) / 1e6:.1f} ms sooner on rank {some_ranks(soon)} than on others, which "
+            "went on to call it: the time after is left out on all ranks"
         )
     return cut, notes
 
@@ -104,7 +105,3 @@ def _cut(view: RankView, column: int, clocks: Clocks, start: float | None, end: 
 def _own(column: int, clocks: Clocks, aligned: float) -> int:
     """A time of the aligned axis on the clock of a rank."""
     return clocks.origin + round((aligned - float(clocks.offset[column])) / (1.0 + float(clocks.drift[column])))
-
-
-def _some(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks[:8])) + (" ..." if len(ranks) > 8 else "")

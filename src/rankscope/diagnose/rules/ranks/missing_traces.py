@@ -7,9 +7,10 @@ abstains and says what would settle it.
 
 from __future__ import annotations
 
-from rankscope.causes.wording import amount, describe, some_ranks
+from rankscope.causes.wording import amount, describe
 from rankscope.diagnose.base.decision import CLEAR
 from rankscope.diagnose.base.rule import Case, Rule
+from rankscope.listing import some_ranks
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Finding, Verdict
 from rankscope.thresholds import LEAST_COST
