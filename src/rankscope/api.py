@@ -26,7 +26,7 @@ def load_traces(
     *,
     ranks: Mapping[Path | str, int] | None = None,
     workers: int | None = None,
-    cache: bool = True,
+    cache: bool | Path = True,
 ) -> LoadResult:
     """Find and read the traces of a job.
 
@@ -36,7 +36,8 @@ def load_traces(
         paths: run directories, folders of Kineto traces, or trace files.
         ranks: the ranks of files that do not say theirs.
         workers: processes to read in, this one included. None chooses by size and number of CPUs.
-        cache: read and write the typed columns of each trace as Parquet beside it.
+        cache: keep the columns of each trace as Parquet: beside a trace of a run directory, else in the user's cache
+            folder, or in a folder given here. False reads and writes none.
     """
     given = {Path(path): rank for path, rank in (ranks or {}).items()}
     return load.load_traces([Path(path) for path in paths], ranks=given, workers=workers, cache=cache)

@@ -31,7 +31,10 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
     manifest = _manifest(arguments.paths)
     with work(say) as doing:
         load = load_traces(
-            arguments.paths, ranks=given_ranks(arguments.given_ranks), progress=doing.bytes("loading traces")
+            arguments.paths,
+            ranks=given_ranks(arguments.given_ranks),
+            cache=arguments.cache or True,
+            progress=doing.bytes("loading traces"),
         )
         progress = doing.stages(stages(load, hta=arguments.hta))
         report = analyze(load, manifest, hta=arguments.hta, progress=progress)

@@ -64,6 +64,13 @@ def make_parser() -> argparse.ArgumentParser:
     analyze.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
     _add_rank(analyze)
     analyze.add_argument("--no-hta", dest="hta", action="store_false", help="leave out Holistic Trace Analysis")
+    analyze.add_argument(
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        help="keep the columns of the traces there, as Parquet (default: beside the traces of a run directory, and for "
+        "other people's traces in your cache folder)",
+    )
     _add_output(analyze)
     analyze.set_defaults(verb=analyze_verb)
 

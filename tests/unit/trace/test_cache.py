@@ -38,7 +38,10 @@ def plain(trace: RankTrace) -> dict[str, Any]:
 
 @pytest.fixture
 def copied(tmp_path: Path, data: Path) -> Path:
-    target = tmp_path / "rank_3.pt.trace.json"
+    """A trace of a run directory."""
+    target = tmp_path / "run" / "attempt_0" / "window_000" / "rank_3.pt.trace.json"
+    target.parent.mkdir(parents=True)
+    (tmp_path / "run" / "run.json").touch()
     shutil.copy(data / "cases" / "16_two_process_groups" / "traces" / "rank3.json", target)
     return target
 
@@ -149,6 +152,38 @@ def test_a_read_only_folder_without_a_home(copied: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("rankscope.trace.files.cache.os.access", lambda path, mode: False)
     assert len(load_traces([copied]).traces) == 1
     assert [p.name for p in copied.parent.iterdir()] == [copied.name]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_nothing_is_left_beside_the_traces_of_others(
+    copied: Path, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run" / "run.json").unlink()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "columns"
+    first = load_traces([copied], cache=folder if named else True)
+    assert [p.name for p in copied.parent.iterdir()] == [copied.name]
+    (kept,) = (folder if named else tmp_path / "home" / "rankscope").iterdir()
+    assert kept.name.startswith("rank_3-")
+    monkeypatch.delitem(load.BY_NAME, FORMAT.name)
+    again = load_traces([copied], cache=folder if named else True)
+    assert [plain(t) for t in again.traces] == [plain(t) for t in first.traces]
+
+
+def test_the_cache_folder_keeps_what_was_used_last(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run" / "run.json").unlink()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    others = [Path(shutil.copy(copied, copied.with_name(f"rank_{n}.json"))) for n in (5, 6)]
+    for age, file in ((300, copied), (200, others[0])):
+        load_traces([file])
+        os.utime(cache_path(file), (1e9 - age, 1e9 - age))
+    assert load_cached(copied) is not None  # and is the younger one now
+    size = cache_path(copied).stat().st_size
+    monkeypatch.setattr("rankscope.trace.files.cache._MOST_CACHED", 2.5 * size)
+    load_traces([others[1]])
+    assert [cache_path(file).exists() for file in (copied, *others)] == [True, False, True]
 
 
 def test_no_cache_on_request(copied: Path) -> None:

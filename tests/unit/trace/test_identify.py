@@ -242,6 +242,7 @@ def test_a_merged_file_that_cannot_be_taken_apart_is_refused(
 
 
 def test_a_cached_trace_keeps_no_rank_of_its_name(record: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "run.json").touch()  # so that the columns lie beside the traces
     record("rank_3.json", pid=1)
     record("rank_1.json", pid=2)
     assert [t.rank for t in load_traces([tmp_path]).traces] == [1, 3]

@@ -21,6 +21,7 @@ import numpy as np
 from rankscope.records.codec import from_json
 from rankscope.records.limits import Rank
 from rankscope.rundir.foreign import open_foreign
+from rankscope.rundir.layout import RunDir
 from rankscope.trace.columns import (
     EVENT_DTYPES,
     Collectives,
@@ -42,6 +43,8 @@ _KEY = b"rankscope.key"
 _ABOUT = b"rankscope.trace"
 _SUM = b"rankscope.sum"
 _MOST_BYTES = 1 << 36
+_MOST_CACHED = 20 * 10**9
+"""Of the user's cache folder: the columns of about 2,000 traces of 100 MB."""
 _SUFFIXES = (".gz", ".json", ".trace", ".pt")
 _PLAIN = {**EVENT_DTYPES, "launch": np.int32, "step": np.int32}
 del _PLAIN["name"], _PLAIN["shape"]
@@ -49,28 +52,43 @@ _TEXTS = ("name", "shape", "collective", "comms_id", "dtype", "pieces")
 _CALLS = {"group": np.int32, "seq": np.int64, "in_elements": np.int64, "out_elements": np.int64, "peer": np.int32}
 
 
-def cache_path(trace: Path) -> Path:
-    """``rank_3.pt.trace.json.gz`` -> ``rank_3.parquet`` in the same folder."""
+def cache_path(trace: Path, folder: Path | None = None) -> Path | None:
+    """Where the columns of a trace file are kept; None where there is no place for them.
+
+    Args:
+        trace: the trace file, for instance ``rank_3.trace.json.gz``.
+        folder: where the user wants them. None: ``rank_3.parquet`` beside a trace of a run directory that can be
+            written, else the user's cache folder.
+    """
     name = trace.name
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
-    return trace.with_name(f"{name}.parquet")
+    if folder is None and _of_a_run(trace) and os.access(trace.parent, os.W_OK):
+        return trace.with_name(f"{name}.parquet")
+    folder = folder or _users_folder()
+    try:
+        whole = os.fsencode(trace.resolve())
+    except (OSError, RuntimeError):
+        return None
+    return folder and folder / f"{name[:80]}-{hashlib.sha256(whole).hexdigest()[:32]}.parquet"
 
 
-def _elsewhere(trace: Path) -> Path | None:
-    """The place of a trace whose folder is read-only: in the user's cache, named after the absolute path."""
+def _of_a_run(trace: Path) -> bool:
+    """Whether a trace lies in a run directory: RUN/attempt_N/window_N/rank_N."""
+    return any(RunDir(parent).manifest.is_file() for parent in list(trace.absolute().parents)[:3])
+
+
+def _users_folder() -> Path | None:
     given = Path(os.environ.get("XDG_CACHE_HOME") or "")
     try:
-        folder = (given if given.is_absolute() else Path.home() / ".cache") / "rankscope"
-        whole = os.fsencode(trace.resolve())
-    except (OSError, RuntimeError):  # no home
+        return (given if given.is_absolute() else Path.home() / ".cache") / "rankscope"
+    except RuntimeError:  # no home
         return None
-    return folder / f"{hashlib.sha256(whole).hexdigest()[:40]}.parquet"
 
 
-def store_cached(path: Path, trace: RankTrace) -> bool:
-    """Write the columns of the trace file ``path`` beside it, atomically. False when that is not possible."""
-    target = cache_path(path) if os.access(path.parent, os.W_OK) else _elsewhere(path)
+def store_cached(path: Path, trace: RankTrace, folder: Path | None = None) -> bool:
+    """Write the columns of a trace file to :func:`cache_path`, atomically. False when that is not possible."""
+    target = cache_path(path, folder)
     if target is None:
         return False
     temporary: str | None = None
@@ -99,6 +117,8 @@ def store_cached(path: Path, trace: RankTrace) -> bool:
         )
         Path(temporary).chmod(path.stat().st_mode & 0o666)  # the same readers as the trace
         Path(temporary).replace(target)
+        if target.parent == _users_folder():
+            _keep_within(target.parent, _MOST_CACHED, spare=target)
     except (OSError, ValueError, TypeError, OverflowError, ArithmeticError, ImportError):
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -107,12 +127,27 @@ def store_cached(path: Path, trace: RankTrace) -> bool:
     return True
 
 
-def load_cached(path: Path) -> RankTrace | None:
-    """Columns of the trace file ``path`` from the Parquet beside it; None when there is none that fits."""
-    source: Path | None = cache_path(path)
+def _keep_within(folder: Path, most_bytes: int, spare: Path) -> None:
+    """Remove what was read or written longest ago, until a cache folder takes no more than so many bytes."""
+    ages = []
+    for file in folder.glob("*.parquet"):
+        with contextlib.suppress(OSError):
+            about = file.stat()
+            ages.append((about.st_mtime_ns, about.st_size, file))
+    excess = sum(size for _, size, _ in ages) - most_bytes
+    for _, size, file in sorted(ages):
+        if excess <= 0:
+            return
+        if file != spare:
+            with contextlib.suppress(OSError):
+                file.unlink()
+                excess -= size
+
+
+def load_cached(path: Path, folder: Path | None = None) -> RankTrace | None:
+    """Columns of the trace file ``path`` from :func:`cache_path`; None when there are none that fit."""
     try:
-        if source is not None and not source.is_file():
-            source = None if os.access(path.parent, os.W_OK) else _elsewhere(path)
+        source = cache_path(path, folder)
         if source is None or not source.is_file():
             return None
         import pyarrow.parquet as pq
@@ -130,17 +165,19 @@ def load_cached(path: Path) -> RankTrace | None:
                 return None
             trace = _trace(path, file.read(use_threads=False), from_json(_About, about))
         require_sound(trace)
+        if source.parent == _users_folder():
+            os.utime(source)  # it was of use
     except Exception:  # pyarrow fails in many ways on a file that is damaged
         return None
     return trace
 
 
-def drop_cached(path: Path) -> None:
+def drop_cached(path: Path, folder: Path | None = None) -> None:
     """Remove the columns of the trace file ``path``, where they are ours and fit it."""
     with contextlib.suppress(Exception):
-        for target in (cache_path(path), _elsewhere(path)):
-            if target is not None and target.is_file() and _metadata(target).get(_KEY) == _key(path):
-                target.unlink()
+        target = cache_path(path, folder)
+        if target is not None and target.is_file() and _metadata(target).get(_KEY) == _key(path):
+            target.unlink()
 
 
 def _metadata(target: Path) -> dict[bytes, bytes]:

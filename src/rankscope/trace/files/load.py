@@ -60,7 +60,7 @@ def load_traces(
     *,
     ranks: Mapping[Path, int] | None = None,
     workers: int | None = None,
-    cache: bool = True,
+    cache: bool | Path = True,
     progress: Progress | None = None,
 ) -> LoadResult:
     """Find, decode and sort out traces.
@@ -71,7 +71,7 @@ def load_traces(
         paths: files, folders or run directories.
         ranks: file -> its rank, which overrules what the file says.
         workers: processes to decode in, this one included; None chooses by size and CPU count.
-        cache: read and write the Parquet columns beside each trace.
+        cache: read and write the columns of each trace as Parquet: where :mod:`.cache` says, or in a folder.
         progress: called before the first and after each file.
 
     Raises:
@@ -104,7 +104,7 @@ def load_traces(
     if cache:
         for source in loaded.sources:
             if source.status in ("unassigned", "unusable"):  # a refused file leaves nothing beside it
-                drop_cached(Path(source.path))
+                drop_cached(Path(source.path), _folder(cache))
     return loaded
 
 
@@ -167,11 +167,13 @@ def _source(
     return SourceFile(path=trace.source, status=status, rank=trace.rank, reason=reason, repairs=dict(trace.repairs))
 
 
-def _read_all(candidates: Sequence[Candidate], workers: int | None, cache: bool) -> Iterator[tuple[int, Decoded]]:
+def _read_all(
+    candidates: Sequence[Candidate], workers: int | None, cache: bool | Path
+) -> Iterator[tuple[int, Decoded]]:
     """Index and trace (or the reason why there is none) of each candidate, as they come."""
     fresh: list[int] = []
     for index, candidate in enumerate(candidates):
-        trace = load_cached(candidate.path) if cache else None
+        trace = load_cached(candidate.path, _folder(cache)) if cache else None
         if trace is None:
             fresh.append(index)
         else:
@@ -192,7 +194,7 @@ def _read_all(candidates: Sequence[Candidate], workers: int | None, cache: bool)
 
 
 def _shared(
-    candidates: Sequence[Candidate], fresh: Sequence[int], cache: bool, helpers: int
+    candidates: Sequence[Candidate], fresh: Sequence[int], cache: bool | Path, helpers: int
 ) -> Iterator[tuple[int, Decoded]]:
     """Read in this process and in helpers: starting one, and fetching its columns, costs as much as 50 MB of JSON."""
     # never fork: the caller may have threads, a CUDA context or an open profiler
@@ -209,7 +211,7 @@ def _shared(
             yield futures[future], future.result()
 
 
-def _read_one(candidate: Candidate, cache: bool) -> Decoded:
+def _read_one(candidate: Candidate, cache: bool | Path) -> Decoded:
     try:
         traces = BY_NAME[candidate.format].read(candidate.path)
     except TraceError as error:
@@ -217,8 +219,12 @@ def _read_one(candidate: Candidate, cache: bool) -> Decoded:
     except Exception as error:  # what no reader foresaw costs this file, not the others
         return f"{candidate.path}: cannot be decoded ({type(error).__name__}: {error}); please report this file"
     if cache and len(traces) == 1:
-        store_cached(candidate.path, traces[0])
+        store_cached(candidate.path, traces[0], _folder(cache))
     return traces
+
+
+def _folder(cache: bool | Path) -> Path | None:
+    return cache if isinstance(cache, Path) else None
 
 
 def _size(path: Path) -> int:
