@@ -7,16 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.evidence.collect import collect
-from rankscope.analysis.evidence.contention import contention
+from rankscope.analysis.diagnosis import verdict_of
 from rankscope.analysis.matching.clocks import Clocks
-from rankscope.analysis.tables import summary
-from rankscope.analysis.tables.profiling_overhead import recording_overhead_pct
-from rankscope.analysis.tables.run_info import complete_ranks
 from rankscope.analysis.windows.all_windows import analyse_windows, usable
 from rankscope.analysis.windows.analyse import WindowResult
-from rankscope.diagnose.rules.table import find, open_case
-from rankscope.diagnose.verdict import judge
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import Verdict
@@ -62,21 +56,8 @@ def prepare_timeline(load: LoadResult, manifest: RunManifest | None = None) -> P
         if w.clocks.method == "none" and len(w.views) > 1
     ]
     base = min(int(on_axis(w.clocks, c, v.trace.events.start[:1])[0]) for w in windows for c, v in enumerate(w.views))
-    return PreparedTimeline(windows, base, _verdict(windows, manifest, notes), notes)
-
-
-def _verdict(windows: list[WindowResult], manifest: RunManifest | None, notes: list[str]) -> Verdict:
-    try:
-        traces = [v.trace for w in windows for v in w.views]
-        ranks = complete_ranks(summary.rank_summaries(windows), traces, manifest)
-        overhead = recording_overhead_pct(windows, manifest)
-        evidence = collect(windows, ranks, summary.idle_rows(windows), (), overhead)
-        evidence.contention = contention(windows, manifest)
-        case = open_case(evidence)
-        return judge(case, find(case))
-    except Exception as error:  # the timeline is complete without a verdict
-        notes.append(f"no straggler is marked: {type(error).__name__}: {error}")
-        return Verdict(kind="insufficient_data")
+    compared = [v.trace for w in windows for v in w.views]
+    return PreparedTimeline(windows, base, verdict_of(windows, compared, manifest, left_out), notes)
 
 
 def on_axis(clocks: Clocks, column: int, own: I64) -> I64:

@@ -6,7 +6,7 @@ from rankscope.analysis.pipeline import analyze
 from rankscope.errors import AnalysisError
 from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest, WindowRanks
-from rankscope.records.rank import ClockSample, RankRecord, StepTimes
+from rankscope.records.rank import ClockSample, HealthSample, RankRecord, StepTimes
 from rankscope.timeline.prepare import prepare_timeline
 from rankscope.trace.files.load import LoadResult, load_traces
 
@@ -173,6 +173,20 @@ def test_without_collectives_ranks_of_one_host_share_its_clock(make_trace) -> No
     prepared = prepare_timeline(LoadResult(traces=traces, sources=[]), _manifest(records))
     assert prepared.windows[0].clocks.method == "host_clock"
     assert prepared.windows[0].clocks.offset.tolist() == pytest.approx([0.0, -2_000_500.0, 0.0])
+
+
+@pytest.mark.data
+def test_the_timeline_has_the_verdict_of_the_report(recorded) -> None:
+    """A foreign process on the device of the slow rank is known from its health alone: no rank is to blame for it."""
+    records = [
+        _record(r, device_uuid=f"GPU-{r}", health=[HealthSample(time_ns=0, device=f"GPU-{r}", processes=1 + r)])
+        for r in (0, 1)
+    ]
+    alone = analyze(recorded("cnn_neighbour"), hta=False)
+    report = analyze(recorded("cnn_neighbour"), _manifest(records), hta=False)
+    assert (alone.verdict.kind, alone.verdict.ranks) == ("straggler", [1])
+    assert (report.verdict.kind, report.verdict.ranks) == ("contended", [])
+    assert prepare_timeline(recorded("cnn_neighbour"), _manifest(records)).verdict == report.verdict
 
 
 @pytest.mark.data

@@ -306,9 +306,9 @@ def test_a_window_that_cannot_be_compared_costs_nobody_else(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("rankscope.timeline.prepare.collect", broken)
+    monkeypatch.setattr("rankscope.analysis.diagnosis.collect", broken)
     merged = merge(two_ranks, tmp_path / "t.json.gz")
-    assert merged.notes == ["no straggler is marked: ZeroDivisionError: oops"]
+    assert merged.notes == ["diagnosis is left out: ZeroDivisionError: oops"]
     monkeypatch.setattr("rankscope.analysis.windows.all_windows.analyse_window", broken)
     with pytest.raises(AnalysisError, match="oops"):
         merge(two_ranks, tmp_path / "u.json.gz")
