@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import rankscope
+from rankscope.config import ToolConfig
+from rankscope.demo.faults import FAULTS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -51,6 +54,21 @@ def test_links_lead_somewhere(page: Path) -> None:
             heads = re.findall(r"(?m)^#+ (.*)$", other.read_text(encoding="utf-8"))
             slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
             assert anchor in slugs, target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_each_setting_has_an_option_of_its_own_and_a_key_that_exists(page: Path) -> None:
+    """``-S a=1 b=2`` is refused: the second is taken for the script."""
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"-S [\w.+]+=\S+ +[a-z_]+\.[a-z_]+=\S*", text) == []
+    config = dataclasses.asdict(ToolConfig())
+    keys = {f"{group}.{key}" for group, values in config.items() for key in values}
+    assert set(re.findall(r"-S ([a-z]+\.[a-z_]+)=", text)) - keys == set()
+
+
+def test_the_readme_counts_the_faults_of_the_demo() -> None:
+    (number,) = re.findall(r"lists (\d+) other faults", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert int(number) == len(set(FAULTS) - {"none", "input_stall"})  # the demo's own, and no fault
 
 
 def test_the_glossary_explains_what_is_used() -> None:

@@ -99,9 +99,9 @@ class CaptureSpec:
     profile_memory: bool = False
     """Allocations and releases."""
     with_flops: bool = False
-    """Estimated FLOPs of matrix products and convolutions; implies shapes."""
+    """Estimated FLOPs of matrix products and convolutions, in the trace only; implies shapes."""
     with_modules: bool = False
-    """Module hierarchy of operators (TorchScript only)."""
+    """Module hierarchy of operators (TorchScript only), in the trace only."""
     backend: str = "auto"
     """Who records: a name of :mod:`rankscope.capture_backends`. ``auto`` and ``inline`` are torch.profiler, which stops
     the training thread while a window closes. With ``cuda_profiler`` rankscope records nothing itself: it marks the

@@ -1,4 +1,5 @@
-"""Communication libraries and the names of their work in a trace. To add one: a row. No other module knows such names.
+"""Communication libraries and the names of their work in a trace. To add one: a row. Only HTA's own
+classification (``analysis.hta``) also knows names of kernels; operators of PyTorch (``c10d::``) are not in this table.
 
 Other packages add rows through the entry points ``rankscope.libraries`` (see :mod:`rankscope.plugins`).
 
@@ -97,6 +98,7 @@ OURS: tuple[Library, ...] = (
     Library(
         name="custom all-reduce of vLLM and SGLang",
         kernels=rf"{_NS}cross_device_reduce_",
+        kinds=(("cross_device_reduce", "allreduce"),),
         samples=(
             ("void cross_device_reduce_1stage<float, 2>(RankData*)", "allreduce"),
             ("void sglang::cross_device_reduce_1stage<__half, 8>(sglang::RankData*, sglang::RankSignals)", "allreduce"),

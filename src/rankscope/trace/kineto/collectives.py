@@ -41,7 +41,6 @@ _KERNEL_KINDS = (
     ("reduce_scatter", "reduce_scatter"),
     ("allreduce", "allreduce"),
     ("all_reduce", "allreduce"),
-    ("cross_device_reduce", "allreduce"),
     ("allgather", "allgather"),
     ("all_gather", "allgather"),
     ("alltoall", "all_to_all"),
