@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -101,8 +105,15 @@ def test_no_line_of_a_profiler_is_on_a_ranks_standard_error(start, finish, tmp_p
         ("sys.settrace(lambda *a: None); threading.settrace(lambda *a: None)", None),
         ("import warnings; warnings.simplefilter('error')", None),
         ("import gc; gc.disable(); gc.freeze()", None),
+        (  # a day forth, a day back
+            (
+                "import time, itertools; real, turn = time.time_ns, itertools.count(); day = 86_400 * 10**9; "
+                "time.time_ns = lambda: real() + (-1) ** next(turn) * day; time.time = lambda: time.time_ns() / 1e9"
+            ),
+            None,
+        ),
     ],
-    ids=["no-threads", "umask", "no-home", "tracer", "warnings", "no-collector"],
+    ids=["no-threads", "umask", "no-home", "tracer", "warnings", "no-collector", "clock-jumps"],
 )
 def test_a_process_that_may_do_little_trains_and_is_recorded(alone, before, why):
     done = alone(before=before, after="print('trained', flush=True)")
@@ -184,3 +195,56 @@ def test_a_window_whose_steps_stop_coming_ends_at_its_limit(alone, seconds, ends
         # closed within step 9, before it is over: what is whole is step 8
         assert (record.status, record.last_step) == ("partial", 8)
         assert record.reason.startswith(ends)
+
+
+def test_a_script_that_closes_all_descriptors_finds_its_own_files_as_it_wrote_them(alone, tmp_path):
+    # GIVEN a script that closes, inside of a window, what it knows nothing of, and opens its own files then
+    data = tmp_path / "data"
+    data.mkdir()
+    each = f"""
+    if step == 8:
+        os.closerange(3, 256)
+        files = [open({str(data)!r} + f"/{{n}}", "wb", buffering=0) for n in range(20)]
+    if step >= 8:
+        [file.write(b"x") for file in files]"""
+    done = alone(each=each, after="[file.write(b'.') for file in files]; print('trained', flush=True)")
+    assert done.code == 0, done.stderr
+    assert "trained" in done.stdout
+    assert {path.read_bytes() for path in data.iterdir()} == {b"x" * 16 + b"."}
+    (record,) = done.records()
+    assert record.status == "ok"
+
+
+TRAP = "open({marker!r}, 'a').write({name!r} + chr(10))\nraise ImportError('of the script, and for others')\n"
+
+
+def test_no_module_of_the_scripts_own_folder_is_taken_for_one_that_we_need(start, finish, tmp_path):
+    # GIVEN a script beside which lie modules that are called like those of the standard library, but for those that
+    # torch needs itself
+    script, marker = tmp_path / "train.py", tmp_path / "marker"
+    script.write_text(textwrap.dedent(TRAIN).format(before="", each="", after="print('trained', flush=True)"))
+    known = "import torch, torch._dynamo, sys; print(*sys.modules)"
+    torchs = set(
+        subprocess.run([sys.executable, "-c", known], capture_output=True, text=True, check=True).stdout.split()
+    )
+    for name in filter(importlib.util.find_spec, sys.stdlib_module_names - torchs):  # without those of other systems
+        (tmp_path / f"{name}.py").write_text(TRAP.format(marker=str(marker), name=name))
+    assert len(list(tmp_path.glob("*.py"))) > 30
+    settings = flags_of(f"run.dir={tmp_path / 'RUN'}", "schedule.skip_first=3", "analysis.enabled=false")
+    python = ["env", "-C", "/", sys.executable, "-m"]  # of the launcher, which is not what is tried here
+    theirs = finish(start([*python, "torch.distributed.run", script]))
+    by_torch = marker.read_text() if marker.exists() else ""
+    ours = finish(start([*python, "rankscope", "run", *settings, script]))
+    assert (theirs.code, ours.code) == (0, 0), ours.stderr
+    assert "trained" in ours.stdout
+    assert [record.status for record in ours.records()] == ["ok"]
+    assert (marker.read_text() if marker.exists() else "") == by_torch * 2
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only the superuser can become somebody else")
+@pytest.mark.parametrize("step", [1, 8])
+def test_a_script_that_gives_up_its_rights(alone, step):
+    each = f"os.setresuid(54321, 54321, 54321) if step == {step} else None"
+    done = alone(each=each, after="print('trained', torch._C._autograd._profiler_enabled(), flush=True)")
+    assert done.code == 0, done.stderr
+    assert "trained False" in done.stdout

@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 
+from rankscope.agent.process.descriptors import close_own, file_of
+
 __all__ = ["ExitHandler", "Settler", "exit_reason"]
 
 _signal, _getsignal, _set_wakeup_fd = signal.signal, signal.getsignal, signal.set_wakeup_fd
@@ -47,7 +49,7 @@ class ExitHandler:
         self._wakeup: socket.socket | None = None
         self._unread: socket.socket | None = None
         self._patches: tuple[Any, ...] = ()
-        self._sockets = (-1, -1)
+        self._sockets = (-1, -1), (-1, -1)
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
@@ -90,7 +92,7 @@ class ExitHandler:
             writer.close()
             return
         self._wakeup = writer
-        self._sockets = _inode(reader), _inode(writer)
+        self._sockets = file_of(reader.fileno()), file_of(writer.fileno())
         watcher = threading.Thread(
             target=_watch, args=(reader, self._sockets[0], self._grace_s), name="rankscope-sigterm", daemon=True
         )
@@ -158,20 +160,12 @@ def _terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _inode(own: socket.socket) -> int:
-    return os.fstat(own.fileno()).st_ino
+def _close(own: socket.socket, file: tuple[int, int]) -> None:
+    """Close a socket, but not a file of the script's own that has its number by now."""
+    close_own(own.detach(), file)
 
 
-def _close(own: socket.socket, inode: int) -> None:
-    """Close a socket, but not where the script has closed its descriptor, whose number may be its own file's by now."""
-    with contextlib.suppress(OSError):
-        if _inode(own) == inode:
-            own.close()
-            return
-    own.detach()
-
-
-def _watch(reader: socket.socket, inode: int, grace_s: float) -> None:
+def _watch(reader: socket.socket, file: tuple[int, int], grace_s: float) -> None:
     """Wait for SIGTERM's number; when the process still lives after the grace, end it by the default action."""
     try:
         received = reader.recv(64)
@@ -182,7 +176,7 @@ def _watch(reader: socket.socket, inode: int, grace_s: float) -> None:
     except OSError:  # the script has closed all descriptors that it knows nothing of
         return
     finally:
-        _close(reader, inode)
+        _close(reader, file)
     threading.Event().wait(grace_s)
     # signal.signal works in the main thread only, and that one hangs.
     ctypes.CDLL(None).signal(int(signal.SIGTERM), None)

@@ -13,10 +13,10 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rankscope.agent.process.descriptors import close_own, file_of
 from rankscope.records.rank import ThreadKind, ThreadTimes
 
 __all__ = ["CpuTimes"]
@@ -37,6 +37,7 @@ class CpuTimes:
         self._buffer = ctypes.create_string_buffer(_TEXT_BYTES)
         self._pread: Any = None
         self._files: list[int] = []
+        self._own: list[tuple[int, int]] = []
         self._last: list[tuple[int, int]] = []
         self._threads: list[ThreadTimes] = []
 
@@ -69,10 +70,9 @@ class CpuTimes:
 
     def close(self) -> None:
         """Follow nothing."""
-        for file in self._files:
-            with suppress(OSError):
-                os.close(file)
-        self._files, self._last, self._threads = [], [], []
+        for descriptor, file in zip(self._files, self._own, strict=True):
+            close_own(descriptor, file)
+        self._files, self._own, self._last, self._threads = [], [], [], []
 
     def _open(self) -> None:
         own = threading.get_native_id()
@@ -89,6 +89,7 @@ class CpuTimes:
                     raise
                 continue  # it has ended
             self._files.append(file)
+            self._own.append(file_of(file))
             kind: ThreadKind = "training" if tid == own else "python" if tid in python else "native"
             self._threads.append(ThreadTimes(tid=tid, name=name, kind=kind))
         self._last = [self._read(file) or (0, 0) for file in self._files]

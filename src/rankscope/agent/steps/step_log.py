@@ -7,11 +7,11 @@ write in place. ``pwrite`` returns an error, and what it has written survives ho
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from pathlib import Path
 
+from rankscope.agent.process.descriptors import close_own, file_of
 from rankscope.records.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY, STEP_LOG_HEADER
 
 __all__ = ["StepLog"]
@@ -36,7 +36,7 @@ class StepLog:
         self.input_ns = 0
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            self._own = _identity(self._file)
+            self._own = file_of(self._file)
             self._write(STEP_LOG_HEADER.pack(0), 0)
         except OSError as error:
             self._give_up(error)
@@ -69,7 +69,7 @@ class StepLog:
     def _write(self, data: bytes, position: int) -> None:
         if self._file is None:
             return
-        if _identity(self._file) != self._own:
+        if file_of(self._file) != self._own:
             raise OSError("the script has closed its descriptor")
         if os.pwrite(self._file, data, position) != len(data):
             raise OSError("the disk took only a part of an entry")
@@ -77,13 +77,5 @@ class StepLog:
     def _give_up(self, error: OSError) -> None:
         self.error = f"steps from {self._count} on are not in the step log: {error.strerror or error}"
         file, self._file = self._file, None
-        with contextlib.suppress(OSError):
-            if file is not None and _identity(file) == self._own:
-                os.close(file)
-
-
-def _identity(descriptor: int) -> tuple[int, int]:
-    """Which file it is. A script may close all descriptors that it knows nothing of, and its own files get the same
-    numbers then."""
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino
+        if file is not None:
+            close_own(file, self._own)
