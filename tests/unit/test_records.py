@@ -110,7 +110,7 @@ def test_what_is_wrong_is_named_by_its_place(changes, said):
         from_json(RunManifest, manifest_of(**changes))
 
 
-@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e308", "-1.1e100", "9" * 101])
 def test_numbers_are_finite(text):
     plain = json.dumps(record(gc_ms=12345)).replace("12345", text)
     with pytest.raises(ValueError, match=r"is not JSON|beyond the range"):

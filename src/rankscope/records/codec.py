@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import types
 import typing
 from collections.abc import Callable
@@ -29,6 +28,9 @@ _FREE_BYTES = 128 << 20
 text that would take more than ``_MOST_PER_BYTE`` times its length is not decoded."""
 _DEEPEST = 64
 """Levels of what is kept as it comes (a configuration, HolisticTraceAnalysis' numbers); those have four."""
+
+_LARGEST = 1e100
+"""No measurement comes near. What is computed of such numbers, percentages, sums or squares, is finite still."""
 
 
 def to_plain(record: Any) -> Any:
@@ -91,7 +93,7 @@ def _no_number(constant: str) -> NoReturn:
 
 def _finite(text: str) -> float:
     number = float(text)
-    if not math.isfinite(number):
+    if not abs(number) <= _LARGEST:
         raise ValueError(f"{text} is beyond the range of numbers")
     return number
 
@@ -211,10 +213,8 @@ def _choice_reader(choices: tuple[Any, ...]) -> _Reader:
 def _float(value: Any) -> float:
     if value.__class__ is not float and value.__class__ is not int:
         raise _WrongError(f"a number is wanted, not {_told(value)}")
-    try:
-        float(value)
-    except OverflowError:
-        raise _WrongError(f"{_told(value)} is beyond the range of numbers") from None
+    if not abs(value) <= _LARGEST:
+        raise _WrongError(f"{_told(value)} is beyond the range of numbers")
     return typing.cast(float, value)  # a whole number stays one, to be written as it was read
 
 
