@@ -1,8 +1,8 @@
 """Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?
 
 Importing has no effects and needs nothing but the standard library. A training script may call :func:`step` where
-its steps cannot be seen from outside. A notebook may call :func:`load_traces`, :func:`analyze`, :func:`read_manifest`
-and :func:`read_report`, which are loaded when they are first used. Everything else is the command ``rankscope``.
+its steps cannot be seen from outside. A notebook calls :func:`analyze`, :func:`load` and :func:`read_report`, which are
+loaded when they are first used. Everything else is the command ``rankscope``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rankscope.api import analyze, load_traces, read_manifest, read_report
+    from rankscope.api import Report, analyze, load, load_traces, read_manifest, read_report
 
-__all__ = ["__version__", "analyze", "load_traces", "read_manifest", "read_report", "step"]
+__all__ = ["Report", "__version__", "analyze", "load", "load_traces", "read_manifest", "read_report", "step"]
 
 __version__ = "0.1.0"
 

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankscope.analysis import pipeline
+from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest
-from rankscope.records.report import ClusterReport
-from rankscope.report.read import read_report
+from rankscope.report import read
+from rankscope.report.notebook import Report
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
-from rankscope.trace.files import load
+from rankscope.trace.files import load as files
+from rankscope.trace.files.cache import events_table
 from rankscope.trace.files.load import LoadResult
 
-__all__ = ["ClusterReport", "LoadResult", "RunManifest", "analyze", "load_traces", "read_manifest", "read_report"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LoadResult", "Report", "RunManifest", "analyze", "load", "load_traces", "read_manifest", "read_report"]
 
 
 def load_traces(
@@ -40,21 +46,78 @@ def load_traces(
             folder, or in a folder given here. False reads and writes none.
     """
     given = {Path(path): rank for path, rank in (ranks or {}).items()}
-    return load.load_traces([Path(path) for path in paths], ranks=given, workers=workers, cache=cache)
+    return files.load_traces([Path(path) for path in paths], ranks=given, workers=workers, cache=cache)
 
 
-def analyze(traces: LoadResult, manifest: RunManifest | None = None, *, hta: bool = True) -> ClusterReport:
+def analyze(
+    source: LoadResult | Path | str | Sequence[Path | str],
+    manifest: RunManifest | None = None,
+    *,
+    ranks: Mapping[Path | str, int] | None = None,
+    hta: bool = True,
+    cache: bool | Path = True,
+) -> Report:
     """Compare the ranks of a job and diagnose it.
 
     Args:
-        traces: of all ranks, from :func:`load_traces`.
-        manifest: from :func:`read_manifest`, if rankscope recorded the run: it knows missing ranks and host clocks.
+        source: a run directory, a folder, trace files, or what :func:`load_traces` returned.
+        manifest: from :func:`read_manifest`: it knows missing ranks and host clocks. Read by itself where ``source`` is
+            one run directory.
+        ranks: the ranks of files that do not say theirs.
         hta: whether the report holds the numbers of HolisticTraceAnalysis too.
+        cache: as for :func:`load_traces`.
 
     Raises:
         rankscope.errors.AnalysisError: no trace is usable.
     """
-    return pipeline.analyze(traces, manifest, hta=hta)
+    if isinstance(source, LoadResult):
+        return Report(pipeline.analyze(source, manifest, hta=hta))
+    paths = [source] if isinstance(source, (str, Path)) else list(source)
+    if manifest is None and len(paths) == 1 and RunDir(Path(paths[0])).manifest.is_file():
+        manifest = read_manifest(paths[0])
+    return Report(pipeline.analyze(load_traces(paths, ranks=ranks, cache=cache), manifest, hta=hta))
+
+
+def load(
+    source: Path | str | Sequence[Path | str],
+    *,
+    ranks: Mapping[Path | str, int] | None = None,
+    cache: bool | Path = True,
+) -> pa.Table:
+    """All events of all ranks as one Arrow table: ``.to_pandas()``, ``polars.from_arrow``, and DuckDB sees it by name.
+
+    Args:
+        source: a run directory, a folder or trace files.
+        ranks: the ranks of files that do not say theirs.
+        cache: as for :func:`load_traces`.
+
+    Returns:
+        The columns of docs/parquet.md behind ``attempt``, ``window`` and ``rank``. Times are nanoseconds on each rank's
+        own clock.
+
+    Raises:
+        rankscope.errors.AnalysisError: no trace is usable.
+    """
+    paths = [source] if isinstance(source, (str, Path)) else list(source)
+    loaded = load_traces(paths, ranks=ranks, cache=cache)
+    if not loaded.traces:
+        reasons = "; ".join(f"{file.path}: {file.reason}" for file in loaded.sources[:3])
+        raise AnalysisError(
+            f"no trace in {', '.join(map(str, paths))} can be used" + (f" ({reasons})" if reasons else "")
+        )
+    return events_table(loaded.traces)
+
+
+def read_report(path: Path | str) -> Report:
+    """Read ``report.json``.
+
+    Args:
+        path: the file, the folder that holds it, or a run directory.
+
+    Raises:
+        rankscope.errors.RunDirError: there is no report, or the file is not one.
+    """
+    return Report(read.read_report(path))
 
 
 def read_manifest(run: Path | str) -> RunManifest:

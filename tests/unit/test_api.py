@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import rankscope
 from rankscope import errors
-from rankscope.report import write_report
+from rankscope.report.formats.json import schema
+from rankscope.report.notebook import TABLES
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "tests" / "data" / "runs" / "ddp_input"
@@ -21,10 +26,80 @@ def test_a_run_is_analysed_and_its_report_read_back(tmp_path: Path) -> None:
     report = rankscope.analyze(rankscope.load_traces([str(RUN)], cache=False), rankscope.read_manifest(RUN), hta=False)
     assert (report.verdict.kind, report.verdict.cause) == ("straggler", "input_stall")
     assert report.run.source == "run"
-    write_report(report, tmp_path)
+    report.save(tmp_path)
     assert rankscope.read_report(tmp_path).verdict.ranks == report.verdict.ranks
     with pytest.raises(errors.RunDirError, match=r"report\.json"):
         rankscope.read_report(tmp_path / "nowhere")
+
+
+@pytest.fixture(scope="module")
+def report() -> rankscope.Report:
+    return rankscope.analyze(RUN, hta=False)
+
+
+def test_a_path_is_enough(report: rankscope.Report) -> None:
+    by_hand = rankscope.analyze(rankscope.load_traces([RUN]), rankscope.read_manifest(RUN), hta=False)
+    assert report == by_hand
+    assert report.run.source == "run"
+    assert pickle.loads(pickle.dumps(report)) == report
+
+
+def test_tables_are_frames_of_the_rows_of_the_report(report: rankscope.Report) -> None:
+    ranks = report.table("ranks")
+    assert ranks.index.tolist() == [rank.rank for rank in report.ranks]
+    assert ranks.step_ms_median.tolist() == [rank.step_ms["median"] for rank in report.ranks]
+    for name in TABLES:
+        assert len(report.table(name)) == len(getattr(report, name)), name
+    assert "peak_allocated_bytes" in report.table("memory")  # which has no row
+    with pytest.raises(KeyError, match="there are ranks, idle"):
+        report.table("rank")
+
+
+def test_what_a_notebook_shows_asks_for_nothing_and_runs_nothing(report: rankscope.Report) -> None:
+    record = copy.deepcopy(report.record)
+    record.verdict.sentence = "<script>alert(1)</script>"
+    shown = rankscope.Report(record)._repr_mimebundle_()
+    assert repr(report).startswith(f"Verdict  {report.verdict.sentence}")
+    assert "<script" not in shown["text/html"]
+    assert "&lt;script" in shown["text/html"]
+    assert "http" not in shown["text/html"]
+    assert len(shown["text/html"]) < 60_000
+    assert report.to_markdown().startswith("**Verdict:**")
+
+
+def test_numbers_for_a_tracker(report: rankscope.Report) -> None:
+    scalars = report.scalars()
+    assert scalars["rankscope/step_ms"] == report.verdict.step_ms
+    shares = [rank.compute_pct for rank in report.ranks]
+    assert scalars["rankscope/compute_pct"] == pytest.approx(sum(shares) / len(shares))
+    assert all(type(value) is float for value in scalars.values())
+
+
+def test_all_events_are_one_arrow_table(tmp_path: Path) -> None:
+    events = rankscope.load(RUN, cache=False)
+    traces = rankscope.load_traces([RUN], cache=False).traces
+    assert events.num_rows == sum(len(trace.events) for trace in traces)
+    assert events.column_names[:4] == ["attempt", "window", "rank", "name"]
+    frame = events.to_pandas()
+    for trace in traces:
+        own = frame[(frame["rank"] == trace.rank) & (frame["window"] == trace.window)]
+        assert own["duration"].tolist() == trace.events.duration.tolist()
+        assert own["name"].tolist() == [trace.strings[code] for code in trace.events.name]
+    (tmp_path / "rank_0.json").write_text("{")
+    with pytest.raises(errors.AnalysisError, match=r"rank_0\.json"):
+        rankscope.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["report", "run"])
+def test_the_schema_holds_for_what_is_written(name: str, report: rankscope.Report) -> None:
+    made = schema(name)
+    jsonschema.Draft202012Validator.check_schema(made)
+    validator = jsonschema.Draft202012Validator(made)
+    document = report.to_dict() if name == "report" else json.loads((RUN / "run.json").read_text())
+    validator.validate(document)
+    validator.validate({**document, "of a later version": 1})
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({**document, "schema_version" if name == "report" else "windows": {}})
 
 
 def test_nothing_is_loaded_before_it_is_used() -> None:

@@ -15,7 +15,7 @@ from rankscope.rundir.layout import RunDir
 if TYPE_CHECKING:
     from rankscope.records.manifest import RunManifest
 
-__all__ = ["analyze_verb", "given_ranks", "report_verb"]
+__all__ = ["analyze_verb", "given_ranks", "report_verb", "schema_verb"]
 
 
 def analyze_verb(arguments: argparse.Namespace) -> int:
@@ -77,3 +77,13 @@ def report_verb(arguments: argparse.Namespace) -> int:
     from rankscope.report.read import read_report
 
     return show(read_report(arguments.path), arguments)
+
+
+def schema_verb(arguments: argparse.Namespace) -> int:
+    """Print the JSON Schema of a file that rankscope writes."""
+    import json
+
+    from rankscope.report.formats.json import schema
+
+    print(json.dumps(schema(arguments.name), indent=1))
+    return 0

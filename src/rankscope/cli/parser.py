@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
-from rankscope.cli.analyze import analyze_verb, report_verb
+from rankscope.cli.analyze import analyze_verb, report_verb, schema_verb
 from rankscope.cli.capture import capture_verb, config_verb
 from rankscope.cli.completion import completion_verb
 from rankscope.cli.console import FORMATS
@@ -109,6 +109,10 @@ def make_parser() -> argparse.ArgumentParser:
         help="what a key means, or all keys of a group, or all; with its value and its default",
     )
     config.set_defaults(verb=config_verb)
+
+    schema = verbs.add_parser("schema", help="print the JSON Schema of report.json or run.json")
+    schema.add_argument("name", choices=("report", "run"), help="which of the two")
+    schema.set_defaults(verb=schema_verb)
 
     completion = verbs.add_parser("completion", help="print a script that completes words of the command in a shell")
     completion.add_argument(

@@ -12,6 +12,7 @@ import hashlib
 import os
 import tempfile
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from rankscope.trace.columns import (
 )
 from rankscope.trace.files.sound import require_sound
 
-__all__ = ["PARQUET_VERSION", "cache_path", "drop_cached", "load_cached", "store_cached"]
+__all__ = ["PARQUET_VERSION", "cache_path", "drop_cached", "events_table", "load_cached", "store_cached"]
 
 PARQUET_VERSION = 3
 """Raise it whenever a column or its meaning changes."""
@@ -154,7 +155,7 @@ def load_cached(path: Path, folder: Path | None = None) -> RankTrace | None:
 
         size = source.stat().st_size
         with (
-            open_foreign(source, size) as stream,
+            _opened(source, size) as stream,
             pq.ParquetFile(stream, read_dictionary=list(_TEXTS), page_checksum_verification=True) as file,
         ):
             metadata = file.schema_arrow.metadata or {}
@@ -180,11 +181,24 @@ def drop_cached(path: Path, folder: Path | None = None) -> None:
             target.unlink()
 
 
+@contextlib.contextmanager
+def _opened(path: Path, most_bytes: int) -> Iterator[Any]:
+    """A file that may be anything, as a file of Arrow's own.
+
+    Arrow reads in threads of its own. One that lets go of a Python file when the interpreter is about to end aborts the
+    process, since it cannot have the lock of the interpreter any more.
+    """
+    import pyarrow as pa
+
+    with open_foreign(path, most_bytes) as checked, pa.OSFile(f"/dev/fd/{checked.fileno()}") as stream:
+        yield stream
+
+
 def _metadata(target: Path) -> dict[bytes, bytes]:
     """Metadata in the footer of a Parquet file of ours; empty where it is another program's, or no file."""
     import pyarrow.parquet as pq
 
-    with contextlib.suppress(Exception), open_foreign(target, _MOST_BYTES) as stream:  # pyarrow fails in many ways
+    with contextlib.suppress(Exception), _opened(target, _MOST_BYTES) as stream:  # pyarrow fails in many ways
         return pq.read_metadata(stream).metadata or {}
     return {}
 
@@ -239,6 +253,20 @@ def _table(trace: RankTrace, pa: Any) -> Any:
         whole[calls.event] = getattr(calls, key)
         columns[key] = _numbers(whole, pa, absent)
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def events_table(traces: Sequence[RankTrace]) -> Any:
+    """The events of several traces as one ``pyarrow.Table``, each row with its ``attempt``, ``window`` and ``rank``."""
+    import pyarrow as pa
+
+    tables = []
+    for trace in traces:
+        table = _table(trace, pa)
+        for place, name in enumerate(("attempt", "window", "rank")):
+            values = np.full(len(trace.events), getattr(trace, name), np.int32)
+            table = table.add_column(place, name, pa.array(values))
+        tables.append(table)
+    return pa.concat_tables(tables).unify_dictionaries()
 
 
 def _spelled(pieces: tuple[Piece, ...]) -> str:

@@ -1,0 +1,173 @@
+"""A report as notebooks and scripts want it: tables as DataFrames, and something to look at."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from rankscope.records.report import ClusterReport
+from rankscope.report import WRITERS, write_report
+from rankscope.report.common import wording as words
+from rankscope.report.common.rank_rows import RankRow, rank_rows
+from rankscope.report.common.rounding import tidy
+from rankscope.report.formats import json, markdown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["TABLES", "Report"]
+
+TABLES = (
+    *("ranks", "idle", "steps", "groups", "modules", "kernels", "queues", "findings", "health", "memory", "sources"),
+)
+"""Tables of a report: fields of :class:`ClusterReport` that hold one record a row."""
+_BY_RANK = ("ranks", "idle")
+_COLOURS = {
+    "compute": "#24508f",
+    "fused": "#5a6aa0",
+    "comm": "#b07aa1",
+    "waiting": "#ffb000",
+    "transfer": "#b07aa1",
+    "copy": "#2a9d6f",
+    "idle": "#d0d3d8",
+    "input": "#c2410c",
+    "host": "#d0d3d8",
+}
+"""As in the page."""
+
+
+class Report:
+    """What :func:`rankscope.analyze` and :func:`rankscope.read_report` return.
+
+    Every field of ``report.json`` is an attribute of the same name: ``report.verdict.sentence``,
+    ``report.ranks[0].host``, ``report.findings``. docs/metrics.md defines the numbers.
+    """
+
+    def __init__(self, record: ClusterReport) -> None:
+        self.record = record
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "record":  # as pickle and copy ask before there is a record
+            raise AttributeError(name)
+        return getattr(self.record, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Report) and self.record == other.record
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(field.name for field in dataclasses.fields(self.record))]
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One of :data:`TABLES` as a DataFrame, one row a record.
+
+        ``ranks`` and ``idle`` are indexed by rank. What a record keeps by name is a column each: ``step_ms_median``.
+
+        Raises:
+            KeyError: there is no such table; the message names those there are.
+        """
+        import pandas as pd
+
+        if name not in TABLES:
+            raise KeyError(f"{name!r} is no table of a report; there are {', '.join(TABLES)}")
+        rows = [_flat(dataclasses.asdict(row)) for row in getattr(self.record, name)]
+        (kind,) = (f.type for f in dataclasses.fields(ClusterReport) if f.name == name)
+        frame = pd.DataFrame(rows) if rows else pd.DataFrame(columns=_columns(str(kind)))
+        return frame.set_index("rank") if name in _BY_RANK else frame
+
+    def save(self, folder: Path | str) -> dict[str, Path]:
+        """Write report.json, report.md and report.html into a folder, and return where each is.
+
+        Raises:
+            OSError: the folder cannot be made or written.
+        """
+        return write_report(self.record, Path(folder))
+
+    def to_dict(self) -> dict[str, Any]:
+        """report.json as Python objects."""
+        import json as standard
+
+        plain: dict[str, Any] = standard.loads(json.render(self.record))
+        return plain
+
+    def to_markdown(self) -> str:
+        """For a pull request or a chat: short enough for a comment."""
+        return markdown.render(self.record)
+
+    def to_html(self) -> str:
+        """The whole page."""
+        return WRITERS["html"](self.record)
+
+    def scalars(self) -> dict[str, float]:
+        """Numbers for an experiment tracker, each under a name that begins with ``rankscope/``; unknown ones are left
+        out. Shares are means over the ranks."""
+        verdict = self.record.verdict
+        usable = [rank for rank in self.record.ranks if rank.compute_pct is not None]
+        found = {"step_ms": verdict.step_ms, "cost_ms": verdict.cost_ms_per_step, "ranks": float(len(usable))}
+        for name in ("compute_pct", "exposed_comm_pct", "overlap_pct", "idle_pct"):
+            known = [value for rank in usable if (value := getattr(rank, name)) is not None]
+            found[name] = sum(known) / len(known) if known else None
+        return {f"rankscope/{name}": value for name, value in found.items() if value is not None}
+
+    def __repr__(self) -> str:
+        verdict = self.record.verdict
+        lines = [f"Verdict  {words.sentence(verdict)}"]
+        lines += [f"Why      {line}" for line in verdict.why[:1]] + [f"Next     {line}" for line in verdict.next[:1]]
+        return "\n".join(lines)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """For Jupyter: text, Markdown, and HTML without script or request."""
+        return {"text/plain": repr(self), "text/markdown": self.to_markdown(), "text/html": self._repr_html_()}
+
+    def _repr_html_(self) -> str:
+        """The verdict and the ranks, in one ``<div>`` that takes the colours of its page."""
+        report = tidy(self.record)
+        verdict = report.verdict
+        parts = [Markup("<p><strong>{}</strong></p>").format(words.sentence(verdict))]
+        for title, items in (("Why", verdict.why), ("Next", verdict.next)):
+            listed = Markup("").join(Markup("<li>{}</li>").format(item) for item in items[:3])
+            if listed:
+                parts.append(
+                    Markup("<p style='margin:.6em 0 0'>{}</p><ul style='margin:0'>{}</ul>").format(title, listed)
+                )
+        rows = Markup("").join(map(_html_row, rank_rows(report, 8)))
+        head = Markup("<tr><th>rank</th><th>costs ms</th><th>waits ms</th><th>where a step goes</th></tr>")
+        parts.append(Markup("<table style='margin-top:.8em'>{}{}</table>").format(head, rows))
+        return Markup("<div>{}</div>").format(Markup("").join(parts))
+
+
+def _html_row(row: RankRow) -> Markup:
+    bar = Markup("").join(
+        Markup(
+            "<span title='{} {:.0f} %' style='display:inline-block;height:1em;width:{:.2f}%;background:{}'></span>"
+        ).format(part.label, part.pct, part.pct, _COLOURS[part.key])
+        for part in row.parts
+    )
+    return Markup(
+        "<tr><td>{}{}</td><td>{}</td><td>{}</td><td style='width:24em;text-align:left;white-space:nowrap'>{}</td></tr>"
+    ).format(
+        "▲ " if row.named else "", row.label, words.ms(row.cost_ms, ""), words.ms(row.wait_ms, ""), bar or row.note
+    )
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """What is kept by name as a column each."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            found.update({f"{name}_{key}": item for key, item in value.items()})
+        else:
+            found[name] = value
+    return found
+
+
+def _columns(kind: str) -> list[str]:
+    """Columns of a table without rows; ``kind`` is its type as it is written: ``list[StepRow]``."""
+    from rankscope.records import report, rows
+
+    record = kind.removeprefix("list[").removesuffix("]")
+    return [field.name for field in dataclasses.fields(getattr(rows, record, None) or getattr(report, record))]
