@@ -65,8 +65,8 @@ def measure(layers: int, steps: int, folder: Path) -> tuple[int, dict[str, float
     thread.start()
     trace = folder / "trace.json"
     gc.disable()
-    timed("stop", capture._stop)
-    timed("write", lambda: capture._profile.export_chrome_trace(str(trace)))
+    timed("stop", capture._stop)  # noqa: SLF001 - its parts, one by one
+    timed("write", lambda: capture._profile.export_chrome_trace(str(trace)))  # noqa: SLF001 - as above
     timed("free", capture.__dict__.clear)
     gc.enable()
     over.set()

@@ -15,7 +15,7 @@ import pytest
 from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest
 from rankscope.rundir.layout import RunDir
-from support.launching import RANKSCOPE, TORCHRUN, environment, flags_of
+from support.launching import RANKSCOPE, TORCHRUN, environment, flags_of, free_port
 from support.node import until
 
 DDP = """
@@ -220,3 +220,37 @@ def test_sigterm_in_each_phase_ends_it_as_it_ends_torchrun(job, tmp_path, phase)
         process.communicate(timeout=100)
         assert process.returncode == 0
         until(lambda: (run.report / "report.html").exists(), 60)
+
+
+@pytest.mark.dist
+@pytest.mark.long
+def test_a_lost_node_ends_the_job_as_under_torchrun(job, tmp_path):
+    # GIVEN two nodes, of which the one without rank 0 is switched off when a window has been gathered
+    run, codes = RunDir(tmp_path / "RUN"), []
+    ours = [*RANKSCOPE, *settings(run.path, "schedule.repeat=1", "gather.timeout_s=5", "analysis.enabled=false")]
+    for name, launcher in {"theirs": TORCHRUN, "ours": ours}.items():
+        word = tmp_path / name
+        port = free_port()
+        place = ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id", name]
+        words = [*launcher, *place, "--nproc-per-node", "1", str(job), str(word), "2000", "0.05"]
+        nodes = [
+            subprocess.Popen(words, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL, start_new_session=True)
+            for _ in range(2)
+        ]
+        begun = [tmp_path / f"{name}.begun.{rank}" for rank in (0, 1)]
+        until(lambda begun=begun: all(path.exists() and path.read_text() for path in begun), 120)
+        if name == "ours":
+            until(lambda: run.record(0, 0, 0).exists(), 120)
+        pid = int(begun[1].read_text())
+        (lost,) = [node for node in nodes if pid in descendants(node.pid)]
+        (left,) = [node for node in nodes if node is not lost]
+        for process in (lost.pid, *descendants(lost.pid)):
+            os.kill(process, signal.SIGKILL)
+        lost.wait()
+        codes.append(left.wait(200))
+    assert codes[0] == codes[1] == 1
+    manifest = from_json(RunManifest, run.manifest.read_bytes())
+    assert manifest.exit_code == 1
+    assert manifest.windows[0].records[0].status == "ok"
+    assert manifest.windows[0].records[1].status == "missing"
+    assert any("left no result within 5 s" in note for note in manifest.notes)

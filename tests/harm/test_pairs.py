@@ -1,4 +1,4 @@
-"""Jobs under us and under torchrun, side by side: what comes out is the same to the last bit, and so is how they end."""
+"""Jobs under us and under torchrun, side by side: the same comes out to the last bit, and they end in the same way."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from support.launching import RANKSCOPE, TORCHRUN, flags_of
 
 pytestmark = pytest.mark.dist
 
-JOB = Path(__file__).parent / "jobs" / "pairs.py"
-STYLES = re.findall(r"^@style\ndef (\w+)", JOB.read_text(encoding="utf-8"), re.M)
+JOBS = Path(__file__).parent / "jobs"
+STYLES = {
+    name: job
+    for job in (JOBS / "training.py", JOBS / "surroundings.py")
+    for name in re.findall(r"^@style\ndef (\w+)", job.read_text(encoding="utf-8"), re.M)
+}
 QUICK = ("hooks_alone", "modes_alone", "accumulation")
 """The rest is for ``make test-harm``."""
 OFTEN = flags_of("schedule.skip_first=3", "schedule.warmup=1", "schedule.active=3", "schedule.every=9")
@@ -28,7 +32,7 @@ def test_what_comes_out_is_the_same_to_the_last_bit(start, finish, tmp_path, sty
     running = {}
     for name, launcher in launchers.items():
         (tmp_path / name).mkdir()
-        words = ["--standalone", "--nproc-per-node", ranks, JOB, style, tmp_path / name]
+        words = ["--standalone", "--nproc-per-node", ranks, STYLES[style], style, tmp_path / name]
         running[name] = start([*launcher, *words])
     done = {name: finish(process) for name, process in running.items()}
     assert [one.code for one in done.values()] == [0, 0], [one.stderr for one in done.values()]
@@ -55,6 +59,8 @@ ENDS = """
     print("LAST", flush=True)
     {after}
 """
+EXEC = "os.execv(sys.executable, [sys.executable, '-c', 'print(\"EXEC\"); raise SystemExit(4)'])"
+BUSY_THREAD = "threading.Thread(target=lambda: [torch.ones(9) + 1 for _ in iter(int, 1)], daemon=True).start()"
 ENDINGS = {
     "sys.exit(0)": ("", "pass", "sys.exit(0)"),
     "sys.exit(3)": ("", "sys.exit(3)", ""),
@@ -68,21 +74,24 @@ ENDINGS = {
     "kill": ("", "os.kill(os.getpid(), signal.SIGKILL)", ""),
     "terminated": ("", "os.kill(os.getpid(), signal.SIGTERM)", ""),
     "hung up": ("", "os.kill(os.getpid(), signal.SIGHUP)", ""),
-    "own handler that exits": ("signal.signal(signal.SIGTERM, lambda *a: sys.exit(7))", "os.kill(os.getpid(), 15)", ""),
-    "own handler that goes on": ("signal.signal(signal.SIGTERM, lambda *a: print('MINE'))", "os.kill(os.getpid(), 15)", ""),
-    "ignored signal": ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", "os.kill(os.getpid(), 15)", ""),
-    "order at exit": ("[atexit.register(print, 'EXIT', n) for n in range(3)]", "pass", "atexit.register(print, 'EXIT', 9)"),
+    "own handler that exits": ("signal.signal(15, lambda *a: sys.exit(7))", "os.kill(os.getpid(), 15)", ""),
+    "own handler that goes on": ("signal.signal(15, lambda *a: print('MINE'))", "os.kill(os.getpid(), 15)", ""),
+    "own handler from inside": ("", "signal.signal(15, lambda *a: sys.exit(7)); os.kill(os.getpid(), 15)", ""),
+    "ignored signal": ("signal.signal(15, signal.SIG_IGN)", "os.kill(os.getpid(), 15)", ""),
+    "order at exit": ("[atexit.register(print, 'EXIT', n) for n in range(3)]", "pass", "atexit.register(print, 9)"),
     "failure at exit": ("", "pass", "atexit.register(lambda: 1 / 0)"),
     "own excepthook": ("sys.excepthook = lambda *a: print('HOOK', a[0].__name__)", "raise ValueError", ""),
     "a thread that fails": ("", "t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()", ""),
     "a thread that ends later": (
-        "over = threading.Event()", "threading.Thread(target=lambda: (over.wait(), print('LATER'))).start()", "over.set()",
+        "over = threading.Event()",
+        "threading.Thread(target=lambda: (over.wait(), print('LATER'))).start()",
+        "over.set()",
     ),
-    "a daemon thread": ("", "threading.Thread(target=lambda: [torch.ones(9) + 1 for _ in iter(int, 1)], daemon=True).start()", ""),
+    "a daemon thread": ("", BUSY_THREAD, ""),
     "standard output closed": ("", "sys.stdout.flush(); os.close(1)", ""),
     "a child that outlives": ("", "os.fork() or (time.sleep(0.1), os._exit(0))", ""),
-    "exec": ("", "sys.stdout.flush(); os.execv(sys.executable, [sys.executable, '-c', 'print(\"EXEC\"); raise SystemExit(4)'])", ""),
-}  # fmt: skip
+    "exec": ("", f"sys.stdout.flush(); {EXEC}", ""),
+}
 
 
 @pytest.mark.parametrize(
