@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.pipeline import analyze
+from rankscope.analysis.stragglers.extra_syncs import Syncs, extra
 from rankscope.analysis.stragglers.statistics import discoveries, mean_error, robust_scatter
 from rankscope.records.report import ClusterReport
 from rankscope.trace.files.load import load_traces
@@ -66,6 +67,32 @@ def test_the_input_of_a_pipeline_stage_is_told_without_a_peer(tmp_path: Path) ->
     report, cost_ms = report_of(world, tmp_path)
     assert (report.verdict.ranks, report.verdict.cause) == ([2], "input_stall")
     assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.15)
+
+
+SYNCS = [
+    World("its lead in gathering ahead is lost", "fsdp", 4, Fault("sync", (3,), 40.0), seed=11),
+    World("between the calls of tensor parallel", "tp", 4, Fault("sync", (1,), 60.0), seed=11),
+    World("of eight, in few segments", "ddp", 8, Fault("sync", (7,), 40.0), seed=11),
+]
+
+
+@pytest.mark.parametrize("world", SYNCS, ids=lambda world: world.name)
+def test_who_waits_for_its_device_again_and_again(world: World, tmp_path: Path) -> None:
+    """GIVEN a rank that synchronises many times a step, where all do once at its end, and for as long in all
+    THEN it is named, and its cost is that of a host that can no longer run ahead."""
+    report, cost_ms = report_of(world, tmp_path)
+    verdict = report.verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("straggler", list(world.due()), "host_sync")
+    assert verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.3)
+
+
+def test_of_each_kind_the_last_synchronisations_of_a_step_are_the_usual_ones() -> None:
+    """Two others read the loss once a step; this rank does so three times, and empties a queue besides."""
+    one, step = np.array([0]), np.array([4])
+    others = [Syncs(one, one + 1, ["aten::item"], step)] * 2
+    at = np.arange(4)
+    own = Syncs(at, at + 1, ["aten::item", "cudaStreamSynchronize", "aten::item", "aten::item"], np.full(4, 4))
+    assert extra(own, others).tolist() == [True, True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ Mask = NDArray[np.bool_]
 LAUNCH_NS = 10_000.0
 """Least time from the start of a launch call to the start of its work."""
 GAP_NS = 12_000.0
-"""Least time between two pieces of work of one stream."""
+"""Least time between two pieces of work of one stream, where the trace does not show it."""
+ENOUGH = 16
+"""Gaps between pieces that were launched in time, from which their median is taken for the least gap."""
 TAIL_NS = 60_000.0
 """A blocking call returns within this of the device work it waited for."""
 BLOCKING_NS = 150_000.0
@@ -159,6 +161,7 @@ class DeviceRank:
         stop = kept[blocks]
         builder.edges(done, node[blocks], np.minimum(finish[stop] - begin[stop], LAUNCH_NS))
         self._after(done, by_end[last[stop]], finish[stop] - ends[last[stop]])
+        builder.stops(self.column, calls[stop], node[blocks], done)
 
         host = np.full(len(events), -1, np.int64)
         host[calls[kept]] = node
@@ -203,19 +206,39 @@ class DeviceRank:
         begin, asked = self.begin[mine], self.asked[mine]
         distance = np.minimum(begin - asked, LAUNCH_NS)
         allowed = asked + distance
-        found: list[tuple[I64, I64, F64]] = []
+        reached: list[tuple[I64, I64, F64]] = []
         for stream in np.unique(self.stream).tolist():
             before = _last_before(np.flatnonzero(self.stream == stream), self.end, turn, begin)
             gap = begin - self.end[before]
             taken = np.flatnonzero((before >= 0) & ((streams == stream) | waited | (gap <= NEAR_NS)))
-            near = np.minimum(gap[taken], GAP_NS)
-            allowed[taken] = np.maximum(allowed[taken], begin[taken] - gap[taken] + near)
-            found.append((taken, before[taken], near))
+            reached.append((taken, before[taken], gap[taken]))
+        least = self._least_gaps(streams, asked, reached)
+        for (taken, _, gap), near in zip(reached, least, strict=True):
+            allowed[taken] = np.maximum(allowed[taken], begin[taken] - gap + near)
         rest = begin - allowed
         self.builder.residual += float(rest.sum())
         self.builder.edges(self.node[mine], host[self.launch[mine]], distance + rest)
-        for taken, before, near in found:
+        for (taken, before, _), near in zip(reached, least, strict=True):
             self._after(self.node[mine[taken]], before, near + rest[taken])
+
+    def _least_gaps(self, streams: NDArray[np.int32], asked: F64, reached: list[tuple[I64, I64, F64]]) -> list[F64]:
+        """How long after the end of what a piece waited for it begins at the least.
+
+        Where it had been launched in time that is the gap that was recorded. Where the device waited for its launch,
+        the gap is the host's, and were the launch earlier it would be what it is elsewhere.
+        """
+        queued = [asked[taken] + LAUNCH_NS < self.end[before] for taken, before, _ in reached]
+        own = [streams[taken] == self.stream[before] for taken, before, _ in reached]
+        usual = np.full(2, GAP_NS)
+        for same in (0, 1):
+            gaps = [gap[q & (o == same)] for (_, _, gap), q, o in zip(reached, queued, own, strict=True)]
+            seen = np.concatenate([np.empty(0), *gaps])
+            if len(seen) >= ENOUGH:
+                usual[same] = min(float(np.median(seen)), GAP_NS)
+        return [
+            np.minimum(gap, np.where(q, GAP_NS, usual[o.astype(np.int64)]))
+            for (_, _, gap), q, o in zip(reached, queued, own, strict=True)
+        ]
 
 
 def _without_rounding(begin: F64, end: F64, stream: NDArray[np.int32]) -> F64:

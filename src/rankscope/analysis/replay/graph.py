@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankscope.analysis.replay.longest_path import Levels, by_node
 
-__all__ = ["Builder", "Graph", "Work"]
+__all__ = ["Builder", "Graph", "Stops", "Work"]
 
 F64 = NDArray[np.float64]
 I32 = NDArray[np.int32]
@@ -46,6 +46,20 @@ class Work(IntEnum):
     HOST = 1
     DEVICE = 2
     TRANSFER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """Calls in which a host waited for its device: one entry each."""
+
+    owner: I32
+    """Column of the rank."""
+    event: I64
+    """The call, a row of the rank's events."""
+    asked: I32
+    """Node at which the call began."""
+    done: I32
+    """Node at which it returned: after ``asked``, and after the device work that it waited for."""
 
 
 @dataclass(slots=True)
@@ -73,6 +87,8 @@ class Graph:
     device_work: F64
     ends: I32
     """Node of the end of each matched call on each of its members."""
+    stops: Stops
+    """Where hosts waited for their devices."""
     residual_ns: float = 0.0
     """How long device work started after the rules say it could, summed over all of it."""
     dropped: int = 0
@@ -120,6 +136,7 @@ class Builder:
     _edges: list[tuple[I32, I32, F64, F64, NDArray[np.int8], I32, I32]] = field(default_factory=list)
     _device: list[tuple[I32, I32, F64]] = field(default_factory=list)
     _pinned: list[I64] = field(default_factory=list)
+    _stops: list[tuple[I32, I64, I64, I64]] = field(default_factory=list)
 
     def nodes(self, time: ArrayLike, rise: int, *, fixed: ArrayLike = False) -> I64:
         """Add nodes; returns their provisional numbers. ``rise`` orders nodes of the same time."""
@@ -165,6 +182,10 @@ class Builder:
         """Add pieces of device work."""
         self._device.append((np.full(len(ns), owner, np.int32), segment.astype(np.int32), ns))
 
+    def stops(self, owner: int, event: I64, asked: I64, done: I64) -> None:
+        """Add calls in which a host waits for its device."""
+        self._stops.append((np.full(len(event), owner, np.int32), event, asked, done))
+
     def finish(self, ends: I64) -> Graph:
         """Sort, drop what points backwards, and number the nodes anew."""
         time, rise, pinned = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
@@ -178,6 +199,8 @@ class Builder:
         forward = np.flatnonzero(source < target)
         kept = forward[np.argsort(target[forward], kind="stable")]
         device = [np.concatenate(c) for c in zip(*self._device, strict=True)]
+        nowhere = (np.empty(0, np.int32), *(np.empty(0, np.int64) for _ in range(3)))
+        owners, events, asked, done = (np.concatenate(c) for c in zip(nowhere, *self._stops, strict=True))
         return Graph(
             recorded=time[order],
             fixed=pinned[order],
@@ -192,6 +215,7 @@ class Builder:
             device_segment=device[1] if device else np.empty(0, np.int32),
             device_work=device[2] if device else np.empty(0),
             ends=place[ends],
+            stops=Stops(owners, events, place[asked], place[done]),
             residual_ns=self.residual,
             dropped=len(target) - len(kept),
         )

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile
+from rankscope.analysis.stragglers.statistics import above
 from rankscope.causes.table import BY_NAME
 
-__all__ = ["OwnDelay", "own_delays"]
+__all__ = ["OwnDelay", "host_delays", "own_delays"]
 
 F64 = NDArray[np.float64]
 
@@ -47,6 +49,27 @@ def own_delays(views: Sequence[RankView], profiles: Sequence[Profile]) -> list[O
             beyond = np.maximum(totals[column] - (np.median(others) if len(others) else 0.0), 0.0)
             if view.steps and beyond.sum() > 0:
                 found.append(OwnDelay(column, cause, profiles[column].spans[cause], beyond, totals[column]))
+    return found
+
+
+def host_delays(window: Window) -> list[Candidate]:
+    """One candidate for each rank and cause that takes longer than elsewhere in all steps, by their scatter."""
+    delays = own_delays(window.views, window.profiles)
+    if not delays:
+        return []
+    steps = max(len(d.beyond) for d in delays)
+    values = np.full((len(delays), steps), np.nan)
+    for row, delay in enumerate(delays):
+        values[row, : len(delay.beyond)] = delay.beyond
+    always, mean, error = above(values)
+    found = []
+    for row in np.flatnonzero(always).tolist():
+        delay = delays[row]
+        edges, inside = window.host_time(delay.column, delay.spans)
+        share = float(delay.beyond.sum() / delay.total.sum())
+        less = np.minimum(inside * share, window.replay.graph.work[edges])
+        relative = float(error[row] / mean[row])
+        found.append(Candidate(delay.column, delay.cause, edges, less, float(delay.beyond.sum()), relative))
     return found
 
 

@@ -17,8 +17,8 @@ from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
-from rankscope.analysis.stragglers.measured import CONFIDENCE, OTHER_MODEL_ERROR, above
-from rankscope.analysis.stragglers.statistics import mean_error
+from rankscope.analysis.stragglers.measured import OTHER_MODEL_ERROR
+from rankscope.analysis.stragglers.statistics import CONFIDENCE, above, mean_error
 from rankscope.thresholds import MATTERS
 
 __all__ = ["SlowGroup", "slow_groups"]

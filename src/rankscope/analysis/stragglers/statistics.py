@@ -7,10 +7,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DEPENDENCE", "discoveries", "mean_error", "normal_tail", "robust_scatter"]
+from rankscope.chance import student_tail
+
+__all__ = ["CONFIDENCE", "DEPENDENCE", "FALSE", "above", "discoveries", "mean_error", "normal_tail", "robust_scatter"]
 
 F64 = NDArray[np.float64]
 
+CONFIDENCE = 1.96
+FALSE = 0.01
+"""Share of the candidates that may be none."""
 DEPENDENCE = 3.0
 """Variance of a mean of steps over that of independent ones: (1 + a) / (1 - a) for the autocorrelation a of 0.3 to 0.5
 that kernel times and step times were measured to have."""
@@ -41,3 +46,19 @@ def discoveries(p: F64, rate: float) -> NDArray[np.bool_]:
     if len(passes):
         found[order[: passes[-1] + 1]] = True
     return found.reshape(np.shape(p))
+
+
+def above(values: F64) -> tuple[NDArray[np.bool_], F64, F64]:
+    """Which rows are above 0 beyond the scatter of their columns (NaN: unknown), their means and errors of these."""
+    known = [own[~np.isnan(own)] for own in values]
+    mean = np.array([float(own.mean()) if len(own) else 0.0 for own in known])
+    error = np.array([mean_error(own) for own in known])
+    t = np.divide(mean, error, out=np.where(mean > 0, np.inf, -np.inf), where=error > 0)
+    p = np.array([_tail(float(value), len(own)) for value, own in zip(t, known, strict=True)])
+    return discoveries(p, FALSE) & (mean > 0), mean, error
+
+
+def _tail(t: float, steps: int) -> float:
+    if steps < 2:
+        return 1.0
+    return student_tail(t, steps - 1) if np.isfinite(t) else float(t < 0)

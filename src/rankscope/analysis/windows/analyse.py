@@ -28,8 +28,9 @@ from rankscope.analysis.rank.view import RankView, make_view
 from rankscope.analysis.replay.build import build_graph
 from rankscope.analysis.replay.segments import Plan, no_plan, plan_segments, without
 from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
+from rankscope.analysis.stragglers.candidates import Window
 from rankscope.analysis.stragglers.cost import Lateness, judge_ranks, screen
-from rankscope.analysis.stragglers.measured import Window, join, measure
+from rankscope.analysis.stragglers.measured import join, measure
 from rankscope.analysis.stragglers.profile import Profile, profile, same_program
 from rankscope.analysis.stragglers.slow_groups import SlowGroup, slow_groups
 from rankscope.analysis.windows.common import common_window

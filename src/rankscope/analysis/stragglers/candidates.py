@@ -1,0 +1,85 @@
+"""A reason why a rank may cost the job time, and what those who look for one are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.replay.segments import Plan
+from rankscope.analysis.replay.what_if import Replay
+from rankscope.analysis.stragglers.kernel_table import KernelTable
+from rankscope.analysis.stragglers.profile import Profile
+
+__all__ = ["Candidate", "Window"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+
+def _nothing() -> I64:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One reason on one rank, and what mending it takes away."""
+
+    column: int
+    cause: str
+    edges: I64
+    less: F64
+    """ns off the work of each of these edges of the graph."""
+    extra: float
+    """ns beyond what is usual, over the window."""
+    error: float
+    """Standard error of that, as a share of it."""
+    cut: I64 = field(default_factory=_nothing)
+    """Edges that are gone: their target no longer waits for their source."""
+    free: I64 = field(default_factory=_nothing)
+    """Edges that take no time."""
+
+
+@dataclass(slots=True)
+class Window:
+    """What the candidates are looked for in."""
+
+    replay: Replay
+    views: Sequence[RankView]
+    clocks: Clocks
+    plan: Plan
+    profiles: Sequence[Profile]
+    trusted: NDArray[np.bool_]
+    """Per rank: it lost no more device records than others."""
+    complete: bool
+    """No rank lost device records: their number can be compared."""
+
+    def edges(self, column: int, label: Work) -> I64:
+        """Edges that carry this rank's work of a kind."""
+        graph = self.replay.graph
+        return np.flatnonzero((graph.owner == column) & (graph.label == label) & (graph.work > 0))
+
+    def host_time(self, column: int, spans: intervals.Spans) -> tuple[I64, F64]:
+        """Edges that carry the rank's host work, and how much of each lies in ``spans`` (own clock), ns."""
+        edges = self.edges(column, Work.HOST)
+        graph = self.replay.graph
+        # a host edge is the time from where its source goes on to its target
+        aligned = tuple(self.clocks.aligned(column, part).astype(np.int64) for part in spans)
+        end = graph.recorded[np.searchsorted(graph.first, edges, side="right") - 1]
+        begin = end - graph.work[edges]
+        inside = intervals.cover((aligned[0], aligned[1]), begin.astype(np.int64), end.astype(np.int64))
+        return edges, inside.astype(np.float64)
+
+    def segments(self, table: KernelTable) -> I64:
+        """The segment in which each kernel was launched."""
+        place = np.empty(len(table.rank), np.int64)
+        for column in range(table.ranks):
+            mine = table.rank == column
+            place[mine] = np.searchsorted(self.plan.times[column], table.launched[mine]) + self.plan.shift[column]
+        return np.minimum(place, self.plan.size - 1)

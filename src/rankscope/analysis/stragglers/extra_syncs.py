@@ -1,0 +1,129 @@
+"""Ranks that wait for their device more often than others: ``.item()`` and its like in the hot path.
+
+How long such a wait takes says how far the device is behind, and nothing of the code: a peer that reads its loss once a
+step waits as long in that one call. So calls are counted. What they cost is the lead that the host loses over its
+device each time; to price them the replay lets the host go on at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.host_time import RankHostTime
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.stragglers.candidates import Candidate, Window
+from rankscope.analysis.stragglers.statistics import above
+from rankscope.causes import host_sync
+from rankscope.trace.columns import Category
+from rankscope.trace.names import Kind
+
+__all__ = ["Syncs", "extra", "extra_syncs"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Syncs:
+    """The synchronisations of one rank, in order of time. A row each."""
+
+    begin: I64
+    """Of the operator around it, if that runs nothing else on the device, else of the call; ns of the own clock."""
+    end: I64
+    kind: list[str]
+    """Name of that operator or call."""
+    step: I64
+    """Number of the step."""
+
+
+def extra_syncs(window: Window) -> list[Candidate]:
+    """One candidate for each rank that synchronises more often in its steps than those it is compared with."""
+    own = [_syncs(view) for view in window.views]
+    steps = np.unique(np.concatenate([view.trace.steps.number for view in window.views]))
+    counts = np.stack([_counts(view, syncs, steps) for view, syncs in zip(window.views, own, strict=True)])
+    more = np.full(counts.shape, np.nan)
+    for column in range(len(own)):
+        others = _others(window, column)
+        if others:
+            more[column] = counts[column] - np.nanmedian(counts[others], axis=0)
+    always, mean, error = above(more)
+    found = []
+    for column in np.flatnonzero(always).tolist():
+        more_often = extra(own[column], [own[c] for c in _others(window, column)])
+        spans = intervals.union(own[column].begin[more_often], own[column].end[more_often])
+        if len(spans[0]):
+            relative = float(error[column] / mean[column])
+            found.append(_without(window, column, spans, relative))
+    return found
+
+
+def _others(window: Window, column: int) -> list[int]:
+    """Ranks of the same role, or all where there is none."""
+    peers = [c for c in window.plan.peers[column] if c != column]
+    return peers or [c for c, view in enumerate(window.views) if c != column and view.device]
+
+
+def _syncs(view: RankView) -> Syncs:
+    events = view.trace.events
+    calls = np.flatnonzero(RankHostTime(view).named_calls(host_sync.CALLS) & (events.step >= 0))
+    launched = events.launch[(view.kind == Kind.COMPUTE) & (events.launch >= 0)]
+    busy = np.sort(events.start[launched])
+    operators = np.flatnonzero(view.chain & (events.category == Category.CPU_OP))
+    begin, end = events.start[operators], events.end[operators]
+    idle = np.searchsorted(busy, begin) == np.searchsorted(busy, end)
+    holds = np.searchsorted(events.start[calls], begin) < np.searchsorted(events.start[calls], end)
+    rows = np.concatenate((operators[idle & holds], calls))
+    rows = rows[np.lexsort((-events.duration[rows], events.start[rows]))]
+    latest = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(events.end[rows])))[: len(rows)]
+    rows = rows[events.start[rows] >= latest]
+    names = [view.trace.strings[name] for name in events.name[rows].tolist()]
+    return Syncs(events.start[rows], events.end[rows], names, view.trace.steps.number[events.step[rows]])
+
+
+def _counts(view: RankView, syncs: Syncs, steps: I64) -> F64:
+    """How many in each of the steps, NaN for one that the rank did not record."""
+    count = np.bincount(np.searchsorted(steps, syncs.step), minlength=len(steps)).astype(np.float64)
+    count[~np.isin(steps, view.trace.steps.number)] = np.nan
+    return count
+
+
+def extra(own: Syncs, others: Sequence[Syncs]) -> NDArray[np.bool_]:
+    """Which of a rank's there would not be, did it synchronise as often as the median of others.
+
+    Of each kind the first ones of a step: what all ranks do once a step is at its end as a rule.
+    """
+    theirs = [Counter(zip(o.step.tolist(), o.kind, strict=True)) for o in others]
+    left: dict[tuple[int, str], int] = {}
+    found = np.zeros(len(own.step), np.bool_)
+    for place in reversed(range(len(own.step))):
+        key = int(own.step[place]), own.kind[place]
+        if key not in left:
+            left[key] = int(np.median([count[key] for count in theirs]))
+        left[key] -= 1
+        found[place] = left[key] < 0
+    return found
+
+
+def _without(window: Window, column: int, spans: intervals.Spans, error: float) -> Candidate:
+    """What goes when the host does not stop in these spans."""
+    graph, events = window.replay.graph, window.views[column].trace.events
+    edges, inside = window.host_time(column, spans)
+    stops = graph.stops
+    mine = np.flatnonzero(stops.owner == column)
+    mine = mine[intervals.contains(spans, events.start[stops.event[mine]])]
+    cut, free = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for asked, done in zip(stops.asked[mine].tolist(), stops.done[mine].tolist(), strict=True):
+        into = np.arange(graph.first[done], graph.first[done + 1])
+        own = graph.source[into] == asked
+        cut.append(into[~own])
+        free.append(into[own])
+    return Candidate(
+        column, "host_sync", edges, np.minimum(inside, graph.work[edges]), float(intervals.measure(spans)), error,
+        np.concatenate(cut), np.concatenate(free),
+    )  # fmt: skip

@@ -1,0 +1,50 @@
+"""Ranks whose device is given more work than that of others of their role (:mod:`kernel_work`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.stragglers.candidates import Candidate, Window
+from rankscope.analysis.stragglers.kernel_table import KernelTable
+from rankscope.analysis.stragglers.kernel_work import kernel_work
+from rankscope.analysis.stragglers.profile import work_difference
+from rankscope.analysis.stragglers.statistics import above
+
+__all__ = ["more_work"]
+
+I64 = NDArray[np.int64]
+
+
+def more_work(window: Window, table: KernelTable) -> list[Candidate]:
+    """One candidate for each rank whose kernels, at their usual lengths, take longer than its peers'."""
+    work = kernel_work(table, window.plan.peers)
+    always, mean, error = above(work.log)
+    found = []
+    place = window.segments(table)
+    size = window.plan.size
+    for column in np.flatnonzero(always).tolist():
+        peers = [p for p in window.plan.peers[column] if p != column]
+        own, *others = (
+            np.bincount(place[table.rank == r], work.usual[table.rank == r], size)[:size] for r in (column, *peers)
+        )
+        usual = np.median(others, axis=0)
+        share = np.divide(own - usual, own, out=np.zeros(size), where=own > 0)
+        edges = window.edges(column, Work.DEVICE)
+        graph = window.replay.graph
+        less = graph.work[edges] * np.maximum(share[graph.segment[edges]], 0.0)
+        extra = float(np.maximum(own - usual, 0.0).sum())
+        cause = _cause(window, column, peers, np.flatnonzero(own > usual))
+        if cause is not None:
+            found.append(Candidate(column, cause, edges, less, extra, float(error[column] / mean[column])))
+    return found
+
+
+def _cause(window: Window, column: int, peers: Sequence[int], segments: I64) -> str | None:
+    views, profiles = window.views, window.profiles
+    middle = peers[len(peers) // 2]
+    kinds = work_difference(views[column], views[middle], profiles[column], profiles[middle], segments)
+    return next((kind for kind in kinds if kind != "slow_compute"), None)

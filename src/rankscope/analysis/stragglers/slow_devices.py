@@ -1,0 +1,66 @@
+"""Ranks whose device takes longer for the same kernels (:mod:`kernel_pace`), always or in some steps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.stragglers.candidates import Candidate, Window
+from rankscope.analysis.stragglers.kernel_pace import KernelPace, kernel_pace
+from rankscope.analysis.stragglers.kernel_table import KernelTable
+from rankscope.analysis.stragglers.statistics import FALSE, above, discoveries, normal_tail, robust_scatter
+
+__all__ = ["slow_devices"]
+
+F64 = NDArray[np.float64]
+
+ROUNDS = 3
+"""Of comparing with those that were not slow in the round before."""
+
+
+def slow_devices(window: Window, table: KernelTable) -> list[Candidate]:
+    """One candidate for each rank that is slower than the others."""
+    pace = kernel_pace(table)
+    if pace is None:
+        return []
+    pace = pace.without(~window.trusted[:, None] & np.ones(pace.log.shape, np.bool_))
+    log, error = _slower(pace)
+    for _ in range(ROUNDS):
+        slow = (log > 0) | ~window.trusted[:, None]
+        if not (log > 0).any():
+            return []
+        pace = pace.without(slow)
+        log, error = _slower(pace)
+        if ((log > 0) | ~window.trusted[:, None] == slow).all():
+            break
+    kind_of_pair = np.zeros(int(table.pair.max()) + 1, np.int64)
+    kind_of_pair[table.pair] = table.kind
+    place, size = window.segments(table), window.plan.size
+    found = []
+    for column in np.flatnonzero((log > 0).any(axis=1)).tolist():
+        slow = log[column] > 0
+        mine = table.rank == column
+        longer = pace.by_kind(column, slow, kind_of_pair, int(table.kind.max()) + 1)
+        longer = np.where(np.isnan(longer), log[column].max(), longer)
+        length = table.length[mine].astype(np.float64)
+        usual = np.where(slow[table.step[mine]], length * np.exp(-longer[table.kind[mine]]), length)
+        own, other = (np.bincount(place[mine], ns, size)[:size] for ns in (length, usual))
+        share = np.clip(np.divide(own - other, own, out=np.zeros(size), where=own > 0), 0.0, 1.0)
+        edges, graph = window.edges(column, Work.DEVICE), window.replay.graph
+        less = graph.work[edges] * share[graph.segment[edges]]
+        relative = float(error[column]) / float(log[column].max())
+        found.append(Candidate(column, "slow_compute", edges, less, float((own - other).sum()), relative))
+    return found
+
+
+def _slower(pace: KernelPace) -> tuple[F64, F64]:
+    """(R, S) logarithm by which a rank is slower in a step, 0 where it is not, and its standard error per rank."""
+    always, mean, error = above(pace.log)
+    log = np.where(always[:, None], mean[:, None], 0.0) * np.ones_like(pace.log)
+    scatter = robust_scatter(pace.log[~always])
+    if scatter > 0:
+        steps = discoveries(normal_tail(pace.log / scatter), FALSE) & ~always[:, None]
+        log = np.where(steps, pace.log, log)
+        error = np.where(always, error, scatter)
+    return log, error
