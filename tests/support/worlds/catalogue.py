@@ -47,6 +47,10 @@ class World:
     p2p_metadata: bool = True
     realistic: bool = True
     seed: int = 0
+    shifted: tuple[int, ...] | None = None
+    """Ranks that recorded one step later than the others; None: drawn."""
+    sizes: tuple[tuple[str, float], ...] = ()
+    """Of the job, where they are not the usual ones: layers, micro batches, microseconds a matrix product."""
 
     def due(self) -> tuple[int, ...]:
         """Ranks of which one may be named."""
@@ -70,7 +74,7 @@ class Simulated:
 def simulated(world: World) -> Simulated:
     """Run a world with and without its fault, and record it."""
     rng = np.random.default_rng([world.seed, sum(map(ord, world.name))])
-    mesh, steps = build(world.kind, world.size)
+    mesh, steps = build(world.kind, world.size, **dict(world.sizes))
     effects, how = Effects(), Recording(p2p_metadata=world.p2p_metadata, first=SKIPPED, last=SKIPPED + RECORDED - 1)
     if world.realistic:
         effects = Effects(noise=float(rng.uniform(0.01, 0.03)), beside=float(rng.uniform(1.03, 1.08)))
@@ -84,6 +88,8 @@ def simulated(world: World) -> Simulated:
             seq=bool(rng.random() < 0.5),
             shifted=shifted,
         )
+    if world.shifted is not None:
+        how = replace(how, shifted=world.shifted)
     seed = int(rng.integers(2**31))
     total = SKIPPED + RECORDED + 1
     with_fault = _run(mesh, steps, world.fault, effects, seed, total)

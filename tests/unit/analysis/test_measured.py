@@ -45,6 +45,14 @@ SEVERAL = [
     World("two that hide each other", "ddp", 4, Fault("slow_device", (1, 3), 1.3), seed=11),
     World("all of one host", "fsdp", 16, Fault("slow_device", tuple(range(8, 16)), 1.25), seed=11),
     World("each in its turn", "ddp", 4, Fault("slow_device", (0, 1, 2, 3), 1.4, "turns"), seed=11),
+    World(
+        "in turns, and kernels that run alone only then",
+        "fsdp",
+        4,
+        Fault("slow_device", (0, 1, 2, 3), 1.4, "turns"),
+        seed=1,
+        shifted=(2,),
+    ),
 ]
 
 
@@ -60,6 +68,24 @@ def test_longer_sequences_on_a_whole_replica_are_more_work_and_no_slow_device(tm
     verdict = report_of(world, tmp_path)[0].verdict
     assert (verdict.kind, verdict.cause) == ("straggler", "uneven_work")
     assert set(verdict.ranks) <= set(world.due())
+
+
+def test_a_window_that_begins_a_step_later_on_one_rank_hides_no_work(tmp_path: Path) -> None:
+    """GIVEN a replica with more work, of which one rank recorded no first step THEN that step says nothing of work."""
+    world = World("replica", "tpdp", 8, Fault("bigger", (4, 5, 6, 7), 1.3), seed=11, shifted=(4,))
+    verdict = report_of(world, tmp_path)[0].verdict
+    assert (verdict.kind, verdict.cause) == ("straggler", "uneven_work")
+    assert set(verdict.ranks) <= set(world.due())
+
+
+@pytest.mark.parametrize("shifted", [0, 1, 3])
+def test_what_was_launched_before_all_ranks_recorded_is_not_replayed(shifted: int, tmp_path: Path) -> None:
+    """GIVEN windows a step apart WHEN a stage is slow THEN its cost is that of the steps in common: a rank that was not
+    recorded yet neither holds the others nor counts a step's gain twice."""
+    world = World("stages", "pp", 4, Fault("slow_device", (1,), 1.4), seed=11, shifted=(shifted,))
+    report, cost_ms = report_of(world, tmp_path)
+    assert (report.verdict.ranks, report.verdict.cause) == ([1], "slow_compute")
+    assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.1)
 
 
 def test_the_input_of_a_pipeline_stage_is_told_without_a_peer(tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
             break
         steps.setdefault(found.column, []).append(found.step)
         fit = better
+    fit.offset = _with_their_hosts(fit, matched, usable, host, start)
     connected = _reached(fit.connected, host)
     by_host = bool((connected & ~fit.connected).any())
     scaled, error = _errors(fit, int(usable.sum()), by_host=by_host)
@@ -245,6 +246,30 @@ def _reached(connected: NDArray[np.bool_], host: Sequence[str]) -> NDArray[np.bo
     """The connected ranks, and those that share a host with one of them."""
     near = {h for h, c in zip(host, connected.tolist(), strict=True) if c and h}
     return connected | np.array([h in near for h in host], np.bool_)
+
+
+def _with_their_hosts(fit: _Fit, matched: Matched, usable: NDArray[np.bool_], host: Sequence[str], start: F64) -> F64:
+    """The offsets, where ranks that only their host joins to others move as the others of that host do."""
+    part = np.arange(len(host))
+    for call in np.unique(matched.channel[usable]).tolist():
+        joined = np.isin(part, part[matched.column[matched.channel[matched.call] == call]])
+        part[joined] = part[joined].min()
+    offset: F64 = fit.offset.copy()
+    placed = fit.connected.copy()
+    names = np.array(host)
+    while True:
+        here = {name for name in names[placed].tolist() if name}
+        left = [p for p in np.unique(part[~placed]).tolist() if here & set(names[part == p].tolist())]
+        if not left:
+            return offset
+        mine = part == left[0]
+        shared = here & set(names[mine].tolist())
+        moved = [
+            np.median((offset - start)[placed & (names == n)]) - np.median((offset - start)[mine & (names == n)])
+            for n in shared
+        ]
+        offset[mine] += float(np.median(moved))
+        placed |= mine
 
 
 def _doubtful(fit: _Fit, host: Sequence[str], start: F64, error: float | None) -> list[int]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from rankscope.analysis.matching.clocks import Clocks
 from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.matching.steps import JobSteps
 from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.collective_nodes import CallNodes
@@ -14,7 +17,7 @@ from rankscope.analysis.replay.device_rank import DeviceRank
 from rankscope.analysis.replay.graph import Builder, Graph
 from rankscope.analysis.replay.segments import Plan
 
-__all__ = ["build_graph"]
+__all__ = ["begins", "build_graph"]
 
 
 def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, waits: Waits, plan: Plan) -> Graph:
@@ -22,8 +25,22 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
     builder = Builder()
     window = CallNodes(builder, matched, waits)
     for column, view in enumerate(views):
+        begin = begins(view, column, clocks, waits.steps)
         if view.device:
-            DeviceRank(builder, window, view, column, clocks, plan).add()
+            DeviceRank(builder, window, view, column, clocks, plan, begin).add()
         else:
-            add_cpu_rank(builder, window, view, column, clocks, plan)
+            add_cpu_rank(builder, window, view, column, clocks, plan, begin)
     return builder.finish(window.end)
+
+
+def begins(view: RankView, column: int, clocks: Clocks, steps: JobSteps) -> float:
+    """When a rank begins with the first step that all ranks recorded, ns on the aligned axis; its first sign without
+    marks.
+
+    What was launched before is not asked about: the ranks that were not recorded yet cannot move with it.
+    """
+    start = view.start
+    if view.steps and len(steps.common):
+        later = np.flatnonzero(steps.of_rank(view, column) >= steps.common[0])
+        start = int(view.trace.steps.start[later[0]]) if len(later) and later[0] else start
+    return float(clocks.aligned(column, np.array([start]))[0])

@@ -22,8 +22,19 @@ ISSUE_NS = 300_000.0
 """CPU backends: least time from issuing a call to its start on the backend's thread."""
 
 
-def add_cpu_rank(builder: Builder, window: CallNodes, view: RankView, column: int, clocks: Clocks, plan: Plan) -> None:
-    """A rank without a device: the host chain issues the backend's calls and waits for them."""
+def add_cpu_rank(
+    builder: Builder,
+    window: CallNodes,
+    view: RankView,
+    column: int,
+    clocks: Clocks,
+    plan: Plan,
+    from_time: float = -np.inf,
+) -> None:
+    """A rank without a device: the host chain issues the backend's calls and waits for them.
+
+    What was issued before ``from_time`` (aligned axis, ns) keeps its recorded times.
+    """
     events, calls = view.trace.events, view.trace.collectives
     start = clocks.aligned(column, events.start[calls.event])
     end = clocks.aligned(column, events.end[calls.event])
@@ -34,8 +45,11 @@ def add_cpu_rank(builder: Builder, window: CallNodes, view: RankView, column: in
     ends, length = nodes.copy(), np.where(matched, 0.0, end - start)
     ends[matched] = window.end[member[matched]]
 
+    builder.pin(nodes[start < from_time])
     edges: list[_Edge] = []
-    host = _add_host(builder, view, column, clocks, plan, (ends.tolist(), end.tolist(), length.tolist()), edges)
+    host = _add_host(
+        builder, view, column, clocks, plan, (ends.tolist(), end.tolist(), length.tolist()), edges, from_time
+    )
     newest: dict[int, int] = {}
     for row, (thread, begin) in enumerate(zip(events.tid[calls.event].tolist(), start.tolist(), strict=True)):
         found: list[tuple[float, int, float]] = []
@@ -68,6 +82,7 @@ def _add_host(
     plan: Plan,
     done: tuple[list[int], list[float], list[float]],
     edges: list[_Edge],
+    from_time: float,
 ) -> dict[int, tuple[int, float]]:
     """The host chain; returns node and time at which each call was issued.
 
@@ -98,5 +113,5 @@ def _add_host(
         edges.append((base + len(times), ends[waited], length[waited] + resume - end[waited], 0.0, int(Work.NONE), -1))
         times.append(resume)
         free = resume
-    builder.nodes(times, HOST, fixed=np.arange(len(times)) == 0)
+    builder.nodes(times, HOST, fixed=np.array(times) <= max(first, from_time))
     return host

@@ -47,9 +47,17 @@ class DeviceRank:
     """One rank with a device. *Pieces* are its device events; their columns are in order of start."""
 
     def __init__(
-        self, builder: Builder, calls: CallNodes, view: RankView, column: int, clocks: Clocks, plan: Plan
+        self,
+        builder: Builder,
+        calls: CallNodes,
+        view: RankView,
+        column: int,
+        clocks: Clocks,
+        plan: Plan,
+        from_time: float = -np.inf,
     ) -> None:
-        self.builder, self.view, self.column = builder, view, column
+        """What was launched before ``from_time`` (aligned axis, ns) keeps its recorded times."""
+        self.builder, self.view, self.column, self.from_time = builder, view, column, from_time
         events = view.trace.events
         gpu = np.flatnonzero(np.isin(view.kind, DEVICE_WORK))
         self.launch, self.stream = events.launch[gpu], events.stream[gpu]
@@ -71,6 +79,7 @@ class DeviceRank:
         self.node[matched] = calls.start[member[matched]]
         self.builder.pin(self.node[matched & ~self.launched])
         self.node[own] = self.builder.nodes(self.begin[own], START, fixed=~self.launched[own])
+        self.builder.pin(self.node[self.launched & (self.asked < self.from_time)])
         working = own & ~comm & self.launched
         place = self.segment(self.asked)
         self.builder.device(self.column, place[working], duration[working])
@@ -135,6 +144,8 @@ class DeviceRank:
         first = min([self.opened, *begin[:1].tolist()])
         opened = builder.nodes(first, HOST, fixed=True)
         node, done = builder.nodes(begin[kept], HOST), builder.nodes(finish[kept[blocks]], HOST)
+        builder.pin(node[begin[kept] < self.from_time])
+        builder.pin(done[begin[kept[blocks]] < self.from_time])
         goes_on, free = node.copy(), begin[kept]
         goes_on[blocks], free[blocks] = done, finish[kept[blocks]]
         previous, free = np.concatenate((opened, goes_on))[:-1], np.concatenate(([first], free))[:-1]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.stragglers.kernel_table import KernelTable
+from rankscope.analysis.stragglers.statistics import median_of_known
 
 __all__ = ["KernelPace", "kernel_pace"]
 
@@ -22,6 +23,9 @@ I64 = NDArray[np.int64]
 
 LIMIT = float(np.log(3.0))
 """One pair says no more than this: what takes three times as long is something else."""
+OFTEN = 0.5
+"""Share of a rank's steps. What it runs alone in fewer of them it may run alone only when somebody is slow, itself or
+another, and then that does not say what is usual."""
 FEW = 12
 """With up to so many ranks a rank is left out of what it is compared with."""
 
@@ -58,9 +62,10 @@ class KernelPace:
     def without(self, slow: NDArray[np.bool_]) -> KernelPace:
         """The same kernels, compared with those of other ranks and steps only: what is slow does not say what is usual.
 
-        ``slow`` is (R, S). A rank that has no kernel in common with the rest is compared as before.
+        ``slow`` is (R, S). A kernel that a rank runs
+        alone in few steps does not either. A rank that has no kernel in common with the rest is compared as before.
         """
-        usual = _usual(self._rank, self._pair, self._took, len(slow), ~slow[self._rank, self._step])
+        usual = _usual(self._rank, self._step, self._pair, self._took, ~slow, OFTEN)
         peers = _of_others(usual)
         log = _compared(self._rank, self._step, self._pair, self._took, peers, self.log.shape)
         peers = np.where(np.isnan(log).all(axis=1), self._peers, peers)
@@ -75,10 +80,13 @@ def kernel_pace(table: KernelTable) -> KernelPace | None:
     took = np.log(table.length[kept].astype(np.float64))
     if not len(rank):
         return None
-    usual = _usual(rank, pair, took, table.ranks, np.ones(len(rank), np.bool_))
-    peers = _of_others(usual)
-    log = _compared(rank, step, pair, took, peers, (table.ranks, len(table.numbers)))
-    return None if np.isnan(log).all() else KernelPace(log, table.numbers, rank, step, pair, took, peers)
+    everything = np.ones((table.ranks, len(table.numbers)), np.bool_)
+    peers = _of_others(_usual(rank, step, pair, took, everything, 0.0))
+    log = _compared(rank, step, pair, took, peers, everything.shape)
+    if np.isnan(log).all():
+        return None
+    pace = KernelPace(log, table.numbers, rank, step, pair, took, peers)
+    return pace.without(~everything)
 
 
 def _compared(rank: I64, step: I64, pair: I64, took: F64, peers: F64, shape: tuple[int, ...]) -> F64:
@@ -94,15 +102,20 @@ def _compared(rank: I64, step: I64, pair: I64, took: F64, peers: F64, shape: tup
     return log.reshape(shape)
 
 
-def _usual(rank: I64, pair: I64, took: F64, ranks: int, counts: NDArray[np.bool_]) -> F64:
-    """(pairs, R): the median over the steps that count; NaN where a rank has no such kernel."""
-    size = int(pair.max(initial=-1)) + 1
+def _usual(rank: I64, step: I64, pair: I64, took: F64, counts: NDArray[np.bool_], often: float) -> F64:
+    """(pairs, R): the median over the steps that count; NaN where a rank ran no such kernel alone in more than
+    ``often`` of these."""
+    ranks, size = len(counts), int(pair.max(initial=-1)) + 1
     usual = np.full(size * ranks, np.nan)
-    cell, took = (pair * ranks + rank)[counts], took[counts]
+    recorded = np.zeros(counts.shape, np.bool_)
+    recorded[rank, step] = True
+    needed = often * (recorded & counts).sum(axis=1)
+    kept = counts[rank, step]
+    cell, took = (pair * ranks + rank)[kept], took[kept]
     order = np.lexsort((took, cell))
     cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
     low, high = first + (count - 1) // 2, first + count // 2
-    usual[cells] = (took[order][low] + took[order][high]) / 2
+    usual[cells] = np.where(count > needed[cells % ranks], (took[order][low] + took[order][high]) / 2, np.nan)
     return usual.reshape(size, ranks)
 
 
@@ -110,18 +123,8 @@ def _of_others(usual: F64) -> F64:
     """Per pair and rank the median of the other ranks."""
     ranks = usual.shape[1]
     if ranks > FEW:  # leaving one of many out changes nothing that matters
-        everyone = _median(usual)
+        everyone = median_of_known(usual)
         alone = ~np.isnan(usual)
         only = alone & (alone.sum(axis=1) == 1)[:, None]
         return np.where(only, np.nan, everyone[:, None])
-    return np.stack([_median(np.delete(usual, column, axis=1)) for column in range(ranks)], axis=1)
-
-
-def _median(table: F64) -> F64:
-    """Median of each row's numbers; NaN for a row without."""
-    ordered = np.sort(table, axis=1)  # NaN last
-    count = (~np.isnan(ordered)).sum(axis=1)
-    some = np.maximum(count, 1)
-    rows = np.arange(len(table))
-    middle = (ordered[rows, (some - 1) // 2] + ordered[rows, some // 2]) / 2
-    return np.where(count > 0, middle, np.nan)
+    return np.stack([median_of_known(np.delete(usual, column, axis=1)) for column in range(ranks)], axis=1)

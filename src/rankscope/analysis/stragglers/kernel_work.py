@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.stragglers.kernel_table import KernelTable
+from rankscope.analysis.stragglers.statistics import median_of_known
 
 __all__ = ["KernelWork", "kernel_work"]
 
@@ -25,7 +26,8 @@ class KernelWork:
     """Usual lengths, ns."""
 
     log: F64
-    """(R, S): logarithm of a rank's work in a step over its peers' median; 0 for a rank without peers."""
+    """(R, S): logarithm of a rank's work in a step over its peers' median; 0 for a rank without peers, NaN where it or
+    all of them recorded no work."""
     usual: F64
     """Per row of the table."""
 
@@ -35,13 +37,12 @@ def kernel_work(table: KernelTable, peers: Sequence[Sequence[int]]) -> KernelWor
     usual = _usual(table)
     cell = table.rank * len(table.numbers) + table.step
     work = np.asarray(np.bincount(cell, usual, table.ranks * len(table.numbers)), np.float64).reshape(table.ranks, -1)
+    work = np.where(work > 0, work, np.nan)  # windows of some ranks can be a step apart
     log = np.zeros(work.shape)
     for column, team in enumerate(peers):
         others = [c for c in team if c != column]
         if others:
-            theirs = np.median(work[others], axis=0)
-            both = (work[column] > 0) & (theirs > 0)
-            log[column, both] = np.log(work[column, both] / theirs[both])
+            log[column] = np.log(work[column]) - median_of_known(np.log(work[others]).T)
     return KernelWork(log, usual)
 
 

@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 
 from rankscope.chance import student_tail
 
-__all__ = ["CONFIDENCE", "DEPENDENCE", "FALSE", "above", "discoveries", "mean_error", "normal_tail", "robust_scatter"]
+__all__ = [
+    "CONFIDENCE",
+    "DEPENDENCE",
+    "FALSE",
+    "above",
+    "discoveries",
+    "mean_error",
+    "median_of_known",
+    "normal_tail",
+    "robust_scatter",
+]
 
 F64 = NDArray[np.float64]
 
@@ -62,3 +72,13 @@ def _tail(t: float, steps: int) -> float:
     if steps < 2:
         return 1.0
     return student_tail(t, steps - 1) if np.isfinite(t) else float(t < 0)
+
+
+def median_of_known(table: F64) -> F64:
+    """Median of each row's numbers; NaN for a row without."""
+    ordered = np.sort(table, axis=1)  # NaN last
+    count = (~np.isnan(ordered)).sum(axis=1)
+    some = np.maximum(count, 1)
+    rows = np.arange(len(table))
+    middle = (ordered[rows, (some - 1) // 2] + ordered[rows, some // 2]) / 2
+    return np.where(count > 0, middle, np.nan)

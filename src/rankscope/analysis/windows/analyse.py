@@ -25,7 +25,7 @@ from rankscope.analysis.rank.launch_clock import settle_launches
 from rankscope.analysis.rank.losses import Losses, find_losses
 from rankscope.analysis.rank.trim import whole_steps
 from rankscope.analysis.rank.view import RankView, make_view
-from rankscope.analysis.replay.build import build_graph
+from rankscope.analysis.replay.build import begins, build_graph
 from rankscope.analysis.replay.segments import Plan, no_plan, plan_segments, without
 from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
 from rankscope.analysis.stragglers.candidates import Window
@@ -315,7 +315,7 @@ def _replay(result: WindowResult) -> None:
         result.lateness = [Lateness(np.zeros(len(ends))) for _ in views]
         return
     graph = build_graph(views, matched, clocks, waits, result.plan)
-    begin = min(float(clocks.aligned(c, np.array([v.start]))[0]) for c, v in enumerate(views))
+    begin = min(begins(v, c, clocks, waits.steps) for c, v in enumerate(views))
     replay = prepare(graph, matched, waits, begin, result.plan)
     result.replay = replay
     if replay is None:
