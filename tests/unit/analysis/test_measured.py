@@ -9,6 +9,8 @@ import pytest
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.stragglers.extra_syncs import Syncs, extra
+from rankscope.analysis.stragglers.kernel_table import KernelTable
+from rankscope.analysis.stragglers.kernel_work import lost_beside
 from rankscope.analysis.stragglers.statistics import discoveries, mean_error, robust_scatter
 from rankscope.records.report import ClusterReport
 from rankscope.trace.files.load import load_traces
@@ -109,7 +111,35 @@ def test_who_waits_for_its_device_again_and_again(world: World, tmp_path: Path) 
     report, cost_ms = report_of(world, tmp_path)
     verdict = report.verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("straggler", list(world.due()), "host_sync")
-    assert verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.3)
+    assert verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.1)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("ddp", 4), ("ddp", 8), ("fsdp", 4)])
+def test_peers_that_wait_beside_a_collective_need_less_time_than_they_take(
+    kind: str, size: int, tmp_path: Path
+) -> None:
+    """GIVEN kernels slower beside communication, and peers that wait there for a slow device WHEN that is mended
+    THEN the peers are quicker, too: without that the cost came out 8 to 10 % short."""
+    world = World("waits", kind, size, Fault("slow_device", (1,), 1.4), seed=12)
+    report, cost_ms = report_of(world, tmp_path)
+    assert report.verdict.ranks == [1]
+    assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.05)
+
+
+def table_of(length: list[int], beside: list[float]) -> KernelTable:
+    """Kernels of one kind on one rank."""
+    zeros = np.zeros(len(length), np.int64)
+    return KernelTable(
+        ranks=1, numbers=zeros[:1], rank=zeros, step=zeros, kind=zeros, pair=zeros, length=np.array(length),
+        alone=np.array(beside) == 0, beside=np.array(beside), launched=zeros,
+    )  # fmt: skip
+
+
+def test_pace_lost_beside_communication_by_hand() -> None:
+    """Alone 80 us, beside 100 us: a fifth of the pace is lost. Half beside, 80 us become 80 / (1 - 0.5 / 5) = 88.9."""
+    assert lost_beside(table_of([80, 80, 80, 100, 100], [0, 0, 0, 1, 1])) == pytest.approx(0.2)
+    assert lost_beside(table_of([800, 800, 800, 889, 889], [0, 0, 0, 0.51, 0.51])) == pytest.approx(0.2, rel=0.03)
+    assert lost_beside(table_of([80, 100], [1, 1])) == 0.0
 
 
 def test_of_each_kind_the_last_synchronisations_of_a_step_are_the_usual_ones() -> None:

@@ -13,7 +13,7 @@ from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.collective_nodes import CallNodes
 from rankscope.analysis.replay.cpu_rank import add_cpu_rank
-from rankscope.analysis.replay.device_rank import DeviceRank
+from rankscope.analysis.replay.device_rank import DeviceRank, least_gaps
 from rankscope.analysis.replay.graph import Builder, Graph
 from rankscope.analysis.replay.segments import Plan
 
@@ -23,14 +23,17 @@ __all__ = ["begins", "build_graph"]
 def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, waits: Waits, plan: Plan) -> Graph:
     """Graph of all ranks of one window."""
     builder = Builder()
-    window = CallNodes(builder, matched, waits)
+    window, ranks = CallNodes(builder, matched, waits), list[DeviceRank]()
     for column, view in enumerate(views):
         begin = begins(view, column, clocks, waits.steps)
         if view.device:
-            DeviceRank(builder, window, view, column, clocks, plan, begin).add()
+            ranks.append(DeviceRank(builder, window, view, column, clocks, plan, begin))
         else:
             add_cpu_rank(builder, window, view, column, clocks, plan, begin)
-    return builder.finish(window.end)
+    least = least_gaps(ranks)
+    for rank in ranks:
+        rank.add(least)
+    return builder.finish(window.start, window.end, matched.column)
 
 
 def begins(view: RankView, column: int, clocks: Clocks, steps: JobSteps) -> float:

@@ -6,6 +6,9 @@ residual or as work, so a wrong one makes a what-if more cautious, not the uncha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +20,7 @@ from rankscope.analysis.replay.segments import Plan
 from rankscope.trace.columns import Category
 from rankscope.trace.names import DEVICE_WORK, Kind
 
-__all__ = ["DeviceRank"]
+__all__ = ["DeviceRank", "least_gaps"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -91,6 +94,7 @@ class DeviceRank:
         self.owner, self.place = np.where(working, self.column, -1), np.where(working, place, -1)
 
         self._add_lost(calls)
+        self._reach()
 
     def _add_lost(self, calls: CallNodes) -> None:
         """Calls without a record of this rank: no piece to place, but what other pieces and the host waited for."""
@@ -122,9 +126,9 @@ class DeviceRank:
         carried = self.work[piece], self.label[piece], self.owner[piece], self.place[piece]
         self.builder.edges(target, self.source[piece], base, *carried)
 
-    def add(self) -> None:
-        """Its edges."""
-        self._add_starts(self._add_host())
+    def add(self, least: F64) -> None:
+        """Its edges; ``least`` as by :func:`least_gaps`."""
+        self._add_starts(self._add_host(), least)
 
     def _add_host(self) -> I64:
         """The host chain; returns the node of each launching event."""
@@ -202,7 +206,7 @@ class DeviceRank:
                 piece[call], silent[call] = own, since
         return piece, silent
 
-    def _add_starts(self, host: I64) -> None:
+    def _reach(self) -> None:
         """What each launched piece waits for: its launch, and the last work of each stream it may depend on."""
         waits = np.flatnonzero(self.view.chain & name_mask(self.view.trace, lambda n: "StreamWaitEvent" in n))
         waits_before = np.searchsorted(np.sort(self.host_start[waits]), self.asked)
@@ -215,41 +219,72 @@ class DeviceRank:
             at = np.flatnonzero(streams == stream)
             waited[at] = np.diff(waits_before[mine[at]], prepend=0) > 0
         begin, asked = self.begin[mine], self.asked[mine]
-        distance = np.minimum(begin - asked, LAUNCH_NS)
-        allowed = asked + distance
-        reached: list[tuple[I64, I64, F64]] = []
+        reached: list[_Reached] = []
         for stream in np.unique(self.stream).tolist():
             before = _last_before(np.flatnonzero(self.stream == stream), self.end, turn, begin)
             gap = begin - self.end[before]
             taken = np.flatnonzero((before >= 0) & ((streams == stream) | waited | (gap <= NEAR_NS)))
-            reached.append((taken, before[taken], gap[taken]))
-        least = self._least_gaps(streams, asked, reached)
-        for (taken, _, gap), near in zip(reached, least, strict=True):
-            allowed[taken] = np.maximum(allowed[taken], begin[taken] - gap + near)
+            before, gap = before[taken], gap[taken]
+            queued = asked[taken] + LAUNCH_NS < self.end[before]
+            reached.append(_Reached(taken, before, gap, queued, (streams[taken] == stream).astype(np.int64)))
+        self.mine, self.reached = mine, reached
+
+    def queued_gaps(self) -> tuple[F64, F64]:
+        """How long after the end of what they waited for pieces began that had been launched by then: where that was on
+        another stream, and on their own."""
+        last = np.full(len(self.mine), np.inf)
+        for r in self.reached:
+            last[r.piece] = np.minimum(last[r.piece], r.gap)
+        decided = [r.queued & (r.gap == last[r.piece]) for r in self.reached]
+        other, own = (
+            np.concatenate(
+                [np.empty(0), *(r.gap[d & (r.same == s)] for r, d in zip(self.reached, decided, strict=True))]
+            )
+            for s in (0, 1)
+        )
+        return other, own
+
+    def _add_starts(self, host: I64, least: F64) -> None:
+        mine = self.mine
+        begin, asked = self.begin[mine], self.asked[mine]
+        distance = np.minimum(begin - asked, LAUNCH_NS)
+        allowed = asked + distance
+        # where a piece was launched in time the gap is the device's; else it is the host's, and were the launch earlier
+        # it would be what it is elsewhere
+        near = [np.minimum(r.gap, np.where(r.queued, GAP_NS, least[r.same])) for r in self.reached]
+        for r, kept in zip(self.reached, near, strict=True):
+            allowed[r.piece] = np.maximum(allowed[r.piece], begin[r.piece] - r.gap + kept)
         rest = begin - allowed
         self.builder.residual += float(rest.sum())
         self.builder.edges(self.node[mine], host[self.launch[mine]], distance + rest)
-        for (taken, before, _), near in zip(reached, least, strict=True):
-            self._after(self.node[mine[taken]], before, near + rest[taken])
+        for r, kept in zip(self.reached, near, strict=True):
+            self._after(self.node[mine[r.piece]], r.before, kept + rest[r.piece])
 
-    def _least_gaps(self, streams: NDArray[np.int32], asked: F64, reached: list[tuple[I64, I64, F64]]) -> list[F64]:
-        """How long after the end of what a piece waited for it begins at the least.
 
-        Where it had been launched in time that is the gap that was recorded. Where the device waited for its launch,
-        the gap is the host's, and were the launch earlier it would be what it is elsewhere.
-        """
-        queued = [asked[taken] + LAUNCH_NS < self.end[before] for taken, before, _ in reached]
-        own = [streams[taken] == self.stream[before] for taken, before, _ in reached]
-        usual = np.full(2, GAP_NS)
-        for same in (0, 1):
-            gaps = [gap[q & (o == same)] for (_, _, gap), q, o in zip(reached, queued, own, strict=True)]
-            seen = np.concatenate([np.empty(0), *gaps])
-            if len(seen) >= ENOUGH:
-                usual[same] = min(float(np.median(seen)), GAP_NS)
-        return [
-            np.minimum(gap, np.where(q, GAP_NS, usual[o.astype(np.int64)]))
-            for (_, _, gap), q, o in zip(reached, queued, own, strict=True)
-        ]
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """Pieces that may wait for the work of one stream: one entry each."""
+
+    piece: I64
+    """Place among the launched pieces in order of launch."""
+    before: I64
+    """The piece that it may wait for."""
+    gap: F64
+    """From the end of that to its begin, ns."""
+    queued: Mask
+    """It had been launched before that end."""
+    same: I64
+    """1 if on its own stream."""
+
+
+def least_gaps(ranks: Sequence[DeviceRank]) -> F64:
+    """The usual time between two pieces of work that were launched in time: on two streams, and on one. ns.
+
+    Over all ranks: of one whose device waits for each launch, the others' devices tell.
+    """
+    gaps = [rank.queued_gaps() for rank in ranks]
+    seen = [np.concatenate([np.empty(0), *(g[same] for g in gaps)]) for same in (0, 1)]
+    return np.array([min(float(np.median(s)), GAP_NS) if len(s) >= ENOUGH else GAP_NS for s in seen])
 
 
 def _without_rounding(begin: F64, end: F64, stream: NDArray[np.int32]) -> F64:

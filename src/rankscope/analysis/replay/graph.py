@@ -87,6 +87,10 @@ class Graph:
     device_work: F64
     ends: I32
     """Node of the end of each matched call on each of its members."""
+    starts: I32
+    """Node of its start, likewise."""
+    member: I32
+    """Column of that member."""
     stops: Stops
     """Where hosts waited for their devices."""
     residual_ns: float = 0.0
@@ -186,8 +190,14 @@ class Builder:
         """Add calls in which a host waits for its device."""
         self._stops.append((np.full(len(event), owner, np.int32), event, asked, done))
 
-    def finish(self, ends: I64) -> Graph:
-        """Sort, drop what points backwards, and number the nodes anew."""
+    def finish(self, starts: I64, ends: I64, member: I32) -> Graph:
+        """Sort, drop what points backwards, and number the nodes anew.
+
+        Args:
+            starts: nodes at which the members of the matched calls begin.
+            ends: nodes at which they end.
+            member: columns of these members.
+        """
         time, rise, pinned = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
         for nodes in self._pinned:
             pinned[nodes] = True
@@ -215,6 +225,8 @@ class Builder:
             device_segment=device[1] if device else np.empty(0, np.int32),
             device_work=device[2] if device else np.empty(0),
             ends=place[ends],
+            starts=place[starts],
+            member=member,
             stops=Stops(owners, events, place[asked], place[done]),
             residual_ns=self.residual,
             dropped=len(target) - len(kept),

@@ -64,13 +64,18 @@ class Replay:
 
     def marks(self, work: F64 | None) -> F64:
         """Step ends with other work."""
-        at = self.graph.replay(work)
+        return self._ends_at(self.graph.replay(work))
+
+    def _ends_at(self, at: F64) -> F64:
         return np.array([at[nodes].max() for nodes in self.step_calls])
 
     def gains(self, work: F64) -> F64:
         """How much shorter each step becomes, ns; their sum is what the window gains."""
-        shift = self.unchanged - self.marks(work)
-        return np.diff(shift, prepend=0.0)
+        return self.gains_at(self.graph.replay(work))
+
+    def gains_at(self, at: F64) -> F64:
+        """The same for times of all nodes."""
+        return np.diff(self.unchanged - self._ends_at(at), prepend=0.0)
 
     def equalised(self, column: int, *, host: bool = True, device: bool = True, discount: bool = True) -> F64:
         """Work per edge with one rank's segments at their peers' median."""

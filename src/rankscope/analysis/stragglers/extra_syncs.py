@@ -34,7 +34,8 @@ class Syncs:
     """The synchronisations of one rank, in order of time. A row each."""
 
     begin: I64
-    """Of the operator around it, if that runs nothing else on the device, else of the call; ns of the own clock."""
+    """Of the operator around it, if that runs nothing else on the device, else of the call; and before that what the
+    interpreter needs to come to it. ns of the own clock."""
     end: I64
     kind: list[str]
     """Name of that operator or call."""
@@ -82,8 +83,20 @@ def _syncs(view: RankView) -> Syncs:
     rows = rows[np.lexsort((-events.duration[rows], events.start[rows]))]
     latest = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(events.end[rows])))[: len(rows)]
     rows = rows[events.start[rows] >= latest]
+    before = _gaps(view, events.start[rows])
     names = [view.trace.strings[name] for name in events.name[rows].tolist()]
-    return Syncs(events.start[rows], events.end[rows], names, view.trace.steps.number[events.step[rows]])
+    return Syncs(events.start[rows] - before, events.end[rows], names, view.trace.steps.number[events.step[rows]])
+
+
+def _gaps(view: RankView, begin: I64) -> I64:
+    """How long the interpreter takes before each of the events that begin at these times: no longer than as a rule."""
+    events = view.trace.events
+    rows = np.flatnonzero(view.chain & (events.category == Category.CPU_OP))
+    ended = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(events.end[rows])))
+    between = events.start[rows][1:] - ended[1:-1]
+    usual = int(np.median(between[between > 0])) if (between > 0).any() else 0
+    last = ended[np.searchsorted(events.start[rows], begin)]
+    return np.where(last <= begin, np.minimum(begin - np.maximum(last, begin - usual), usual), 0).astype(np.int64)
 
 
 def _counts(view: RankView, syncs: Syncs, steps: I64) -> F64:

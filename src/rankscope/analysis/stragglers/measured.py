@@ -18,11 +18,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.replay.beside import Beside
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.cost import Lateness
 from rankscope.analysis.stragglers.extra_syncs import extra_syncs
 from rankscope.analysis.stragglers.kernel_table import kernel_table
+from rankscope.analysis.stragglers.kernel_work import lost_beside
 from rankscope.analysis.stragglers.more_work import more_work
 from rankscope.analysis.stragglers.own_delays import host_delays
 from rankscope.analysis.stragglers.slow_devices import slow_devices
@@ -58,11 +60,12 @@ class Measured:
 
 def measure(window: Window, step_ns: float) -> list[Measured]:
     """Ranks that cost the job more than :data:`MATTERS` of its step, the costliest first."""
-    replay, found = window.replay, list[Candidate]()
+    replay, found, lost = window.replay, list[Candidate](), 0.0
     if any(view.device for view in window.views):
         found += host_delays(window)
         table = kernel_table(window.views, window.plan.peers)
         if len(table.rank):
+            lost = lost_beside(table)
             found += slow_devices(window, table)
             found += more_work(window, table) if window.complete else []
         found += extra_syncs(window)
@@ -81,6 +84,12 @@ def measure(window: Window, step_ns: float) -> list[Measured]:
         if len(kept) == len(columns):
             break
         columns = kept
+    if columns and lost > 0:
+        beside = Beside.of(replay.graph, lost)
+        together = beside.gains(replay, _mended(replay, found, columns))
+        gains = {
+            r: together - beside.gains(replay, _mended(replay, found, [o for o in columns if o != r])) for r in columns
+        }
     ranks = [_measured(r, gains[r], [c for c in found if c.column == r], columns) for r in columns]
     return sorted(ranks, key=lambda rank: -float(rank.gains.sum()))
 
