@@ -1,6 +1,6 @@
 # make demo   train on two CPU processes, one with a slow input, and find it
-# make unit   run the unit tests in parallel: about a minute
-# make test   run the unit tests, then those that start real training processes, without the long ones
+# make unit   run the unit tests in parallel: half a minute
+# make test   run the unit tests, then those that start real training processes, without the long ones: six minutes
 # make test-long  run what make test leaves out: repetitions, fuzzing, planted faults
 # make test-harm  run all of tests/harm, also the long ones: what may happen to a job, and what must not
 # make coverage  run the unit tests and show which lines they do not reach
@@ -34,13 +34,19 @@ demo: $(VENV)/.installed
 # since they share what is expensive to make.
 WORKERS ?= auto
 parallel = -n $(WORKERS) --dist loadfile
+# Launches wait for each other's ranks most of the time: three at once keep two CPUs at work.
+LANES ?= 3
+# A test run starts some hundred Python processes: our modules are compiled once for them all.
+unexport PYTHONDONTWRITEBYTECODE
 
 unit: $(VENV)/.installed-test
 	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) $(PYTEST_ARGS)
 
-# Real launches need the CPUs for themselves, so they run one after the other.
+# Tests that judge by how long something took need the CPUs for themselves, and devices are not shared.
+launching = $(bin)/python -m pytest tests/dist tests/gpu tests/harm
 test: unit
-	$(bin)/python -m pytest tests/dist tests/gpu tests/harm -m "not long" $(PYTEST_ARGS)
+	$(launching) -m "not long and not alone and not gpu" -n $(LANES) $(PYTEST_ARGS)
+	$(launching) -m "not long and (alone or gpu)" $(PYTEST_ARGS)
 
 test-long: $(VENV)/.installed-test
 	$(bin)/python -m pytest -m long $(PYTEST_ARGS)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rankscope.rundir.layout import RunDir
-from support.launching import JOBS, RANKSCOPE, TORCHRUN, Launched, environment, flags_of
+from support.forking.client import Forked, may_be_forked
+from support.launching import JOBS, LIMIT_S, RANKSCOPE, TORCHRUN, Launched, environment, flags_of
 
 HERE = Path(__file__).parent
+FORKED = (["-m", "rankscope"], ["-m", "torch.distributed.run"])
 
 
 def pytest_collection_modifyitems(items):
@@ -34,16 +37,32 @@ def _cache_of_its_own(tmp_path_factory):
         os.environ["XDG_CACHE_HOME"] = before
 
 
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory):
+    """The address of a process that has loaded torch and forks launchers and ranks (support.forking)."""
+    address = tmp_path_factory.mktemp("forking") / "socket"
+    command = [sys.executable, "-u", "-m", "support.forking.server", str(address)]
+    with subprocess.Popen(
+        command, cwd=HERE, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout.readline() == "ready\n"
+        yield str(address)
+        server.stdin.close()
+
+
 @pytest.fixture
-def start(tmp_path):
-    """Start a command without waiting; it is killed when the test ends."""
+def start(request, tmp_path):
+    """Start a command without waiting; it is killed when the test ends. Tests marked ``forked`` spare its imports."""
     running = []
+    forked = request.node.get_closest_marker("forked") is not None
 
     def start(command, extra_env=None) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [str(word) for word in command], cwd=tmp_path, env={**environment(), **(extra_env or {})}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        words, env = [str(word) for word in command], {**environment(), **(extra_env or {})}
+        more = {"cwd": tmp_path, "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        if forked and words[0] == sys.executable and words[1:3] in FORKED and may_be_forked(env, environment()):
+            process = Forked(words, server=request.getfixturevalue("fork_server"), **more)
+        else:
+            process = subprocess.Popen(words, text=True, **more)
         running.append(process)
         return process
 
@@ -60,7 +79,7 @@ def finish(tmp_path):
     """Wait for a started command and collect what it left."""
 
     def finish(process: subprocess.Popen[str], run: Path | None = None) -> Launched:
-        stdout, stderr = process.communicate(timeout=200)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
         return Launched(process.returncode, stdout, stderr, RunDir(run or tmp_path / "RUN"))
 
     return finish
@@ -68,10 +87,14 @@ def finish(tmp_path):
 
 @pytest.fixture
 def run(start, finish, tmp_path):
-    """``rankscope run`` over one of the jobs, into ``tmp_path / "RUN"``, with a short schedule."""
+    """``rankscope run`` over one of the jobs, into ``tmp_path / "RUN"``, with a short schedule.
 
-    def run(job, *job_args, ranks=2, flags=(), steps="skip_first=3", extra_env=None) -> Launched:
-        ours = flags_of(f"run.dir={tmp_path / 'RUN'}", *(f"schedule.{key}" for key in steps.split()))
+    Its report is made where a test asks for it, by default without the breakdowns of HolisticTraceAnalysis.
+    """
+
+    def run(job, *job_args, ranks=2, flags=(), steps="skip_first=3", extra_env=None, report=False, hta=False):
+        wanted = "analysis.enabled=false" if not report else f"analysis.hta={str(hta).lower()}"
+        ours = flags_of(f"run.dir={tmp_path / 'RUN'}", wanted, *(f"schedule.{key}" for key in steps.split()))
         return finish(start([*RANKSCOPE, "--nproc-per-node", ranks, *flags, *ours, JOBS / job, *job_args], extra_env))
 
     return run

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from support.launching import LIMIT_S
+
 
 def ran(argv: list[str], cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"OMP_NUM_THREADS": "1", **environ}
     return subprocess.run(
-        [sys.executable, "-m", *argv], cwd=cwd, capture_output=True, text=True, timeout=120, check=False, env=env
+        [sys.executable, "-m", *argv], cwd=cwd, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=env
     )
 
 

@@ -10,7 +10,9 @@ import pytest
 from rankscope.records.codec import from_json
 from rankscope.records.rank import RankRecord
 from rankscope.rundir.layout import RunDir
-from support.launching import JOBS, RANKSCOPE, flags_of, free_port
+from support.launching import JOBS, LIMIT_S, RANKSCOPE, flags_of, free_port
+
+pytestmark = pytest.mark.forked
 
 CAPTURE = [sys.executable, "-m", "rankscope", "capture"]
 NEVER = ["-S", "schedule.skip_first=1000000", "-S", "analysis.enabled=false"]
@@ -39,7 +41,7 @@ def test_a_running_job_is_asked_for_windows(start, finish, tmp_path):
     # WHEN it is asked three times
     for number, flags in enumerate((["--steps", 3], ["--detail", "stacks"], ["--steps", 2, "--warmup", 1])):
         asked = start([*CAPTURE, run.path, *flags])
-        out, err = asked.communicate(timeout=100)
+        out, err = asked.communicate(timeout=LIMIT_S)
         # THEN each is answered by all ranks with the same steps
         assert asked.returncode == 0, err
         assert f"window_{number:03d}" in out
@@ -52,7 +54,7 @@ def test_a_running_job_is_asked_for_windows(start, finish, tmp_path):
     assert [r.origin for r in done.records(window=1)] == ["request_0001"] * 4
     # AND a job that has ended cannot be asked
     late = start([*CAPTURE, run.path])
-    assert late.wait(timeout=100) == 3
+    assert late.wait(timeout=LIMIT_S) == 3
 
 
 def test_two_nodes_answer_one_request(start, finish, tmp_path):
@@ -66,7 +68,7 @@ def test_two_nodes_answer_one_request(start, finish, tmp_path):
     for node in nodes:
         wait_for(run.nodes / "*.claim.json", node)
     asked = start([*CAPTURE, run.path, "--steps", 2])
-    out, err = asked.communicate(timeout=120)
+    out, err = asked.communicate(timeout=LIMIT_S)
     assert (asked.returncode, "2 of 2 ranks" in out) == (0, True), (out, err)
     first, last = same_steps(run, 0)
     assert last - first == 1

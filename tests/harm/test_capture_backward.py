@@ -10,7 +10,7 @@ import pytest
 
 from support.launching import RANKSCOPE, TORCHRUN, flags_of
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.forked]
 
 HOOKED = """
     import sys, torch

@@ -22,7 +22,7 @@ from rankscope.rundir.spool import Spool
 TRACE = '{"traceEvents": []}'
 
 
-def until(what: Callable[[], Any], limit_s: float = 60) -> Any:
+def until(what: Callable[[], Any], limit_s: float = 300) -> Any:
     """The first true value of ``what()``. The limit is for a test that fails, and not a measure of anything."""
     deadline = time.monotonic() + limit_s
     while not (value := what()):
@@ -51,7 +51,7 @@ class Node:
     def start(self) -> Node:
         """Start the helper and wait until it has claimed the run directory."""
         self.helper = NodeHelper(self.spool)
-        word = self.helper.claimed(60, 60)
+        word = self.helper.claimed(300, 300)
         assert word is not None
         assert word.word == "claimed", word
         return self
@@ -75,13 +75,13 @@ class Node:
         path.with_suffix(".tmp").write_text(to_json(record))
         path.with_suffix(".tmp").rename(path)
 
-    def end(self, exit_code: int | None = 0, limit_s: float = 120) -> list[HelperWord]:
+    def end(self, exit_code: int | None = 0, limit_s: float = 300) -> list[HelperWord]:
         """The job has ended; every word until the helper is done."""
         assert self.helper is not None
         self.helper.finish(JobEnd(exit_code=exit_code))
         return self.hear(limit_s)
 
-    def hear(self, limit_s: float = 120) -> list[HelperWord]:
+    def hear(self, limit_s: float = 300) -> list[HelperWord]:
         """Every word until the helper is done."""
         assert self.helper is not None
         words: list[HelperWord] = []

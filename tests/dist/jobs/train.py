@@ -19,7 +19,6 @@ parser.add_argument("--fsdp", action="store_true")
 parser.add_argument("--workers", type=int, default=0)
 parser.add_argument("--bad-rank", type=int, default=-1)
 parser.add_argument("--input-ms", type=float, default=0.0, help="the bad rank's data loader sleeps so long per batch")
-parser.add_argument("--extra-layers", type=int, default=0, help="the bad rank runs so many matrix products more")
 parser.add_argument("--pause-ms", type=float, default=0.0, help="the bad rank sleeps between forward and backward")
 parser.add_argument("--raise-at", type=int, default=-1)
 parser.add_argument("--kill-at", type=int, default=-1)
@@ -66,10 +65,6 @@ for step, batch in enumerate(DataLoader(Batches(), batch_size=8, num_workers=arg
     loss = model(batch).pow(2).mean()
     if bad and args.pause_ms:
         time.sleep(args.pause_ms / 1e3)
-    if bad and args.extra_layers:
-        extra = torch.randn(512, 512)
-        for _ in range(args.extra_layers):
-            extra = torch.tanh(extra @ extra)
     loss.backward()
     if faulty and step == args.raise_at:
         raise RuntimeError("planted failure")

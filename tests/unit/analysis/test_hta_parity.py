@@ -20,7 +20,11 @@ from rankscope.trace.files.load import load_traces
 from support.archives import unpack
 
 DATA = Path(__file__).parents[2] / "data"
-SOURCES = ("public", "dlrm", "ddp_dataloader_stall", pytest.param("fsdp2_gpu_bound", marks=pytest.mark.long))
+SOURCES = (
+    "public",
+    "ddp_dataloader_stall",
+    *(pytest.param(name, marks=pytest.mark.long) for name in ("dlrm", "fsdp2_gpu_bound")),
+)
 
 pytestmark = [pytest.mark.data, pytest.mark.filterwarnings("ignore")]
 

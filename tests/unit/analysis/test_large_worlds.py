@@ -20,9 +20,8 @@ STALL = [Fault(LATE, Item("fetch", host=3 * MS))]
 PAUSE = [Fault(LATE, Item("pause", host=4 * MS), before=5)]
 WITHIN_NS = 20_000
 
-meshes = pytest.mark.parametrize("job", [FLAT, DEEP], ids=["tp8dp64", "tp4dp32pp4"])
-# a whole analysis of 512 ranks takes 2 s, so one mesh of each kind is enough for every day
-deep_first = pytest.mark.parametrize(
+# A whole analysis of 512 ranks takes 2 s: the deeper mesh with everything that can go wrong is enough for every day.
+meshes = pytest.mark.parametrize(
     "job", [pytest.param(FLAT, marks=pytest.mark.long), DEEP], ids=["tp8dp64", "tp4dp32pp4"]
 )
 
@@ -38,9 +37,10 @@ def skewed(traces, skew) -> dict[int, tuple[int, float, int]]:
     return given
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("job", "planted", "cause"),
-    [(FLAT, PAUSE, "host_pause"), pytest.param(DEEP, STALL, "input_stall", marks=pytest.mark.long)],
+    [(FLAT, PAUSE, "host_pause"), (DEEP, STALL, "input_stall")],
     ids=["pause-tp8dp64", "input-tp4dp32pp4"],
 )
 def test_the_late_rank_is_named(job, planted, cause, skew) -> None:
@@ -76,7 +76,7 @@ def test_clocks_are_recovered_through_all_groups(job, skew) -> None:
         assert np.abs(error).max() < WITHIN_NS
 
 
-@deep_first
+@meshes
 def test_lost_ranks_and_cut_windows_change_no_verdict(job, skew) -> None:
     """Lost ones are far from the late one's TP group: its lateness can only be its own."""
     mesh, program = job

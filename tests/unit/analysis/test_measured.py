@@ -154,11 +154,9 @@ def test_of_each_kind_the_last_synchronisations_of_a_step_are_the_usual_ones() -
 @pytest.mark.parametrize(
     ("kind", "size"), [("ddp", 2), ("ddp", 8), ("fsdp", 16), ("tp", 8), ("tpdp", 8), ("pp", 4), ("ppdp", 8), ("ep", 4)]
 )
-def test_nobody_is_named_in_a_healthy_job(kind: str, size: int, tmp_path: Path) -> None:
-    for seed in (21, 22):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        assert report_of(World("healthy", kind, size, seed=seed), folder)[0].verdict.ranks == []
+@pytest.mark.parametrize("seed", [21, pytest.param(22, marks=pytest.mark.long)])
+def test_nobody_is_named_in_a_healthy_job(kind: str, size: int, seed: int, tmp_path: Path) -> None:
+    assert report_of(World("healthy", kind, size, seed=seed), tmp_path)[0].verdict.ranks == []
 
 
 def test_who_waits_for_a_late_rank_is_no_slow_device(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ import io
 import os
 import pickle
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -342,12 +345,22 @@ def test_what_is_no_snapshot_is_refused(tmp_path, content) -> None:
         load_snapshot(io.BytesIO(content))
 
 
+ENDLESS = b"\x80\x04})" + b"2\x86" * 60 + b"K\x01s."  # a key whose hash takes 2**60 steps
+
+
+def test_a_process_that_reads_for_longer_than_it_may_ends(tmp_path) -> None:
+    path = tmp_path / "b.pickle"
+    path.write_bytes(ENDLESS)
+    text = f"from rankscope.analysis.memory import process as p; p._SPARE_S = 0.1; p._load(p.Path({str(path)!r}))"
+    assert subprocess.run([sys.executable, "-c", text], check=False).returncode == -signal.SIGPROF
+
+
 @pytest.mark.parametrize(
     "content",
     [
         b"\x80\x04]r\xff\xff\xff\x7f.",  # a memo of two thousand million places
         b"\x80\x04\x8d" + (1 << 40).to_bytes(8, "little"),  # a text of a terabyte
-        b"\x80\x04})" + b"2\x86" * 60 + b"K\x01s.",  # a key whose hash takes 2**60 steps
+        pytest.param(ENDLESS, marks=pytest.mark.long),
     ],
 )
 def test_what_takes_more_than_its_size_allows_is_left(tmp_path, content) -> None:

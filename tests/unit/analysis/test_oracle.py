@@ -19,10 +19,16 @@ from .conftest import DATA
 
 MORE = [Path(folder) for folder in os.environ.get("RANKSCOPE_ORACLE", "").split(":") if folder]
 FOLDERS = sorted(folder for folder in (DATA / "traces").iterdir() if folder.is_dir()) + MORE
+LIKE_ANOTHER = ("ddp_gpu_bound", "ddp_healthy", "ddp_slow_gpu", "fsdp2_slow_gpu")
+"""Of the same job as one that is looked at every day; they are among the largest."""
+
+
+def of(folder: Path) -> object:
+    return pytest.param(folder, marks=[pytest.mark.long] if folder.name in LIKE_ANOTHER else [], id=folder.name)
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [of(folder) for folder in FOLDERS])
 def test_shares_and_waits_are_those_of_their_definitions(folder: Path) -> None:
     ranks = oracle.window(sorted(p for p in folder.iterdir() if p.name.startswith("rank_") and ".json" in p.name))
     report = analyze(load_traces([folder], workers=1, cache=False), hta=False)

@@ -30,7 +30,8 @@ STRAGGLER = 3
 STALL = Item("fetch", host=3 * MS)
 STEPS = 5
 UNKNOWN = "insufficient_data"
-FEW = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FEW = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+examples = pytest.mark.parametrize("examples", [3, pytest.param(12, marks=pytest.mark.long)])
 
 Traces = list[RankTrace]
 Damage = Callable[[Traces], None]
@@ -209,8 +210,9 @@ def test_the_undamaged_worlds() -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "straggler"])
 @pytest.mark.parametrize("kind", HARMLESS)
-def test_verdict_and_numbers_stay(kind: str, late: bool) -> None:
-    @FEW
+@examples
+def test_verdict_and_numbers_stay(kind: str, late: bool, examples: int) -> None:
+    @settings(FEW, max_examples=examples)
     @given(damage=HARMLESS[kind])
     def holds(damage: Damage) -> None:
         traces = world(late)
@@ -235,8 +237,9 @@ def test_windows_of_few_steps_in_common_say_so(later: int, late: bool) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "straggler"])
-def test_all_of_it_at_once(late: bool) -> None:
-    @FEW
+@examples
+def test_all_of_it_at_once(late: bool, examples: int) -> None:
+    @settings(FEW, max_examples=examples)
     @given(st.lists(st.one_of(*HARMLESS.values()), min_size=2, max_size=4), st.sampled_from([0.0, 0.01, 0.05]), SEEDS)
     def holds(damages: list[Damage], share: float, seed: int) -> None:
         traces = world(late)
@@ -251,10 +254,11 @@ def test_all_of_it_at_once(late: bool) -> None:
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "straggler"])
 @pytest.mark.parametrize("share", [0.01, 0.05])
 @pytest.mark.parametrize("seq", [True, False], ids=["seq", "no seq"])
-def test_lost_records_leave_most_verdicts(late: bool, share: float, seq: bool) -> None:
-    """Of 20 trials with up to 5 % of the records lost the verdict stays in at least 16, and no other rank is named."""
+@pytest.mark.parametrize("trials", [5, pytest.param(20, marks=pytest.mark.long)])
+def test_lost_records_leave_most_verdicts(late: bool, share: float, seq: bool, trials: int) -> None:
+    """With up to 5 % of the records lost the verdict stays in four trials of five, and no other rank is named."""
     stays = 0
-    for seed in range(20):
+    for seed in range(trials):
         traces = world(late)
         if not seq:
             drop_seq((0, 1, 2, 3))(traces)
@@ -265,7 +269,7 @@ def test_lost_records_leave_most_verdicts(late: bool, share: float, seq: bool) -
             _undamaged(late).verdict.kind,
             _undamaged(late).verdict.ranks,
         )
-    assert stays >= 16
+    assert stays >= 0.8 * trials
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "straggler"])

@@ -22,7 +22,10 @@ from rankscope.timeline.selection import Selection
 from rankscope.trace.columns import Category
 from rankscope.trace.files.load import LoadResult, load_traces
 
-NAMES = ("ddp_dataloader_stall", "ddp_gpu_bound", "fsdp2_slow_gpu", "gloo_ddp_input", "gloo_fsdp2_pause")
+NAMES = (
+    "ddp_dataloader_stall", pytest.param("ddp_gpu_bound", marks=pytest.mark.long), "fsdp2_slow_gpu", "gloo_ddp_input",
+    "gloo_fsdp2_pause",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -137,8 +140,9 @@ def test_the_straggler_is_marked(whole_timeline: Any) -> None:
 
 
 @pytest.mark.data
-def test_a_fault_in_device_work_is_marked_where_it_ran(whole_timeline: Any) -> None:
-    timeline = whole_timeline("ddp_slow_gpu")
+@pytest.mark.parametrize("name", ["fsdp2_slow_gpu", pytest.param("ddp_slow_gpu", marks=pytest.mark.long)])
+def test_a_fault_in_device_work_is_marked_where_it_ran(name: str, whole_timeline: Any) -> None:
+    timeline = whole_timeline(name)
     marks = timeline.of("verdict")
     assert {s.of_rank for s in marks} == {1}
     kernels = timeline.of("kernel", 1)
@@ -148,7 +152,9 @@ def test_a_fault_in_device_work_is_marked_where_it_ran(whole_timeline: Any) -> N
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["ddp_healthy", "fsdp2_gpu_bound", "gloo_ddp_none"])
+@pytest.mark.parametrize(
+    "name", ["ddp_healthy", pytest.param("fsdp2_gpu_bound", marks=pytest.mark.long), "gloo_ddp_none"]
+)
 def test_no_rank_is_marked_without_a_verdict(name: str, whole_timeline: Any) -> None:
     assert whole_timeline(name).of("verdict") == []
 

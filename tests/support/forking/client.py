@@ -1,0 +1,123 @@
+"""Asks the server for processes, and stands for them as ``subprocess.Popen`` does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Forked", "may_be_forked"]
+
+STARTS_WITH = ("GLIBC_", "LD_", "MALLOC_", "PYTHON", "OMP_", "KINETO_", "TORCH_")
+"""Variables that are read before Python, or torch, has come as far as to run code of ours."""
+OF_RANKS = ("PYTHONPATH", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
+"""Except those that torchrun and rankscope give to a rank, of which the server takes care."""
+
+
+def _read_early(environ: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in environ.items() if k.startswith(STARTS_WITH) and k not in OF_RANKS}
+
+
+def may_be_forked(environ: Mapping[str, str], server: Mapping[str, str]) -> bool:
+    """Whether a process with this environment is the same when it is forked from a server with that one."""
+    return _read_early(environ) == _read_early(server)
+
+
+class Forked:
+    """A process that the server has forked."""
+
+    def __init__(
+        self, words: Sequence[str], *, server: str, env: Mapping[str, str], cwd: str | Path | None = None,
+        stdout: Any = None, stderr: Any = None, start_new_session: bool = False,
+    ) -> None:  # fmt: skip
+        self.args = words
+        self.returncode: int | None = None
+        self.stdout, out = self._stream(stdout, 1)
+        self.stderr, err = self._stream(stderr, 2)
+        asked = {"words": [*words[1:]], "env": dict(env), "cwd": str(cwd or Path.cwd()), "session": start_new_session}
+        data = json.dumps(asked).encode()
+        self._answers = socket.socket(socket.AF_UNIX)
+        self._answers.connect(server)
+        with open(os.devnull) as nothing:  # noqa: PTH123 - its descriptor is what is wanted
+            socket.send_fds(self._answers, [len(data).to_bytes(8, "big")], [nothing.fileno(), out, err])
+            self._answers.sendall(data)
+        for ours, stream in ((out, stdout), (err, stderr)):
+            if stream == subprocess.PIPE:
+                os.close(ours)
+        self._lines = self._answers.makefile("rb", buffering=0)
+        self.pid = int(self._lines.readline())
+
+    @staticmethod
+    def _stream(asked: Any, standard: int) -> tuple[io.TextIOWrapper | None, int]:
+        if asked == subprocess.PIPE:
+            reads, writes = os.pipe()
+            return os.fdopen(reads, encoding="utf-8"), writes
+        return None, standard if asked is None else asked.fileno()
+
+    def poll(self) -> int | None:
+        """What the process ended with, if it has."""
+        if self.returncode is None and select.select([self._answers], [], [], 0)[0]:
+            self._take()
+        return self.returncode
+
+    def _take(self) -> None:
+        said = self._lines.readline()
+        self.returncode = int(said) if said else -signal.SIGKILL  # the server itself is gone
+        self._lines.close()
+        self._answers.close()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the process."""
+        if self.returncode is None:
+            if not select.select([self._answers], [], [], timeout)[0]:
+                assert timeout is not None
+                raise subprocess.TimeoutExpired(list(self.args), timeout)
+            self._take()
+        assert self.returncode is not None
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Read both streams to their ends, then wait."""
+        texts = {"stdout": "", "stderr": ""}
+
+        def read(name: str, stream: io.TextIOWrapper) -> None:
+            with contextlib.suppress(ValueError):  # closed by a test that is over
+                texts[name] = stream.read()
+
+        streams = {"stdout": self.stdout, "stderr": self.stderr}
+        readers = [
+            threading.Thread(target=read, args=(name, stream), daemon=True)
+            for name, stream in streams.items()
+            if stream is not None and not stream.closed
+        ]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(timeout)
+            if reader.is_alive():
+                assert timeout is not None
+                raise subprocess.TimeoutExpired(list(self.args), timeout)
+        self.wait(timeout)
+        return texts["stdout"], texts["stderr"]
+
+    def send_signal(self, number: int) -> None:
+        """To this process only, if it lives."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)

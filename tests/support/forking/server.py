@@ -1,0 +1,201 @@
+"""Has loaded torch, and forks the processes it is asked for: ``python -m support.forking.server SOCKET``.
+
+It ends with its standard input. It may start no thread, since a forked process has none of them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+__all__ = ["serve"]
+
+LAUNCHERS = ("rankscope", "torch.distributed.run")
+NEEDED = (
+    "torch", "torch._inductor.config", "torch.distributed.run", "torch.distributed.fsdp", "torch.nn.parallel",
+    "torch.utils.data", "rankscope.compose", "rankscope.cli", "rankscope.launcher.launch",
+)  # fmt: skip
+
+
+def serve(address: str) -> Callable[[], None]:
+    """Fork until standard input ends. Returns in each forked process, with what it is to run."""
+    begun_with = frozenset(os.environ)
+    for name in NEEDED:
+        importlib.import_module(name)
+    added = {key: os.environ[key] for key in set(os.environ) - begun_with}
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    assert threads == 1, f"{threads} threads in a process that is to be forked"
+    listening, selector = socket.socket(socket.AF_UNIX), selectors.DefaultSelector()
+    listening.bind(address)
+    listening.listen(64)
+    selector.register(sys.stdin, selectors.EVENT_READ)
+    selector.register(listening, selectors.EVENT_READ)
+    gc.collect()
+    gc.freeze()  # else every forked process copies what its first collection looks at
+    print("ready", flush=True)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is sys.stdin:
+                raise SystemExit(0)
+            if key.fileobj is not listening:
+                pid, client = key.data
+                selector.unregister(key.fd)
+                os.close(key.fd)
+                _tell(client, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                client.close()
+                continue
+            client, _ = listening.accept()
+            asked, descriptors = _request(client)
+            pid = os.fork()
+            if pid == 0:
+                for number, descriptor in enumerate(descriptors):
+                    os.dup2(descriptor, number)
+                selector.close()
+                for ours in (client, listening):
+                    ours.close()
+                os.closerange(3, 1024)
+                return _become(asked, address, added)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            _tell(client, pid)
+            selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, client))
+
+
+def _request(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    head, descriptors, _, _ = socket.recv_fds(client, 8, 3)
+    size, data = int.from_bytes(head, "big"), b""
+    while len(data) < size:
+        data += client.recv(size - len(data))
+    return json.loads(data), descriptors
+
+
+def _tell(client: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # who asked is gone
+        client.sendall(b"%d\n" % number)
+
+
+def _become(asked: dict[str, Any], address: str, added: dict[str, str]) -> Callable[[], None]:
+    """The environment, the folder and the path that Python would start with; what is left is to run the command."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if asked["session"]:
+        os.setsid()
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(added | asked["env"])
+    words = [word for word in asked["words"] if word != "-u"] if asked["words"][:1] == ["-u"] else asked["words"]
+    module = words[1] if words[0] == "-m" else None
+    sys.argv = words[1:] if module else words
+    sys.path[0] = str(Path.cwd() if module else Path(words[0]).absolute().parent)
+    path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.path[1:1] = path
+    sys.excepthook = _without_our_frames
+    if module in LAUNCHERS:
+        _ranks_are_forked(address)
+    else:
+        _hide("torch")
+    sys.modules.pop("sitecustomize", None)
+    if path:  # as Python's own start does: before the script, and only where there is one
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("sitecustomize")
+    return lambda: _run_module(module) if module else _run_script(words[0])
+
+
+def _run_module(name: str) -> None:
+    sys.modules.pop(f"{name}.__main__", None)
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _run_script(path: str) -> None:
+    main = ModuleType("__main__")
+    main.__file__ = path
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    exec(compile(Path(path).read_bytes(), path, "exec"), main.__dict__)
+
+
+def _without_our_frames(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    sys.__excepthook__(kind, error, trace)
+
+
+class _Made(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds a module that is there already."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        self.spec = module.__spec__
+
+    def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
+        if name != self.module.__name__:
+            return None
+        sys.meta_path.remove(self)
+        return importlib.machinery.ModuleSpec(name, self, origin=self.module.__file__, is_package=True)
+
+    def create_module(self, _spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec
+
+
+def _hide(name: str) -> None:
+    """Let the next import of a module take place, and find it made."""
+    sys.meta_path.insert(0, _Made(sys.modules.pop(name)))
+
+
+def _ranks_are_forked(address: str) -> None:
+    """Torchrun starts scripts by forking; whatever else it is told to start, it starts."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+
+    from support.forking.client import Forked
+
+    start = subprocess_handler.Popen
+
+    def popen(args: Sequence[str], **more: Any) -> Any:
+        if args[0] != sys.executable or args[1] != "-u":
+            return start(args=args, **more)
+        return Forked(args, server=address, **more)
+
+    subprocess_handler.Popen = popen
+
+
+def _ends_as_python(run: Callable[[], None]) -> None:
+    """Run, and end with the code and the last words of a Python process, without taking torch's modules apart."""
+    code: Any = 0
+    try:
+        run()
+    except SystemExit as ended:
+        code = ended.code or 0
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code & 0xFF)
+
+
+if __name__ == "__main__":
+    _ends_as_python(serve(sys.argv[1]))
