@@ -1,8 +1,9 @@
 """Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?
 
 Importing has no effects and needs nothing but the standard library. A training script may call :func:`step` where
-its steps cannot be seen from outside. A notebook calls :func:`analyze`, :func:`load` and :func:`read_report`, which are
-loaded when they are first used. Everything else is the command ``rankscope``.
+its steps cannot be seen from outside, and :func:`attach` where no command of rankscope can stand before it. A notebook
+calls :func:`analyze`, :func:`load` and :func:`read_report`, which are loaded when they are first used. Everything else is
+the command ``rankscope``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rankscope.agent.attach import Attached
     from rankscope.api import Report, analyze, load, load_traces, read_manifest, read_report
 
-__all__ = ["Report", "__version__", "analyze", "load", "load_traces", "read_manifest", "read_report", "step"]
+__all__ = ["Report", "__version__", "analyze", "attach", "load", "load_traces", "read_manifest", "read_report", "step"]
 
 __version__ = "0.1.0"
 
@@ -27,6 +32,29 @@ def step() -> None:
     agent = sys.modules.get("rankscope.agent.session")
     if agent is not None:
         agent.user_step()
+
+
+def attach(
+    run_dir: Path | str | None = None, schedule: str | Mapping[str, int] | None = None, settings: Sequence[str] = ()
+) -> Attached:
+    """Record this process, if it turns out to be a rank of a training job; for what cannot be put under a command.
+
+    Every rank calls it, before it makes its optimizers. Does nothing where the process is recorded already, under
+    ``rankscope run`` or ``rankscope exec``, and where RANKSCOPE_DISABLE is set. Raises nothing: where it cannot record
+    it warns, and the job goes on.
+
+    Args:
+        run_dir: the run directory, the same in all ranks. On several nodes a folder that all of them see. Default: the
+            next free number below rankscope_runs.
+        schedule: the name of a schedule (``short``), or its numbers (``{"skip_first": 5, "active": 3}``).
+        settings: what else to change, as after ``-S``: ``["capture.record_shapes=true"]``.
+
+    Returns:
+        A handle whose ``close()`` ends recording, for a notebook whose process goes on; it is a context manager too.
+    """
+    from rankscope.agent.attach import attach as attach_here
+
+    return attach_here(run_dir, schedule, settings)
 
 
 def __getattr__(name: str) -> Any:

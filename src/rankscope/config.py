@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from rankscope.capture_backends import backend_names
@@ -18,7 +19,6 @@ from rankscope.records.spec import AgentSpec, BudgetSpec, CaptureSpec, ScheduleS
 
 __all__ = [
     "ACTIVITIES",
-    "STEP_SOURCES",
     "AnalysisConfig",
     "BudgetConfig",
     "CaptureConfig",
@@ -28,6 +28,7 @@ __all__ = [
     "StepsConfig",
     "ToolConfig",
     "plan_in_words",
+    "step_sources",
     "to_agent_spec",
 ]
 
@@ -37,7 +38,6 @@ MAX_MEGABYTES = 100e6
 """100 TB: more than the disks of a node hold."""
 MAX_WAIT_S = 86_400.0
 """A day."""
-STEP_SOURCES = ("auto", "user", "optimizer", "profiler", "forward", "input")
 
 
 def _at_least(name: str, value: float, limit: float, remedy: str) -> None:
@@ -139,13 +139,14 @@ class StepsConfig:
     """How steps are counted and agreed on."""
 
     source: str = "auto"
-    """``auto``, or the one signal to believe: user (``rankscope.step()``), optimizer, profiler, forward, input."""
+    """``auto``, or the one signal to believe: user (``rankscope.step()``), optimizer, scaler (GradScaler), profiler,
+    backward (of DDP and FSDP), input (DataLoader), forward (of the outermost module)."""
     agreement_lead: int = 3
     """How many steps before a window opens its start is announced to the other ranks."""
 
     def __post_init__(self) -> None:
         """Check source and lead."""
-        _one_of("steps.source", self.source, STEP_SOURCES)
+        _one_of("steps.source", self.source, step_sources())
         _at_least(
             "steps.agreement_lead", self.agreement_lead, 1, "announcements need a step or more to reach all ranks"
         )
@@ -204,6 +205,14 @@ class ToolConfig:
     """How long is waited."""
     analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
     """What follows."""
+
+
+def step_sources() -> tuple[str, ...]:
+    """``auto`` and the names of all step signals: of the files in agent/signals, and of entry points."""
+    folder = Path(__file__).parent / "agent" / "signals"
+    ours = sorted(path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "base", "table"))
+    theirs = [point.name for point in entry_points(group="rankscope.step_signals")]
+    return ("auto", *ours, *theirs)
 
 
 def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:

@@ -14,7 +14,7 @@ from rankscope.cli.config_help import keys as every_key
 from rankscope.cli.console import FORMATS, say
 from rankscope.compose import _keys
 from rankscope.config import ScheduleConfig, ToolConfig, plan_in_words
-from rankscope.launcher.torchrun import Ending
+from rankscope.launcher.ending import Ending
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict
 from rankscope.records.rows import RankSummary

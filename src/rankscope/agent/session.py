@@ -14,26 +14,28 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from rankscope.agent.backends.base import Capture, detailed, device_in_use
 from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_memory
+from rankscope.agent.carriers.base import Post
+from rankscope.agent.carriers.table import choose_carrier
+from rankscope.agent.membership import Membership
 from rankscope.agent.process.cupti_teardown import CuptiTeardown
 from rankscope.agent.process.exit import ExitHandler
 from rankscope.agent.process.guard import guarded, said, tell
-from rankscope.agent.process.record import process_record
 from rankscope.agent.process.safe_point import CompiledFrames, after_backward, in_backward
 from rankscope.agent.process.skip_destructors import skip_destructors
 from rankscope.agent.process.user_profiler import UserProfilerWatch
-from rankscope.agent.steps.counter import StepCounter, install_detectors
+from rankscope.agent.signals.table import all_signals
+from rankscope.agent.steps.counter import StepCounter
+from rankscope.agent.steps.detectors import install_detectors
 from rankscope.agent.steps.gc_pauses import GcPauses
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
 from rankscope.agent.windows.recording import Recording, device_name, new_record
-from rankscope.agent.windows.store_relay import StoreRelay, job_has_store
 from rankscope.capture_backends import load_capture, resolve
 from rankscope.records.codec import to_json
+from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec, CaptureSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
@@ -56,17 +58,14 @@ def user_step() -> None:
 class Session:
     """The state of the agent. One per process, made by :meth:`begin`."""
 
-    def __init__(self, spec: AgentSpec, environ: dict[str, str]) -> None:
+    def __init__(self, spec: AgentSpec, environ: dict[str, str], *, certain: bool = True) -> None:
         self.spec = spec
         self.spool = Spool(Path(spec.spool))
-        unfinished = "the process did not report its exit: it was killed, called os._exit, or is still running"
-        self.life = process_record(environ, "partial", unfinished)
-        self.life.torch_version = str(torch.__version__)
-        self.counter = StepCounter(self.step_completed, spec.step_source)
+        self._member = Membership(spec, self.spool, environ, certain=certain)
+        self._signals = all_signals()
+        self.counter = StepCounter(self.step_completed, spec.step_source, self._signals)
         self.signal: Callable[[str], None] = lambda _kind: None
         self._environ = environ
-        self._several_nodes = environ.get("GROUP_WORLD_SIZE", "1") != "1"
-        self._board = Notices(self.spool, self.life.attempt)
         self._detaching = CuptiTeardown()
         self._foreign = UserProfilerWatch(self._is_ours, self._stand_aside)
         self._ending = ExitHandler(guarded(self._end), spec.exit_grace_s)
@@ -75,7 +74,9 @@ class Session:
         self._thread: int | None = None
         self._pulse: StepLog | None = None
         self._pace = Pace()
-        self._agreement = Agreement(spec, self.life.rank, self._board, self._pace, several_nodes=self._several_nodes)
+        self._in_group = False
+        self._changes = 0
+        self._better: str | None = None
         self._due = False
         self._waits_for_backward = False
         self._make_way = threading.Event()
@@ -86,22 +87,23 @@ class Session:
         self._recording: Recording | None = None
 
     @classmethod
-    def begin(cls, spec: AgentSpec) -> None:
-        """Arm this process: detectors, the watch over other profilers, the end of the process."""
+    def begin(cls, spec: AgentSpec, *, certain: bool = True) -> None:
+        """Arm this process: detectors, the watch over other profilers, the end of the process.
+
+        Args:
+            spec: what to record.
+            certain: this process was started as a rank, see :class:`Membership`.
+        """
         global _session  # noqa: PLW0603 - the process has one training loop and one profiler
-        _session = session = cls(spec, dict(os.environ))
+        _session = session = cls(spec, dict(os.environ), certain=certain)
         session._write_life()
         session.signal = install_detectors(
-            session.counter, session._fetched, session._graph_begins, session.between_steps
+            session.counter, session._fetched, session._graph_begins, session.between_steps, session._signals
         )
         session._foreign.install()
         session._history.install()
         with contextlib.suppress(Exception):  # the window that needs it reports what is wrong
             load_capture(resolve(spec.capture.backend)[0])  # imported now, so that no step has to wait for it
-        if spec.capture.memory_snapshot:
-            life = session.life
-            path = session.spool.out_of_memory(life.attempt, life.rank)
-            watch_out_of_memory(path, rank=life.rank, attempt=life.attempt)
         os.register_at_fork(after_in_child=guarded(_forked))
 
     # ------------------------------------------------------------ at every step
@@ -126,6 +128,8 @@ class Session:
             return
         if self._pulse is not None:
             self._time_step(self._pulse)
+        if self.counter.changes != self._changes:
+            self._recount()
         self._due = True
         self.between_steps()
 
@@ -164,7 +168,14 @@ class Session:
     def _advance(self, completed: int, stepped: bool) -> None:
         """Open, go on with or close a window. In the training thread, outside of backward."""
         recording = self._recording
-        if recording is None:
+        if self._better is not None:
+            better, self._better = self._better, None
+            if recording is not None and recording.started:
+                self._close(better, completed)
+            elif recording is not None:
+                self._recording = None
+                recording.cancel(better)
+        elif recording is None:
             self._ending.release()
             self._before_window(completed)
         elif self._make_way.is_set():
@@ -193,19 +204,47 @@ class Session:
         _disarm()
 
     def _first_step(self) -> bool:
-        """Of several processes of one rank (a shell wrapper that starts more than one), the first to step is it."""
-        try:
-            os.close(os.open(self.spool.owner(self.life.attempt, self.life.rank), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:
+        """This process trains: is it known which rank it is, and is it the one process that is?"""
+        if self._member.in_group and not self._in_group:
+            self._in_group = True
+            if self._member.life is None:
+                self.counter.restart()  # steps before were no steps of the job
+        if not self._member.settle(self.counter.completed):
+            return False
+        if not self._member.claim():
             _disarm()
             return False
-        except OSError as error:  # the disk is full: then no other process of this rank claims it either
-            tell(f"the rank could not be claimed in {self.spool.path}: {error}")
-        self._pulse = StepLog(self.spool.pulse(self.life.attempt, self.life.rank))
+        life = self.life
+        self._board = Notices(self.spool, life.attempt)
+        carrier = choose_carrier(
+            Post(self.spec.run_id, life.attempt, life.rank, self._board, self._environ),
+            several_nodes=self._member.several_nodes, carries=life.rank == 0 or self._member.is_first_of_node,
+        )  # fmt: skip
+        self._agreement = Agreement(
+            self.spec, life.rank, self._board, self._pace, carrier.heard_within_s, self.counter.source or ""
+        )
+        self._pulse = StepLog(self.spool.pulse(life.attempt, life.rank))
         self._pauses.start()
-        if self._several_nodes and self.life.local_rank == 0 and job_has_store(self._environ):
-            StoreRelay(self.spec.run_id, self.life.attempt, self._board, self._environ).start()
+        self._ending.end_with_multiprocessing()
+        if self.spec.capture.memory_snapshot:
+            path = self.spool.out_of_memory(life.attempt, life.rank)
+            watch_out_of_memory(path, rank=life.rank, attempt=life.attempt)
+        self._write_life()
         return True
+
+    @property
+    def life(self) -> RankRecord:
+        """The record of this rank's life, once its rank is known."""
+        if self._member.life is None:
+            raise RuntimeError("this process is no rank so far")
+        return self._member.life
+
+    def _recount(self) -> None:
+        """A better signal has taken over, and counts from 1."""
+        self._changes = self.counter.changes
+        self._better = f"from here on steps are counted by {self.counter.source}, which is trusted more"
+        self._agreement.recount(self.counter.source or "")
+        self._pace.forget()
 
     def _fetched(self, spent_ns: int) -> None:
         if self._pulse is not None:
@@ -240,6 +279,7 @@ class Session:
         record = new_record(self.life, window, plan)
         recording = Recording(window, record, self.spool, self.spec, history)
         record.step_source, record.steps_counted = self.counter.source, completed
+        record.step_trust = self.counter.trust
         if not self._chosen():
             chosen = f"not among the ranks that record (capture.ranks={self.spec.capture.ranks})"
             recording.give_up(chosen, status="skipped")
@@ -292,7 +332,7 @@ class Session:
         if ranks == "all":
             return True
         if ranks == "first-of-node":
-            return self.life.local_rank == 0
+            return self._member.is_first_of_node
         return str(self.life.rank) in ranks.split(",")
 
     # ------------------------------------------------------------ other profilers, forks, the end
@@ -331,6 +371,14 @@ class Session:
             recording.cancel(reason)
         self._made_way.set()
 
+    def forked(self) -> bool:
+        """This is a forked child: may it be a rank of its own? Then it begins anew."""
+        if self._member.life is not None:
+            return False
+        self._thread, self._in_group = None, False
+        self.counter.restart()
+        return True
+
     def left_in_child(self) -> None:
         """This is a forked child."""
         if self._recording is not None and self._recording.capture is not None:
@@ -346,7 +394,7 @@ class Session:
 
     def _end(self, reason: str | None) -> None:
         """The process ends. Called once, by :class:`ExitHandler`."""
-        if _session is not self:
+        if _session is not self or self._member.life is None:
             return
         completed = self.counter.completed
         recording = self._recording
@@ -362,10 +410,18 @@ class Session:
         self.life.steps.after_ms = self._pace.recent_ms
         self._write_life()
 
+    def leave(self) -> None:
+        """Recording ends before the process does. In the training thread."""
+        self._ending.run_now()
+        _disarm()
+
     def _write_life(self) -> None:
+        if self._member.life is None:
+            return
         if self._thread is None and self.spool.owner(self.life.attempt, self.life.rank).exists():
             return  # another process of this rank trains
         self.life.steps_counted, self.life.step_source = self.counter.completed, self.counter.source
+        self.life.step_trust = self.counter.trust
         self.life.notes = said()
         self.life.device = device_name(device_in_use())
         self.life.open_window = self._recording.window.number if self._recording is not None else None
@@ -375,9 +431,17 @@ class Session:
             tell(f"the record of this rank's life could not be written: {error}")
 
 
+def end() -> None:
+    """What ``close()`` of :func:`rankscope.attach` does: this process is recorded no longer."""
+    if _session is not None:
+        _session.leave()
+
+
 def _forked() -> None:
     """In a forked child, which does not train and in which nothing shall record."""
     session = _session
+    if session is not None and session.forked():
+        return  # nobody knows its rank yet, and this process may be one (torch.multiprocessing, notebook launchers)
     _disarm()
     if session is not None:
         session.left_in_child()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from rankscope.cli.console import say
+from rankscope.cli.exec import execute
 from rankscope.cli.parser import make_parser
 from rankscope.cli.run import run
 from rankscope.errors import RankscopeError
@@ -21,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words[:1] == ["run"]:  # not through argparse, which would take torchrun's flags for its own
             return run(words[1:])
+        if words[:1] == ["exec"]:  # nor the command's
+            return execute(words[1:])
         arguments = make_parser().parse_args(words)
         verb: Callable[[argparse.Namespace], int] = arguments.verb
         return verb(arguments)

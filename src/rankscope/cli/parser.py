@@ -27,6 +27,7 @@ examples:
   rankscope demo --fault turns --ranks 4              another fault, on more ranks; --help lists them
   rankscope run --nproc-per-node 8 train.py --lr 1    in place of torchrun --nproc-per-node 8 train.py --lr 1
   rankscope run -S schedule=short train.py            record steps 3 to 5
+  rankscope exec accelerate launch train.py           any other launcher; also mpirun -n 2 rankscope exec train.py
   rankscope capture rankscope_runs/run_0001           a window of the running job, now
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
@@ -48,7 +49,7 @@ Each verb has its own --help.
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Build the parser of all verbs but ``run``, which torchrun's parser reads."""
+    """Build the parser of all verbs but ``run`` and ``exec``, whose words go to others."""
     parser = _Parser(
         prog="rankscope",
         description="Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?",
@@ -59,6 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     verbs.add_parser("run", help="launch a script as torchrun does, record it and report", add_help=False)
+    verbs.add_parser("exec", help="run any other launcher or command, record its ranks and report", add_help=False)
 
     analyze = verbs.add_parser("analyze", help="report on a run, or on any traces of torch.profiler")
     analyze.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,17 @@ from rankscope.config import ToolConfig, to_agent_spec
 from rankscope.errors import RunDirError
 from rankscope.launcher.headroom import leave_enough
 from rankscope.launcher.run_plan import BASE, RunPlan
+from rankscope.rank_identity import told, was_told
 from rankscope.records.codec import to_json
 from rankscope.records.node_task import NodeTask
 from rankscope.records.secrets import mask_arguments, mask_config
 from rankscope.rundir.files import write_new
-from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, Spool
+from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, ENV_TOLD, Spool
 
 if TYPE_CHECKING:
     from rankscope.launcher.node_helper import NodeHelper
 
-__all__ = ["Session", "begin"]
+__all__ = ["Session", "begin", "changes_for"]
 
 # Named, not imported: the agent runs in the ranks and never in the launcher.
 _INJECT = Path(__file__).parent.parent / "agent" / "inject"
@@ -44,12 +45,7 @@ class Session:
     @contextlib.contextmanager
     def environment(self, environ: MutableMapping[str, str] = os.environ) -> Iterator[None]:
         """Reach the ranks: torchrun passes our environment on, and Python imports the agent from PYTHONPATH."""
-        before = environ.get("PYTHONPATH")
-        changes = {
-            "PYTHONPATH": os.pathsep.join([str(_INJECT), *([before] if before else [])]),
-            ENV_PYTHONPATH: before or "",
-            ENV_SPEC: str(self.spool.spec),
-        }
+        changes = changes_for(self.spool, environ)
         saved = {key: environ.get(key) for key in changes}
         environ.update(changes)
         try:
@@ -62,10 +58,37 @@ class Session:
                     environ[key] = value
 
 
-def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict[str, Any]) -> Session:
+def changes_for(spool: Spool, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which the agent gets into a process, beside those that are there."""
+    before = environ.get("PYTHONPATH")
+    return {
+        "PYTHONPATH": os.pathsep.join([str(_INJECT), *([before] if before else [])]),
+        ENV_PYTHONPATH: before or "",
+        ENV_SPEC: str(spool.spec),
+        ENV_TOLD: was_told(told(environ)),
+    }
+
+
+def begin(
+    plan: RunPlan,
+    config: ToolConfig,
+    *,
+    argv: Sequence[str],
+    plain: dict[str, Any],
+    spool: Spool | None = None,
+    ends_with_ranks: bool = False,
+) -> Session:
     """Write task and spec into a spool, start this node's helper, and wait a while for the run directory's answer.
 
-    Leaves no spool behind when it fails.
+    Leaves no spool behind when it fails, unless one was given.
+
+    Args:
+        plan: which run this is.
+        config: what to record.
+        argv: the command line, for the manifest.
+        plain: the configuration, for the manifest.
+        spool: a private folder; None makes one.
+        ends_with_ranks: nobody here waits for the end of the job.
 
     Raises:
         RunDirError: the run directory is taken or cannot be written.
@@ -75,24 +98,28 @@ def begin(plan: RunPlan, config: ToolConfig, *, argv: Sequence[str], plain: dict
 
     leave_enough()
     # mkdtemp makes it private (0700): traces show the user's code. Each node has its own, never on the shared disk.
-    spool = Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
+    made = spool is None
+    spool = spool or Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
     helper = None
     try:
         spec = to_agent_spec(
             config, run_id=plan.run_id or (plan.run_dir.name if plan.run_dir else plan.launch), spool=spool.path
         )
         task = _task(plan, config, argv, plain)
+        task.ends_with_ranks = ends_with_ranks
         write_new(spool.spec, to_json(spec))
         write_new(spool.task, to_json(task))
         helper = NodeHelper(spool)
         answer = helper.claimed(_CLAIM_S, _STORE_S)
         if answer is not None and answer.word == "refused":
             raise RunDirError(answer.text)
-        helper.watch()
+        if not ends_with_ranks:
+            helper.watch()
     except BaseException:
         if helper is not None:
             helper.end()
-        shutil.rmtree(spool.path, ignore_errors=True)  # no rank has begun: nothing of value is in it
+        if made:
+            shutil.rmtree(spool.path, ignore_errors=True)  # no rank has begun: nothing of value is in it
         raise
     run_dir = Path(answer.text) if answer is not None else None
     return Session(run_dir=run_dir, wanted=Path(task.run_dir or task.base), spool=spool, helper=helper)

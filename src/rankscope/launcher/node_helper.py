@@ -87,6 +87,13 @@ class NodeHelper:
             self._end = end
             self._send_end()
 
+    def let_go(self) -> None:
+        """Tell it no end of the job: it sees for itself when the last process is gone."""
+        self._no_more.set()
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+
     def next_word(self, patience_s: float) -> HelperWord | None:
         """Return the next message, or None when there is none for so many seconds.
 

@@ -11,8 +11,6 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch.distributed.run import parse_min_max_nnodes
-
 from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
 
@@ -69,6 +67,8 @@ def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
 
 
 def _most_nodes(nnodes: str) -> int:
+    from torch.distributed.run import parse_min_max_nnodes
+
     try:
         return int(parse_min_max_nnodes(nnodes)[1])
     except (ValueError, RuntimeError):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from argparse import Namespace
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -15,26 +13,11 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.run import run
 
-__all__ = ["Ending", "run_torchrun"]
+from rankscope.launcher.ending import Ending
+
+__all__ = ["run_torchrun"]
 
 _TORCH = Path(torch.__file__).parent
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the launcher process has to end."""
-
-    exit_code: int
-    signal: int | None = None
-    """The signal that stopped the job, when one did."""
-    by_signal: bool = False
-    """torchrun itself would die of that signal rather than exit with a code."""
-
-    def leave(self) -> None:
-        """Die of the signal where torchrun would have; returns otherwise."""
-        if self.by_signal and self.signal is not None:
-            signal.signal(self.signal, signal.SIG_DFL)
-            os.kill(os.getpid(), self.signal)
 
 
 def run_torchrun(arguments: Namespace) -> Ending:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.config import ToolConfig
+from rankscope.launcher.ending import Ending
 from rankscope.launcher.job import Session
 from rankscope.launcher.progress import bars, gathering
-from rankscope.launcher.torchrun import Ending
 from rankscope.records.codec import from_json
 from rankscope.records.node_task import HelperWord, JobEnd
 from rankscope.records.report import ClusterReport

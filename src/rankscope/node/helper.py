@@ -90,7 +90,7 @@ class Helper:
     # ------------------------------------------------------------ the main thread: this node alone
 
     def _serve(self) -> None:
-        ranks = LiveRanks(self.spool)
+        ranks = LiveRanks(self.spool, joined_only=self.task.ends_with_ranks)
         line, turn = b"", 0
         while self._job_end is None:
             ready, _, _ = select.select([self._commands], [], [], _POLL_S)
@@ -114,7 +114,7 @@ class Helper:
             time.sleep(1)
             self._step_logs.drain()
             ranks.look()
-        if self.spool.lives():
+        if self.spool.lives() and not self.task.ends_with_ranks:
             self.state.note("the launcher was killed; its node helper finished the run")
         return JobEnd()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ _BEGINS_WITHIN_S = 30.0
 
 
 class LiveRanks:
-    """Knows the training processes by the records they leave at their start.
+    """Knows the training processes by the records they leave at their start, or that were left for them.
 
     A process id can be given to another process; so the time at which the process began is remembered beside it.
 
@@ -25,9 +26,18 @@ class LiveRanks:
         spool: of this node.
         proc: the mount of procfs.
         clock: in seconds, monotonic.
+        joined_only: those count that were signed in, for as long as they are.
     """
 
-    def __init__(self, spool: Spool, proc: Path = Path("/proc"), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        proc: Path = Path("/proc"),
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        joined_only: bool = False,
+    ) -> None:
+        self._joined_only = joined_only
         self._spool = spool
         self._proc = proc
         self._begun: dict[int, str | None] = {}
@@ -37,6 +47,13 @@ class LiveRanks:
 
     def look(self) -> None:
         """Remember the ranks that have started since the last call."""
+        if self._joined_only:
+            begun: dict[int, str | None] = dict.fromkeys(self._begun)
+            for path in self._spool.joined_ones():
+                with contextlib.suppress(OSError):  # it has just been signed out
+                    begun[int(path.name.rpartition("_")[2])] = path.read_text(encoding="utf-8")
+            self._begun = begun
+            return
         for path in self._spool.lives():
             try:
                 changed = path.stat().st_mtime_ns

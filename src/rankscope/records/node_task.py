@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["HelperState", "HelperWord", "JobEnd", "NodeTask"]
+__all__ = ["Begun", "HelperState", "HelperWord", "JobEnd", "NodeTask"]
 
 
 @dataclass(kw_only=True)
@@ -32,6 +32,18 @@ class NodeTask:
     """Whether the node that writes the manifest makes the report too."""
     hta: bool
     report_timeout_s: float
+    ends_with_ranks: bool = False
+    """No launcher waits: each process of the job was told on its own, and the job is over when all of them are."""
+
+
+@dataclass(kw_only=True)
+class Begun:
+    """What the ``rankscope exec`` that started a run on this node came to."""
+
+    refused: str = ""
+    """Why the run directory or the configuration cannot be used; nobody starts then."""
+    exit_code: int = 0
+    """Then the exit code of each."""
 
 
 @dataclass(kw_only=True)

@@ -8,6 +8,7 @@ from typing import Literal
 from rankscope.records.limits import Attempt, Count, FileName, LocalRank, Rank, Step, WindowNumber, WorldSize
 
 __all__ = [
+    "OWN_STEP_MARK",
     "ClockSample",
     "HealthSample",
     "HostSample",
@@ -18,6 +19,9 @@ __all__ = [
     "ThreadTimes",
 ]
 
+
+OWN_STEP_MARK = "rankscope.step#"
+"""Begins the name of a range that the agent writes around each recorded step, within ``ProfilerStep#N``."""
 
 RankStatus = Literal["ok", "partial", "missing", "corrupt", "skipped"]
 """``skipped``: not among the ranks that were to record (``capture.ranks``)."""
@@ -143,7 +147,9 @@ class RankRecord:
     backend: str | None = None
     torch_version: str | None = None
     step_source: str | None = None
-    """The detector that counted, for instance ``optimizer``."""
+    """The signal that counted, for instance ``optimizer``."""
+    step_trust: str | None = None
+    """How sure it is that one such signal is one step: ``certain``, ``likely`` or ``uncertain``."""
     steps_counted: Step = 0
     first_step: Step | None = None
     last_step: Step | None = None

@@ -66,6 +66,9 @@ class Window:
     detail: str = ""
     """A capture detail (:data:`DETAILS`) that a request asked for; empty for what was configured."""
 
+    counted_by: str = ""
+    """The step signal by which who announced it counts; empty for a plan."""
+
     def moved(self, first: int) -> Window:
         """The same window with another first step."""
         shift = first - self.first
@@ -144,3 +147,5 @@ class AgentSpec:
     exit_grace_s: float
     """Longest time the agent may hold up the end of a process whose window is still open."""
     budget: BudgetSpec
+    reaches_other_nodes: bool = False
+    """There may be ranks on other nodes, of which the variables of a rank tell nothing (:func:`rankscope.attach`)."""

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ENV_DISABLE", "ENV_PYTHONPATH", "ENV_SPEC", "Spool", "disabled"]
+__all__ = ["ENV_DISABLE", "ENV_PYTHONPATH", "ENV_SPEC", "ENV_TOLD", "Spool", "disabled"]
 
 
 ENV_SPEC = "RANKSCOPE_AGENT"
 """Path of the AgentSpec. Present only between the launcher and the first Python process of a rank."""
 ENV_PYTHONPATH = "RANKSCOPE_PYTHONPATH"
 """The user's own PYTHONPATH, which the agent puts back."""
+ENV_TOLD = "RANKSCOPE_TOLD"
+"""What the launcher above ``rankscope exec`` had told it (:func:`rankscope.rank_identity.was_told`). A process below
+that was told something else was started as a rank by a launcher below."""
 ENV_DISABLE = "RANKSCOPE_DISABLE"
 """The way out: torchrun and nothing else."""
 
@@ -45,6 +48,24 @@ class Spool:
     def helper_lock(self) -> Path:
         """Locked (``flock``) by the one process that is this node's helper."""
         return self.path / "helper.lock"
+
+    @property
+    def begin_lock(self) -> Path:
+        """Locked by the one ``rankscope exec`` of this node that starts the run."""
+        return self.path / "begin.lock"
+
+    @property
+    def begun(self) -> Path:
+        """What that one came to: a line for all others that share its run."""
+        return self.path / "begun.json"
+
+    def joined(self, pid: int) -> Path:
+        """Left by each process of this node that was started as a part of the run, with the time of its start."""
+        return self.path / f"joined_{pid}"
+
+    def joined_ones(self) -> list[Path]:
+        """All such files."""
+        return sorted(self.path.glob("joined_*"))
 
     @property
     def helper_log(self) -> Path:
@@ -119,6 +140,11 @@ class Spool:
     def owner(self, attempt: int, rank: int) -> Path:
         """Claimed by the one process that profiles a rank, when it has counted its first step."""
         return self.path / f"owner_{attempt}_{rank}"
+
+    @property
+    def claim_lock(self) -> Path:
+        """Locked by the process that claims its rank."""
+        return self.path / "claim.lock"
 
     def record(self, attempt: int, window: int, rank: int) -> Path:
         """A finished window's RankRecord."""

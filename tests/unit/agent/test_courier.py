@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore
 
+from rankscope.agent.carriers.base import Post
+from rankscope.agent.carriers.store_relay import StoreRelay
+from rankscope.agent.carriers.torchrun_store import job_has_store
 from rankscope.agent.windows.notices import Notices
-from rankscope.agent.windows.store_relay import StoreRelay, job_has_store
 from rankscope.records.spec import Window
 from rankscope.rundir.spool import Spool
 
@@ -21,15 +23,15 @@ import sys, time
 from pathlib import Path
 from torch.distributed import TCPStore
 from rankscope.agent.windows.notices import Notices
-from rankscope.agent.windows.store_relay import StoreRelay
+from rankscope.agent.carriers.base import Post
+from rankscope.agent.carriers.store_relay import StoreRelay
 from rankscope.rundir.spool import Spool
 
 server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-environ = {"RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 board = Notices(Spool(Path(sys.argv[1])), 0)
-StoreRelay("r", 0, board, {**environ, "MASTER_PORT": str(server.port)}).start()
+StoreRelay(Post("r", 0, 1, board, {}), "127.0.0.1", server.port).start()
 board.post("slow_step")
-server.wait(["rankscope/r/0/slow_steps"])  # who speaks has connected, and who listens along with him
+server.wait(["rankscope/r/0/slow_steps", "rankscope/r/0/nodes"])  # who speaks and who listens have connected
 
 class WhenPythonShutsDown:
     def __del__(self, tell=server.set, pause=time.sleep):
@@ -51,9 +53,7 @@ def nodes(tmp_path: Path):
         folder = tmp_path / str(node)
         folder.mkdir()
         boards.append(Notices(Spool(folder), 0))
-        environ = {"RANK": str(node), "LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": "2", "GROUP_RANK": str(node)}
-        environ |= {"GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port)}
-        couriers.append(StoreRelay("r", 0, boards[node], environ))
+        couriers.append(StoreRelay(Post("r", 0, node, boards[node], {}), "127.0.0.1", server.port))
         couriers[node].start()
     yield boards, couriers
     for courier in couriers:
@@ -84,10 +84,10 @@ def test_slow_steps_travel_inwards(nodes):
 
 
 def test_only_a_store_of_torchruns_is_used():
-    theirs = {"MASTER_ADDR": "a", "MASTER_PORT": "1", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "2"}
+    theirs = {"MASTER_ADDR": "a", "MASTER_PORT": "1"}
     assert job_has_store({**theirs, "TORCHELASTIC_USE_AGENT_STORE": "True"})
     assert not job_has_store({**theirs, "TORCHELASTIC_USE_AGENT_STORE": "False"})
-    assert not job_has_store({"MASTER_ADDR": "a", "MASTER_PORT": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"})
+    assert not job_has_store({"MASTER_ADDR": "a", "TORCHELASTIC_USE_AGENT_STORE": "True"})
 
 
 def test_it_ends_when_it_is_told_to(nodes):

@@ -71,7 +71,7 @@ def test_a_request_that_no_rank_can_follow_is_passed_over_and_the_next_is_served
     pace = Pace()
     for _ in range(100):
         pace.add(100.0)
-    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 0, board, pace, several_nodes=False)
+    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 0, board, pace, 0.25)
     due = [step for step in range(100, 120) if agreement.due(step)]
     assert due
     window, planned = agreement.take()

@@ -30,6 +30,29 @@ def test_a_planned_window_is_announced_when_it_is_near_and_only_once():
     assert ask(leader, 9, number=1) is None
 
 
+def test_a_planned_window_that_was_missed_comes_next():
+    # GIVEN steps that are counted from the 16th on, of which three have to pass until their length is known
+    leader = planner()
+    assert ask(leader, 16, step_s=0.0) is None
+    window = ask(leader, 19, step_s=0.01)
+    # THEN it warms up a quarter of a second later, which is 25 steps of 10 ms, and is as long as planned
+    assert (window.warm, window.first, window.last, window.origin) == (44, 46, 51, "plan")
+    assert ask(leader, 20, number=1) is None
+
+
+def test_a_planned_window_that_can_still_be_met_is_not_moved():
+    window = ask(planner(), 13)
+    assert (window.warm, window.first, window.last) == (11, 13, 18)
+
+
+def test_when_steps_are_counted_anew_the_plan_comes_again():
+    leader = planner()
+    assert ask(leader, 8).first == 13
+    leader.again()
+    assert ask(leader, 7, number=1) is None
+    assert ask(leader, 8, number=1).first == 13
+
+
 @pytest.mark.parametrize(
     ("backend", "records", "reason"),
     [

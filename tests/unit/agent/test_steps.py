@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import gc
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from rankscope.agent.steps.counter import PATIENCE, StepCounter, install_detectors
+from rankscope import config
+from rankscope.agent.signals import base
+from rankscope.agent.signals.table import OURS
+from rankscope.agent.steps.counter import FEW, PATIENCE, StepCounter
+from rankscope.agent.steps.detectors import install_detectors
+from rankscope.config import StepsConfig, step_sources
+
+
+@pytest.fixture(autouse=True)
+def _torch_as_it_was(monkeypatch):
+    """What the detectors patch is put back, and optimizers of other tests are none of this one's."""
+    monkeypatch.setattr("rankscope.agent.signals.optimizer._subclasses", lambda _kind: [])
+    for owner, name in (
+        (torch.nn.Module, "__call__"),
+        (torch.autograd, "backward"),
+        (torch.optim.Optimizer, "__init__"),
+        (torch.optim.Optimizer, "profile_hook_step"),
+        (torch.amp.GradScaler, "update"),
+        (torch.nn.parallel.DistributedDataParallel, "_pre_forward"),
+        (torch.utils.data.dataloader._BaseDataLoaderIter, "__next__"),
+    ):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
 
 
 class Thing:
@@ -57,7 +79,7 @@ def test_an_optimizer_that_is_gone_or_idle_gives_way():
 def test_two_steps_for_one_batch_are_one():
     counter, optimizer = StepCounter(lambda completed: None), Thing()
     for _ in range(4):
-        counter.signal("forward")
+        counter.root_forward()
         counter.optimizer_stepped(optimizer)
         counter.optimizer_stepped(optimizer)
     assert counter.completed == 4
@@ -65,7 +87,7 @@ def test_two_steps_for_one_batch_are_one():
 
 def test_forwards_that_vanish_into_a_compiled_region_do_not_stop_the_count():
     counter, optimizer = StepCounter(lambda completed: None), Thing()
-    counter.signal("forward")
+    counter.root_forward()
     for _ in range(PATIENCE + 10):
         counter.optimizer_stepped(optimizer)
     # of 26 steps the first counts, the next PATIENCE - 1 = 15 look like repeats of it, the other 10 count
@@ -73,12 +95,40 @@ def test_forwards_that_vanish_into_a_compiled_region_do_not_stop_the_count():
 
 
 def test_weak_signals_count_only_after_patience():
-    assert counted(["input"] * (PATIENCE - 1)) == []
-    assert counted(["input"] * (PATIENCE + 1)) == [PATIENCE, PATIENCE + 1]
+    assert counted(["input"] * (FEW - 1)) == []
+    assert counted(["input"] * (FEW + 1)) == [FEW, FEW + 1]
+
+
+@pytest.mark.parametrize(("better", "patience"), [("backward", 16), ("optimizer", 64), ("forward", 2)])
+def test_what_is_trusted_less_waits_for_what_will_come(better, patience):
+    # GIVEN a data loader, and a root forward that announces its backward, or an optimizer that was made but not stepped
+    seen: list[int] = []
+    counter = StepCounter(seen.append)
+    counter.expect(better)
+    for _ in range(patience + 1):
+        counter.signal("input")
+    # THEN its items count from the 16th, from the 64th, or from the 2nd where what will come is trusted less
+    assert seen == [patience, patience + 1]
 
 
 def test_a_better_signal_takes_over():
-    assert counted(["forward"] * PATIENCE + ["profiler", "forward", "user", "profiler"]) == [PATIENCE, 1, 1]
+    seen: list[int] = []
+    counter = StepCounter(seen.append)
+    for event in ["forward", "forward", "profiler", "forward", "user", "profiler"]:
+        counter.signal(event)
+    assert (seen, counter.changes, counter.source, counter.trust) == ([2, 1, 1], 2, "user", "certain")
+
+
+def test_signals_of_two_groups_of_processes_count_from_one():
+    # GIVEN two steps before there was a process group
+    seen: list[int] = []
+    counter = StepCounter(seen.append)
+    for _ in range(2):
+        counter.signal("user")
+    counter.signal("user")
+    counter.restart()  # the third is the first in it
+    counter.signal("user")
+    assert seen == [1, 2, 3, 2]
 
 
 def test_a_fixed_source_ignores_the_others():
@@ -127,16 +177,88 @@ def new_optimizer():
     return Fresh([torch.nn.Parameter(torch.ones(2))], lr=0.5)
 
 
-def test_a_root_forward_keeps_its_arguments(monkeypatch):
+def test_a_root_forward_keeps_its_arguments_and_its_backward_is_a_step(monkeypatch):
     class DDP:
+        require_backward_grad_sync = True
+
         def _pre_forward(self, *inputs, **kwargs):
             return inputs, kwargs
 
     monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", DDP)
+    counter = StepCounter(lambda completed: None, "backward")
+    install_detectors(counter, lambda ns: None, lambda: None)
+    model, weight = DDP(), torch.ones(2, requires_grad=True)
+    # GIVEN a backward without a root forward, two micro-batches under no_sync and one that reduces, a forward alone
+    weight.sum().backward()
+    for sync in (False, False, True):
+        model.require_backward_grad_sync = sync
+        assert model._pre_forward(1, labels=2) == ((1,), {"labels": 2})
+        weight.sum().backward()
+    model._pre_forward()
+    # THEN one step
+    assert counter.completed == 1
+
+
+def test_forwards_of_the_outermost_module_count_where_nothing_better_comes():
+    counter = StepCounter(lambda completed: None)
+    original = torch.nn.Module.__call__
+    install_detectors(counter, lambda ns: None, lambda: None)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    loss = torch.nn.MSELoss()
+    with torch.no_grad():
+        for _ in range(5):
+            loss(model(torch.ones(1, 2)), torch.ones(1, 2))
+    # 5 steps: neither the inner modules nor the loss, which is a module as well, make more of them
+    assert (counter.completed, counter.source, counter.trust) == (5, "forward", "uncertain")
+    # AND every call passes through it only until something better counts
+    assert torch.nn.Module.__call__ is not original
+    counter.signal("user")
+    assert torch.nn.Module.__call__ is original
+
+
+def test_a_forward_that_fails_is_over():
     counter = StepCounter(lambda completed: None, "forward")
     install_detectors(counter, lambda ns: None, lambda: None)
-    assert DDP()._pre_forward(1, labels=2) == ((1,), {"labels": 2})
-    assert counter.completed == 1
+    model = torch.nn.Linear(2, 2)
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            model(torch.ones(1, 3))
+    assert counter.completed == 3
+
+
+def test_optimizers_that_were_made_before_count_as_well(monkeypatch):
+    # GIVEN an optimizer and one of a class of its own, made before the detectors were installed, and one made after
+    before = new_optimizer()
+    monkeypatch.setattr("rankscope.agent.signals.optimizer._subclasses", lambda _kind: [type(before)])
+    counter = StepCounter(lambda completed: None)
+    install_detectors(counter, lambda ns: None, lambda: None)
+    for _ in range(3):
+        before.step()
+        type(before)([torch.nn.Parameter(torch.ones(2))], lr=0.5)
+    assert (counter.completed, counter.source) == (3, "optimizer")
+
+
+def test_a_scaler_counts_once_a_step_and_also_where_it_skips():
+    counter = StepCounter(lambda completed: None, "scaler")
+    install_detectors(counter, lambda ns: None, lambda: None)
+    optimizers = [new_optimizer() for _ in range(2)]
+    scaler = torch.amp.GradScaler("cpu")
+    for gradient in (1.0, float("inf"), 1.0):
+        for optimizer in optimizers:
+            (weight,) = optimizer.param_groups[0]["params"]
+            weight.grad = scaler.scale(torch.full((2,), gradient))
+            scaler.step(optimizer)
+        scaler.update()
+    assert counter.completed == 3
+
+
+def test_every_signal_is_in_the_table_and_can_be_configured():
+    files = {p.stem for p in Path(base.__file__).parent.glob("*.py")} - {"__init__", "base", "table"}
+    assert {signal.name for signal in OURS} == files
+    assert set(step_sources()) == {"auto", *files}
+    for signal in OURS:
+        assert StepsConfig(source=signal.name).source == signal.name
+        assert signal.name in (StepsConfig.__doc__ or "") + Path(config.__file__).read_text(encoding="utf-8")
 
 
 @pytest.fixture(params=["torch.cuda.CUDAGraph", "torch.accelerator.Graph"])
@@ -170,7 +292,7 @@ def test_a_captured_step_is_one_at_each_replay(cuda_graphs):
     optimizer = new_optimizer()
 
     def step():
-        signal("forward")
+        signal("backward")
         optimizer.step()
 
     step()

@@ -9,7 +9,8 @@ import pytest
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from rankscope.launcher import torchrun as elastic
-from rankscope.launcher.torchrun import Ending, run_torchrun
+from rankscope.launcher.ending import Ending
+from rankscope.launcher.torchrun import run_torchrun
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ WAITING = """
 import sys, time
 from types import SimpleNamespace
 from rankscope.config import ToolConfig
-from rankscope.launcher.torchrun import Ending
+from rankscope.launcher.ending import Ending
 from rankscope.launcher.wrap_up import wrap_up
 
 class Helper:
@@ -51,7 +51,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from rankscope.config import ToolConfig
 from rankscope.launcher.report_process import make
-from rankscope.launcher.torchrun import Ending
+from rankscope.launcher.ending import Ending
 from rankscope.launcher.wrap_up import wrap_up
 from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from rankscope.records.rank import OWN_STEP_MARK
 from rankscope.records.spec import CaptureSpec
 
 __all__ = ["Capture", "DeviceTail", "StepMarks", "detailed", "device_in_use"]
@@ -65,25 +66,28 @@ class Capture(Protocol):
 
 
 class StepMarks:
-    """``ProfilerStep#N`` ranges, as torch.profiler names the steps of its schedule.
+    """``ProfilerStep#N`` ranges, as torch.profiler names the steps of its schedule, for all tools that read them.
+
+    A profiler of the script's own writes the same ranges in every step, also while it rests. So ours hold a range that
+    nobody else writes.
 
     Begun and ended by functions that are no operators: those of ``record_function`` are, so that a dispatch mode or a
     function mode of the script's own would see and count them.
     """
 
     def __init__(self) -> None:
-        self._range: Any = None
+        self._ranges: list[Any] = []
 
     def begin(self, step: int) -> None:
         """End the range that is open and open that of ``step``."""
         self.end()
-        self._range = _autograd._record_function_with_args_enter(f"ProfilerStep#{step}")  # noqa: SLF001
+        for name in (f"ProfilerStep#{step}", f"{OWN_STEP_MARK}{step}"):
+            self._ranges.append(_autograd._record_function_with_args_enter(name))  # noqa: SLF001
 
     def end(self) -> None:
         """Close the open range, if one is."""
-        opened, self._range = self._range, None
-        if opened is not None:
-            _autograd._record_function_with_args_exit(opened)  # noqa: SLF001 - no public name, as above
+        while self._ranges:
+            _autograd._record_function_with_args_exit(self._ranges.pop())  # noqa: SLF001 - no public name, as above
 
 
 _MOST_TAIL_STEPS = 32

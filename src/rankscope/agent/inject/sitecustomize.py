@@ -1,9 +1,11 @@
 """Start the agent in the first Python process of a rank, and restore what let it in.
 
 Python imports the first module of this name on ``sys.path`` before it looks at the script, so the user's command runs
-exactly as under torchrun: same ``__main__``, argv, ``sys.path`` and traceback, with ``-m`` and ``--no-python`` alike.
-What let the agent in is restored at once: children of this process never see it. Where RANKSCOPE_DISABLE is set (to
-anything but an empty value, 0 and false), nothing else happens.
+exactly as without us: same ``__main__``, argv, ``sys.path`` and traceback, with ``-m`` and ``--no-python`` alike.
+What let the agent in is restored at once in a process that was started as a rank: children of it never see it.
+Elsewhere, below ``rankscope exec``, it stays in the environment for the ranks that may come, until this process turns
+out to be one. Where RANKSCOPE_DISABLE is set (to anything but an empty value, 0 and false), all is restored and nothing
+else happens.
 """
 
 import contextlib
@@ -12,16 +14,14 @@ import os
 import sys
 
 
-def _withdraw() -> "str | None":
-    here = os.path.dirname(__file__)
-    sys.path[:] = [entry for entry in sys.path if entry != here]
-    spec = os.environ.pop("RANKSCOPE_AGENT", None)
+def _withdraw() -> None:
+    for name in ("RANKSCOPE_AGENT", "RANKSCOPE_TOLD"):
+        os.environ.pop(name, None)
     own = os.environ.pop("RANKSCOPE_PYTHONPATH", "")
     if own:
         os.environ["PYTHONPATH"] = own
     else:
         os.environ.pop("PYTHONPATH", None)
-    return spec
 
 
 def _chain() -> None:
@@ -38,16 +38,31 @@ def _chain() -> None:
             sys.modules.setdefault("sitecustomize", ours)
 
 
-# The process that starts ranks (torchrun's own) passes the message on and is no rank itself.
-if "RANK" in os.environ:
-    _spec = _withdraw()
-    # The same values as in rankscope.rundir.spool.disabled, which is not imported here, to import nothing else.
-    if _spec and os.environ.get("RANKSCOPE_DISABLE", "").strip().lower() in ("", "0", "false"):
-        try:
-            from rankscope.agent import bootstrap
+def _begin() -> None:
+    here = os.path.dirname(__file__)
+    sys.path[:] = [entry for entry in sys.path if entry != here]
+    spec = os.environ.get("RANKSCOPE_AGENT")
+    if not spec:
+        return
+    # The same words as rankscope.rundir.spool.disabled, which is not imported here: nothing of ours shall be.
+    if os.environ.get("RANKSCOPE_DISABLE", "").strip().lower() not in ("", "0", "false"):
+        _withdraw()
+        return
+    certain = False
+    try:
+        from rankscope.agent import bootstrap
 
-            bootstrap.arm(_spec)
-        except Exception as error:  # a job must start even when the agent cannot
-            with contextlib.suppress(Exception):  # where stderr is closed or full it cannot be reported either
+        certain = bootstrap.is_rank(os.environ)
+        bootstrap.arm(spec, certain=certain)
+    except Exception as error:  # a job must start even when we cannot
+        # Another Python, without rankscope, is no news unless it trains.
+        if "RANK" in os.environ and not os.environ.get("RANKSCOPE_TOLD", "").startswith("torchrun"):
+            certain = True
+            with contextlib.suppress(Exception):  # nor can it be said where stderr is closed or full
                 print(f"rankscope: this rank is not profiled: {error!r}", file=sys.stderr)
-    _chain()
+    if certain:
+        _withdraw()
+
+
+_begin()
+_chain()

@@ -20,6 +20,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from multiprocessing import process, util
 from types import FrameType
 from typing import Any
 
@@ -52,6 +53,11 @@ class ExitHandler:
         self._sockets = (-1, -1), (-1, -1)
         atexit.register(self._at_exit)
 
+    def end_with_multiprocessing(self) -> None:
+        """A forked child of multiprocessing ends by ``os._exit`` after its finalizers, and without ``atexit``."""
+        if process.parent_process() is not None:
+            util.Finalize(None, self._at_exit, exitpriority=1)
+
     def _at_exit(self) -> None:
         self.guard(leaving=True)  # when a peer ends, SIGTERM arrives within 0.1 s, while the window is being closed
         self._run(exit_reason())
@@ -71,6 +77,11 @@ class ExitHandler:
         if not self._begun:
             self._begun = True
             self._close(reason)
+
+    def run_now(self) -> None:
+        """Close before the process ends; its end is not our affair any more."""
+        self._run(None)
+        self._unguard()
 
     def guard(self, *, leaving: bool = False) -> None:
         """Handle SIGTERM from now on. ``leaving``: the interpreter shuts down.

@@ -6,7 +6,7 @@ import dataclasses
 
 from rankscope.agent.process.guard import tell
 from rankscope.agent.windows.notices import Notices
-from rankscope.agent.windows.planner import HEARD_WITHIN_S, Planner
+from rankscope.agent.windows.planner import Planner
 from rankscope.records.spec import AgentSpec, CaptureRequest, Window
 from rankscope.step_time import Pace
 
@@ -24,10 +24,13 @@ class Agreement:
         rank: of this process.
         board: where windows are announced.
         pace: of this rank's steps.
-        several_nodes: whether announcements have to reach other nodes.
+        heard_within_s: how long an announcement travels to the last rank.
+        source: the signal by which steps are counted.
     """
 
-    def __init__(self, spec: AgentSpec, rank: int, board: Notices, pace: Pace, *, several_nodes: bool) -> None:
+    def __init__(
+        self, spec: AgentSpec, rank: int, board: Notices, pace: Pace, heard_within_s: float, source: str = ""
+    ) -> None:
         self._spec = spec
         self._leads = rank == 0
         self._board = board
@@ -36,11 +39,13 @@ class Agreement:
             spec.schedule,
             spec.budget,
             spec.agreement_lead,
-            HEARD_WITHIN_S["nodes" if several_nodes else "node"],
+            heard_within_s,
             spec.capture.backend,
         )
         self._number, self._planned, self._requests = 0, 0, board.answered()
         self._next: Window | None = None
+        self._source = source
+        self._earlier: set[str] = set()
         self._busy_until = 0
         self.confirmed: bool | None = None
         """True when the window taken last was announced; None when no announcement came."""
@@ -64,6 +69,13 @@ class Agreement:
         self._busy_until = window.last
         return window, self._spec.schedule.window(self._planned - 1) if window.origin == "plan" else None
 
+    def recount(self, source: str) -> None:
+        """From now on steps are counted by this signal, from 1 again: what was planned comes again."""
+        self._earlier.add(self._source)
+        self._source = source
+        self._planner.again()
+        self._next, self._planned, self._busy_until = None, 0, 0
+
     def closed(self, completed: int) -> None:
         """The window taken last is over; another may follow at once."""
         self._busy_until = completed - 1
@@ -81,7 +93,7 @@ class Agreement:
         )
         if window is None:
             return
-        self._board.announce(window)
+        self._board.announce(dataclasses.replace(window, counted_by=self._source))
         self._board.take("slow_step")
         if window.origin not in ("plan", "slow_step"):
             self._answered()
@@ -116,11 +128,15 @@ class Agreement:
             self._number += 1
             return
         if announced is not None:
-            self._next, self.confirmed = announced, True
-            if announced.origin == "plan":
-                self._planned += 1
+            if announced.counted_by == self._source:
+                self._next, self.confirmed = announced, True
+                if announced.origin == "plan":
+                    self._planned += 1
+            elif announced.counted_by in self._earlier:
+                self._number += 1  # from before the count began anew; the plan comes again
             return
         plan = self._spec.schedule.window(self._planned)
-        if plan is not None and not self._spec.schedule.every and completed >= plan.warm:
+        # One that was missed is moved by rank 0, so it is waited for.
+        if plan is not None and not self._spec.schedule.every and plan.warm <= completed <= plan.first:
             self._next = dataclasses.replace(plan, number=self._number)
             self._planned += 1

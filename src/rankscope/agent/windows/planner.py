@@ -9,10 +9,7 @@ from collections.abc import Callable
 from rankscope.capture_backends import resolve
 from rankscope.records.spec import BudgetSpec, CaptureRequest, ScheduleSpec, Window
 
-__all__ = ["HEARD_WITHIN_S", "Planner"]
-
-HEARD_WITHIN_S = {"node": 0.25, "nodes": 1.0}
-"""Seconds after which an announcement has reached every rank: by files on one node, or by the store (polls: 0.2 s)."""
+__all__ = ["Planner"]
 
 
 class Planner:
@@ -85,7 +82,16 @@ class Planner:
             return self._unplanned(unplanned, request, completed, megabytes)
         if planned is None:
             return None
+        missed = completed > planned.first and not self._schedule.every
+        if missed and step_s <= 0:
+            return None  # it comes next, as soon as can be told how long an announcement of it travels
+        if missed:
+            planned = planned.moved(completed + lead + planned.first - planned.warm)
         return self._at_plan(dataclasses.replace(planned, number=number), completed, lead, megabytes)
+
+    def again(self) -> None:
+        """Steps are counted anew: no planned window has come."""
+        self._planned = 0
 
     def _at_plan(
         self,

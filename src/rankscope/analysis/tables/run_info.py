@@ -71,6 +71,7 @@ def _recorders(records: Sequence[RankRecord]) -> str:
 def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[str]:
     recorders = {(w.attempt, w.window): _recorders(w.records) for w in manifest.windows} if manifest else {}
     held = {(w.attempt, w.window): _held(w.records) for w in manifest.windows} if manifest else {}
+    counted = {(w.attempt, w.window): _counted(w.records) for w in manifest.windows} if manifest else {}
     found = []
     for attempt, window in sorted({(t.attempt, t.window) for t in traces}):
         members = [t for t in traces if (t.attempt, t.window) == (attempt, window)]
@@ -81,10 +82,18 @@ def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[
             f"attempt {attempt}, window {window}: {steps}",
             f"{len(members)} ranks",
             by,
+            counted.get((attempt, window)),
             held.get((attempt, window)),
         ]
         found.append(", ".join(part for part in parts if part))
     return found
+
+
+def _counted(records: Sequence[RankRecord]) -> str | None:
+    """By which signal steps were counted, and how sure it is that it means a step."""
+    ways = {(r.step_source, r.step_trust) for r in records if r.trace and r.step_source and r.step_trust}
+    told = ", ".join(f"{source} ({trust})" for source, trust in sorted(ways, key=str))
+    return f"steps counted by {told}" if told else None
 
 
 def _held(records: Sequence[RankRecord]) -> str | None:

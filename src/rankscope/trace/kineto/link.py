@@ -7,6 +7,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.records.rank import OWN_STEP_MARK
 from rankscope.trace.columns import Category, Events, Steps
 
 __all__ = ["find_steps", "link_launches", "overruns"]
@@ -18,15 +19,18 @@ _ROUNDING_NS = 1000
 CROSSING = 0.01
 """Share of a step mark by which the next may begin before its end: clocks are read one after the other."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})\Z")
+_OWN_STEP = re.compile(re.escape(OWN_STEP_MARK) + r"(\d{1,18})\Z")
 
 
 def find_steps(events: Events, strings: list[str]) -> Steps:
     """Outermost ``ProfilerStep#N`` of the main host thread.
 
     The same steps may occur again: nested (a profiler of the user's own), on another thread, on the GPU. Where
-    the marks of two schedules cross, those of one are taken: of a step of both begins and ends nothing.
+    the marks of two schedules cross, those of one are taken: of a step of both begins and ends nothing. Where rankscope
+    recorded, its own marks alone count: the script's profiler marks steps also while it does not record.
     """
-    numbers = {code: int(m.group(1)) for code, s in enumerate(strings) if (m := _STEP.match(s))}
+    own = {code: int(m.group(1)) for code, s in enumerate(strings) if (m := _OWN_STEP.match(s))}
+    numbers = own or {code: int(m.group(1)) for code, s in enumerate(strings) if (m := _STEP.match(s))}
     host = np.isin(events.category, (Category.USER_ANNOTATION, Category.CPU_OP))
     rows = np.flatnonzero(host & np.isin(events.name, list(numbers)))
     if not len(rows):

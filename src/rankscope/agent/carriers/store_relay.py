@@ -1,9 +1,11 @@
-"""Relay rank 0's window announcements to the other nodes, and their slow steps back, through torchrun's TCPStore.
+"""Relay rank 0's window announcements to the other nodes, and their slow steps back, through a TCPStore.
 
 One rank of each node has two threads that wait in the store or look up every 0.2 s; no other thread touches the
 network, and a job on one node has no relay. The relay uses no barrier and no collective: those deadlock when ranks
 disagree (vllm#51881, torchtitan#645). Without the store each rank opens where its plan says, which is the same step for
 all that count alike.
+
+Nobody has to know how many nodes there are: each takes a number in the store when it comes.
 
 The threads end before the process does. Up to Python 3.13 a thread that wants to go on while the interpreter shuts down
 is unwound (PyThread_exit_thread, cpython#87135); one that comes back from the store has C++ frames that may not be, and
@@ -16,18 +18,17 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 
 from torch._C import _DistStoreError
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
+from rankscope.agent.carriers.base import Post
 from rankscope.agent.process.guard import tell
-from rankscope.agent.windows.notices import Notices
 
-__all__ = ["StoreRelay", "job_has_store"]
+__all__ = ["StoreRelay"]
 
-_NEEDS = {"MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "GROUP_WORLD_SIZE"}
 _PATIENCE = timedelta(seconds=5)
 _LISTEN = timedelta(minutes=10)
 _POLL_S = 0.2
@@ -35,20 +36,21 @@ _ENDS_WITHIN_S = 2.0
 _RINGS_EVERY_S = 0.05
 
 
-def job_has_store(environ: Mapping[str, str]) -> bool:
-    """Only torchelastic's own store may be used before init_process_group: elsewhere rank 0 of the user opens it."""
-    return environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and environ.keys() >= _NEEDS
-
-
 class StoreRelay:
-    """Copies notices between this node's files and the store. Made by local rank 0 of every node."""
+    """Copies notices between this node's files and the store. Made in one process of every node.
 
-    def __init__(self, run_id: str, attempt: int, board: Notices, environ: Mapping[str, str]) -> None:
-        self._board = board
-        self._head = environ.get("RANK") == "0"
-        self._node, self._nodes = int(environ["GROUP_RANK"]), int(environ["GROUP_WORLD_SIZE"])
-        self._address = (environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
-        self._prefix = f"rankscope/{run_id}/{attempt}"
+    Args:
+        post: what is to be carried.
+        host: of the store's server.
+        port: of it.
+    """
+
+    def __init__(self, post: Post, host: str, port: int) -> None:
+        self._board = post.board
+        self._head = post.rank == 0
+        self._node = 0
+        self._address = (host, port)
+        self._prefix = f"rankscope/{post.run_id}/{post.attempt}"
         self._heard = 0
         self._over = threading.Event()
         works = (self._speak, self._speak_for_all) if self._head else (self._speak, self._listen)
@@ -83,8 +85,11 @@ class StoreRelay:
         window = 0
         while not self._over.is_set():
             if self._head and (text := self._board.read(f"window_{window}")) is not None:
-                keys = [_window(window, node) for node in range(self._nodes)]
-                store.multi_set(keys, [text] * self._nodes)  # type: ignore[attr-defined]  # its stub lacks it
+                # For those that come later, and read it first; then for all that have come.
+                store.set(_window(window, 0), text)
+                keys = [_window(window, node) for node in range(1, store.add("nodes", 0) + 1)]
+                if keys:
+                    store.multi_set(keys, [text] * len(keys))  # type: ignore[attr-defined]  # its stub lacks it
                 window += 1
             elif not self._head and self._board.take("slow_step"):
                 store.add("slow_steps", 1)
@@ -92,11 +97,16 @@ class StoreRelay:
                 self._over.wait(_POLL_S)
         # A waiting thread waits in the store for one key, which wakes it.
         while not self._head and self._threads[1].is_alive():
-            store.set(_window(self._heard, self._node), "")
+            if self._node:
+                store.set(_window(self._heard, self._node), "")
             self._threads[1].join(_RINGS_EVERY_S)
 
     def _listen(self, store: PrefixStore) -> None:
         """Windows come from the store; the wait is the server's, nothing is polled."""
+        self._node = int(store.add("nodes", 1))
+        while store.check([_window(self._heard, 0)]):
+            self._board.post(f"window_{self._heard}", store.get(_window(self._heard, 0)).decode())
+            self._heard += 1
         while not self._over.is_set():
             with contextlib.suppress(_DistStoreError):  # nothing in ten minutes
                 key = _window(self._heard, self._node)
@@ -117,5 +127,5 @@ class StoreRelay:
 
 
 def _window(number: int, node: int) -> str:
-    """Each node has a key of its own, so that one can be woken without the others."""
+    """Each node has a key of its own, so that one can be woken without the others; 0 is for those yet to come."""
     return f"window_{number}/{node}"

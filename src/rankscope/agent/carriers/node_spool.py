@@ -1,0 +1,16 @@
+"""A job on one node needs nothing: all its ranks read the notices in the node's spool."""
+
+from __future__ import annotations
+
+from rankscope.agent.carriers.base import Carrier
+
+__all__ = ["CARRIER"]
+
+CARRIER = Carrier(
+    name="node_spool",
+    phrase="by files in the node's own folder",
+    heard_within_s=0.25,
+    possible=lambda _post: False,
+    start=lambda _post: None,
+)
+"""Never carries between nodes; the table gives it to jobs that have one."""

@@ -1,0 +1,55 @@
+"""All carriers. To add one: a file beside the others, and a line here.
+
+Other packages add carriers through the entry points ``rankscope.carriers`` (see :mod:`rankscope.plugins`). They are
+looked for in jobs on several nodes only.
+"""
+
+from __future__ import annotations
+
+from rankscope import plugins
+from rankscope.agent.carriers import job_store, node_spool, run_directory, torchrun_store
+from rankscope.agent.carriers.base import Carrier, Post
+from rankscope.agent.process.guard import tell
+
+__all__ = ["OURS", "carrier_for", "choose_carrier"]
+
+OURS: tuple[Carrier, ...] = (
+    node_spool.CARRIER,
+    torchrun_store.CARRIER,
+    job_store.CARRIER,
+    run_directory.CARRIER,
+)
+"""Best first: the first that is possible carries."""
+
+
+def choose_carrier(post: Post, *, several_nodes: bool, carries: bool) -> Carrier:
+    """Choose for this job, and begin to carry where this process does it for its node. Raises nothing.
+
+    Args:
+        post: what is to be carried.
+        several_nodes: there are ranks on other nodes, or there may be.
+        carries: this process does it for its node.
+    """
+    if not several_nodes:
+        return node_spool.CARRIER
+    theirs = plugins.load("carriers", Carrier, frozenset(carrier.name for carrier in OURS), "name")
+    carrier = carrier_for(post, (*theirs, *OURS))
+    if carries:
+        try:
+            carrier.start(post)
+        except Exception as error:  # announcements are missed, and each rank opens where the plan says
+            tell(f"nodes do not hear of each other's windows: {error}")
+    return carrier
+
+
+def carrier_for(post: Post, carriers: tuple[Carrier, ...] = OURS) -> Carrier:
+    """The first that is possible; the node's spool where none is."""
+    return next((carrier for carrier in carriers if _possible(carrier, post)), node_spool.CARRIER)
+
+
+def _possible(carrier: Carrier, post: Post) -> bool:
+    try:
+        return carrier.possible(post)
+    except Exception as error:
+        tell(f"announcements cannot travel {carrier.phrase}: {error}")
+        return False

@@ -1,0 +1,195 @@
+"""Which rank of the job this process is, and that no other process passes for it.
+
+Where a launcher starts one process for each rank, its variables say which. Elsewhere a process below ``rankscope exec``
+may be a launcher, a data loader's worker, a compiler, or a rank that will know itself later (mp.spawn, Lightning, Ray).
+It is taken for a rank when it counts steps, and for the rank that its process group says. Steps before there is a
+process group are its own affair and are not counted. Without any process group it is a job of one rank, taken for that
+when its first window comes near.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from rankscope.agent.process.guard import tell
+from rankscope.agent.process.record import process_record
+from rankscope.rank_identity import Identity, told
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import AgentSpec
+from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, ENV_TOLD, Spool
+
+__all__ = ["Membership"]
+
+_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+
+
+class Membership:
+    """This process's place in the job.
+
+    Args:
+        spec: of the run.
+        spool: of this node.
+        environ: of this process.
+        certain: its variables were set for this rank by the launcher that started it.
+    """
+
+    def __init__(self, spec: AgentSpec, spool: Spool, environ: Mapping[str, str], *, certain: bool) -> None:
+        self._spec = spec
+        self._spool = spool
+        self._told = told(environ)
+        self.life: RankRecord | None = None
+        """The record of this rank's life, as soon as it is known which rank it is."""
+        self.several_nodes = spec.reaches_other_nodes or (self._told is not None and self._told.several_nodes)
+        self.is_first_of_node = False
+        """The first to claim its rank. Local ranks do not tell it, of which there may be several 0."""
+        self._restarts = _number(environ.get(_RESTARTS))
+        if certain and self._told is not None and self._told.world_size is not None:
+            self._be(self._told.rank, self._told.world_size, self._told)
+
+    def settle(self, completed: int) -> bool:
+        """Find out which rank this process is.
+
+        Args:
+            completed: steps counted so far, since there is a process group.
+
+        Returns:
+            Whether it is known. The rank of a process group is known at once, that of a process without one is not
+            before its first window comes near.
+        """
+        if self.life is not None:
+            return True
+        group = _group()
+        now = told(os.environ) or self._told  # Lightning and Ray set theirs when they run already
+        if group is None:
+            window = self._spec.schedule.window(0)
+            if window is not None and completed + self._spec.agreement_lead + 1 < window.warm:
+                return False
+            group = (now.rank, now.world_size) if now is not None and now.world_size else (0, 1)
+            now = now if group != (0, 1) else None
+        if now is not None:
+            self.several_nodes = self.several_nodes or now.several_nodes
+        self._be(*group, now)
+        _withdraw()
+        return True
+
+    @property
+    def in_group(self) -> bool:
+        """Whether there is a process group."""
+        return _group() is not None
+
+    def other_group(self) -> str | None:
+        """That the process group says another rank than this process was taken for, in words."""
+        group, life = _group(), self.life
+        if life is None or group is None or life.world_size != 1 or group == (life.rank, life.world_size):
+            return None
+        return f"a process group came after the first steps: this is rank {group[0]} of {group[1]}"
+
+    def claim(self) -> bool:
+        """Of several processes of one rank (a shell wrapper that starts more than one), the first to step is it.
+
+        Where nobody counts the restarts of the job, it is told here: an attempt has ended when its ranks are gone.
+        """
+        life = self.life
+        if life is None:
+            return False
+        with _locked(self._spool):
+            if self._restarts is None:
+                life.attempt = self._attempt(life.rank)
+            try:
+                path = self._spool.owner(life.attempt, life.rank)
+                handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            except FileExistsError:
+                return False
+            except OSError as error:  # no room for it: then nobody else gets in either
+                tell(f"the rank could not be claimed in {self._spool.path}: {error}")
+            else:
+                with os.fdopen(handle, "w") as stream, contextlib.suppress(OSError):
+                    stream.write(f"{life.pid} {_begun(life.pid)}")
+            self.is_first_of_node = self._elected(life)
+        return True
+
+    def _elected(self, life: RankRecord) -> bool:
+        path = self._spool.notice(life.attempt, "first_of_node")
+        with contextlib.suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            return True
+        return False
+
+    def _attempt(self, rank: int) -> int:
+        owners: dict[int, dict[int, bool]] = {}
+        for path in self._spool.path.glob("owner_*_*"):
+            attempt, owned = (int(word) for word in path.name.split("_")[1:])
+            owners.setdefault(attempt, {})[owned] = _lives(path)
+        if not owners:
+            return 0
+        last = max(owners)
+        over = not any(owners[last].values()) or owners[last].get(rank) is False
+        return last + 1 if over else last
+
+    def _be(self, rank: int, world_size: int, now: Identity | None) -> None:
+        unfinished = "the process did not report its exit: it was killed, called os._exit, or is still running"
+        local_rank = now.local_rank if now is not None else None
+        self.life = process_record(rank, world_size, local_rank, self._restarts or 0, "partial", unfinished)
+        self.life.torch_version = str(torch.__version__)
+
+
+def _withdraw() -> None:
+    """This is a rank, and what it starts from now on is none: take back by which the agent came in."""
+    if os.environ.pop(ENV_SPEC, None) is None:
+        return
+    os.environ.pop(ENV_TOLD, None)
+    own = os.environ.pop(ENV_PYTHONPATH, "")
+    if own:
+        os.environ["PYTHONPATH"] = own
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+def _group() -> tuple[int, int] | None:
+    """Rank and size of the default process group."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return None
+
+
+def _number(word: str | None) -> int | None:
+    return int(word) if word is not None and word.isascii() and word.isdigit() else None
+
+
+def _lives(owner: Path) -> bool:
+    """Whether the process that owns a rank still runs; one that cannot be asked is taken to."""
+    try:
+        pid, begun = owner.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return True
+    return _begun(int(pid)) == begun
+
+
+def _begun(pid: int) -> str:
+    """Field 22 of proc_pid_stat(5); "gone" where there is no such process or only its remains."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return "gone"
+    return "gone" if fields[0] in "ZX" else fields[19]
+
+
+@contextlib.contextmanager
+def _locked(spool: Spool) -> Iterator[None]:
+    """One rank of the node at a time; where files cannot be locked, O_EXCL alone decides."""
+    handle = None
+    with contextlib.suppress(OSError):
+        handle = os.open(spool.claim_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)

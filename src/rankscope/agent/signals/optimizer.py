@@ -1,0 +1,57 @@
+"""The outermost ``Optimizer.step`` of ``torch.optim``. Which of several optimizers counts is the counter's affair."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rankscope.agent.signals.base import Signal, Watch, after
+
+__all__ = ["SIGNAL"]
+
+
+def _install(watch: Watch) -> None:
+    """Wrap what ``Optimizer`` wraps around every ``step``: from outside, so that the profiler's own range of the
+    optimizer is closed when a window starts or stops (inside a post hook it would be cut)."""
+    original = torch.optim.Optimizer.profile_hook_step
+    depth = 0
+
+    def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
+        return watched(original(function))
+
+    def watched(hooked: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(hooked)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            if torch.compiler.is_compiling():
+                return hooked(*args, **kwargs)
+            if depth == 0:
+                watch.between()
+            depth += 1
+            try:
+                result = hooked(*args, **kwargs)
+            finally:
+                depth -= 1
+            if depth == 0 and args:
+                watch.stepped(args[0])
+            return result
+
+        return step
+
+    # A class is wrapped when its first optimizer is made. Those of which there are some by now (rankscope.attach):
+    for kind in _subclasses(torch.optim.Optimizer):
+        if getattr(kind.__dict__.get("step"), "hooked", None):
+            kind.step = watched(kind.__dict__["step"])
+            watch.expect("optimizer")
+    torch.optim.Optimizer.profile_hook_step = staticmethod(profile_hook_step)  # type: ignore[assignment]
+    after(torch.optim.Optimizer, "__init__", lambda _optimizer: watch.expect("optimizer"))
+
+
+def _subclasses(kind: Any) -> list[Any]:
+    return [kind, *(deeper for below in kind.__subclasses__() for deeper in _subclasses(below))]
+
+
+SIGNAL = Signal("optimizer", "Optimizer.step", "certain", patience=False, install=_install)

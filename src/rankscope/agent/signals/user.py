@@ -1,0 +1,9 @@
+"""The script says it: ``rankscope.step()``."""
+
+from __future__ import annotations
+
+from rankscope.agent.signals.base import Signal
+
+__all__ = ["SIGNAL"]
+
+SIGNAL = Signal("user", "rankscope.step()", "certain", patience=False, install=lambda _watch: None)

@@ -1,0 +1,101 @@
+"""Put the step signals in place, each within our border: whatever fails on our side ends that signal alone."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rankscope.agent.process.guard import guarded, tell
+from rankscope.agent.signals.base import Signal, Watch, after
+from rankscope.agent.signals.table import OURS
+from rankscope.agent.steps.counter import StepCounter
+from rankscope.agent.steps.cuda_graphs import CapturedSignals
+
+__all__ = ["install_detectors"]
+
+
+def install_detectors(
+    counter: StepCounter,
+    fetched: Callable[[int], None],
+    graph_begins: Callable[[], None],
+    between: Callable[[], None] = lambda: None,
+    signals: tuple[Signal, ...] = OURS,
+) -> Callable[[str], None]:
+    """Put the signals in place. Each patch calls the original first or last and changes neither result nor error.
+
+    Args:
+        counter: gets the signals.
+        fetched: gets the nanoseconds spent in each ``DataLoader.__next__``.
+        graph_begins: called before a CUDA graph is captured.
+        between: called where the script is likely to be between steps: before an optimizer steps, before an item is
+            fetched, and before the outermost forward.
+        signals: which there are.
+
+    Returns:
+        How the script itself gives a signal. Raises nothing.
+    """
+    captured = CapturedSignals()
+
+    @guarded
+    def signal(kind: str) -> None:
+        captured.emit(functools.partial(counter.signal, kind))
+
+    @guarded
+    def stepped(optimizer: object) -> None:
+        reference = weakref.ref(optimizer)  # a graph keeps no optimizer alive
+
+        def count() -> None:
+            if (optimizer := reference()) is not None:
+                counter.optimizer_stepped(optimizer)
+
+        captured.emit(count)
+
+    @guarded
+    def root_forward() -> None:
+        captured.emit(counter.root_forward)
+
+    @guarded
+    def capture_begins(graph: object) -> None:
+        captured.begin(graph)
+        graph_begins()
+
+    watch = Watch(
+        signal=signal,
+        stepped=stepped,
+        root_forward=root_forward,
+        expect=guarded(counter.expect),
+        fetched=guarded(fetched),
+        # Not during a capture into a CUDA graph, where nothing may wait for the device.
+        between=guarded(functools.partial(captured.unless_capturing, between)),
+        when_believed=guarded(counter.when_believed),
+    )
+    for found in signals:
+        _install(found, watch)
+    _watch_graphs(torch.cuda.CUDAGraph, capture_begins, guarded(captured.replayed))
+    accelerator: Any = getattr(torch, "accelerator", None)
+    if (torch.version.cuda or torch.version.hip) and hasattr(accelerator, "Graph"):  # another name for the same
+        _watch_graphs(accelerator.Graph, capture_begins, guarded(captured.replayed))
+    return signal
+
+
+def _install(signal: Signal, watch: Watch) -> None:
+    try:
+        signal.install(watch)
+    except Exception as error:  # a torch that has it no more: the others count
+        tell(f"steps cannot be counted by {signal.phrase} here: {error!r}")
+
+
+def _watch_graphs(graph: Any, capture_begins: Callable[[Any], None], replayed: Callable[[Any], None]) -> None:
+    original = graph.capture_begin
+
+    @functools.wraps(original)
+    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        capture_begins(self)
+        original(self, *args, **kwargs)
+
+    graph.capture_begin = capture_begin
+    after(graph, "replay", replayed)

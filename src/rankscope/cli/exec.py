@@ -1,0 +1,50 @@
+"""``rankscope exec``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rankscope.cli.console import hold_standard_descriptors, say, show_summary, tell
+from rankscope.rundir.spool import disabled
+
+if TYPE_CHECKING:
+    from rankscope.config import ToolConfig
+
+__all__ = ["execute"]
+
+
+def execute(words: Sequence[str]) -> int:
+    """Run any command with its ranks recorded. Where we fail, it runs as it would have without us."""
+    from rankscope.launcher.command import become
+    from rankscope.launcher.exec_plan import EXEC_HELP, parse_exec
+
+    arguments = parse_exec(list(words))
+    if not arguments.command:
+        print(EXEC_HELP, end="")
+        return 0
+    if disabled(os.environ):
+        become(arguments.command, {})
+
+    from rankscope.launcher.exec import above, in_a_rank
+    from rankscope.rank_identity import told
+
+    def compose() -> tuple[ToolConfig, dict[str, Any]]:
+        from rankscope.compose import compose as composed_of
+
+        composed = composed_of(arguments.overrides, arguments.config_dirs)
+        return composed.config, composed.plain
+
+    hold_standard_descriptors()
+    argv = ["rankscope", "exec", *words]
+    identity = told(os.environ)
+    if identity is not None:
+        return in_a_rank(arguments, identity, compose, argv, say)
+    outcome = above(arguments, compose, argv, say)
+    if outcome.report is not None:
+        show_summary(outcome.report)
+    if outcome.folder is not None:
+        tell(f"\nReport: {outcome.folder / 'report.html'}")
+    outcome.ending.leave()
+    return int(outcome.ending.exit_code)

@@ -1,0 +1,139 @@
+"""Run the user's command in a process of its own, as if we were not between it and its caller.
+
+The command shares our process group, terminal and streams, ends by the signal that ends us, and we end as it has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import NoReturn
+
+from rankscope.launcher.ending import Ending
+from rankscope.launcher.witness import Witness
+
+__all__ = ["Command", "become"]
+
+_PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH")
+_STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+_PR_SET_PDEATHSIG = 1
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+"""What shells end with in these cases (POSIX, Shell Command Language 2.8.2)."""
+
+
+class Command:
+    """A child that waits to be told its environment, and becomes the command. To be made before any thread is.
+
+    Args:
+        words: the command line.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = list(words)
+        self._stopped_by: int | None = None
+        told, self._tell = os.pipe()
+        self._failure, fails = os.pipe()
+        parent = os.getpid()
+        self._witness = Witness()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._tell)
+            os.close(self._failure)
+            _die_with_parent(parent)
+            _become_when_told(self._words, told, fails)
+        os.close(told)
+        os.close(fails)
+        for name in _PASSED_ON:
+            number = getattr(signal, name)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: the command ignores it as well
+                signal.signal(number, self._pass_on)
+
+    def run(self, changes: Mapping[str, str | None]) -> Ending:
+        """Let it begin, with changes to our environment (None: removed), and wait for its end."""
+        with os.fdopen(self._tell, "wb") as stream, contextlib.suppress(BrokenPipeError):
+            stream.write(json.dumps(dict(changes)).encode())
+        with os.fdopen(self._failure, "rb") as stream:
+            failure = stream.read()
+        _, status = os.waitpid(self.pid, 0)
+        self._witness.close()
+        if failure:
+            sys.stderr.write(failure.decode(errors="replace"))
+            sys.stderr.flush()
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            return Ending(exit_code=128 + number, signal=number, by_signal=True)
+        return Ending(exit_code=os.WEXITSTATUS(status), signal=self._stopped_by)
+
+    def drop(self) -> None:
+        """It shall not begin."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self._witness.close()
+
+    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+        if number in _STOPS:
+            self._stopped_by = number
+        if not self._witness.saw(number):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def become(words: Sequence[str], changes: Mapping[str, str | None]) -> NoReturn:
+    """Become the command: process id, signals and streams are its own."""
+    _change(changes)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    try:
+        os.execvp(words[0], list(words))  # noqa: S606 - the user's own command
+    except OSError as error:
+        text, code = _in_words(words[0], error)
+        with contextlib.suppress(OSError):
+            os.write(2, text)
+        os._exit(code)
+
+
+def _change(changes: Mapping[str, str | None]) -> None:
+    for name in ("SIGPIPE", "SIGXFSZ"):  # which Python ignores, and what is ignored stays so in the command
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _become_when_told(words: list[str], told: int, fails: int) -> NoReturn:
+    try:
+        text = b""
+        while part := os.read(told, 1 << 16):
+            text += part
+        os.close(told)
+        _change(json.loads(text) if text else {})
+        os.execvp(words[0], words)  # noqa: S606 - as above
+    except OSError as error:
+        said, code = _in_words(words[0], error)
+        os.write(fails, said)
+        os._exit(code)
+    except BaseException:
+        os._exit(1)
+
+
+def _in_words(word: str, error: OSError) -> tuple[bytes, int]:
+    code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+    return f"rankscope: error: {word}: {error.strerror}\n".encode(), code
+
+
+def _die_with_parent(parent: int) -> None:
+    """Whoever kills us means the command."""
+    with contextlib.suppress(Exception):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)

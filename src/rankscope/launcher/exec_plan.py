@@ -1,0 +1,103 @@
+"""Which run ``rankscope exec`` belongs to, where several of them make one run, each before a rank of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.config import ToolConfig
+from rankscope.errors import ConfigError
+from rankscope.launcher.run_plan import RunPlan
+from rankscope.rank_identity import Identity
+
+__all__ = ["ExecArguments", "parse_exec", "plan_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecArguments:
+    """A command line of ``rankscope exec``, taken apart."""
+
+    command: list[str]
+    """The user's command; empty where help was asked for."""
+    overrides: list[str]
+    """Hydra overrides from ``-S``, in order."""
+    config_dirs: list[Path]
+    """The user's own configuration folders."""
+
+
+EXEC_HELP = """\
+usage: rankscope exec [-S key=value ...] [--config-dir DIR] COMMAND [arguments]
+
+Run any command, and record a few steps of those processes below it that turn out to be ranks. It stands before a
+launcher, or before the command that a launcher starts for each rank:
+
+  rankscope exec accelerate launch train.py         also deepspeed, a script with mp.spawn, Lightning, Ray Train
+  mpirun -n 8 rankscope exec python train.py        also srun: one for each rank
+
+before the command; behind it every word belongs to the command:
+  -S, --set KEY=VALUE   change the configuration, as with rankscope run; `rankscope config` shows all keys
+  --config-dir DIR      a folder with configuration groups of your own
+  -h, --help            show this
+"""
+
+
+def parse_exec(words: list[str]) -> ExecArguments:
+    """Take the words after ``rankscope exec`` apart.
+
+    Raises:
+        ConfigError: an option that there is not, or no command.
+    """
+    overrides: list[str] = []
+    config_dirs: list[str] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        option, attached, value = rest.pop(0).partition("=")
+        if option in ("-h", "--help"):
+            return ExecArguments([], [], [])
+        if option.startswith("-S") and option != "-S":
+            option, value, attached = "-S", f"{option[2:]}{attached}{value}", "="
+        if option not in ("-S", "--set", "--config-dir", "--config_dir"):
+            raise ConfigError(f"unrecognized argument {option}; see rankscope exec --help")
+        if not attached:
+            if not rest:
+                raise ConfigError(f"{option} needs a value; see rankscope exec --help")
+            value = rest.pop(0)
+        (overrides if option in ("-S", "--set") else config_dirs).append(value)
+    if rest[:1] == ["--"]:
+        rest = rest[1:]
+    if not rest:
+        raise ConfigError("the command is missing; see rankscope exec --help")
+    return ExecArguments(rest, overrides, [Path(folder) for folder in config_dirs])
+
+
+def plan_of(identity: Identity | None, config: ToolConfig, environ: Mapping[str, str], launcher: str) -> RunPlan:
+    """Apply the rules; touches no file.
+
+    Args:
+        identity: what the launcher above told; None: there is none, and this is the only one of its run.
+        config: what to record.
+        environ: where a restart count may be.
+        launcher: the process that started the ranks of this node.
+
+    Raises:
+        ConfigError: several nodes that could not know that they belong together.
+    """
+    run_dir = Path(config.run.dir).absolute() if config.run.dir else None
+    if identity is None:
+        return RunPlan(run_id=None, run_dir=run_dir, node=None, launch=f"launch {secrets.token_hex(16)}", alone=True)
+    if not identity.several_nodes:
+        return RunPlan(run_id=None, run_dir=run_dir, node=None, launch=launcher, alone=True)
+    if identity.job is None:
+        raise ConfigError(
+            f"{identity.launcher} runs this job on several nodes and gives it no name that all of them know; start "
+            "it by `rankscope run` with --rdzv-id, or call rankscope.attach in the script"
+        )
+    if run_dir is None:
+        raise ConfigError(
+            "a job on several nodes needs a run directory that all nodes see. Add -S run.dir=/shared/folder/NAME"
+        )
+    restart = environ.get("SLURM_RESTART_COUNT", "0")  # a requeued job keeps its id
+    launch = f"{identity.launcher} {identity.job} {restart}"
+    return RunPlan(run_id=run_dir.name, run_dir=run_dir, node=None, launch=launch, alone=False)

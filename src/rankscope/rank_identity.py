@@ -1,0 +1,146 @@
+"""What launchers tell the processes that they start, in their own variables: which rank of how many, of which job.
+
+Nothing is guessed. A variable is read only where a launcher sets it, a number that is none counts as not told, and a
+rank without a size is completed by the process group once that exists (:mod:`rankscope.agent.membership`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["DIALECTS", "Dialect", "Identity", "launcher_process", "told", "was_told"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The variables of one launcher. An empty name: it does not say that."""
+
+    name: str
+    rank: str
+    world_size: str = ""
+    local_rank: str = ""
+    local_world_size: str = ""
+    nodes: str = ""
+    """Number of nodes."""
+    job: tuple[str, ...] = ()
+    """Variables that together name the job, the same on all nodes."""
+    at_once: tuple[str, ...] = ()
+    """Without these the variables are set where no rank was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a launcher told one process. None: it did not say."""
+
+    launcher: str
+    rank: int
+    world_size: int | None = None
+    local_rank: int | None = None
+    local_world_size: int | None = None
+    nodes: int | None = None
+    job: str | None = None
+
+    @property
+    def several_nodes(self) -> bool:
+        """Whether the job is known to have ranks on other nodes."""
+        if self.nodes is not None:
+            return self.nodes > 1
+        sizes = self.world_size, self.local_world_size
+        return sizes[0] is not None and sizes[1] is not None and sizes[1] < sizes[0]
+
+
+DIALECTS = (
+    # torchrun and all that start it or imitate it: accelerate, deepspeed, Composer, TorchX, Kubeflow's PyTorchJob.
+    Dialect(
+        "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
+        ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"),
+    ),
+    # Open MPI: ompi_mpi_init sets these for every process that mpirun starts (mpirun(1), "Exported Environment").
+    Dialect(
+        "mpirun (Open MPI)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE", job=("PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri"),
+    ),
+    Dialect(
+        "mpirun (MVAPICH2)", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+        "MV2_COMM_WORLD_LOCAL_SIZE", job=("PMI_PORT",),
+    ),
+    # Slurm: srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_PROCID too, and is no task of a step.
+    Dialect(
+        "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_NUM_NODES",
+        ("SLURM_JOB_ID", "SLURM_STEP_ID"), at_once=("SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"),
+    ),
+    # MPICH's Hydra, and Intel MPI, which adds the local ones.
+    Dialect("mpiexec (Hydra)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", job=("PMI_PORT",)),
+    Dialect("PMIx", "PMIX_RANK", job=("PMIX_NAMESPACE",)),
+)  # fmt: skip
+"""Nearest to the rank first: torchrun inside of a Slurm step says which rank, the step only which task."""
+
+
+def told(environ: Mapping[str, str]) -> Identity | None:
+    """What the nearest launcher says of this process; None where none does."""
+    for dialect in DIALECTS:
+        rank = _number(environ, dialect.rank)
+        if rank is None or not all(name in environ for name in dialect.at_once):
+            continue
+        local_world = _number(environ, dialect.local_world_size)
+        if dialect.name == "srun":
+            local_world = _tasks_here(environ)
+        job = [environ[name] for name in dialect.job if environ.get(name)]
+        return Identity(
+            launcher=dialect.name, rank=rank, world_size=_number(environ, dialect.world_size),
+            local_rank=_number(environ, dialect.local_rank), local_world_size=local_world,
+            nodes=_number(environ, dialect.nodes), job=" ".join(job) if len(job) == len(dialect.job) > 0 else None,
+        )  # fmt: skip
+    return None
+
+
+def was_told(identity: Identity | None) -> str:
+    """An identity in a word, to be compared with that of a process further down."""
+    return "" if identity is None else f"{identity.launcher} {identity.rank}/{identity.world_size}"
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    word = environ.get(name, "").strip() if name else ""
+    return int(word) if word.isascii() and word.isdigit() and len(word) <= 9 else None
+
+
+def _tasks_here(environ: Mapping[str, str]) -> int | None:
+    """``SLURM_STEP_TASKS_PER_NODE`` is a list like ``4(x2),3``: so many tasks on each node, in order."""
+    node = _number(environ, "SLURM_NODEID")
+    here = 0
+    for part in environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(","):
+        count, _, times = part.partition("(x")
+        times = times.rstrip(")") or "1"
+        if node is None or not count.isdigit() or not times.isdigit():
+            return None
+        here += int(times)
+        if node < here:
+            return int(count)
+    return None
+
+
+def launcher_process(identity: Identity, proc: Path = Path("/proc")) -> str:
+    """The process that started the ranks of this node: its id, its start and the boot, which no other launch shares.
+
+    It is the nearest ancestor that was not told this rank itself. Shell wrappers around a rank were told it too; the
+    environment of another user's process (Slurm's daemon) cannot be read, and its ranks are not its own.
+
+    Raises:
+        OSError: the kernel does not tell of processes here.
+    """
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:
+            break
+        pairs = (os.fsdecode(word).partition("=") for word in words)
+        if was_told(told({name: value for name, _, value in pairs})) != was_told(identity):
+            break
+        pid = int((proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    begun = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
+    return f"process {pid} begun {begun} boot {boot}"
