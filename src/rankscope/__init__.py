@@ -2,8 +2,8 @@
 
 Importing has no effects and needs nothing but the standard library. A training script may call :func:`step` where
 its steps cannot be seen from outside, and :func:`attach` where no command of rankscope can stand before it. A notebook
-calls :func:`analyze`, :func:`load` and :func:`read_report`, which are loaded when they are first used. Everything else is
-the command ``rankscope``.
+calls :func:`analyze`, :func:`load` and :func:`read_report`, which are loaded when they are first used. Everything else
+is the command ``rankscope``.
 """
 
 from __future__ import annotations
