@@ -64,6 +64,32 @@ def test_a_call_that_ended_nearer_explains_the_wait(tmp_path):
     assert (resume[0], call[0]) == (3000 * US, 0)
 
 
+def test_two_calls_that_are_waited_for_at_once(tmp_path):
+    """As gradients are reduced in a group of the node and then in one across nodes: no operator runs between the two
+    waits, of which the first was by far the longer."""
+    events = [
+        {"name": "ProfilerStep#1", "cat": "user_annotation", "tid": 1, "ts": 0, "dur": 2000},
+        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 10, "dur": 90},
+        {"name": "c10d::allreduce_", "cat": "cpu_op", "tid": 1, "ts": 110, "dur": 10},
+        {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 2, "ts": 125, "dur": 875},
+        {"name": "c10d::allreduce_", "cat": "cpu_op", "tid": 1, "ts": 1020, "dur": 10},
+        {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 3, "ts": 1040, "dur": 160},
+        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 1210, "dur": 300},
+    ]
+    trace = {
+        "distributedInfo": {"rank": 0, "world_size": 4, "backend": "gloo"},
+        "traceEvents": [{"ph": "X", "pid": 7, **event} for event in events],
+    }
+    path = tmp_path / "rank_0.json"
+    path.write_text(json.dumps(trace))
+    (loaded,) = load_traces([path], cache=False).traces
+    begin, resume, call = cpu_waits(settle_ends(make_view(loaded, 0)))
+    assert list(zip(begin.tolist(), resume.tolist(), call.tolist(), strict=True)) == [
+        (120 * US, 1020 * US, 0),
+        (1030 * US, 1210 * US, 1),
+    ]
+
+
 def waiting_inside(tmp_path, *events):
     """A step of 1 ms in which an operator of a script's own issues a call at 110 us; the call runs to 600 us."""
     given = [

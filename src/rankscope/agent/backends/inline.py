@@ -28,6 +28,7 @@ from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile
 
 from rankscope.agent.backends.base import StepMarks, device_in_use
+from rankscope.agent.backends.call_notes import KEY, CallNotes
 from rankscope.agent.backends.open_ranges import OpenRanges
 from rankscope.agent.backends.outstanding import OutstandingCalls
 from rankscope.agent.process.cupti_teardown import CuptiTeardown
@@ -85,7 +86,8 @@ class InlineCapture:
         )
         self._marks = StepMarks()
         self._ranges = OpenRanges()
-        self._calls = OutstandingCalls()
+        self._notes = CallNotes()
+        self._calls = OutstandingCalls(self._notes.made)
         self._detaching = detaching
         self._steps_after: int | None = None
         self.recording = False
@@ -113,6 +115,7 @@ class InlineCapture:
             self._profile.start_trace()
         self.recording = True
         try:
+            self._notes.begin()
             self._ranges.watch()
             self._calls.watch()
             self._profile.add_metadata_json("rankscope", json.dumps(metadata))
@@ -131,12 +134,20 @@ class InlineCapture:
         stops now, and the profiler ends in a later step, when they have."""
         if self._steps_after is None:
             self._marks.end()
+            self._tell_of_calls()
             if not self._calls.possible():
                 return True
             self._pause()
             return False
         self._steps_after += 1
         return self._calls.ended(self._steps_after)
+
+    def _tell_of_calls(self) -> None:
+        """Only where a window ends in its time: in a job that is dying nothing is asked of anybody."""
+        with contextlib.suppress(Exception):
+            told = self._notes.told()
+            if told is not None:
+                self._profile.add_metadata_json(KEY, told)
 
     def _pause(self) -> None:
         """No further event in this thread, and in those that work for it."""

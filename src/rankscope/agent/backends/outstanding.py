@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,12 @@ class OutstandingCalls:
     backward returns: one whole step is left for those, and no thread that ends calls may be at work after it, since the
     system may hold a thread up for longer than a step."""
 
-    def __init__(self) -> None:
+    def __init__(self, made: Callable[[str, Any], None] | None = None) -> None:
+        """``made`` is told of each call of the watched thread before it is made: its method, and its group."""
         self._calls: list[Any] = []
         self._originals: dict[str, tuple[Any, Any]] = {}
         """Of each method that is watched: what it was, and what stands in its place."""
+        self._made = made
 
     def watch(self) -> None:
         """Note every call that this thread begins from now on."""
@@ -58,16 +60,18 @@ class OutstandingCalls:
             original = vars(group).get(name)
             if original is None:
                 continue
-            noting = self._noting(getattr(group, name), thread)
+            noting = self._noting(name, getattr(group, name), thread)
             self._originals[name] = original, noting
             setattr(group, name, noting)
 
-    def _noting(self, original: Any, thread: int) -> Any:
+    def _noting(self, name: str, original: Any, thread: int) -> Any:
         # A device's call must not even be asked whether it is over: within a CUDA graph that is an error.
         by_streams = not _backends().isdisjoint(_BY_STREAMS)
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if self._made is not None and self._originals and args and threading.get_ident() == thread:
+                self._made(name, args[0])
             work = original(*args, **kwargs)
             if self._originals and threading.get_ident() == thread and hasattr(work, "is_completed"):
                 devices = _devices((*args[1:], *kwargs.values()))

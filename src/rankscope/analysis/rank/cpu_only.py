@@ -70,9 +70,14 @@ def settle_ends(view: RankView) -> RankView:
 
 
 def cpu_gaps(view: RankView) -> tuple[I64, I64]:
-    """Where the training thread runs no operator for longer than Python takes, outside the data loader."""
+    """Where the training thread runs no operator for longer than Python takes, outside the data loader.
+
+    One that issues a call ends such a gap as well: of two calls that are waited for at once, the second is issued when
+    the first is done.
+    """
     events = view.trace.events
     running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
+    running[issuing(view.trace, view.chain)] = True
     busy = intervals.subtract(intervals.union(events.start[running], events.end[running]), view.blocked)
     begin, resume = intervals.subtract(intervals.complement(busy, view.start, view.end), view.fetch)
     long = resume - begin >= LEAST_WAIT_NS

@@ -25,7 +25,9 @@ from rankscope.trace.kineto.decode import Decoder
 from rankscope.trace.kineto.events import Args
 from rankscope.trace.kineto.memory import NO_SAMPLES, device_memory
 from rankscope.trace.kineto.merged import processes
-from rankscope.trace.kineto.rows import Rows
+from rankscope.trace.kineto.noted import KEY as NOTES
+from rankscope.trace.kineto.noted import notes_of
+from rankscope.trace.kineto.rows import DTYPES, Rows
 from rankscope.trace.read import Reader
 from rankscope.trace.steps import step_of
 
@@ -126,7 +128,7 @@ def _assemble(
         return [_trace(path, decoder, columns, comms, memory, about, notes)]
     # the rank, the process groups and the samples of memory of the head are those of one process, or of none
     about.rank = None
-    about.raw = {k: v for k, v in about.raw.items() if k != "distributedInfo"}
+    about.raw = {k: v for k, v in about.raw.items() if k not in ("distributedInfo", NOTES)}
     traces = []
     for part in parts:
         own = {key: column[part.rows] for key, column in columns.items()}
@@ -164,7 +166,9 @@ def _trace(
     about.device = meta.device_name(about.raw, _device(events))
     args = _by_row(columns["position"], comms)
     known = meta.groups_of(about.raw)
-    collectives, groups, about.peers = build_collectives(events, strings, args, known, about.rank)
+    noted = notes_of(about.raw)
+    about.raw = {key: value for key, value in about.raw.items() if key != NOTES}
+    collectives, groups, about.peers = build_collectives(events, strings, args, known, about.rank, noted)
     if about.peers in peers.REMARKS:
         notes.append(peers.REMARKS[about.peers])
     if not len(steps):

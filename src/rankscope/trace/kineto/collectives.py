@@ -3,13 +3,14 @@
 Arguments stand on the kernel when Kineto has them; else on the ``record_param_comms`` operator with the same
 External id, or that encloses the launch; of calls that were issued as one, on those before the launch
 (:mod:`~rankscope.trace.kineto.coalesced`); on a CPU-only trace on the one nested in (or paired with) the backend's
-operator. Where nothing is said the group is unknown, never guessed, unless the rank is in one group only.
+operator; else in what the agent noted (:mod:`~rankscope.trace.kineto.noted`). Where nothing is said the group is
+unknown, never guessed, unless the rank is in one group only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from rankscope.trace.kineto import meta, numbers
 from rankscope.trace.kineto.coalesced import merged, pieces_of, titled
 from rankscope.trace.kineto.events import NO_ARGS, Args
 from rankscope.trace.kineto.host_calls import issues_of
+from rankscope.trace.kineto.noted import Note, of_host_calls, of_kernels
 from rankscope.trace.libraries import LIBRARIES
 from rankscope.trace.names import function, is_communication, is_known_compute
 
@@ -53,7 +55,12 @@ _KERNEL_KINDS = (
 
 
 def build_collectives(
-    events: Events, strings: list[str], args: dict[int, Args], known: dict[str, Group], own: int | None = None
+    events: Events,
+    strings: list[str],
+    args: dict[int, Args],
+    known: dict[str, Group],
+    own: int | None = None,
+    notes: Sequence[Note] = (),
 ) -> tuple[Collectives, list[Group], str]:
     """Collectives of a rank, its groups, and how peers are numbered (:mod:`rankscope.trace.peers`).
 
@@ -63,11 +70,12 @@ def build_collectives(
         args: event index -> arguments, for every event that names its collective.
         known: ``pg_config`` by group name.
         own: the rank, where it is known.
+        notes: what the agent noted of the calls, in order of time.
     """
     on_device = _device_calls(events, strings, args)
     on_host = _host_calls(events, strings, beside_device=bool((events.stream >= 0).any()))
-    found, pieces, free = _by_kernel(events, strings, on_device, args)
-    found += _by_operator(events, strings, on_host, args, free)
+    found, pieces, free = _by_kernel(events, strings, on_device, args, list(notes))
+    found += _by_operator(events, strings, on_host, args, free, list(notes))
     if (events.stream >= 0).any():
         events.launch[on_host] = issues_of(events, strings, on_host, free)
     rows = np.concatenate((on_device, on_host))
@@ -210,7 +218,7 @@ def _kinds_of_names(events: Events, rows: NDArray[np.int64], found: list[Args | 
 
 
 def _by_kernel(
-    events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args]
+    events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args], notes: list[Note]
 ) -> tuple[list[Args | None], dict[int, list[Args]], NDArray[np.int64]]:
     """Arguments of each kernel, the pieces of those that were issued as one (place in ``rows`` -> pieces), and the
     records that belong to no kernel."""
@@ -231,10 +239,15 @@ def _by_kernel(
     free = np.array([i for i in operators.tolist() if i not in taken], np.int64)
     issued = pieces_of(events, strings, bare, free)
     titles = titled(events, strings, bare)
+    unsaid = [row for row in bare.tolist() if row not in issued and row not in titles]
+    noted = of_kernels(events, rows, np.array(unsaid, np.int64), notes)
     pieces: dict[int, list[Args]] = {}
     for place, row in enumerate(rows.tolist()):
         if row in issued:
             pieces[place] = [args[i] for i in issued[row]]
+            found[place] = merged(pieces[place])
+        elif row in noted:
+            pieces[place] = noted[row]
             found[place] = merged(pieces[place])
         elif row in titles:
             found[place] = titles[row]
@@ -248,12 +261,16 @@ def _by_operator(
     rows: NDArray[np.int64],
     args: dict[int, Args],
     operators: NDArray[np.int64],
+    notes: list[Note],
 ) -> list[Args | None]:
     """Arguments of each call of a backend on the host; ``operators``: records that belong to no kernel."""
     found: list[Args | None] = [args.get(row) for row in rows.tolist()]
-    if None not in found or not len(operators):
+    if None not in found:
         return found
     named = [_plain(_kind_of_name(strings[events.name[row]])) for row in rows.tolist()]
+    if not len(operators):
+        noted = of_host_calls(events, strings, rows, named, notes)
+        return [said or note for said, note in zip(found, noted, strict=True)]
     said = [args[i] for i in operators.tolist()]
     if named == [_plain(str(a.collective)) for a in said]:
         return list(said)  # the same calls in the same order: the k-th belongs to the k-th

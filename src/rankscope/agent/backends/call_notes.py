@@ -1,0 +1,150 @@
+"""Which process group each communication call of a window belonged to, its number and its sizes, for the trace's head.
+
+A trace does not say this of every call: gloo's calls carry nothing (torch 2.13), nor do the kernels of batched sends
+and receives. torch's flight recorder knows: it keeps the last calls of every group, those issued in C++ included, with
+the time of their issue on CLOCK_REALTIME, the clock of the trace. Where it kept nothing (gloo before torch 2.13), the
+calls that Python issued in the recording thread are noted as they are made.
+
+Reading the recorder takes some microseconds an entry with the GIL held, once, where the window closes in its time and
+stopping the profiler takes longer by far. Nobody is waited for, and nothing is asked of a device in error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+__all__ = ["KEY", "MOST_NOTES", "CallNotes", "tail"]
+
+KEY = "rankscope_calls"
+"""Name of what is kept among the metadata of the trace."""
+
+MOST_NOTES = 4_000
+"""Calls kept of one window, the last ones: at 70 bytes each no more than a few steps' events."""
+
+MOST_RECORDED = 20_000
+"""Entries of a flight recorder that is read: at 8 us each (measured, stacks left out) 0.16 s. Ten times torch's own
+default; a larger one was asked for by somebody who pays for it elsewhere."""
+
+_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+_READERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
+_PICKLED = "_dump_nccl_trace"
+
+
+class CallNotes:
+    """Of one window: begun with it, told at its end."""
+
+    def __init__(self) -> None:
+        self._since_ns = 0
+        self._made: list[tuple[int, str, str]] = []
+
+    def begin(self) -> None:
+        """The window begins to record."""
+        self._since_ns = time.time_ns()
+
+    def made(self, method: str, group: Any) -> None:
+        """A method of ProcessGroup is about to be called in the recording thread. For where there is no recorder."""
+        if len(self._made) < MOST_NOTES:
+            self._made.append((time.time_ns(), method, str(getattr(group, "group_name", ""))))
+
+    def told(self) -> str | None:
+        """What is known of the calls since the beginning, as JSON; None where that is nothing."""
+        calls = tail(_recorded(), self._since_ns)
+        if not calls:
+            calls = [[t, group, f"python:{method.strip('_')}", -1, -1, -1, -1, ""] for t, method, group in self._made]
+        self._made = []
+        if not calls:
+            return None
+        return json.dumps({"columns": _COLUMNS, "calls": calls}, separators=(",", ":"))
+
+
+_COLUMNS = ["created_ns", "group", "name", "seq", "p2p_seq", "in_elements", "out_elements", "dtype"]
+
+
+def tail(entries: Iterable[Mapping[str, Any]], since_ns: int) -> list[list[Any]]:
+    """The calls issued since a moment of CLOCK_REALTIME, in order, at most :data:`MOST_NOTES` of them.
+
+    Args:
+        entries: of a flight recorder. Those of an unexpected form are left out.
+        since_ns: nanoseconds.
+
+    Returns:
+        For each call what :data:`_COLUMNS` name: when it was issued (ns), the group's name on this rank, the call's
+        (``nccl:send 1->0``; the numbers are places within the group), its number among the group's collectives and
+        among its sends and receives, elements in and out, and the type.
+    """
+    found: list[list[Any]] = []
+    for entry in entries:
+        with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
+            created = int(entry["time_created_ns"])
+            if created < since_ns:
+                continue
+            group = entry["process_group"]
+            types = entry.get("input_dtypes") or entry.get("output_dtypes") or [""]
+            found.append(
+                [
+                    created,
+                    str(group[0] if isinstance(group, (list, tuple)) else group),
+                    str(entry["profiling_name"])[:80],
+                    int(entry.get("collective_seq_id", -1)),
+                    int(entry.get("p2p_seq_id", -1)),
+                    _elements(entry.get("input_sizes")),
+                    _elements(entry.get("output_sizes")),
+                    str(types[0]),
+                ]
+            )
+    found.sort(key=lambda call: call[0])
+    return found[-MOST_NOTES:]
+
+
+def _elements(shapes: Any) -> int:
+    """Elements of tensors of these shapes; -1 where there are none."""
+    if not shapes:
+        return -1
+    total = 0
+    for shape in shapes:
+        size = 1
+        for length in shape:
+            size *= int(length)
+        total += size
+    return total
+
+
+def _recorded() -> list[Mapping[str, Any]]:
+    """Entries of all flight recorders of this process."""
+    try:
+        import torch.distributed as dist
+        from torch._C import _distributed_c10d as c10d
+    except ImportError:
+        return []
+    if not (dist.is_available() and dist.is_initialized()) or _size() > MOST_RECORDED:
+        return []
+    found: list[Mapping[str, Any]] = []
+    readers: list[tuple[Any, Callable[[Any], Any]]]
+    readers = [(getattr(c10d, name), json.loads) for name in _READERS if hasattr(c10d, name)]
+    if not readers and hasattr(c10d, _PICKLED):
+        readers = [(getattr(c10d, _PICKLED), pickle.loads)]  # what torch in this very process has just made
+    for read, decode in readers:
+        with contextlib.suppress(Exception):  # no recorder is worth an exception
+            found += _entries(read, decode)
+    return found
+
+
+def _entries(read: Callable[..., Any], decode: Callable[[Any], Any]) -> list[Mapping[str, Any]]:
+    if decode is json.loads:
+        text = read(includeCollectives=True, onlyActive=False)
+    else:
+        text = read(includeCollectives=True, includeStackTraces=False, onlyActive=False)
+    entries = decode(text).get("entries", [])
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def _size() -> int:
+    """How many entries the recorder may hold, as far as somebody has set it."""
+    sizes = [os.environ[name] for name in _SIZES if name in os.environ]
+    return max((int(size) for size in sizes if size.isdigit()), default=0)

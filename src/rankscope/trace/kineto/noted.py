@@ -1,0 +1,211 @@
+"""What the agent noted of a window's calls, in the head of the trace: to which group each belonged, number, sizes.
+
+torch's flight recorder gives each call the time of its issue on the clock of the trace (``agent.backends.call_notes``).
+A kernel is launched some microseconds after its note; a call of a backend on the host begins on a thread of its group
+after its note. Records of the trace itself come first; notes fill in what these do not say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.trace.columns import Category, Events
+from rankscope.trace.kineto.events import Args
+
+__all__ = ["KEY", "Note", "notes_of", "of_host_calls", "of_kernels"]
+
+I64 = NDArray[np.int64]
+
+KEY = "rankscope_calls"
+_MOST = 1 << 16
+"""Notes that are read of one trace; the agent keeps fewer."""
+_HOST_CLOCK_NS = 50_000
+"""Kineto's host times against CLOCK_REALTIME: 3 to 43 us, measured."""
+_TITLE = re.compile(r"(?P<kind>send|recv) (?P<from>\d{1,9})(?P<way>->|<-)(?P<to>\d{1,9})$")
+_COALESCED = "coalesced"
+_ISSUE = re.compile(r"_?c10d(_functional)?::")
+
+
+class Note(NamedTuple):
+    """One call as it was noted."""
+
+    created: int
+    """Nanoseconds since 1970."""
+    group: str
+    kind: str
+    """Without the name of the backend: ``all_reduce``, ``send 1->0``, ``coalesced``."""
+    seq: int
+    p2p_seq: int
+    in_elements: int
+    out_elements: int
+    dtype: str
+
+
+def notes_of(raw: dict[str, Any]) -> list[Note]:
+    """The notes among a trace's metadata, in order of time; none where they are not what the agent writes."""
+    said = raw.get(KEY)
+    calls = said.get("calls") if isinstance(said, dict) else None
+    if not isinstance(calls, list) or len(calls) > _MOST:
+        return []
+    found = []
+    for call in calls:
+        if not isinstance(call, list) or len(call) != 8 or not all(isinstance(call[i], str) for i in (1, 2, 7)):
+            return []
+        numbers = [call[i] for i in (0, 3, 4, 5, 6)]
+        if not all(type(n) is int and -(1 << 62) < n < 1 << 62 for n in numbers):
+            return []
+        created, seq, p2p_seq, inputs, outputs = numbers
+        kind = call[2].partition(":")[2] or call[2]
+        found.append(Note(created, call[1], kind, seq, p2p_seq, inputs, outputs, call[7]))
+    return sorted(found)
+
+
+def _args(note: Note) -> Args:
+    title = _TITLE.match(note.kind)
+    return Args(
+        collective=title["kind"] if title else note.kind,
+        group_name=note.group,
+        place=int(title["to"]) if title else -1,
+        seq=-1 if title else note.seq,
+        in_elements=note.in_elements,
+        out_elements=note.out_elements,
+        dtype=note.dtype or None,
+    )
+
+
+def _issued(notes: list[Note]) -> list[tuple[Note, list[Note]]]:
+    """Calls that were issued by themselves or as one, and the pieces of the latter.
+
+    Pieces have the numbers of the coalesced call that ends them; any other call counts one of the two further.
+    """
+    found: list[tuple[Note, list[Note]]] = []
+    for note in notes:
+        pieces: list[Note] = []
+        if note.kind == _COALESCED:
+            while found and not found[-1][1] and _same(found[-1][0], note):
+                pieces.insert(0, found.pop()[0])
+        found.append((note, pieces))
+    return found
+
+
+def _same(one: Note, other: Note) -> bool:
+    numbers = one.seq, one.p2p_seq
+    return (one.group, *numbers) == (other.group, other.seq, other.p2p_seq) and one.kind != _COALESCED
+
+
+def of_kernels(events: Events, kernels: I64, bare: I64, notes: list[Note]) -> dict[int, list[Args]]:
+    """What was noted of kernels that say nothing of themselves.
+
+    A note belongs to a kernel where each is the other's nearest in time of issue, less what usually lies between.
+
+    Args:
+        events: all columns, ``launch`` included.
+        kernels: rows of all communication kernels.
+        bare: those of which nothing else is known.
+        notes: of the calls, in order of time.
+
+    Returns:
+        Kernel row -> its pieces in the order they were issued, one where it was issued by itself.
+    """
+    issued = _issued(notes)
+    launched = kernels[events.launch[kernels] >= 0]
+    if not issued or not len(launched) or not len(bare):
+        return {}
+    created = np.array([note.created for note, _ in issued], np.int64)
+    at = events.start[events.launch[launched]]
+    last = np.searchsorted(created, at + _HOST_CLOCK_NS, side="right") - 1
+    between = at[last >= 0] - created[last[last >= 0]]
+    if not len(between):
+        return {}
+    usual = int(np.median(between))
+    note = _nearest(created + usual, at)
+    kernel = _nearest(at, created + usual)
+    mutual = kernel[note] == np.arange(len(at))
+    told = dict(zip(launched[mutual].tolist(), note[mutual].tolist(), strict=True))
+    wanted = set(bare.tolist())
+    return {row: [_args(p) for p in issued[n][1] or issued[n][:1]] for row, n in told.items() if row in wanted}
+
+
+def _nearest(values: I64, wanted: I64) -> I64:
+    """For each wanted time the place of the nearest value; values in any order."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    right = np.searchsorted(ordered, wanted).clip(1, max(len(ordered) - 1, 1))
+    right = np.minimum(right, len(ordered) - 1)
+    left = (right - 1).clip(0)
+    closer = np.abs(ordered[left] - wanted) <= np.abs(ordered[right] - wanted)
+    return np.asarray(order[np.where(closer, left, right)])
+
+
+def of_host_calls(
+    events: Events, strings: list[str], rows: I64, kinds: list[str], notes: list[Note]
+) -> list[Args | None]:
+    """What was noted of the calls of a backend that works on threads of its own, a few for each group.
+
+    A thread works for one group. It is that whose notes stand nearest before most of the thread's calls; the calls of
+    a group are begun in the order in which they were issued.
+
+    Args:
+        events: all columns.
+        strings: what name codes mean.
+        rows: of the calls, in order of start.
+        kinds: of them, lower case and without underscores.
+        notes: of the calls, in order of time.
+    """
+    found: list[Args | None] = [None] * len(rows)
+    notes = [note for note in notes if note.kind != _COALESCED]
+    if not len(rows) or not notes:
+        return found
+    begun = events.start[rows].tolist()
+    threads = list(zip(events.pid[rows].tolist(), events.tid[rows].tolist(), strict=True))
+    issued = _issued_at(events, strings, notes)
+    plain = [note.kind.partition(" ")[0].lower().replace("_", "") for note in notes]
+    votes: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+    for thread, start, kind in zip(threads, begun, kinds, strict=True):
+        place = int(np.searchsorted(issued, start, side="right")) - 1
+        while place >= 0 and plain[place] != kind:
+            place -= 1
+        if place >= 0:
+            votes[thread][notes[place].group] += 1
+    group_of = {thread: said.most_common(1)[0][0] for thread, said in votes.items()}
+    for group in set(group_of.values()):
+        mine = [i for i, thread in enumerate(threads) if group_of.get(thread) == group]
+        theirs = [n for n, note in enumerate(notes) if note.group == group]
+        pairs = _in_order([(begun[i], kinds[i]) for i in mine], [(int(issued[n]), plain[n]) for n in theirs])
+        for i, n in pairs:
+            found[mine[i]] = _args(notes[theirs[n]])
+    return found
+
+
+def _issued_at(events: Events, strings: list[str], notes: list[Note]) -> I64:
+    """When each note's call was issued, on the clock of the trace: less what notes usually come after the operator that
+    issues a call. Kineto's host times and CLOCK_REALTIME are some 10 us apart, and calls may begin as soon."""
+    created = np.array([note.created for note in notes], np.int64)
+    named = [c for c in np.unique(events.name).tolist() if _ISSUE.match(strings[c]) and "wait" not in strings[c]]
+    issues = events.start[(events.category == Category.CPU_OP) & np.isin(events.name, named)]
+    if not len(issues):
+        return created
+    return created - int(np.median(created - issues[_nearest(issues, created)]))
+
+
+def _in_order(calls: list[tuple[int, str]], notes: list[tuple[int, str]]) -> list[tuple[int, int]]:
+    """Places of calls and notes of one group that belong together: all in order, or each with the last before it."""
+    fits = [call[1] == note[1] and call[0] >= note[0] for call, note in zip(calls, notes, strict=False)]
+    if len(calls) == len(notes) and all(fits):
+        return [(i, i) for i in range(len(calls))]
+    pairs, place = [], 0
+    for i, (start, kind) in enumerate(calls):
+        last = -1
+        for n in range(place, len(notes)):
+            if notes[n][0] > start:
+                break
+            last = n if notes[n][1] == kind else last
+        if last >= 0:
+            pairs.append((i, last))
+            place = last + 1
+    return pairs
