@@ -73,6 +73,7 @@ def analyze(
         traces=traces,
         manifest=manifest,
         world_size=report.run.world_size,
+        sources=load.sources,
         snapshots=load.snapshots,
         step_logs=load.pulses,
         errors=errors,

@@ -275,7 +275,31 @@ def test_an_unreadable_file_loses_no_verdict(run: Run, tmp_path: Path) -> None:
     (tmp_path / "traces" / "rank1.json").write_text('{"traceEvents": [{"ph": "X", "cat": "kern')
     report = run(job)
     assert report.verdict.ranks == [3]
-    assert {r.rank: r.status for r in report.ranks}[1] == "missing"
+    (row,) = [r for r in report.ranks if r.rank == 1]
+    (source,) = [s for s in report.sources if s.status == "unusable"]
+    # the reason stands where the rank is said to be missing, and the path of the file in it
+    assert (row.status, row.reason) == ("corrupt", source.reason)
+    assert "rank1.json" in (row.reason or "")
+
+
+def test_a_rank_whose_file_is_a_copy_of_another_says_so(run: Run, tmp_path: Path) -> None:
+    job = Job(ranks=5, work={3: 560.0})
+    traces = job.write(tmp_path / "traces")
+    for path in traces.glob("*rank1*"):
+        twin = next(traces.glob(path.name.replace("rank1", "rank2")))
+        path.write_bytes(twin.read_bytes())
+    report = analyze(load_traces([traces], cache=False), hta=False)
+    (row,) = [r for r in report.ranks if r.rank == 1]
+    assert (row.status, row.compute_pct) == ("corrupt", None)
+    assert "the same recording as" in (row.reason or "")
+
+
+def test_a_rank_of_which_no_file_was_given(run: Run) -> None:
+    job = Job(ranks=5)
+    del job.events[4]
+    assert [(r.rank, r.status, r.reason) for r in run(job).ranks if r.status != "ok"] == [
+        (4, "missing", "no trace of this rank was given")
+    ]
 
 
 def test_a_stray_copy_on_another_device_makes_no_second_device(run: Run) -> None:

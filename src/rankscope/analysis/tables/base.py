@@ -10,7 +10,7 @@ from typing import Any
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.manifest import RunManifest
-from rankscope.records.report import ReportError
+from rankscope.records.report import ReportError, SourceFile
 from rankscope.trace.columns import RankTrace
 
 __all__ = ["Material", "Table"]
@@ -26,6 +26,8 @@ class Material:
     manifest: RunManifest | None = None
     """Of the run, where there is one."""
     world_size: int | None = None
+    sources: Sequence[SourceFile] = ()
+    """Every file that was offered, and what became of it."""
     snapshots: Sequence[Path] = ()
     """Files of PyTorch's memory history."""
     step_logs: Sequence[Path] = ()

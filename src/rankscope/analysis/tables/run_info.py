@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rankscope.capture_backends import recorder
 from rankscope.records.limits import absent_ranks
 from rankscope.records.manifest import RunManifest
-from rankscope.records.rank import RankRecord
-from rankscope.records.report import RunInfo
+from rankscope.records.rank import RankRecord, RankStatus
+from rankscope.records.report import RunInfo, SourceFile
 from rankscope.records.rows import RankSummary
 from rankscope.trace.columns import RankTrace
 
@@ -115,18 +115,25 @@ def _notes(traces: Sequence[RankTrace]) -> list[str]:
 
 
 def complete_ranks(
-    rows: list[RankSummary], traces: Sequence[RankTrace], manifest: RunManifest | None
+    rows: list[RankSummary],
+    traces: Sequence[RankTrace],
+    manifest: RunManifest | None,
+    sources: Sequence[SourceFile] = (),
 ) -> list[RankSummary]:
     """Add what the manifest knows: hosts, states, and the ranks that left nothing.
 
-    Without a manifest the world size of the traces says which ranks are missing.
+    Without a manifest the world size of the traces says which ranks are missing. Of a rank whose file was there and was
+    not used, the reason is why.
     """
+    refused = _refused(sources)
+    status: RankStatus
     by_rank = {row.rank: row for row in rows}
     if manifest is None:
         for rank in {t.rank for t in traces if t.rank is not None} - by_rank.keys():
             by_rank[rank] = RankSummary(rank=rank, status="partial", reason="its window failed; see the errors")
         for rank in absent_ranks(_world_size(traces) or 0, by_rank)[0]:
-            by_rank[rank] = RankSummary(rank=rank, status="missing", reason="no trace of this rank was given")
+            status, reason = refused.get(rank, ("missing", "no trace of this rank was given"))
+            by_rank[rank] = RankSummary(rank=rank, status=status, reason=reason)
         return [by_rank[rank] for rank in sorted(by_rank)]
     records = [r for w in manifest.windows for r in w.records] or list(manifest.lives)
     for record in records:
@@ -134,6 +141,9 @@ def complete_ranks(
         if row is None:
             status = "missing" if record.status in {"ok", "partial"} else record.status
             reason = record.reason or "no usable trace"
+            if record.rank in refused and record.status in {"ok", "partial"}:
+                status, why = refused[record.rank]
+                reason = f"{record.reason}; {why}" if record.reason else why
             by_rank[record.rank] = RankSummary(
                 rank=record.rank, host=record.host, device=record.device, status=status, reason=reason
             )
@@ -143,3 +153,15 @@ def complete_ranks(
             # there are numbers, so the rank left a trace in some window
             row.status, row.reason = "partial", record.reason
     return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def _refused(sources: Sequence[SourceFile]) -> dict[int, tuple[RankStatus, str]]:
+    """Rank -> what became of the file that is its by name or content, and was not used."""
+    found: dict[int, tuple[RankStatus, str]] = {}
+    for source in sources:
+        if source.rank is not None and source.status != "used" and source.reason:
+            status: RankStatus = "corrupt" if source.status == "unusable" else "missing"
+            name = source.path.rpartition("/")[2]
+            reason = source.reason if name in source.reason else f"{name}: {source.reason}"
+            found.setdefault(source.rank, (status, reason))
+    return found

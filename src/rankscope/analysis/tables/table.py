@@ -24,7 +24,7 @@ def _memory(material: Material) -> list[MemoryRow]:
 
 
 TABLES: tuple[Table, ...] = (
-    Table("ranks", lambda m: complete_ranks(summary.rank_summaries(m.windows), m.traces, m.manifest)),
+    Table("ranks", lambda m: complete_ranks(summary.rank_summaries(m.windows), m.traces, m.manifest, m.sources)),
     Table("clock", lambda m: summary.clock_report(m.windows)),
     Table("collectives", lambda m: summary.collectives_report(m.windows)),
     Table("idle", lambda m: summary.idle_rows(m.windows)),

@@ -131,6 +131,8 @@ def _sorted_out(
     for index, kept in doubles.items():
         reason = f"the same recording as {read[kept][1].source}, which is used"
         sources.append(_source(read[index][1], "unusable", reason))
+        name_rank = read[index][0].name_rank
+        sources[-1].rank = sources[-1].rank if name_rank is None else name_rank  # it was to be the trace of that one
     read = [pair for index, pair in enumerate(read) if index not in doubles]
     others, notes = other_jobs(read)
     sources += [_source(read[index][1], "ignored", reason) for index, reason in others.items()]
