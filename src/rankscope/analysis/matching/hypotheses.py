@@ -13,6 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.matching.pair_clocks import (
+    CERTAIN_NS,
+    ENDS_NS,
+    ODDS,
+    clock_of,
+    densest,
+    showing,
+    trend,
+)
 from rankscope.analysis.matching.sequences import (
     NOTHING,
     CallSequence,
@@ -30,42 +39,18 @@ Mask = NDArray[np.bool_]
 
 COMMS_ID, SEQ, STEPS, ORDER = "comms_id", "seq", "steps", "order"
 
-CERTAIN_NS = 1_000.0
-"""Not even the ends of one call agree better."""
-
-ENDS_NS = 25_000.0
-"""The ends of one NCCL call agree within this on one host (measured)."""
-
 ONE_CLOCK_NS = 50_000.0
 """Two ranks whose calls end within this of each other, without any correction, read one clock: two clocks that have
 nothing to do with each other are that close by chance in one of a thousand steps of 100 ms."""
 
-ODDS = 3.1
-"""Standard deviations (one-sided, p = 0.001) by which a hypothesis must be steadier to unseat an earlier one."""
-
 MAX_SHIFT = 16
 """How many calls or steps two windows may be apart where nothing but order identifies a call."""
-
-SELDOM = 0.4
-"""Share of the messages that may seem not to overlap where messages do: next to lost records pairs are wrong."""
-
-CLEAN = 0.25
-"""Share of the pairs in steps without a lost record from which on the clock is told by these alone."""
-
-SOUND = 4.0
-"""Scatter of the distances within a step, over that of the steadier steps, from which on its pairs are wrong."""
 
 LOOKED_AT = 4
 """Shifts that are followed up with the clocks they imply."""
 
 STEP_SHIFTS = 3
 """How many steps apart two equal numberings are tried."""
-
-SMOOTH = 9
-"""Calls over which the distance of two clocks is smoothed: lost records disturb four of them at most."""
-
-MOSTLY = 0.9
-"""An earlier hypothesis stands with this share of what the best one explains: windows that differ cost a few calls."""
 
 LEAST_SHARE = 0.5
 """Of the shorter window; less in common is no match."""
@@ -165,7 +150,7 @@ def _promising(shifts: list[Hypothesis], one: CallSequence, other: CallSequence)
     for shift in shifts:
         a, b = shift.pairs
         apart = (one.end[a] - other.end[b]).astype(np.float64)
-        fit.append(float(np.quantile(np.abs(apart - _densest(apart)), 1 / 3)))
+        fit.append(float(np.quantile(np.abs(apart - densest(apart)), 1 / 3)))
     steadiest = np.argsort(fit, kind="stable")[: LOOKED_AT - 1].tolist()
     return [shifts[n] for n in sorted({0, *steadiest})]
 
@@ -175,40 +160,15 @@ def _judged(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> H
     if not len(a):
         return hypothesis
     inside = (int(a[-1] - a[0]) + 1 - len(a)) + (int(b[-1] - b[0]) + 1 - len(b))
-    shown = _showing(one, a)
+    shown = showing(one, a)
     apart = (one.end[a[shown]] - other.end[b[shown]]).astype(np.float64)
     when = one.end[a[shown]].astype(np.float64)
     steps = one.step[a[shown]]
     count = len(np.unique(steps)) if (steps >= 0).all() else len(apart)
     middle = float(np.median(apart))
-    residual = apart - middle - _trend(when, apart)
+    residual = apart - middle - trend(when, apart)
     spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
     return replace(hypothesis, gaps=inside, spread=spread, apart=middle, independent=count)
-
-
-def _showing(one: CallSequence, places: I64) -> I64:
-    """Which of the calls show the clocks best: those that end together, where enough of them do."""
-    for mask in (one.symmetric, one.together):
-        shown = np.flatnonzero(mask[places])
-        if len(shown) >= max(3, len(places) // 8):
-            return shown
-    return np.arange(len(places))
-
-
-MOST_DRIFT = 3e-4
-"""No clock of a computer runs off faster."""
-
-
-def _trend(when: F64, apart: F64) -> F64:
-    """The drift of one clock against the other: median slope between the halves of the window."""
-    half = len(when) // 2
-    if half < 6:
-        return np.zeros(len(when))
-    spread = when[-half:] - when[:half]
-    if not (spread > 0).all():
-        return np.zeros(len(when))
-    slope = float(np.median((apart[-half:] - apart[:half]) / spread))
-    return np.asarray((when - when[half]) * min(max(slope, -MOST_DRIFT), MOST_DRIFT))
 
 
 def _refined(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> Hypothesis:
@@ -235,13 +195,18 @@ def _refined(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> 
     return found
 
 
+def _clock(one: CallSequence, other: CallSequence, found: Hypothesis) -> tuple[F64, float]:
+    return clock_of(one, other, found.pairs, settled=found.settled, trusted=found.trusted)
+
+
 def _met(one: CallSequence, other: CallSequence, pairs: Pairs, ahead: F64, slack: float) -> bool:
-    """Whether calls that need not run at the same time do in this job, as large messages do: most of them did."""
+    """Whether calls that need not run at the same time do in this job, as large messages do: more of them did than not.
+    Next to lost records pairs are wrong, but fewer of those are than right ones."""
     a, b = pairs
     loose = ~one.together[a]
     a, b = a[loose], b[loose]
     apart = ((other.start + ahead)[b] - one.end[a] > slack) | (one.start[a] - (other.end + ahead)[b] > slack)
-    return bool(len(a)) and float(apart.mean()) <= SELDOM
+    return bool(len(a)) and float(apart.mean()) < 0.5
 
 
 def _overlap(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> bool:
@@ -254,85 +219,6 @@ def _overlap(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> 
     late = (other.start + ahead)[b] - one.end[a] > slack
     early = one.start[a] - (other.end + ahead)[b] > slack
     return not bool(((late | early) & one.together[a]).any())
-
-
-def _clock(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> tuple[F64, float]:
-    """(what to add to each time of ``other``, how well it is known), ns."""
-    a, b = hypothesis.pairs
-    shown = _showing(one, a)
-    a, b = a[shown], b[shown]
-    apart = (one.end[a] - other.end[b]).astype(np.float64)
-    clean = _clean(one, other, hypothesis)[shown] if hypothesis.trusted else np.zeros(len(shown), np.bool_)
-    if hypothesis.settled or clean.sum() >= CLEAN * len(clean):
-        chosen = clean if clean.any() and not hypothesis.settled else np.ones(len(clean), np.bool_)
-        a, b, apart = a[chosen], b[chosen], apart[chosen]
-        smooth = _smoothed(one, a, apart)
-    else:
-        smooth = np.full(len(apart), _densest(apart))
-        near = np.abs(apart - smooth) <= max(ENDS_NS, 3.0 * float(np.quantile(np.abs(apart - smooth), 1 / 3)))
-        a, b, apart, smooth = a[near], b[near], apart[near], np.full(int(near.sum()), float(np.median(apart[near])))
-    at = other.end[b].astype(np.float64)
-    order = np.argsort(at, kind="stable")
-    ahead = np.interp(other.end.astype(np.float64), at[order], smooth[order])
-    scatter = 1.4826 * float(np.median(np.abs(apart - smooth)))
-    return ahead, max(scatter, CERTAIN_NS)
-
-
-def _clean(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> Mask:
-    """Pairs of steps that both have with all their calls; all pairs where there are no steps.
-
-    In a step that lost a record, calls of one kind and size are paired with their neighbours until the clock is known.
-    """
-    a, b = hypothesis.pairs
-    if not (one.step[a] >= 0).all():
-        return np.ones(len(a), np.bool_)
-    step, pairs = np.unique(one.step[a], return_counts=True)
-    mine, own = np.unique(one.step, return_counts=True)
-    theirs, others = np.unique(other.step[b], return_counts=True)
-    every, recorded = np.unique(other.step, return_counts=True)
-    whole_here = own[np.searchsorted(mine, step)] == pairs
-    whole_there = recorded[np.searchsorted(every, theirs)] == others
-    return np.asarray(
-        whole_here[np.searchsorted(step, one.step[a])] & whole_there[np.searchsorted(theirs, other.step[b])]
-    )
-
-
-def _smoothed(one: CallSequence, places: I64, apart: F64) -> F64:
-    """The distance of two clocks along pairs: a drift, and what the median of neighbours departs from it.
-
-    Steps are neighbours where there are any. All pairs of a step may be wrong together: then their distances differ as
-    the intervals between calls do, and the steps around it are asked. A clock that was set stays a jump.
-    """
-    trend = _trend(one.end[places].astype(np.float64), apart)
-    rest, step = apart - trend, one.step[places]
-    if not (step >= 0).all() or not len(step):
-        return trend + _running_median(rest, SMOOTH)
-    number, which = np.unique(step, return_inverse=True)
-    which = which.reshape(-1)
-    parts = np.split(rest[np.argsort(which, kind="stable")], np.cumsum(np.bincount(which))[:-1])
-    middle = np.array([float(np.median(p)) for p in parts])
-    within = np.array([float(np.median(np.abs(p - m))) for p, m in zip(parts, middle, strict=True)])
-    sound = np.flatnonzero(within <= SOUND * float(np.quantile(within, 0.25)) + CERTAIN_NS)
-    return trend + np.interp(np.arange(len(number)), sound, _running_median(middle[sound], 3))[which]
-
-
-def _running_median(values: F64, width: int) -> F64:
-    if len(values) < width:
-        return np.full(len(values), float(np.median(values)))
-    # mirrored, since a wrong value at the edge must not outvote its neighbours
-    padded = np.pad(values, width // 2, mode="reflect")
-    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1))
-
-
-def _densest(values: F64) -> float:
-    """Middle of the shortest interval that holds a third of the values: most of the rest may be wrong."""
-    ordered = np.sort(values)
-    count = max(len(ordered) // 3, 1)
-    if len(ordered) < 3:
-        return float(np.median(ordered))
-    width = ordered[count:] - ordered[:-count]
-    low = int(np.argmin(width))
-    return float(np.median(ordered[low : low + count + 1]))
 
 
 def _renumbered(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> I64:
@@ -354,8 +240,19 @@ def _chosen(usable: list[Hypothesis]) -> Hypothesis:
     at_once = [h for h in standing if abs(h.apart) <= ONE_CLOCK_NS + h.spread]
     if at_once and len(at_once) < len(standing):
         standing = at_once
-    explained = max(h.size - h.gaps for h in standing)
-    return next(h for h in standing if h.size - h.gaps >= MOSTLY * explained)
+    best = max(standing, key=lambda h: h.size - h.gaps)
+    return next(h for h in standing if h is best or not _leaves_more(h, best))
+
+
+def _leaves_more(one: Hypothesis, other: Hypothesis) -> bool:
+    """Whether ``one`` leaves more calls alone, of those that it spans, than chance makes of what ``other`` leaves. What
+    lies beyond its first and its last pair says nothing: windows that are apart have less in common by right."""
+    spanned = np.array([2 * h.size + h.gaps for h in (one, other)], np.float64)
+    alone = np.array([h.gaps for h in (one, other)], np.float64)
+    share = float(alone.sum() / spanned.sum())
+    error = np.sqrt(share * (1.0 - share) * (1.0 / spanned).sum())
+    first, second = alone / spanned
+    return bool(first - second > ODDS * error)
 
 
 def _unseats(one: Hypothesis, other: Hypothesis) -> bool:
