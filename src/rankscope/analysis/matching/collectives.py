@@ -25,6 +25,7 @@ from rankscope.analysis.matching.consensus import agree_on_program
 from rankscope.analysis.matching.exchanges import Block, match_exchanges, with_plain_calls
 from rankscope.analysis.matching.groups import number_groups
 from rankscope.analysis.matching.hypotheses import ORDER
+from rankscope.analysis.matching.known_clocks import KnownClocks
 from rankscope.analysis.matching.sequences import CallSequence
 from rankscope.analysis.rank.view import RankView
 
@@ -176,14 +177,16 @@ def match(views: Sequence[RankView]) -> Matched:
     contradicted: dict[str, set[int]] = defaultdict(set)
     contradicted["group names"].update(ranks[c] for c in numbers.renamed)
     blocks: list[Block] = []
-    for channel, members in calls.items():
+    clocks = KnownClocks(views)
+    # those first that show the clocks
+    for channel, members in sorted(calls.items(), key=lambda item: item[0].point_to_point):
         columns = sorted(members)
         total = sum(map(len, members.values()))
         if len(columns) < 2:
             result.unmatched["some rank of the group recorded none"] += total
             continue
         if channel.batched:
-            exchanged = match_exchanges(views, kinds, channel, members)
+            exchanged = match_exchanges(views, kinds, channel, members, clocks)
             _note_exchanges(result, members, exchanged)
             blocks += exchanged
             result.methods += [ORDER] if exchanged and ORDER not in result.methods else []
@@ -205,10 +208,21 @@ def match(views: Sequence[RankView]) -> Matched:
             contradicted[identity].update(ranks[columns[m]] for m in against)
         if kept.any():
             blocks.append(Block(columns, program.table[kept], channel))
+            if not channel.point_to_point:
+                clocks.learn(columns, program.table[kept & _symmetric(program.table, columns, told)])
             result.methods += [m for m in program.methods if m not in result.methods]
     result.unmatched = +result.unmatched
     result.contradicted = {identity: sorted(against) for identity, against in contradicted.items() if against}
     return _assembled(result, views, kinds, blocks) if blocks else result
+
+
+def _symmetric(table: I64, columns: list[int], told: list[_Told]) -> NDArray[np.bool_]:
+    """Which calls of a table end on all ranks at the same time."""
+    found = np.zeros(len(table), np.bool_)
+    for place, column in enumerate(columns):
+        has = table[:, place] >= 0
+        found[has] = told[column].symmetric[table[has, place]]
+    return found
 
 
 def _note_exchanges(result: Matched, members: dict[int, I64], blocks: list[Block]) -> None:

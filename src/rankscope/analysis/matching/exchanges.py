@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.communicators import Communicator
 from rankscope.analysis.matching.consensus import agree_on_program
-from rankscope.analysis.matching.messages import pair_messages
+from rankscope.analysis.matching.known_clocks import KnownClocks
+from rankscope.analysis.matching.messages import pair_messages, pair_on_one_clock
 from rankscope.analysis.matching.sequences import CallSequence
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.columns import Piece
@@ -69,7 +70,11 @@ def with_plain_calls(calls: dict[Communicator, dict[int, I64]]) -> None:
 
 
 def match_exchanges(
-    views: Sequence[RankView], kinds: Sequence[list[str]], channel: Communicator, members: dict[int, I64]
+    views: Sequence[RankView],
+    kinds: Sequence[list[str]],
+    channel: Communicator,
+    members: dict[int, I64],
+    clocks: KnownClocks,
 ) -> list[Block]:
     """Match the point-to-point calls of one group.
 
@@ -78,6 +83,7 @@ def match_exchanges(
         kinds: canonical kinds of their calls.
         channel: the group.
         members: column -> rows of its calls.
+        clocks: what other calls say of the ranks' clocks.
 
     Returns:
         Matched calls, channel by channel.
@@ -101,7 +107,9 @@ def match_exchanges(
         one, other = sent[source, target], received[source, target]
         sized = min(one.elements + other.elements) >= 0
         both = [_sequence(views[here], one, sized), _sequence(views[there], other, sized)]
-        pairs = pair_messages(*both)
+        ahead = clocks.ahead(here, there, both[1].end)
+        pairs = None if ahead is None else pair_on_one_clock(both[0], both[1], ahead)
+        pairs = pairs or pair_messages(*both)
         if pairs is None:
             program = agree_on_program(both)
             pairs = tuple(program.table[(program.table >= 0).all(axis=1)].T)

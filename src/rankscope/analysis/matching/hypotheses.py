@@ -19,6 +19,7 @@ from rankscope.analysis.matching.pair_clocks import (
     ODDS,
     clock_of,
     densest,
+    most_end_together,
     showing,
     trend,
 )
@@ -91,7 +92,7 @@ def best_pairing(one: CallSequence, other: CallSequence) -> Hypothesis:
     found = [_judged(h, one, other) for h in identities if len(h.pairs[0])]
     shifts = [_judged(h, one, other) for h in _shifted(one, other)]
     found += _promising(shifts, one, other)
-    refined = [_refined(h, one, other) for h in found]
+    refined = [r for h in found for r in _both_ways(h, one, other)]
     usable = [h for h in refined if h.size >= LEAST_SHARE * min(len(one), len(other))]
     usable = [h for h in usable if h.gaps <= LEAST_SHARE * 2 * h.size]
     if not usable:
@@ -171,19 +172,34 @@ def _judged(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> H
     return replace(hypothesis, gaps=inside, spread=spread, apart=middle, independent=count)
 
 
-def _refined(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> Hypothesis:
+def _both_ways(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> list[Hypothesis]:
+    """The hypothesis, refined; and where records are missing, what its steps come to with the clock at which most of
+    their calls end together. Where both ranks lost some of each step, few pairs in order are right."""
+    refined = [_refined(hypothesis, one, other)]
+    by_steps = hypothesis.trusted and hypothesis.name in (STEPS, ORDER)
+    if by_steps and hypothesis.gaps and (one.step[hypothesis.pairs[0]] >= 0).all():
+        ahead = most_end_together(one, other, _renumbered(one, other, hypothesis))
+        if ahead is not None:
+            refined.append(_refined(hypothesis, one, other, ahead))
+    return refined
+
+
+def _refined(hypothesis: Hypothesis, one: CallSequence, other: CallSequence, known: float | None = None) -> Hypothesis:
     """The same hypothesis with the clocks that it implies: what ran at the same time is paired.
 
-    A pairing that fits is left as it is: one late end is no reason to tear a call apart.
+    A pairing that fits is left as it is: one late end is no reason to tear a call apart. ``known``: what to add to the
+    times of ``other`` at first, ns; else the pairs say.
     """
     found = hypothesis
-    for _ in range(3):
+    for turn in range(3):
         a, b = found.pairs
         if not len(a):
             return found
         if found.trusted and not found.gaps and _overlap(one, other, found):
             return found
         ahead, scatter = _clock(one, other, found)
+        if known is not None and not turn:
+            ahead, scatter = np.full(len(other), known), CERTAIN_NS
         step = _renumbered(one, other, found) if found.trusted else None
         slack = max(3.0 * scatter, ENDS_NS)
         overlapping = one.together | _met(one, other, found.pairs, ahead, slack)

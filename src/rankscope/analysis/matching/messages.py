@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.sequences import CallSequence, Pairs, by_time
 
-__all__ = ["pair_messages"]
+__all__ = ["pair_messages", "pair_on_one_clock"]
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -46,6 +46,38 @@ class _Shift:
     """Pairs of messages that suit it."""
     at_once: bool
     """The clocks may be one."""
+
+
+def pair_on_one_clock(sent: CallSequence, received: CallSequence, ahead: F64) -> Pairs | None:
+    """Pair the messages of two ranks whose clocks are known from other calls.
+
+    Both kernels of a message run while it is on its way, and no message takes less than the shortest kernel of its
+    size: of neighbours that overlap, few do so for as long.
+
+    Args:
+        sent: by one rank.
+        received: by another.
+        ahead: what to add to the receiver's times, ns, for each of its calls.
+
+    Returns:
+        Places in ``sent`` and in ``received``; None where the messages of this job do not overlap.
+    """
+    first = max(int(sent.start[0]), int((received.start + ahead)[0]))
+    last = min(int(sent.end[-1]), int((received.end + ahead)[-1]))
+    common = min(int(((s.end + a >= first) & (s.start + a <= last)).sum()) for s, a in ((sent, 0.0), (received, ahead)))
+    least = _shortest(sent, received)
+    every = np.ones(len(sent), np.bool_)
+    pairs = by_time(sent, received, ahead, (0.0, SLACK_NS), every, least=least)
+    return pairs if common and len(pairs[0]) > MOSTLY * common else None
+
+
+def _shortest(sent: CallSequence, received: CallSequence) -> F64:
+    """For each message sent the shortest kernel of its size on both ranks, ns."""
+    _, size = np.unique(np.concatenate((sent.must, received.must)), return_inverse=True)
+    size = size.reshape(-1)
+    least = np.full(int(size.max()) + 1, np.inf)
+    np.minimum.at(least, size, np.concatenate((sent.end - sent.start, received.end - received.start)))
+    return np.asarray(least[size[: len(sent)]])
 
 
 def pair_messages(sent: CallSequence, received: CallSequence) -> Pairs | None:

@@ -12,7 +12,19 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.sequences import CallSequence, Pairs
 
-__all__ = ["CERTAIN_NS", "ENDS_NS", "ODDS", "clock_of", "densest", "showing", "trend"]
+__all__ = [
+    "CERTAIN_NS",
+    "CLEAN_STEPS",
+    "ENDS_NS",
+    "ODDS",
+    "SMOOTH",
+    "clock_of",
+    "densest",
+    "most_end_together",
+    "running_median",
+    "showing",
+    "trend",
+]
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -36,6 +48,9 @@ CLEAN_STEPS = 3
 SMOOTH = 9
 """Calls over which the distance of two clocks is smoothed: lost records disturb four of them at most."""
 
+
+MOST_LOST = 8
+"""Records by which two ranks' counts within a step may be apart."""
 
 STEADY = 1.163
 """Standard deviation of the median deviation of n normal values, over itself and times the root of n (its efficiency is
@@ -98,6 +113,43 @@ def clock_of(
     return ahead, max(scatter, CERTAIN_NS)
 
 
+def most_end_together(one: CallSequence, other: CallSequence, step: I64) -> float | None:
+    """What to add to the times of ``other``, ns, for most calls of equal steps to end together; None where too few do.
+
+    Nothing is paired for it: ends of all calls that may be the same are compared, of which the right ones agree and
+    the others differ as the intervals between calls do.
+
+    Args:
+        one: a sequence.
+        other: another rank's.
+        step: steps of ``other`` in the numbers of ``one``.
+    """
+    symmetric = min(int(one.symmetric.sum()), int(other.symmetric.sum())) >= CLEAN_STEPS
+    shows = (one.symmetric, other.symmetric) if symmetric else (one.together, other.together)
+    mine, theirs = np.flatnonzero(shows[0] & (one.step >= 0)), np.flatnonzero(shows[1] & (step >= 0))
+    if len(mine) < CLEAN_STEPS or len(theirs) < CLEAN_STEPS:
+        return None
+    # places of a call from the beginning of its step: records missing before it move it by as many
+    if (np.diff(one.step[mine]) < 0).any() or (np.diff(step[theirs]) < 0).any():
+        return None
+    begins = np.searchsorted(step[theirs], one.step[mine], side="left")
+    ends = np.searchsorted(step[theirs], one.step[mine], side="right")
+    place = np.arange(len(mine)) - np.searchsorted(one.step[mine], one.step[mine])
+    apart = []
+    for moved in range(-MOST_LOST, MOST_LOST + 1):
+        at = begins + place + moved
+        valid = np.flatnonzero((at >= begins) & (at < ends))
+        a, b = mine[valid], theirs[at[valid]]
+        same = one.must[a] == other.must[b]
+        apart.append((one.end[a] - other.end[b])[same])
+    values = np.sort(np.concatenate(apart)).astype(np.float64)
+    if len(values) < CLEAN_STEPS:
+        return None
+    count = np.searchsorted(values, values + 2 * ENDS_NS, side="right") - np.arange(len(values))
+    low = int(np.argmax(count))
+    return float(np.median(values[low : low + int(count[low])]))
+
+
 def _suffices(clean: Mask, step: I64) -> bool:
     """Whether the pairs of whole steps tell the clock by themselves: there is no other step, or there are enough."""
     return bool(clean.any()) and (bool(clean.all()) or len(np.unique(step[clean])) >= CLEAN_STEPS)
@@ -131,7 +183,7 @@ def _smoothed(one: CallSequence, places: I64, apart: F64) -> F64:
     drift = trend(one.end[places].astype(np.float64), apart)
     rest, step = apart - drift, one.step[places]
     if not (step >= 0).all() or not len(step):
-        return drift + _running_median(rest, SMOOTH)
+        return drift + running_median(rest, SMOOTH)
     number, which = np.unique(step, return_inverse=True)
     which = which.reshape(-1)
     parts = np.split(rest[np.argsort(which, kind="stable")], np.cumsum(np.bincount(which))[:-1])
@@ -139,7 +191,7 @@ def _smoothed(one: CallSequence, places: I64, apart: F64) -> F64:
     within = np.array([float(np.median(np.abs(p - m))) for p, m in zip(parts, middle, strict=True)])
     steadier = float(np.quantile(within, 0.25))
     sound = np.flatnonzero(within <= _by_chance(np.array([len(p) for p in parts])) * steadier + CERTAIN_NS)
-    return drift + np.interp(np.arange(len(number)), sound, _running_median(middle[sound], 3))[which]
+    return drift + np.interp(np.arange(len(number)), sound, running_median(middle[sound], 3))[which]
 
 
 def _by_chance(count: I64) -> F64:
@@ -152,7 +204,8 @@ def _by_chance(count: I64) -> F64:
     return np.asarray((1.0 + ODDS * own) / np.maximum(1.0 - QUARTILE * own, STEADY / ODDS / 2))
 
 
-def _running_median(values: F64, width: int) -> F64:
+def running_median(values: F64, width: int) -> F64:
+    """Median of each value and its neighbours, ``width`` in all; of fewer values that of all."""
     if len(values) < width:
         return np.full(len(values), float(np.median(values)))
     # mirrored, since a wrong value at the edge must not outvote its neighbours

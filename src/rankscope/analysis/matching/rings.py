@@ -15,11 +15,16 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.communicators import canonical
+from rankscope.analysis.matching.pair_clocks import ODDS
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["pipeline_channels"]
 
 I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+MEDIAN = 1.2533
+"""Standard error of the median of normal values over that of their mean."""
 
 
 def pipeline_channels(views: Sequence[RankView], matched: Matched) -> NDArray[np.bool_]:
@@ -50,6 +55,7 @@ def _between_equals(views: Sequence[RankView], matched: Matched, channels: list[
     members = np.flatnonzero(np.isin(matched.channel[matched.call], channels))
     kinds: dict[int, list[str]] = {}
     counts: list[tuple[int, ...]] = []
+    steps = min(len(view.trace.steps) for view in views)
     for column in np.unique(matched.column[members]).tolist():
         mine = members[matched.column[members] == column]
         rows = np.sort(matched.row[mine])
@@ -60,8 +66,26 @@ def _between_equals(views: Sequence[RankView], matched: Matched, channels: list[
     if len(counts) == 2:
         # two ranks send and receive as often in any case: equals do it in the same order
         one, other = kinds.values()
-        return one == other and (len(set(one)) > 1 or "sendrecv" in one)
-    return len(set(counts)) == 1
+        if set(one) == set(other) == {"sendrecv"}:
+            return True
+        return one == other and len(set(one)) > 1
+    return _equal(np.array(counts, np.float64), _share_lost(matched, channels), steps)
+
+
+def _share_lost(matched: Matched, channels: list[int]) -> float:
+    """Share of the records of these channels that are missing: calls of which a rank of the channel has none."""
+    calls = np.bincount(matched.channel, minlength=len(matched.channels))
+    due = sum(int(calls[c]) * len(set(matched.channels[c].ranks) & set(matched.ranks)) for c in channels)
+    recorded = int(np.isin(matched.channel[matched.call], channels).sum())
+    return 1.0 - recorded / due if due else 0.0
+
+
+def _equal(counts: F64, lost: float, steps: int) -> bool:
+    """Whether the ranks' sends and receives of a step, medians over the steps, differ by no more than lost records make
+    them: such a count scatters by chance with the number of records that are lost of it, its median by less."""
+    most = counts.max(axis=0)
+    scatter = np.sqrt(2.0 * most * lost * (1.0 - lost)) * MEDIAN / np.sqrt(max(steps, 1))
+    return bool((most - counts.min(axis=0) <= ODDS * scatter).all())
 
 
 def _kind(view: RankView, row: int) -> str:

@@ -185,6 +185,7 @@ def by_time(
     known_to: tuple[float, float],
     overlapping: Mask,
     step: I64 | None = None,
+    least: F64 | None = None,
 ) -> Pairs:
     """Pair calls that ran at the same time once clocks are known.
 
@@ -196,6 +197,7 @@ def by_time(
             their ends agree.
         overlapping: which calls of ``one`` have to run at the same time as their counterparts; others need not.
         step: steps of ``other`` in the numbers of ``one``; calls of one step are preferred.
+        least: how long each call of ``one`` has to run at the same time as its counterpart, ns; else for any time.
     """
     if not len(one) or not len(other):
         return NOTHING
@@ -214,7 +216,8 @@ def by_time(
     b = np.arange(len(a)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)
     apart = np.abs(end[b] - one.end[a])
     common = np.minimum(one.end[a], end[b]) - np.maximum(one.start[a], start[b])
-    fits = (one.must[a] == other.must[b]) & (~overlapping[a] | (common > 3.0 * scatter) | (apart <= slack))
+    at_once = (common > 3.0 * scatter) | (apart <= slack) if least is None else common >= least[a] - slack
+    fits = (one.must[a] == other.must[b]) & (~overlapping[a] | at_once)
     a, b, apart = a[fits], b[fits], apart[fits]
     weight = 1.0 + 1.0 / (1.0 + apart / max(slack, 1.0)) + 0.1 * (one.may[a] == other.may[b])
     if step is not None:
