@@ -85,8 +85,8 @@ def test_two_calls_that_are_waited_for_at_once(tmp_path):
     (loaded,) = load_traces([path], cache=False).traces
     begin, resume, call = cpu_waits(settle_ends(make_view(loaded, 0)))
     assert list(zip(begin.tolist(), resume.tolist(), call.tolist(), strict=True)) == [
-        (120 * US, 1020 * US, 0),
-        (1030 * US, 1210 * US, 1),
+        (110 * US, 1020 * US, 0),
+        (1020 * US, 1210 * US, 1),
     ]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from rankscope.analysis.matching.clocks import align
 from rankscope.analysis.matching.collectives import match
+from rankscope.analysis.matching.remarks import remarks
 from rankscope.analysis.matching.steps import find_steps
 from rankscope.analysis.rank.view import make_view
 from rankscope.analysis.windows.analyse import analyse_window
@@ -120,6 +121,8 @@ def test_kernels_without_arguments_are_pairs_unless_all_ranks_ran_them_at_once()
     matched = match(views)
     assert len(matched) == 0
     assert list(matched.unmatched) == ["kernels without arguments: the peers are unknown"]
+    notes = remarks(views, matched, align(views, matched), find_steps(views, matched))
+    assert any(f"{matched.total} kernels send or receive between ranks that nothing" in note for note in notes)
 
 
 def test_numbers_of_steps_that_restart_on_one_rank() -> None:

@@ -32,7 +32,7 @@ from rankscope.analysis.rank.view import RankView
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
-__all__ = ["SYMMETRIC", "TOGETHER", "Communicator", "Matched", "canonical", "is_point_to_point", "match"]
+__all__ = ["SYMMETRIC", "TOGETHER", "UNSAID", "Communicator", "Matched", "canonical", "is_point_to_point", "match"]
 
 TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 """Kinds that no rank can leave before every rank has arrived. A small message can be sent before it is awaited."""
@@ -177,7 +177,7 @@ def match(views: Sequence[RankView]) -> Matched:
     contradicted: dict[str, set[int]] = defaultdict(set)
     contradicted["group names"].update(ranks[c] for c in numbers.renamed)
     blocks: list[Block] = []
-    clocks = KnownClocks(views)
+    clocks, asked = KnownClocks(views), any(channel.batched for channel in calls)
     # those first that show the clocks
     for channel, members in sorted(calls.items(), key=lambda item: item[0].point_to_point):
         columns = sorted(members)
@@ -208,7 +208,7 @@ def match(views: Sequence[RankView]) -> Matched:
             contradicted[identity].update(ranks[columns[m]] for m in against)
         if kept.any():
             blocks.append(Block(columns, program.table[kept], channel))
-            if not channel.point_to_point:
+            if asked and not channel.point_to_point:
                 clocks.learn(columns, program.table[kept & _symmetric(program.table, columns, told)])
             result.methods += [m for m in program.methods if m not in result.methods]
     result.unmatched = +result.unmatched

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.analysis.matching.clocks import Clocks
-from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.matching.collectives import UNSAID, Matched
 from rankscope.analysis.matching.steps import JobSteps
 from rankscope.analysis.rank.view import RankView
 
@@ -48,6 +48,14 @@ def remarks(views: Sequence[RankView], matched: Matched, clocks: Clocks, steps: 
         found.append(
             f"by the ends of its calls, {_ranks(views, clocks.doubtful)} does not read the clock of the host that its "
             "trace names"
+        )
+    unsaid = matched.unmatched.get(UNSAID, 0)
+    if unsaid:
+        found.append(
+            f"{unsaid} kernels send or receive between ranks that nothing in the traces names, and did not run on all "
+            "ranks of their group at once: who waits for whom in them cannot be told from times, since sends and "
+            "receives do not end together. Record the operators too (ProfilerActivity.CPU), or by `rankscope run`, "
+            "whose windows hold torch's flight recorder"
         )
     lost = [c for c, count in enumerate(matched.lost) if count]
     if lost:

@@ -72,14 +72,16 @@ def settle_ends(view: RankView) -> RankView:
 def cpu_gaps(view: RankView) -> tuple[I64, I64]:
     """Where the training thread runs no operator for longer than Python takes, outside the data loader.
 
-    One that issues a call ends such a gap as well: of two calls that are waited for at once, the second is issued when
-    the first is done.
+    Where it issues a call within, one such time ends and the next begins: of two calls that are waited for at once, the
+    second is issued when the first is done.
     """
     events = view.trace.events
     running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
-    running[issuing(view.trace, view.chain)] = True
     busy = intervals.subtract(intervals.union(events.start[running], events.end[running]), view.blocked)
     begin, resume = intervals.subtract(intervals.complement(busy, view.start, view.end), view.fetch)
+    issued = events.start[issuing(view.trace, view.chain)]
+    issued = issued[intervals.contains((begin, resume), issued)]
+    begin, resume = np.sort(np.concatenate((begin, issued))), np.sort(np.concatenate((resume, issued)))
     long = resume - begin >= LEAST_WAIT_NS
     return begin[long], resume[long]
 
