@@ -29,6 +29,10 @@ I64 = NDArray[np.int64]
 
 NOBODY = np.empty((3, 0), np.int64)
 
+_Join = tuple[float, int, int, int, int, int]
+"""How far the ends of two kernels of a message are apart (ns, 0 where that is not known), which message it is of its
+two ranks; column and row of the sender, column and row of the receiver."""
+
 
 @dataclass(slots=True)
 class Block:
@@ -101,7 +105,7 @@ def match_exchanges(
                 messages.rows.append(row)
                 messages.elements.append(piece.elements)
                 said[column, row].add(piece.peer)
-    joins: list[tuple[int, int, int, int, int]] = []
+    joins: list[_Join] = []
     for source, target in sorted(sent.keys() & received.keys()):
         here, there = column_of[source], column_of[target]
         one, other = sent[source, target], received[source, target]
@@ -113,8 +117,10 @@ def match_exchanges(
         if pairs is None:
             program = agree_on_program(both)
             pairs = tuple(program.table[(program.table >= 0).all(axis=1)].T)
-        places = zip(*(p.tolist() for p in pairs), strict=True)
-        joins += [(n, here, one.rows[a], there, other.rows[b]) for n, (a, b) in enumerate(places)]
+        # the surest first: kernels of different turns that overlap do not end together
+        apart = np.zeros(len(pairs[0])) if ahead is None else (both[0].end[pairs[0]] - (both[1].end + ahead)[pairs[1]])
+        places = zip(np.abs(apart).tolist(), *(p.tolist() for p in pairs), strict=True)
+        joins += [(ns, n, here, one.rows[a], there, other.rows[b]) for n, (ns, a, b) in enumerate(places)]
     return _blocks(views, channel, said, sorted(set(joins)))
 
 
@@ -156,11 +162,11 @@ def _blocks(
     views: Sequence[RankView],
     channel: Communicator,
     said: dict[tuple[int, int], set[int]],
-    joins: list[tuple[int, int, int, int, int]],
+    joins: list[_Join],
 ) -> list[Block]:
     """Calls by the ranks they are of: those that recorded it and those they name as peers."""
     home: dict[tuple[int, int], dict[int, int]] = {}
-    for _, here, row, there, other in joins:
+    for _, _, here, row, there, other in joins:
         one, two = home.setdefault((here, row), {here: row}), home.setdefault((there, other), {there: other})
         # a rank takes part in a call by one kernel: a message that would bring in a second one joins nothing
         if one is two or one.keys() & two.keys():
@@ -170,7 +176,7 @@ def _blocks(
         one |= two
         home.update(dict.fromkeys(two.items(), one))
     partners: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    for _, here, row, there, other in joins:
+    for _, _, here, row, there, other in joins:
         if home[here, row] is home[there, other]:
             partners[id(home[here, row])] |= {(here, there), (there, here)}
     calls: dict[tuple[int, ...], list[dict[int, int]]] = defaultdict(list)
