@@ -56,6 +56,9 @@ def decided(
         (["pp_rank_0.json", "pp_rank_1.json"], [0, 1]),
         (["node0_gpu0.json", "node0_gpu1.json", "node1_gpu0.json", "node1_gpu1.json"], [0, 1, 2, 3]),
         (["node1_local_rank0.json", "node0_local_rank0.json"], [1, 0]),
+        # torchelastic calls a node a group
+        ([f"group_rank{g}_local_rank{n}.json" for g in (0, 1) for n in (0, 1)], [0, 1, 2, 3]),
+        (["stage1.json", "stage0.json"], [1, 0]),
         (["node0/rank0.json", "node0/rank1.json", "node1/rank0.json", "node1/rank1.json"], [0, 1, 2, 3]),
         (["local_rank1.json", "local_rank0.json"], [1, 0]),
         (["profile_0.json", "profile_2.json", "profile_1.json"], [0, 2, 1]),
@@ -80,6 +83,9 @@ def test_names_that_tell_ranks_together(names: list[str], ranks: list[int]) -> N
         (["dp0_pp0.json", "dp0_pp1.json", "dp1_pp0.json", "dp1_pp1.json"], None, "not in which order"),
         (["tp0_dp0.json", "tp1_dp0.json", "tp0_dp1.json"], None, "leave gaps"),
         (["local_rank0.json", "local_rank1.json"], 8, "no rank of the job"),
+        # 3 of 8 ranks, of whichever replica
+        (["tp0.json", "tp1.json", "tp2.json"], 8, "do not tell"),
+        (["stage0_dp1.json", "stage1_dp1.json"], None, "a smaller dp are missing"),
         (["node1_local_rank0.json", "node1_local_rank1.json", "node2_local_rank0.json"], None, "node and a local"),
     ],
 )

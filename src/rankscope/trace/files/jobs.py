@@ -13,7 +13,7 @@ import numpy as np
 
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.find import Candidate
-from rankscope.trace.files.naming import parse_name, rank_of_name
+from rankscope.trace.files.naming import parse_name, rank_of_name, without_rank
 from rankscope.trace.files.windows import overlapping
 
 __all__ = ["copies", "other_jobs"]
@@ -69,7 +69,7 @@ def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
         why = "the world sizes differ"
     else:
         own = [read[i] for i in foreign]
-        told = _job_folders(own) or _replicas(own)
+        told = _job_folders(own) or _replicas(own) or _stems(own)
         if told is None:
             return {}, []
         keys, why = told
@@ -120,6 +120,8 @@ def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
     if None in ranks or len(worlds) != 1 or None in worlds or _distinct(ranks, windows, [""] * len(read)):
         return None
     whole = set(range(worlds.pop() or 0))
+    if any(max(g.ranks, default=0) not in whole for _, t in read for g in t.groups):
+        return None  # process groups of more ranks than the content says the job has: it did not know its job
     words = [parse_name(c.name).words for c, _ in read]
     for key in sorted(set.intersection(*(set(w) for w in words))):
         values = [f"{key} {w[key]}" for w in words]
@@ -127,6 +129,22 @@ def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
         if len(groups) > 1 and all(g == whole for g in groups.values()) and _distinct(ranks, windows, values):
             return [f"the job of {v}" for v in values], f"each {key} of the names holds all ranks of a job"
     return None
+
+
+def _stems(read: Sequence[Read]) -> tuple[list[str], str] | None:
+    """The job of each file by its name without the rank in it (``a_rank0``, ``b_rank0``), and how it is told.
+
+    None where there is one job, or the names do not put several ranks of each together.
+    """
+    ranks = _claims(read)
+    windows = overlapping([trace for _, trace in read])
+    if None in ranks or _distinct(ranks, windows, [""] * len(read)):
+        return None
+    stems = [without_rank(c.name) for c, _ in read]
+    groups = {stem: {r for r, own in zip(ranks, stems, strict=True) if own == stem} for stem in stems}
+    if "" in groups or min(map(len, groups.values())) < 2 or not _distinct(ranks, windows, stems):
+        return None
+    return [f"the job of the files {stem}" for stem in stems], "the files of each name hold the same ranks"
 
 
 def _job_folders(read: Sequence[Read]) -> tuple[list[str], str] | None:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-__all__ = ["Naming", "Scheme", "naming_schemes", "parse_name", "rank_of_name"]
+__all__ = ["Naming", "Scheme", "naming_schemes", "parse_name", "rank_of_name", "without_rank"]
 
 # From the slowest to the fastest in the order of ranks, as far as frameworks agree: tensor parallel ranks are
 # neighbours everywhere. Megatron and torchtitan put pipeline stages outermost, vLLM the replicas; so the order of the
@@ -25,8 +25,8 @@ _MESH = ("dp_replicate", "dp_shard", "fsdp", "pcp", "dcp", "etp", "edp", "ep", "
 _FASTEST = "tp"
 _WORDS: tuple[tuple[str, str], ...] = (
     ("local", r"local[_-]?rank|lrank|local|gpu|cuda|device|npu"),
-    ("node", r"node[_-]?rank|node|host|machine"),
-    *((dim, rf"{dim.replace('_', '[_-]?')}(?:[_-]?rank)?") for dim in _MESH),
+    ("node", r"(?:node|group)[_-]?rank|node|host|machine"),
+    *((dim, rf"{dim.replace('_', '[_-]?')}(?:[_-]?rank)?" + "|stage" * (dim == "pp")) for dim in _MESH),
     ("rank", r"(?:global|world)?[_-]?rank|worker"),
     ("count", r"(?<!\d)r|proc(?:ess)?|replica|trainer"),
     ("other", r"pid|seed|of|world[_-]?size|v"),
@@ -86,6 +86,17 @@ def rank_of_name(name: str) -> int | None:
         if "rank" in words:
             return words["rank"]
     return None
+
+
+def without_rank(name: str) -> str:
+    """The name with a star for the number of the rank, as the files of one job share it; empty where it says none."""
+    text = _SUFFIXES.sub("", name)
+    found = [m for m in _WORD.finditer(text) if m["rank"] is not None]
+    if not found:
+        return ""
+    last = found[-1]
+    number = last.start(last.re.groups)
+    return text[:number] + "*" + text[last.end(last.re.groups) :]
 
 
 def naming_schemes(
@@ -148,7 +159,7 @@ class _Places:
         if not self.distinct(points):
             return None
         filled = all(len(window) == prod(sizes) for window in self.by_window(points))
-        return sizes if filled or prod(sizes) == self.world else None
+        return sizes if prod(sizes) == self.world or (filled and self.world is None) else None
 
     def fits(self, ranks: Sequence[int]) -> bool:
         """Whether each rank is in all process groups of its file, and in its job."""
@@ -168,7 +179,8 @@ def _node_and_local(places: _Places) -> Scheme | str | None:
     if node is not None:
         sizes = places.grid([node, local])
         ranks = [n * (max(local) + 1) + own for n, own in zip(node, local, strict=True)]
-        if sizes is not None and places.fits(ranks):
+        first = max(node) == 0 and places.distinct(local)  # of the first node a local rank is a rank, whatever its size
+        if (sizes is not None or first) and places.fits(ranks):
             how = "node and local rank in the name, nodes in the order of their numbers"
             return Scheme(how, ranks)
         return "the name says a node and a local rank, which do not fill nodes of one size, counted from 0"
@@ -179,7 +191,10 @@ def _node_and_local(places: _Places) -> Scheme | str | None:
 
 def _mesh(places: _Places) -> Scheme | str | None:
     """Rank from mesh coordinates, by the fewest that distinguish the files."""
-    columns = {d: c for d in _MESH if (c := places.column(d)) is not None and len(set(c)) > 1}
+    said = {d: c for d in _MESH if (c := places.column(d)) is not None}
+    columns = {d: c for d, c in said.items() if len(set(c)) > 1}
+    if columns and (others := [d for d, c in said.items() if d not in columns and max(c) > 0]):
+        return f"the name says mesh coordinates, and files with a smaller {others[0]} are missing"
     for count in range(1, len(columns) + 1):
         readings: dict[tuple[int, ...], str] = {}
         for chosen in combinations(columns, count):

@@ -27,7 +27,7 @@ from rankscope.trace.kineto.memory import NO_SAMPLES, device_memory
 from rankscope.trace.kineto.merged import processes
 from rankscope.trace.kineto.noted import KEY as NOTES
 from rankscope.trace.kineto.noted import notes_of
-from rankscope.trace.kineto.rows import DTYPES, Rows
+from rankscope.trace.kineto.rows import Rows
 from rankscope.trace.read import Reader
 from rankscope.trace.steps import step_of
 
@@ -162,6 +162,8 @@ def _trace(
             "in all: their durations are kept as recorded"
         )
     steps = link.find_steps(events, strings)
+    if link.counted_on(steps):
+        notes.append("step marks repeat their numbers: the steps are counted on from the first")
     events.step = step_of(events, steps)
     about.device = meta.device_name(about.raw, _device(events))
     args = _by_row(columns["position"], comms)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rankscope.records.rank import OWN_STEP_MARK
 from rankscope.trace.columns import Category, Events, Steps
 
-__all__ = ["find_steps", "link_launches", "overruns"]
+__all__ = ["counted_on", "find_steps", "link_launches", "overruns"]
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -47,6 +47,16 @@ def find_steps(events: Events, strings: list[str]) -> Steps:
     number = np.array([numbers[int(c)] for c in events.name[chosen]], np.int64)
     chain = _one_schedule(number, events.start[chosen], events.duration[chosen])
     return Steps(number[chain], events.start[chosen[chain]].copy(), events.duration[chosen[chain]].copy())
+
+
+def counted_on(steps: Steps) -> bool:
+    """Give each step a number of its own where marks repeat theirs (all ``ProfilerStep#1``, or a count that began anew
+    within the file): one more than the step before. In place; False where no number was repeated."""
+    number, again = steps.number, False
+    for place in range(1, len(number)):
+        if number[place] <= number[place - 1]:
+            number[place], again = number[place - 1] + 1, True
+    return again
 
 
 def _one_schedule(number: I64, start: I64, duration: I64) -> I64:
