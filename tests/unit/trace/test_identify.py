@@ -167,6 +167,35 @@ def test_contents_that_knew_of_no_job(record: Callable[..., Path], tmp_path: Pat
     assert ranks(load_traces([tmp_path], cache=False)) == {f"profile_{r}.json": r for r in range(3)}
 
 
+def test_jobs_at_the_same_time_are_told_by_the_rest_of_their_names(record: Callable[..., Path], tmp_path: Path) -> None:
+    for number, job in enumerate(("lr1", "lr2")):
+        for rank in range(3):
+            record(f"{job}_rank{rank}.json", pid=10 * number + rank, **says(rank, 3))
+    result = load_traces([tmp_path], cache=False)
+    assert ranks(result) == {f"lr1_rank{rank}.json": rank for rank in range(3)}
+    assert "the job of the files lr2_rank* (3 files)" in result.notes[0]
+
+
+def test_the_content_knew_no_job_but_its_process_groups_did(record: Callable[..., Path], tmp_path: Path) -> None:
+    """Each says rank 0 of a world of one; the groups of its kernels are of four ranks, as the names are."""
+    for rank in range(4):
+        record(f"rank{rank}.json", pid=10 + rank, groups=[[0, 1, 2, 3]], **says(0, 1))
+    result = load_traces([tmp_path], cache=False)
+    assert ranks(result) == {f"rank{rank}.json": rank for rank in range(4)}
+    assert result.notes == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_windows_of_other_processes_are_told(record: Callable[..., Path], tmp_path: Path, again: bool) -> None:
+    for window in range(2):
+        for rank in range(2):
+            pid = 10 + rank + 50 * window * again
+            record(f"w{window}/rank{rank}.json", pid=pid, at=10_000 * window, **says(rank, 2))
+    result = load_traces([tmp_path], cache=False)
+    assert [(t.window, t.rank) for t in result.traces] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert ["other processes" in note for note in result.notes] == [True] * again
+
+
 def test_single_processes_in_folders_are_jobs(record: Callable[..., Path], tmp_path: Path) -> None:
     for pid, run in ((11, "lr_1"), (12, "lr_3")):
         record(f"{run}/trace.json", pid=pid, **says(0, 1))

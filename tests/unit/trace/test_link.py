@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -89,3 +90,19 @@ def test_kernels_that_overrun_their_stream_are_told(
     assert note.startswith("1 kernels or copies end after the next one of their stream begins, by 2.0 us")
     touching = [make_event(0, 10), make_event(9.5, 4), make_event(13.5, 3)]  # half a microsecond is rounding
     assert not any("end after" in n for n in read_trace(write_trace(touching)).notes)
+
+
+@pytest.mark.parametrize(
+    ("said", "numbers"),
+    [([1, 1, 1], [1, 2, 3]), ([7, 8, 7, 8], [7, 8, 9, 10]), ([3, 5, 6], [3, 5, 6]), ([7, 8, 0], [7, 8, 0])],
+)
+def test_marks_that_repeat_their_numbers(
+    write_trace: Callable[..., Path], make_event: Callable[..., dict[str, Any]], said: list[int], numbers: list[int]
+) -> None:
+    events = [
+        make_event(100 * i, 99, cat="user_annotation", name=f"ProfilerStep#{n}", pid=1, tid=1, args={})
+        for i, n in enumerate(said)
+    ]
+    trace = read_trace(write_trace([*events, make_event(10, 5)]))
+    assert trace.steps.number.tolist() == numbers
+    assert any("repeat their numbers" in note for note in trace.notes) == (said != numbers)

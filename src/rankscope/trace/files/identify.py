@@ -17,7 +17,7 @@ import numpy as np
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.find import Candidate
 from rankscope.trace.files.naming import Naming, naming_schemes, parse_name, rank_of_name
-from rankscope.trace.files.windows import overlapping
+from rankscope.trace.files.windows import main_process, overlapping
 
 __all__ = ["NAME_CONFLICT", "UNKNOWN", "Identity", "assign_ranks"]
 
@@ -110,7 +110,7 @@ def _files(read: Sequence[tuple[Candidate, RankTrace]]) -> list[_File]:
             naming=parse_name(candidate.name),
             named=rank_of_name(candidate.name),
             groups=_own_groups(trace),
-            process=(trace.meta.host, _main_process(trace)),
+            process=(trace.meta.host, main_process(trace)),
             window=window,
         )
         for (candidate, trace), window in zip(read, windows, strict=True)
@@ -122,14 +122,6 @@ def _own_groups(trace: RankTrace) -> frozenset[int]:
     used = np.unique(trace.collectives.group)
     ranks = [frozenset(trace.groups[g].ranks) for g in used[used >= 0].tolist() if trace.groups[g].ranks]
     return frozenset.intersection(*ranks) if ranks else frozenset()
-
-
-def _main_process(trace: RankTrace) -> int:
-    host = trace.events.pid[trace.events.stream < 0]
-    if not len(host):
-        return -1
-    values, counts = np.unique(host, return_counts=True)
-    return int(values[counts.argmax()])
 
 
 def _foreign(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity]:

@@ -20,7 +20,7 @@ from rankscope.trace.files.find import Candidate, find_traces
 from rankscope.trace.files.formats import BY_NAME
 from rankscope.trace.files.identify import Identity, assign_ranks
 from rankscope.trace.files.jobs import copies, other_jobs
-from rankscope.trace.files.windows import assign_windows
+from rankscope.trace.files.windows import assign_windows, other_processes
 from rankscope.trace.peers import agree_on_peers
 
 __all__ = ["LoadResult", "load_traces"]
@@ -158,6 +158,8 @@ def _sorted_out(
             sources.append(_source(trace, "used", words))
         else:
             sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
+    if all(candidate.window is None for candidate, _ in known):
+        notes += other_processes(traces)
     traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))
     agree_on_peers(traces)
     return LoadResult(traces, sources, unassigned, notes=notes)

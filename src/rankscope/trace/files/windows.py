@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
 
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.find import Candidate
 
-__all__ = ["assign_windows", "overlapping"]
+__all__ = ["assign_windows", "main_process", "other_processes", "overlapping"]
 
 Span = tuple[int, int]
 
@@ -35,6 +38,35 @@ def assign_windows(
     for _, trace in read:
         rival = taken[(trace.attempt, trace.window, trace.rank)]
         yield trace, None if rival is trace else rival.source
+
+
+def other_processes(traces: Sequence[RankTrace]) -> list[str]:
+    """A word for windows in which every rank is another process than in the window before.
+
+    The job was started again, or the files are of two jobs of one size: nothing in them tells which.
+    """
+    ranks: dict[tuple[int, int], dict[int | None, int]] = {}
+    for trace in traces:
+        ranks.setdefault((trace.attempt, trace.window), {})[trace.rank] = main_process(trace)
+    windows = sorted(ranks)
+    found = []
+    for before, after in pairwise(windows):
+        shared = [r for r in ranks[after] if r in ranks[before] and -1 not in (ranks[before][r], ranks[after][r])]
+        if len(shared) > 1 and all(ranks[before][r] != ranks[after][r] for r in shared):
+            found.append(
+                f"the ranks of window {after[1]} are other processes than those of window {before[1]}: the job was "
+                "started again, or these are two jobs of the same size; then analyse each by itself"
+            )
+    return found
+
+
+def main_process(trace: RankTrace) -> int:
+    """Id of the process most host events are of, -1 where there are none."""
+    host = trace.events.pid[trace.events.stream < 0]
+    if not len(host):
+        return -1
+    values, counts = np.unique(host, return_counts=True)
+    return int(values[counts.argmax()])
 
 
 def overlapping(traces: Sequence[RankTrace]) -> list[int]:

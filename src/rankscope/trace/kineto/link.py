@@ -52,11 +52,12 @@ def find_steps(events: Events, strings: list[str]) -> Steps:
 def counted_on(steps: Steps) -> bool:
     """Give each step a number of its own where marks repeat theirs (all ``ProfilerStep#1``, or a count that began anew
     within the file): one more than the step before. In place; False where no number was repeated."""
-    number, again = steps.number, False
+    number = steps.number
+    if len(np.unique(number)) == len(number):
+        return False
     for place in range(1, len(number)):
-        if number[place] <= number[place - 1]:
-            number[place], again = number[place - 1] + 1, True
-    return again
+        number[place] = max(number[place], number[place - 1] + 1)
+    return True
 
 
 def _one_schedule(number: I64, start: I64, duration: I64) -> I64:
