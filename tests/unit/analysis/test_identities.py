@@ -110,6 +110,27 @@ def test_sizes_that_differ_by_right_do_not_unmatch_a_call(kind) -> None:
     assert matched.matched == matched.total > 0
 
 
+def test_types_are_spelled_in_several_ways_and_sizes_not_always_said() -> None:
+    traces = simulate([Item("work", device=MS), Item("call", device=MS), Item("sync")], FLAT, noise=NOISE)
+    for trace, dtype in zip(traces, ("Float", "c10::Float", "torch.float32", "float"), strict=True):
+        trace.collectives.dtype = [dtype] * len(trace.collectives)
+    traces[2].collectives.in_elements[:] = traces[2].collectives.out_elements[:] = -1
+    traces[3].collectives.dtype = [""] * len(traces[3].collectives)
+    _, matched = matched_of(traces)
+    assert matched.matched == matched.total > 0
+    # of another name altogether, and all the same the only calls that there are
+    traces[0].collectives.dtype = ["Half"] * len(traces[0].collectives)
+    assert match([make_view(t, t.rank) for t in traces]).matched == matched.total
+
+
+def test_ranks_that_have_no_call_alike_leave_the_others_matched() -> None:
+    traces = simulate([Item("work", device=MS), Item("call", device=MS), Item("sync")], FLAT, noise=NOISE)
+    traces[1].collectives.kind = ["broadcast"] * len(traces[1].collectives)
+    matched = match([make_view(t, t.rank) for t in traces])
+    assert matched.matched == matched.total - len(traces[1].collectives)
+    assert dict(matched.unmatched) == {"calls of the group disagree in kind, size or type": len(traces[1].collectives)}
+
+
 def test_kernels_without_arguments_are_pairs_unless_all_ranks_ran_them_at_once() -> None:
     together = [Item("work", device=MS), Item("call", device=MS, kind="sendrecv"), Item("sync")]
     views, matched = matched_of(simulate(together, FLAT, noise=NOISE))

@@ -27,21 +27,14 @@ from rankscope.analysis.matching.groups import number_groups
 from rankscope.analysis.matching.hypotheses import ORDER
 from rankscope.analysis.matching.known_clocks import KnownClocks
 from rankscope.analysis.matching.sequences import CallSequence
+from rankscope.analysis.matching.signatures import SYMMETRIC, TOGETHER, Codes, Told, must_agree, spelled_kinds
+from rankscope.analysis.matching.signatures import told as told_of
 from rankscope.analysis.rank.view import RankView
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 __all__ = ["SYMMETRIC", "TOGETHER", "UNSAID", "Communicator", "Matched", "canonical", "is_point_to_point", "match"]
-
-TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
-"""Kinds that no rank can leave before every rank has arrived. A small message can be sent before it is awaited."""
-
-SYMMETRIC = TOGETHER - {"all_to_all"}
-"""Kinds that end on all ranks at the same time. An all-to-all ends later where more is received or sent."""
-
-EQUAL_SIZES = frozenset({"all_reduce", "broadcast", "reduce"})
-"""Kinds whose sizes are the same on all ranks. Of others each rank may have its own: uneven shards, tokens, objects."""
 
 UNSAID = "kernels without arguments: the peers are unknown"
 LONE = "recorded by some ranks only"
@@ -134,36 +127,13 @@ class Matched:
         ]
 
 
-class _Codes:
-    """Numbers for texts and tuples, the same on all ranks."""
-
-    def __init__(self) -> None:
-        self._known: dict[object, int] = {}
-
-    def of(self, values: Sequence[object]) -> I64:
-        for value in set(values) - self._known.keys():
-            self._known[value] = len(self._known)
-        return np.fromiter(map(self._known.__getitem__, values), np.int64, len(values))
-
-
-@dataclass(slots=True)
-class _Told:
-    """What one rank's trace says of its calls, as numbers that mean the same on all ranks."""
-
-    must: I64
-    may: I64
-    comms_id: I64
-    together: NDArray[np.bool_]
-    symmetric: NDArray[np.bool_]
-
-
 def match(views: Sequence[RankView]) -> Matched:
     """Match the calls of one window's ranks."""
     ranks = tuple(v.rank for v in views)
     result = Matched(ranks, known=[[] for _ in ranks], extra=[[] for _ in ranks], lost=[0] * len(ranks))
     calls: dict[Communicator, dict[int, I64]] = defaultdict(dict)
     spelled: dict[str, str] = {}
-    kinds = [_spelled(v.trace.collectives.kind, spelled) for v in views]
+    kinds = [spelled_kinds(v.trace.collectives.kind, spelled) for v in views]
     numbers = number_groups(views, kinds)
     for column, view in enumerate(views):
         numbered = numbers.number[column]
@@ -172,8 +142,8 @@ def match(views: Sequence[RankView]) -> Matched:
             calls[channel][column] = rows
             result.total += len(rows)
     with_plain_calls(calls)
-    codes = _Codes()
-    told = [_told(v, k, codes) for v, k in zip(views, kinds, strict=True)]
+    codes = Codes()
+    told = [told_of(v, k, codes) for v, k in zip(views, kinds, strict=True)]
     contradicted: dict[str, set[int]] = defaultdict(set)
     contradicted["group names"].update(ranks[c] for c in numbers.renamed)
     blocks: list[Block] = []
@@ -191,7 +161,11 @@ def match(views: Sequence[RankView]) -> Matched:
             blocks += exchanged
             result.methods += [ORDER] if exchanged and ORDER not in result.methods else []
             continue
-        sequences = [_sequence(views[c], told[c], members[c], point_to_point=channel.point_to_point) for c in columns]
+        must = must_agree([told[c] for c in columns], [members[c] for c in columns])
+        sequences = [
+            _sequence(views[c], told[c], members[c], own, point_to_point=channel.point_to_point)
+            for c, own in zip(columns, must, strict=True)
+        ]
         program = agree_on_program(sequences)
         have = program.table >= 0
         kept = have.sum(axis=1) >= 2
@@ -216,7 +190,7 @@ def match(views: Sequence[RankView]) -> Matched:
     return _assembled(result, views, kinds, blocks) if blocks else result
 
 
-def _symmetric(table: I64, columns: list[int], told: list[_Told]) -> NDArray[np.bool_]:
+def _symmetric(table: I64, columns: list[int], told: list[Told]) -> NDArray[np.bool_]:
     """Which calls of a table end on all ranks at the same time."""
     found = np.zeros(len(table), np.bool_)
     for place, column in enumerate(columns):
@@ -255,38 +229,7 @@ def _all_took_part(sequences: Sequence[CallSequence], table: I64) -> bool:
     return bool(((start - ahead).max(axis=1) <= (end - ahead).min(axis=1) + ENDS_NS).all())
 
 
-def _spelled(kinds: list[str], known: dict[str, str]) -> list[str]:
-    for kind in set(kinds) - known.keys():
-        known[kind] = canonical(kind)
-    return [known[k] for k in kinds]
-
-
-def _told(view: RankView, kinds: list[str], codes: _Codes) -> _Told:
-    calls = view.trace.collectives
-    plain = {k: "p2p" if is_point_to_point(k) else k for k in set(kinds)}
-    inputs, outputs = calls.in_elements.astype(np.int64), calls.out_elements.astype(np.int64)
-    largest = np.maximum(inputs, outputs)
-    comms_id = codes.of(["", *calls.comms_id])
-    pair = np.array([is_point_to_point(k) for k in kinds], np.bool_)
-    equal = np.array([k in EQUAL_SIZES for k in kinds], np.bool_) | pair
-    # of a pair the receiver may not know the type, and either side has its own element count only
-    said = [("p2p", "") if p else (plain[k], d) for k, d, p in zip(kinds, calls.dtype, pair.tolist(), strict=True)]
-    return _Told(
-        must=_mixed(codes.of(said), np.where(equal, largest, 0)),
-        may=_mixed(inputs, outputs),
-        comms_id=np.where(comms_id[1:] == comms_id[0], -1, comms_id[1:]),
-        together=np.array([k in TOGETHER for k in kinds], np.bool_),
-        symmetric=np.array([k in SYMMETRIC for k in kinds], np.bool_),
-    )
-
-
-def _mixed(one: I64, other: I64) -> I64:
-    """One number of two, different for different pairs for all practical purposes."""
-    mixed = one.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ (other.astype(np.uint64) + np.uint64(0x7F4A7C15))
-    return np.asarray((mixed * np.uint64(0xBF58476D1CE4E5B9)).view(np.int64))
-
-
-def _sequence(view: RankView, told: _Told, rows: I64, *, point_to_point: bool) -> CallSequence:
+def _sequence(view: RankView, told: Told, rows: I64, must: I64, *, point_to_point: bool) -> CallSequence:
     calls, events = view.trace.collectives, view.trace.events
     event = calls.event[rows]
     # one counter numbers all point-to-point calls of a rank, whoever the peer: no identity of a pair's calls
@@ -295,7 +238,7 @@ def _sequence(view: RankView, told: _Told, rows: I64, *, point_to_point: bool) -
         rows=rows,
         start=events.start[event],
         end=events.start[event] + events.duration[event],
-        must=told.must[rows],
+        must=must,
         may=told.may[rows],
         together=told.together[rows],
         symmetric=told.symmetric[rows],

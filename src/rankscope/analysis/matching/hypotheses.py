@@ -90,7 +90,7 @@ def best_pairing(one: CallSequence, other: CallSequence) -> Hypothesis:
         Hypothesis(STEPS, by_step(one, other, other.step)),
     ]
     found = [_judged(h, one, other) for h in identities if len(h.pairs[0])]
-    shifts = [_judged(h, one, other) for h in _shifted(one, other)]
+    shifts = [_judged(h, one, other) for h in _shifted(one, other) if len(h.pairs[0])]
     found += _promising(shifts, one, other)
     refined = [r for h in found for r in _both_ways(h, one, other)]
     usable = [h for h in refined if h.size >= LEAST_SHARE * min(len(one), len(other))]

@@ -1,0 +1,126 @@
+"""What a rank's trace says of its calls, as numbers that mean the same on all ranks: what must agree, what need not.
+
+Sizes differ by rank by right where shards, tokens or objects are uneven; types are spelled in several ways; a member
+may not say one or the other at all. What a member does not say keeps no call from being matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.matching.communicators import canonical, is_point_to_point
+from rankscope.analysis.rank.view import RankView
+
+__all__ = ["SYMMETRIC", "TOGETHER", "Codes", "Told", "must_agree", "spelled_kinds", "told"]
+
+I64 = NDArray[np.int64]
+
+TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+"""Kinds that no rank can leave before every rank has arrived. A small message can be sent before it is awaited."""
+
+SYMMETRIC = TOGETHER - {"all_to_all"}
+"""Kinds that end on all ranks at the same time. An all-to-all ends later where more is received or sent."""
+
+EQUAL_SIZES = frozenset({"all_reduce", "broadcast", "reduce"})
+"""Kinds whose sizes are the same on all ranks. Of others each rank may have its own: uneven shards, tokens, objects."""
+
+TYPES = {
+    "float32": "float", "float16": "half", "float64": "double", "int64": "long", "int32": "int", "int16": "short",
+    "uint8": "byte", "int8": "char",
+}  # fmt: skip
+"""Of numpy and JAX -> of PyTorch."""
+
+
+class Codes:
+    """Numbers for texts and tuples, the same on all ranks."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, int] = {}
+
+    def of(self, values: Sequence[object]) -> I64:
+        """The number of each value."""
+        for value in set(values) - self._known.keys():
+            self._known[value] = len(self._known)
+        return np.fromiter(map(self._known.__getitem__, values), np.int64, len(values))
+
+
+@dataclass(slots=True)
+class Told:
+    """What one rank's trace says of its calls, as numbers that mean the same on all ranks."""
+
+    kind: I64
+    dtype: I64
+    """-1 where the trace has none."""
+    size: I64
+    """Of kinds that have the same on all ranks, -1 where the trace has none; 0 of others."""
+    may: I64
+    comms_id: I64
+    together: NDArray[np.bool_]
+    symmetric: NDArray[np.bool_]
+
+
+def spelled_kinds(kinds: list[str], known: dict[str, str]) -> list[str]:
+    """Kinds in one spelling (``communicators.canonical``); ``known``: those that were met before."""
+    for kind in set(kinds) - known.keys():
+        known[kind] = canonical(kind)
+    return [known[k] for k in kinds]
+
+
+def told(view: RankView, kinds: list[str], codes: Codes) -> Told:
+    """Read the calls of one rank, whose kinds are given in one spelling."""
+    calls = view.trace.collectives
+    inputs, outputs = calls.in_elements.astype(np.int64), calls.out_elements.astype(np.int64)
+    largest = np.maximum(inputs, outputs)
+    comms_id = codes.of(["", *calls.comms_id])
+    # of few kinds and types, each asked once
+    used = sorted(set(kinds))
+    which = np.fromiter(map({k: n for n, k in enumerate(used)}.__getitem__, kinds), np.int64, len(kinds))
+    pair, equal, together, symmetric = (
+        np.array([test(k) for k in used], np.bool_)[which]
+        for test in (is_point_to_point, EQUAL_SIZES.__contains__, TOGETHER.__contains__, SYMMETRIC.__contains__)
+    )
+    spelled = {d: _type(d) for d in set(calls.dtype)}
+    known = dict(zip(spelled, codes.of([("dtype", d) for d in spelled.values()]).tolist(), strict=True))
+    known |= {d: -1 for d, plain in spelled.items() if not plain}
+    dtype = np.fromiter(map(known.__getitem__, calls.dtype), np.int64, len(kinds))
+    return Told(
+        kind=codes.of(["p2p" if is_point_to_point(k) else k for k in used])[which],
+        # of a pair the receiver may not know the type, and either side has its own element count only
+        dtype=np.where(pair, 0, dtype),
+        size=np.where(equal | pair, np.maximum(largest, -1), 0),
+        may=_mixed(inputs, outputs),
+        comms_id=np.where(comms_id[1:] == comms_id[0], -1, comms_id[1:]),
+        together=together,
+        symmetric=symmetric,
+    )
+
+
+def _type(dtype: str) -> str:
+    """One spelling per type: ``c10::BFloat16``, ``torch.bfloat16`` -> ``bfloat16``."""
+    plain = dtype.lower().removeprefix("c10::").removeprefix("torch.")
+    return TYPES.get(plain, plain)
+
+
+def must_agree(told: Sequence[Told], rows: Sequence[I64]) -> list[I64]:
+    """What has to agree on all members of a channel, as a number for each of their calls.
+
+    The kind; and type and size, unless a member does not say them of most of its calls, or spells types otherwise.
+    """
+    sized = all((t.size[r] >= 0).mean() > 0.5 for t, r in zip(told, rows, strict=True))
+    types = [np.unique(t.dtype[r]) for t, r in zip(told, rows, strict=True)]
+    typed = all((t.dtype[r] >= 0).mean() > 0.5 for t, r in zip(told, rows, strict=True))
+    typed = typed and all(np.isin(own, types[0]).any() for own in types)
+    return [
+        _mixed(_mixed(t.kind[r], t.dtype[r] if typed else zero), t.size[r] if sized else zero)
+        for t, r, zero in ((t, r, np.zeros(len(r), np.int64)) for t, r in zip(told, rows, strict=True))
+    ]
+
+
+def _mixed(one: I64, other: I64) -> I64:
+    """One number of two, different for different pairs for all practical purposes."""
+    mixed = one.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ (other.astype(np.uint64) + np.uint64(0x7F4A7C15))
+    return np.asarray((mixed * np.uint64(0xBF58476D1CE4E5B9)).view(np.int64))
