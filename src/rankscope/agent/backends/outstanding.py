@@ -71,7 +71,8 @@ class OutstandingCalls:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._made is not None and self._originals and args and threading.get_ident() == thread:
-                self._made(name, args[0])
+                with contextlib.suppress(Exception):  # the script's call goes on, whatever becomes of our note
+                    self._made(name, args[0])
             work = original(*args, **kwargs)
             if self._originals and threading.get_ident() == thread and hasattr(work, "is_completed"):
                 devices = _devices((*args[1:], *kwargs.values()))
