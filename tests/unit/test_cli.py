@@ -53,7 +53,7 @@ def test_the_help_of_run_is_torchruns_and_ours(capsys: pytest.CaptureFixture[str
         (["analyze", "/does/not/exist"], 2, "does not exist"),
         (["report", "/does/not/exist"], 3, "report.json"),
         (["analyz", "x"], 2, "did you mean analyze?"),
-        (["xyz"], 2, "choose one of "),
+        (["xyz"], 2, "choose one of run, exec, analyze"),
         (["demo", "--fault", "input_stal"], 2, "did you mean input_stall?"),
         (["report", "x", "--format", "jsn"], 2, "did you mean json?"),
         (["analyze"], 2, "see rankscope analyze --help"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ def _torch_as_it_was(monkeypatch):
         (torch.nn.parallel.DistributedDataParallel, "_pre_forward"),
         (torch.utils.data.dataloader._BaseDataLoaderIter, "__next__"),
     ):
-        monkeypatch.setattr(owner, name, getattr(owner, name))
+        monkeypatch.setattr(owner, name, inspect.getattr_static(owner, name))
 
 
 class Thing:
