@@ -21,6 +21,8 @@ __all__ = ["judge"]
 
 COMM_SHARE = 20.0
 HOST_SHARE = 30.0
+_BOUND_BY_COMPUTE = 100.0 - COMM_SHARE
+"""Per cent of the step. All else together is less than what would be called a bound by communication."""
 SLOW_LINK_ADVICE = [
     "Test the links of these ranks' hosts with nccl-tests (all_reduce_perf) and compare them with others'.",
     "Look for a port that runs below its rate (ibstat, ethtool, nvidia-smi nvlink -s).",
@@ -158,7 +160,7 @@ def _straggler(case: Case) -> Verdict:
         )
         sentence += f" Others cost time too: {others}{' ...' if len(stragglers) > 4 else ''}."
     better = amount(max(step - cost, 0.0))
-    also = f" (once rank {', '.join(map(str, suspect.beside[:8]))} is mended)" if suspect.beside else ""
+    also = f" (once rank {', '.join(map(str, suspect.beside[:8]))} is fixed)" if suspect.beside else ""
     why = [f"Without it the step takes {better} instead of {amount(step)} (±{amount(suspect.error_ms)}){also}."]
     if first.once:
         why = [f"The steps lose {', '.join(amount(max(g, 0.0)) for g in suspect.gains_ms[:8])}."]
@@ -201,13 +203,35 @@ def _straggler(case: Case) -> Verdict:
     )
 
 
+def _level(evidence: Evidence, step: float) -> str:
+    if evidence.compute_pct >= _BOUND_BY_COMPUTE:
+        what = "devices" if evidence.device else "processors"
+        return f"The {what} compute {evidence.compute_pct:.0f} % of each {amount(step)} step. No rank is to blame."
+    return f"No rank is to blame: none holds the others back in the {amount(step)} step."
+
+
+def _by_replay(evidence: Evidence, step: float) -> str:
+    """What the step would gain under other assumptions; what is worth less than one per cent of it is not told."""
+    asked = {name: ms for name, ms in evidence.what_if.items() if evidence.device or name != "no_host_overhead"}
+    worth = [f"{SCENARIO[name]} {amount(ms)}" for name, ms in asked.items() if ms >= step / 100]
+    if not worth:
+        *most, last = (SCENARIO[name] for name in asked)
+        listed = f"{', '.join(most)} or {last}" if most else last
+        return f"By replay no step would gain 1 % from {listed}."
+    return f"By replay each step would gain from: {', '.join(worth)}."
+
+
 def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     step = evidence.step_ms or 0.0
     worst = evidence.suspects[0] if evidence.suspects else None
     calm = "No rank costs the job step time beyond noise."
-    if worst is not None and worst.cost_ms > 0:
-        gain = amount(worst.cost_ms)
-        calm = f"No rank holds the job back: evening out the worst one (rank {worst.rank}) would gain {gain} a step."
+    if worst is not None and 0 < worst.cost_ms < step / 100:
+        calm = "No fix of a single rank would save 1 % of a step."
+    elif worst is not None and worst.cost_ms > 0:
+        calm = (
+            f"Bringing rank {worst.rank} to the level of its peers would save {amount(worst.cost_ms)} a step, "
+            "less than noise or than what matters."
+        )
     worth = [f for f in findings if len(f.ranks) > 1 or (f.cost_ms_per_step or 0.0) >= MATTERS * step]
     advice = [line for f in worth for line in f.advice[:1]]
     why = [calm]
@@ -216,19 +240,18 @@ def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     if evidence.unsound:
         some = some_ranks(evidence.unsound)
         why.append(f"Nothing can be said of rank {some}: too many of its device records are missing from the trace.")
-    asked = [f"{SCENARIO[name]} {amount(ms)}" for name, ms in evidence.what_if.items()]
-    if asked:
-        why.append(f"By replay each step would gain from: {', '.join(asked)}.")
+    if evidence.what_if:
+        why.append(_by_replay(evidence, step))
     whole = evidence.whole_step_ms
     transfer = 100.0 * evidence.transfer_ms / whole if whole else 0.0
     idle = 100.0 * evidence.host_ms / whole if whole else 0.0
     if transfer >= COMM_SHARE and evidence.device:
-        why.insert(0, f"{amount(evidence.transfer_ms)} of each {amount(whole)} step is transfer that nothing hides.")
         return Verdict(
             kind="comm_bound",
             confidence="low" if evidence.missing or evidence.unsound else "medium",
             step_ms=step,
-            sentence=f"The job is balanced and bound by communication: {transfer:.0f} % of the step is bare transfer.",
+            sentence=f"Moving data between ranks takes {amount(evidence.transfer_ms)} of each {amount(whole)} step, "
+            f"which no work hides ({transfer:.0f} %). No rank is to blame.",
             why=why,
             next=advice_of("comm_exposed"),
         )
@@ -239,8 +262,8 @@ def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
             kind="host_bound",
             confidence="medium",
             step_ms=step,
-            sentence="The job is balanced and bound by its hosts: the devices idle "
-            f"{evidence.own_host_pct:.0f} % of the step.",
+            sentence=f"The devices stand idle {evidence.own_host_pct:.0f} % of each {amount(step)} step, because their "
+            "hosts launch too slowly. No rank is to blame.",
             why=why,
             next=advice or advice_of("host_bound"),
         )
@@ -248,7 +271,7 @@ def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
         kind="balanced",
         confidence="medium" if evidence.steps >= 3 and not (evidence.missing or evidence.unsound) else "low",
         step_ms=step,
-        sentence=f"The job is balanced: no rank holds the others back in its {amount(step)} step.",
+        sentence=_level(evidence, step),
         why=[
             *why,
             (

@@ -83,8 +83,11 @@ def modules_line(report: ClusterReport, most: int = 3) -> str | None:
     if report.verdict.kind == "straggler":
         return None
     rows = sorted(report.modules, key=lambda row: -(row.exposed_ms_per_step or 0.0))[:most]
+    least = (report.verdict.step_ms or 0.0) / 100
     named = [
-        f"{_call(row)} {wording.ms(row.exposed_ms_per_step)}" for row in rows if (row.exposed_ms_per_step or 0.0) > 0
+        f"{_call(row)} {wording.ms(row.exposed_ms_per_step)}"
+        for row in rows
+        if (row.exposed_ms_per_step or 0.0) > least
     ]
     return f"most exposed per step: {', '.join(named)}" if named else None
 

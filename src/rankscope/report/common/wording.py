@@ -30,7 +30,7 @@ DASH = "\N{EN DASH}"
 """Stands where a number is not known."""
 KIND_LABELS = {
     "straggler": "Straggler",
-    "balanced": "Balanced",
+    "balanced": "No rank to blame",
     "host_bound": "Host bound",
     "comm_bound": "Communication bound",
     "pipeline": "Pipeline",
@@ -39,7 +39,7 @@ KIND_LABELS = {
 }
 _DEFAULT_SENTENCES = {
     "straggler": "One or more ranks hold the job back.",
-    "balanced": "No rank holds the others back.",
+    "balanced": "No rank is to blame.",
     "host_bound": "The host cannot hand out work fast enough.",
     "comm_bound": "Communication that nothing hides takes much of each step.",
     "pipeline": "Stages of a pipeline wait for each other.",
