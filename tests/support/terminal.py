@@ -34,6 +34,6 @@ def on_a_terminal(words: Sequence[str], stream: Literal["stdout", "stderr"], **v
             except OSError:  # the other end is closed
                 pass
             os.close(leader)
-            code = process.wait(120)
+            code = process.wait(300)
         file.seek(0)
         return Shown(data.decode(), file.read(), code)

@@ -85,7 +85,7 @@ def test_theirs_count_and_broken_ones_are_notes(tmp_path: Path) -> None:
     traces = Path(__file__).parents[1] / "data" / "traces" / "ddp_dataloader_stall"
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{ASK}", traces],
-        capture_output=True, text=True, check=True, timeout=120,
+        capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     said = json.loads(done.stdout)
     assert said["cause"] == "nap"  # theirs is asked before ours, which claims the same time

@@ -101,5 +101,5 @@ def test_it_ends_when_it_is_told_to(nodes):
 
 def test_a_process_that_shuts_down_while_the_store_answers_ends_well(tmp_path: Path):
     # a thread that came back from the store now would abort it
-    done = subprocess.run([sys.executable, "-c", ENDS_LATE, tmp_path], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", ENDS_LATE, tmp_path], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")

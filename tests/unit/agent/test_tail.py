@@ -55,7 +55,7 @@ def test_steps_that_only_wait_for_the_device_are_not_the_windows(tmp_path: Path)
     spool.spec.write_text(to_json(to_agent_spec(config, run_id="r", spool=tmp_path)))
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    subprocess.run([sys.executable, script, spool.spec], check=True, timeout=100)
+    subprocess.run([sys.executable, script, spool.spec], check=True, timeout=300)
     record = from_json(RankRecord, spool.record(0, 0, 0).read_bytes())
     assert (record.status, record.reason, record.first_step, record.last_step) == ("ok", None, 3, 4)
     assert len(record.steps.inside_ms) == 2

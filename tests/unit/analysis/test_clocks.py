@@ -13,8 +13,19 @@ WITHIN_NS = 20_000
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("offset", "ppm"), [(50_000_000, 100.0), (-50_000_000, -100.0)])
-@pytest.mark.parametrize("name", ["ddp_dataloader_stall", "ddp_gpu_bound", "fsdp2_slow_gpu"])
+@pytest.mark.parametrize(
+    ("name", "offset", "ppm"),
+    [("ddp_dataloader_stall", 50_000_000, 100.0), ("fsdp2_slow_gpu", -50_000_000, -100.0)]
+    + [
+        pytest.param(*more, marks=pytest.mark.long)
+        for more in [
+            ("ddp_dataloader_stall", -50_000_000, -100.0),
+            ("ddp_gpu_bound", 50_000_000, 100.0),
+            ("ddp_gpu_bound", -50_000_000, -100.0),
+            ("fsdp2_slow_gpu", 50_000_000, 100.0),
+        ]
+    ],
+)
 def test_offset_and_drift_are_recovered_and_change_no_verdict(recorded, skew, name, offset, ppm) -> None:
     true, other = recorded(name), recorded(name)
     skew(other.traces[1], offset, ppm)

@@ -19,7 +19,7 @@ from .conftest import DATA
 
 MORE = [Path(folder) for folder in os.environ.get("RANKSCOPE_ORACLE", "").split(":") if folder]
 FOLDERS = sorted(folder for folder in (DATA / "traces").iterdir() if folder.is_dir()) + MORE
-LIKE_ANOTHER = ("ddp_gpu_bound", "ddp_healthy", "ddp_slow_gpu", "fsdp2_slow_gpu")
+LIKE_ANOTHER = ("ddp_gpu_bound", "ddp_healthy", "ddp_slow_gpu", "fsdp2_gpu_bound", "fsdp2_slow_gpu")
 """Of the same job as one that is looked at every day; they are among the largest."""
 
 

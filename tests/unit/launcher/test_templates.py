@@ -36,7 +36,7 @@ def cluster(tmp_path: Path) -> Path:
 def calls(cluster: Path, template: str, **environ: str) -> list[tuple[RunArguments, RunPlan]]:
     env = {"PATH": f"{cluster / 'bin'}{os.pathsep}{os.environ['PATH']}", "OUT": str(cluster), **environ}
     words = ["bash", str(LAUNCH / template), "train.py", "--start", "5", "two words"]
-    subprocess.run(words, env=env, cwd=cluster, check=True, timeout=30)
+    subprocess.run(words, env=env, cwd=cluster, check=True, timeout=300)
     return [planned(path.read_text().splitlines()[1:]) for path in sorted(cluster.glob("call.*"))]
 
 

@@ -119,7 +119,7 @@ def test_view_serves_until_it_is_interrupted(run: Path) -> None:
         assert connection.getresponse().read() == (run / "report" / "report.html").read_bytes()
         connection.close()
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=30)
+        _, told = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()

@@ -138,7 +138,7 @@ def test_formats_and_libraries_of_another_package(tmp_path: Path) -> None:
     (traces / "broken.theirs").write_bytes(b"BOOM")
     done = subprocess.run(
         [sys.executable, "-c", ASK, traces], env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
