@@ -9,11 +9,12 @@ is the command ``rankscope``.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # every rank imports this module, and typing takes longer to import than it
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     from rankscope.agent.attach import Attached
     from rankscope.api import Report, analyze, load, load_traces, read_manifest, read_report

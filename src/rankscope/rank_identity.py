@@ -7,41 +7,67 @@ rank without a size is completed by the process group once that exists (:mod:`ra
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+
+TYPE_CHECKING = False  # each Python process of a job imports this; typing, dataclasses and pathlib take longer than it
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 __all__ = ["DIALECTS", "Dialect", "Identity", "launcher_process", "told", "was_told"]
 
 
-@dataclass(frozen=True, slots=True)
 class Dialect:
-    """The variables of one launcher. An empty name: it does not say that."""
+    """The variables of one launcher. An empty name: the launcher does not set it.
 
-    name: str
-    rank: str
-    world_size: str = ""
-    local_rank: str = ""
-    local_world_size: str = ""
-    nodes: str = ""
-    """Number of nodes."""
-    job: tuple[str, ...] = ()
-    """Variables that together name the job, the same on all nodes."""
-    at_once: tuple[str, ...] = ()
-    """Without these the variables are set where no rank was started."""
+    Args:
+        name: of the launcher.
+        rank: variable with the rank of a process; likewise the next three.
+        nodes: variable with the number of nodes.
+        job: variables that together name the job, the same on all nodes.
+        at_once: variables without which the others are set where no rank was started.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rank: str,
+        world_size: str = "",
+        local_rank: str = "",
+        local_world_size: str = "",
+        nodes: str = "",
+        job: tuple[str, ...] = (),
+        at_once: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.rank, self.world_size = name, rank, world_size
+        self.local_rank, self.local_world_size, self.nodes = local_rank, local_world_size, nodes
+        self.job, self.at_once = job, at_once
 
 
-@dataclass(frozen=True, slots=True)
 class Identity:
-    """What a launcher told one process. None: it did not say."""
+    """What a launcher told one process: None where it did not say. Two are equal where they say the same."""
 
-    launcher: str
-    rank: int
-    world_size: int | None = None
-    local_rank: int | None = None
-    local_world_size: int | None = None
-    nodes: int | None = None
-    job: str | None = None
+    def __init__(
+        self,
+        launcher: str,
+        rank: int,
+        world_size: int | None = None,
+        local_rank: int | None = None,
+        local_world_size: int | None = None,
+        nodes: int | None = None,
+        job: str | None = None,
+    ) -> None:
+        self.launcher, self.rank, self.world_size = launcher, rank, world_size
+        self.local_rank, self.local_world_size = local_rank, local_world_size
+        self.nodes, self.job = nodes, job
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"Identity({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     @property
     def several_nodes(self) -> bool:
@@ -122,7 +148,7 @@ def _tasks_here(environ: Mapping[str, str]) -> int | None:
     return None
 
 
-def launcher_process(identity: Identity, proc: Path = Path("/proc")) -> str:
+def launcher_process(identity: Identity, proc: Path | None = None) -> str:
     """The process that started the ranks of this node: its id, its start and the boot, which no other launch shares.
 
     It is the nearest ancestor that was not told this rank itself. Shell wrappers around a rank were told it too; the
@@ -131,7 +157,9 @@ def launcher_process(identity: Identity, proc: Path = Path("/proc")) -> str:
     Raises:
         OSError: the kernel does not tell of processes here.
     """
-    pid = os.getppid()
+    from pathlib import Path
+
+    proc, pid = proc or Path("/proc"), os.getppid()
     while pid > 1:
         try:
             words = (proc / str(pid) / "environ").read_bytes().split(b"\0")

@@ -7,6 +7,7 @@ import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,30 @@ def test_the_agent_is_light(loaded) -> None:
     seen = loaded(*modules, after=("torch",))
     forbidden = ("launcher", "analysis", "report", "compose", "cli", "trace", "node", "diagnose")
     assert under(seen, *HEAVY, *(f"rankscope.{name}" for name in forbidden)) == []
+
+
+def test_a_rank_imports_next_to_nothing_before_torch() -> None:
+    """What torch imports anyway is imported after it: each process of the job would wait for it at its start."""
+    code = f"import sys; sys.path.append({str(Path(rankscope.__file__).parents[1])!r}); before = set(sys.modules)\n"
+    code += "import rankscope.agent.bootstrap; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    slow = {
+        "typing",
+        "dataclasses",
+        "inspect",
+        "json",
+        "re",
+        "pathlib",
+        "socket",
+        "importlib.abc",
+        "importlib.metadata",
+    }
+    assert set(done.stdout.split()) & slow == set()
+    ours = {name for name in done.stdout.split() if name.startswith("rankscope.")}
+    assert ours == {
+        *("rankscope.agent", "rankscope.agent.bootstrap", "rankscope.agent.process"),
+        *("rankscope.agent.process.guard", "rankscope.agent.process.import_hooks", "rankscope.rank_identity"),
+    }
 
 
 def test_the_launcher_never_imports_the_agent(loaded) -> None:

@@ -1,21 +1,28 @@
-"""From the launcher's file to an armed agent. Standard library only: torch is not imported before the user does it."""
+"""From the launcher's file to an armed agent. Standard library only: torch is not imported before the user does it.
+
+Before the script's first line runs, as little as possible is imported: each process of the job pays for it. What is
+imported after torch costs little, since torch has imported most of the standard library by then.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Mapping
-from pathlib import Path
+import sys
 
 from rankscope.agent.process.import_hooks import after_import
-from rankscope.agent.process.record import process_record
-from rankscope.rank_identity import Identity, told, was_told
-from rankscope.records.codec import from_json, to_json
-from rankscope.records.spec import AgentSpec
-from rankscope.rundir.files import replace_text
-from rankscope.rundir.spool import ENV_TOLD, Spool
+from rankscope.rank_identity import told, was_told
+
+TYPE_CHECKING = False  # typing takes longer to import than this module
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rankscope.rank_identity import Identity
+    from rankscope.records.spec import AgentSpec
 
 __all__ = ["arm", "is_rank"]
+
+_ENV_TOLD = "RANKSCOPE_TOLD"
+"""``rundir.spool.ENV_TOLD``, which is not imported yet."""
 
 
 def is_rank(environ: Mapping[str, str]) -> bool:
@@ -25,39 +32,64 @@ def is_rank(environ: Mapping[str, str]) -> bool:
     found = told(environ)
     if found is None or found.world_size is None:
         return False
-    changed = found.launcher == "torchrun" and was_told(found) != environ.get(ENV_TOLD, "")
+    changed = found.launcher == "torchrun" and was_told(found) != environ.get(_ENV_TOLD, "")
     return changed or (found.local_world_size or 0) > 1
 
 
 def arm(spec_path: str, *, certain: bool) -> None:
-    """Read the spec and wait for the user's ``import torch``. A process that never imports it is left alone.
+    """Wait for the user's ``import torch``, then read the spec and begin. Without that import nothing happens.
 
     Args:
         spec_path: the file that the launcher has written.
         certain: see :func:`is_rank`. Else the processes below this one may be the ranks as well as it.
     """
-    spec = from_json(AgentSpec, Path(spec_path).read_text(encoding="utf-8"))
     parent = os.getpid()
 
     def attach() -> None:
         # A child forked before torch was imported inherits the hook. Of a rank it is no training process.
-        if certain and os.getpid() != parent:
-            return
-        try:
-            from rankscope.agent.session import Session
-
-            Session.begin(spec, certain=certain)
-        except Exception as error:  # a torch that is too old or too new, a spool that is full
-            found = told(os.environ)
-            if certain and found is not None:
-                with contextlib.suppress(Exception):  # then the report misses this rank and cannot say why
-                    _report_failure(spec, found, error)
+        if os.getpid() == parent or not certain:
+            _begin(spec_path, certain=certain)
 
     after_import("torch", attach)
 
 
+def _begin(spec_path: str, *, certain: bool) -> None:
+    try:
+        spec = _read(spec_path)
+    except Exception as error:  # without a spec there is no spool to leave a record in
+        if certain:
+            sys.stderr.write(f"rankscope: this rank is not profiled: {error!r}\n")
+        return
+    try:
+        from rankscope.agent.session import Session
+
+        Session.begin(spec, certain=certain)
+    except Exception as error:  # a torch that is too old or too new, a spool that is full
+        found = told(os.environ)
+        if certain and found is not None:
+            _report_failure(spec, found, error)
+
+
+def _read(spec_path: str) -> AgentSpec:
+    from rankscope.records.codec import from_json
+    from rankscope.records.spec import AgentSpec
+
+    with open(spec_path, encoding="utf-8") as file:  # noqa: PTH123 - without pathlib
+        return from_json(AgentSpec, file.read())
+
+
 def _report_failure(spec: AgentSpec, found: Identity, error: Exception) -> None:
-    """Write into the record of this rank's process why there will be no other record of it."""
+    """Write into the record of this rank's process why there will be no other record of it.
+
+    Where that fails, the report misses this rank and cannot say why: the hook that calls swallows the error.
+    """
+    from pathlib import Path
+
+    from rankscope.agent.process.record import process_record
+    from rankscope.records.codec import to_json
+    from rankscope.rundir.files import replace_text
+    from rankscope.rundir.spool import Spool
+
     reason = f"the agent did not start, the job went on without it: {error!r}"
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     life = process_record(found.rank, found.world_size or 1, found.local_rank, attempt, "missing", reason)

@@ -7,14 +7,17 @@ import argparse
 __all__ = ["completion_verb"]
 
 
-def completion_verb(arguments: argparse.Namespace) -> int:
-    """Print the script for a shell. It is made when asked for, with the flags of the torchrun that is installed."""
+def completion_verb(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Print the script for a shell. It is made on request, with the flags of the installed torchrun.
+
+    Args:
+        arguments: with the name of the shell.
+        parser: of all verbs; the flags of torchrun are added to its ``run``.
+    """
     import shtab
 
-    from rankscope.cli.parser import make_parser
     from rankscope.launcher.arguments import flags
 
-    parser = make_parser()
     (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
     run = verbs.choices["run"]
     for action in flags():

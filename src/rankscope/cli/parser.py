@@ -120,7 +120,7 @@ def make_parser() -> argparse.ArgumentParser:
     completion.add_argument(
         "shell", choices=("bash", "zsh", "tcsh"), help='for instance: eval "$(rankscope completion bash)"'
     )
-    completion.set_defaults(verb=completion_verb)
+    completion.set_defaults(verb=lambda arguments: completion_verb(arguments, make_parser()))
 
     _add_demo(verbs)
     return parser

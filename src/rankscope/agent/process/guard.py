@@ -7,8 +7,11 @@ are kept, and the record of the rank's process takes them to the report.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False  # typing takes longer to import than this package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["guarded", "said", "tell"]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import sys
-from collections.abc import Callable, Sequence
-from types import ModuleType
 
 from rankscope.agent.process.guard import guarded
+
+TYPE_CHECKING = False  # typing and importlib.abc take longer to import than this package
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 __all__ = ["after_import"]
 
@@ -21,7 +23,7 @@ def after_import(name: str, callback: Callable[[], None]) -> None:
         sys.meta_path.insert(0, _Watch(name, callback))
 
 
-class _Watch(importlib.abc.MetaPathFinder):
+class _Watch:
     """Finds one module the usual way and wraps its loader, then removes itself."""
 
     def __init__(self, name: str, after: Callable[[], None]) -> None:
@@ -30,7 +32,7 @@ class _Watch(importlib.abc.MetaPathFinder):
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    ) -> ModuleSpec | None:
         """Defer to the other finders; see importlib.abc.MetaPathFinder."""
         if fullname != self.name:
             return None
