@@ -91,6 +91,13 @@ def _slow_group(evidence: Evidence) -> Verdict | None:
     )
 
 
+def _why_unmatched(evidence: Evidence) -> str:
+    reason, calls = next(iter(evidence.unmatched.items()), ("", 0))
+    if not reason or reason == "recorded by some ranks only":
+        return "The ranks' windows seem to cover different steps."
+    return f"{calls} calls were not matched: {reason}."
+
+
 def _thin(evidence: Evidence) -> Verdict | None:
     def abstain(sentence: str, why: list[str], then: list[str]) -> Verdict:
         return Verdict(kind="insufficient_data", step_ms=evidence.step_ms, sentence=sentence, why=why, next=then)
@@ -111,8 +118,13 @@ def _thin(evidence: Evidence) -> Verdict | None:
     if evidence.matched_pct is not None and evidence.matched_pct < 50.0:
         return abstain(
             f"Not enough data for a verdict: only {evidence.matched_pct:.0f} % of the collectives could be matched.",
-            ["The ranks' windows seem to cover different steps."],
-            ["Record the same steps on all ranks; sequence numbers (torch 2.12 and later) make matching safe."],
+            [_why_unmatched(evidence)],
+            [
+                (
+                    "Record the same steps on all ranks, with operators (ProfilerActivity.CPU), which name groups and "
+                    "peers; sequence numbers (torch 2.12 and later) make matching safe."
+                )
+            ],
         )
     if evidence.refused is not None:
         return abstain(

@@ -128,6 +128,8 @@ class Evidence:
     device: bool = True
     calls: int = 0
     matched_pct: float | None = None
+    unmatched: dict[str, int] = field(default_factory=dict)
+    """Why calls could not be matched, in words -> how many, the most frequent reason first."""
     clock_spread_us: float = 0.0
     """Typical residual of the clocks' alignment."""
     refused: str | None = None

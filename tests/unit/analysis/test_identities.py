@@ -13,7 +13,7 @@ from rankscope.analysis.rank.view import make_view
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.trace.columns import Group
 
-from .hurt import keep, renumber, true_calls
+from .hurt import keep, lose, renumber, true_calls
 from .test_worlds import report_of
 from .worlds import MS, Fault, Item, Mesh, by_hand, simulate
 
@@ -134,6 +134,11 @@ def test_ranks_that_have_no_call_alike_leave_the_others_matched() -> None:
 def test_kernels_without_arguments_are_pairs_unless_all_ranks_ran_them_at_once() -> None:
     together = [Item("work", device=MS), Item("call", device=MS, kind="sendrecv"), Item("sync")]
     views, matched = matched_of(simulate(together, FLAT, noise=NOISE))
+    assert (set(matched.kind), matched.matched) == ({"all_to_all"}, matched.total)
+    # a lost record of each of two ranks makes them no pairs
+    for trace, row in zip(traces := simulate(together, FLAT, noise=NOISE, steps=6), (1, 2), strict=False):
+        lose(trace, [row])
+    matched = match([make_view(t, t.rank) for t in traces])
     assert (set(matched.kind), matched.matched) == ({"all_to_all"}, matched.total)
     traces = simulate(together, FLAT, noise=NOISE)
     for trace in traces[2:]:  # two pairs, one after the other

@@ -186,6 +186,19 @@ def test_it_abstains_and_says_what_would_settle_it(more, words) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        ({}, "different steps"),
+        ({"recorded by some ranks only": 40, "process group unknown": 3}, "different steps"),
+        ({"process group unknown": 40}, "40 calls were not matched: process group unknown."),
+    ],
+)
+def test_why_most_calls_were_not_matched(reasons, words) -> None:
+    found = judge(evidence(suspect(1, [50.0] * 6), matched_pct=20.0, unmatched=reasons), [])
+    assert words in found.why[0]
+
+
+@pytest.mark.parametrize(
     ("more", "kind"),
     [
         ({"host_ms": 50.0}, "host_bound"),

@@ -57,6 +57,7 @@ def collect(
         device=any(v.device for w in windows for v in w.views),
         calls=sum(len(w.matched) for w in windows),
         matched_pct=100.0 * sum(w.matched.matched for w in windows) / total if total else None,
+        unmatched=dict(sum((w.matched.unmatched for w in windows), Counter[str]()).most_common()),
         clock_spread_us=max((w.clocks.spread_ns for w in windows), default=0.0) / 1e3,
         refused=None if trusted else next((w.refused for w in windows if w.refused), "no window"),
         pipeline=any(w.pipeline for w in windows),

@@ -222,9 +222,14 @@ def _holes(have: NDArray[np.bool_]) -> int:
 
 def _all_took_part(sequences: Sequence[CallSequence], table: I64) -> bool:
     """Whether calls that do not say what they are ran on all members at once: an all-to-all does, pairs do not."""
-    if (table < 0).any():
+    whole = (table >= 0).all(axis=1)  # next to lost records calls of fewer ranks are left
+    if whole.sum() <= len(table) / 2:
         return False
-    start, end = (np.stack([getattr(s, name) for s in sequences], axis=1) for name in ("start", "end"))
+    where = [np.searchsorted(s.rows, table[whole, place]) for place, s in enumerate(sequences)]
+    start, end = (
+        np.stack([getattr(s, name)[at] for s, at in zip(sequences, where, strict=True)], axis=1)
+        for name in ("start", "end")
+    )
     ahead = np.median(end - end[:, :1], axis=0).astype(np.int64)
     return bool(((start - ahead).max(axis=1) <= (end - ahead).min(axis=1) + ENDS_NS).all())
 
