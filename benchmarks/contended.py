@@ -31,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -123,8 +123,10 @@ def as_rank(spec: str, words: list[str], fault: str, bad: int) -> None:
     print("the agent:", said(), flush=True)
 
 
-def launch(job: Job, folder: Path) -> dict[str, Any]:
-    """Record the job and analyse it; what came of it, for the results."""
+def launch(
+    job: Job, folder: Path, meshes: dict[str, tuple[int, tuple[str, ...]]] = MESHES, more: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Record the job and analyse it; what came of it, for the results. ``more`` are flags of the script."""
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     from rankscope.analysis.pipeline import analyze
@@ -135,7 +137,7 @@ def launch(job: Job, folder: Path) -> dict[str, Any]:
     from rankscope.rundir.layout import RunDir
     from rankscope.trace.files.load import load_traces
 
-    ranks, flags = MESHES[job.mesh]
+    ranks, flags = meshes[job.mesh]
     config = ToolConfig()
     config.capture.backend, config.schedule.skip_first, config.schedule.wait = "inline", 6, 0
     config.capture.record_shapes = job.fault == "uneven_work"
@@ -144,7 +146,7 @@ def launch(job: Job, folder: Path) -> dict[str, Any]:
     run_dir = RunDir(folder / "run")
     plan = RunPlan(run_id=folder.name, run_dir=run_dir.path, node=None, launch=f"launch {folder}", alone=True)
     session = begin(plan, config, argv=[], plain={})
-    words = [str(HERE / "gpt.py"), *flags, *MODEL]
+    words = [str(HERE / "gpt.py"), *flags, *MODEL, *more]
     if job.fault not in ("none", "slow_compute"):
         words += ["--fault", job.fault, "--bad-rank", str(job.bad), "--size", str(job.size)]
     how = LaunchConfig(

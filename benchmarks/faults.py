@@ -33,6 +33,9 @@ class Planted:
     micro: int
     """Micro-batches a step: what is planted after the forward pass is shared out over them."""
     step: int = 0
+    turns_from: int = 0
+    """From this step on the fault comes and goes: ``turns`` steps with it, then as many without; 0 for never."""
+    turns: int = 3
 
     def at(self, place: str) -> None:
         for name in self.active():
@@ -41,7 +44,11 @@ class Planted:
                 act(self)
 
     def active(self) -> Iterator[str]:
-        return iter(self.names if self.step >= self.first else ())
+        return iter(self.names if self.step >= self.first and not self.pausing(self.step) else ())
+
+    def pausing(self, step: int) -> bool:
+        """Whether a fault that comes and goes is gone in this step."""
+        return 0 < self.turns_from <= step and (step - self.turns_from) // self.turns % 2 == 1
 
     @property
     def stretch(self) -> float:

@@ -37,6 +37,13 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--fault", default="none", metavar="NAME[@RANK],...", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--bad-rank", type=int, default=1, help="where no @RANK is given")
     parser.add_argument("--fault-from", type=int, default=2, metavar="STEP")
+    parser.add_argument(
+        "--turns-from",
+        type=int,
+        default=0,
+        metavar="STEP",
+        help="from here on three steps with the fault, three without",
+    )
     parser.add_argument("--size", type=float, default=1.0, help="scales the fault: 60 ms stall, 50 ms pause, ...")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--batch", type=int, default=8)
@@ -75,7 +82,8 @@ def train(model: nn.Module, make: MakeBatch, args: argparse.Namespace) -> None:
     """Train ``model`` (it has ``blocks``) as the flags say; the process group is there already."""
     cuda, rank = torch.cuda.is_available(), dist.get_rank()
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
-    planted = Planted(planted_here(args.fault, args.bad_rank, rank), device, args.size, args.fault_from, args.micro)
+    names = planted_here(args.fault, args.bad_rank, rank)
+    planted = Planted(names, device, args.size, args.fault_from, args.micro, turns_from=args.turns_from)
     if "recompile" in args.fault:
         torch._dynamo.config.recompile_limit = 1000  # noqa: SLF001  its only door
         model.blocks[0].compile(backend="aot_eager", dynamic=False)

@@ -1,6 +1,6 @@
 """Who is named in simulated worlds whose truth is known, with which cause, at what cost, and with what error.
 
-    python benchmarks/truth.py [--ideal] [--seed 0] [--healthy 4] [--only ddp] [--jobs 2] [--verbose]
+    python benchmarks/truth.py [--ideal] [--seed 0] [--drawn 0] [--healthy 4] [--only ddp] [--jobs 2] [--verbose]
 
 Every world is a job that was simulated with and without its fault (tests/support/worlds); what rankscope reads are its
 traces. A fault is due when it costs 5 % of the step or more; those of 3 to 5 % are counted beside.
@@ -22,12 +22,13 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.trace.files.load import load_traces
-from support.worlds.catalogue import CAUSES, World, faults, healthy, simulated
+from support.worlds.catalogue import CAUSES, World, drawn, faults, healthy, simulated
 
 DUE, SMALL = 0.05, 0.03
 """Of the step."""
@@ -93,14 +94,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ideal", action="store_true", help="no noise, one clock")
     parser.add_argument("--seed", type=int, default=0, help="noise and recordings are drawn by it")
+    parser.add_argument(
+        "--drawn", type=int, default=0, help="so many faults drawn by the seed, instead of the chosen ones"
+    )
     parser.add_argument("--healthy", type=int, default=4, help="rounds of 16 healthy worlds")
     parser.add_argument("--only", default="", help="worlds whose name holds this text")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--verbose", action="store_true", help="a line for each world")
     arguments = parser.parse_args()
+    how = {"realistic": not arguments.ideal, "seed": arguments.seed}
     worlds = [
-        *faults(realistic=not arguments.ideal, seed=arguments.seed),
-        *healthy(realistic=not arguments.ideal, seed=arguments.seed, rounds=arguments.healthy),
+        *(drawn(arguments.drawn, **how) if arguments.drawn else faults(**how)),
+        *healthy(**how, rounds=arguments.healthy),
     ]
     worlds = [world for world in worlds if arguments.only in world.name]
     with ProcessPoolExecutor(arguments.jobs) as pool:
@@ -134,6 +139,9 @@ def table(outcomes: list[Outcome]) -> None:
         priced = [o for o in named if o.one and o.cost_ms > 0]
         within = sum(abs((o.said_ms or 0) - o.cost_ms) <= 0.15 * o.cost_ms for o in priced)
         inside = sum(abs((o.said_ms or 0) - o.cost_ms) <= (o.error_ms or 0) for o in priced)
+        widths = [(o.error_ms or 0) / o.said_ms for o in priced if o.said_ms]
+        if widths:
+            print(f"  half width of the stated error {100 * median(widths):.0f} % of the cost, median")
         print(f"  cost within 15 % {within} of {len(priced)}, truth inside the stated error {inside} of {len(priced)}")
     accused = [o for o in well if o.ranks]
     print(f"healthy: {len(well)}, accused {len(accused)} {[o.world.name for o in accused][:8]}")

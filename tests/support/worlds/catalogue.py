@@ -17,7 +17,7 @@ from .faults import Fault, changed
 from .jobs import Mesh, build
 from .kineto import Recording, traces
 
-__all__ = ["World", "faults", "healthy", "simulated"]
+__all__ = ["World", "drawn", "faults", "healthy", "simulated"]
 
 RECORDED = 6
 SKIPPED = 2
@@ -162,6 +162,38 @@ def faults(*, realistic: bool, seed: int = 0) -> list[World]:
         World(_name(number, kind, size, fault, metadata), kind, size, fault, metadata, realistic, seed)
         for number, (kind, size, fault, metadata) in enumerate(rows)
     ]
+
+
+MESHES = {
+    "ddp": (3, 5, 6, 12), "fsdp": (3, 6, 8, 12), "tp": (3, 6, 8), "tpdp": (8, 12, 16, 24), "pp": (3, 5, 6),
+    "ppdp": (8, 12, 20), "ep": (3, 6, 12), "cp": (3, 6),
+}  # fmt: skip
+"""Sizes that :func:`faults` does not have, as far as the mesh allows."""
+
+
+def drawn(count: int, *, realistic: bool, seed: int = 0) -> list[World]:
+    """Faults that nobody chose: mesh, ranks, kind, size and the job itself are drawn by ``seed``."""
+    rng = np.random.default_rng([seed, 20])
+    found = []
+    for number in range(count):
+        kind = list(MESHES)[number % len(MESHES)]
+        size = int(rng.choice(MESHES[kind]))
+        what = str(rng.choice(["slow_device", "slow_device", "input", "pause", "sync", "bigger", "two slow"]))
+        culprits = tuple(sorted(rng.choice(size, 2 if what == "two slow" else 1, replace=False).tolist()))
+        when = "late" if what == "slow_device" and rng.random() < 0.2 else "always"
+        amount = {
+            "slow_device": rng.uniform(1.06, 1.5), "two slow": rng.uniform(1.1, 1.4), "bigger": rng.uniform(1.15, 1.5),
+            "input": rng.uniform(1, 9), "pause": rng.uniform(3, 12), "sync": rng.integers(20, 90),
+        }[what]  # fmt: skip
+        sizes: list[tuple[str, float]] = [("work_us", float(rng.uniform(200, 700)))]
+        if kind in {"pp", "ppdp"}:
+            sizes = [("micro", int(rng.integers(4, 11))), ("work_us", float(rng.uniform(400, 1200)))]
+        else:
+            sizes.append(("layers", int(rng.choice([4, 6, 8]))))
+        fault = Fault("slow_device" if what == "two slow" else what, culprits, round(float(amount), 2), when)
+        name = f"drawn-{_name(number, kind, size, fault, metadata=True)}"
+        found.append(World(name, kind, size, fault, True, realistic, seed, sizes=tuple(sizes)))
+    return found
 
 
 def _name(number: int, kind: str, size: int, fault: Fault, metadata: bool) -> str:

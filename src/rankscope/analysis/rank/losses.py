@@ -96,9 +96,11 @@ def _reached(trace: RankTrace, calls: Mask, launches: Mask) -> int:
     if not len(launched):
         return int(events.end.max()) + 1
     asked = events.start[events.launch[launched]]
-    _, which = np.unique(np.stack((events.pid[launched], events.stream[launched])), axis=1, return_inverse=True)
+    _, device = np.unique(events.pid[launched], return_inverse=True)
+    stream = events.stream[launched].astype(np.int64)
+    _, which = np.unique(device * (int(stream.max()) + 2) + stream, return_inverse=True)
     lasts = np.zeros(int(which.max()) + 1, np.int64)
-    np.maximum.at(lasts, which.reshape(-1), asked)
+    np.maximum.at(lasts, which, asked)
     # a stream that was used last before the device fell behind is not behind, but done
     behind = max(int(events.start[launches].max(initial=0)) - int(lasts.max()), 0)
     last = int(lasts[lasts >= lasts.max() - behind].min())

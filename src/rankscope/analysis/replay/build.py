@@ -33,7 +33,7 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
     least = least_gaps(ranks)
     for rank in ranks:
         rank.add(least)
-    return builder.finish(window.start, window.end, matched.column)
+    return builder.finish(window.end, window.start, matched.column)
 
 
 def begins(view: RankView, column: int, clocks: Clocks, steps: JobSteps) -> float:

@@ -31,6 +31,8 @@ I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 
 
+NOTHING: I64 = np.empty(0, np.int64)
+
 WIDE = 16
 """Graphs of so many ranks are replayed by levels."""
 
@@ -190,12 +192,12 @@ class Builder:
         """Add calls in which a host waits for its device."""
         self._stops.append((np.full(len(event), owner, np.int32), event, asked, done))
 
-    def finish(self, starts: I64, ends: I64, member: I32) -> Graph:
+    def finish(self, ends: I64, starts: I64 = NOTHING, member: NDArray[np.integer[Any]] = NOTHING) -> Graph:
         """Sort, drop what points backwards, and number the nodes anew.
 
         Args:
-            starts: nodes at which the members of the matched calls begin.
-            ends: nodes at which they end.
+            ends: nodes at which the members of the matched calls end.
+            starts: nodes at which they begin, likewise.
             member: columns of these members.
         """
         time, rise, pinned = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
@@ -226,7 +228,7 @@ class Builder:
             device_work=device[2] if device else np.empty(0),
             ends=place[ends],
             starts=place[starts],
-            member=member,
+            member=member.astype(np.int32),
             stops=Stops(owners, events, place[asked], place[done]),
             residual_ns=self.residual,
             dropped=len(target) - len(kept),

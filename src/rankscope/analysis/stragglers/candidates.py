@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.matching.steps import JobSteps
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
@@ -55,6 +56,7 @@ class Window:
     clocks: Clocks
     plan: Plan
     profiles: Sequence[Profile]
+    steps: JobSteps
     trusted: NDArray[np.bool_]
     """Per rank: it lost no more device records than others."""
     complete: bool

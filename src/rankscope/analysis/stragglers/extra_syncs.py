@@ -18,7 +18,7 @@ from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.host_time import RankHostTime
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.stragglers.candidates import Candidate, Window
-from rankscope.analysis.stragglers.statistics import above
+from rankscope.analysis.stragglers.statistics import above, median_of_known
 from rankscope.causes import host_sync
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
@@ -40,23 +40,25 @@ class Syncs:
     kind: list[str]
     """Name of that operator or call."""
     step: I64
-    """Number of the step."""
+    """The job's number of the step."""
 
 
 def extra_syncs(window: Window) -> list[Candidate]:
     """One candidate for each rank that synchronises more often in its steps than those it is compared with."""
-    own = [_syncs(view) for view in window.views]
-    steps = np.unique(np.concatenate([view.trace.steps.number for view in window.views]))
-    counts = np.stack([_counts(view, syncs, steps) for view, syncs in zip(window.views, own, strict=True)])
+    numbers = [window.steps.of_rank(view, column) for column, view in enumerate(window.views)]
+    own = [_syncs(view, number) for view, number in zip(window.views, numbers, strict=True)]
+    steps = np.unique(np.concatenate(numbers))
+    counts = np.stack([_counts(number, syncs, steps) for number, syncs in zip(numbers, own, strict=True)])
     more = np.full(counts.shape, np.nan)
     for column in range(len(own)):
         others = _others(window, column)
         if others:
-            more[column] = counts[column] - np.nanmedian(counts[others], axis=0)
+            more[column] = counts[column] - median_of_known(counts[others].T)
     always, mean, error = above(more)
     found = []
     for column in np.flatnonzero(always).tolist():
         more_often = extra(own[column], [own[c] for c in _others(window, column)])
+        more_often &= np.isin(own[column].step, steps[~np.isnan(more[column])])
         spans = intervals.union(own[column].begin[more_often], own[column].end[more_often])
         if len(spans[0]):
             relative = float(error[column] / mean[column])
@@ -70,7 +72,7 @@ def _others(window: Window, column: int) -> list[int]:
     return peers or [c for c, view in enumerate(window.views) if c != column and view.device]
 
 
-def _syncs(view: RankView) -> Syncs:
+def _syncs(view: RankView, number: I64) -> Syncs:
     events = view.trace.events
     calls = np.flatnonzero(RankHostTime(view).named_calls(host_sync.CALLS) & (events.step >= 0))
     launched = events.launch[(view.kind == Kind.COMPUTE) & (events.launch >= 0)]
@@ -85,7 +87,7 @@ def _syncs(view: RankView) -> Syncs:
     rows = rows[events.start[rows] >= latest]
     before = _gaps(view, events.start[rows])
     names = [view.trace.strings[name] for name in events.name[rows].tolist()]
-    return Syncs(events.start[rows] - before, events.end[rows], names, view.trace.steps.number[events.step[rows]])
+    return Syncs(events.start[rows] - before, events.end[rows], names, number[events.step[rows]])
 
 
 def _gaps(view: RankView, begin: I64) -> I64:
@@ -99,10 +101,10 @@ def _gaps(view: RankView, begin: I64) -> I64:
     return np.where(last <= begin, np.minimum(begin - np.maximum(last, begin - usual), usual), 0).astype(np.int64)
 
 
-def _counts(view: RankView, syncs: Syncs, steps: I64) -> F64:
+def _counts(number: I64, syncs: Syncs, steps: I64) -> F64:
     """How many in each of the steps, NaN for one that the rank did not record."""
     count = np.bincount(np.searchsorted(steps, syncs.step), minlength=len(steps)).astype(np.float64)
-    count[~np.isin(steps, view.trace.steps.number)] = np.nan
+    count[~np.isin(steps, number)] = np.nan
     return count
 
 

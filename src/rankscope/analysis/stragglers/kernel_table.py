@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.matching.steps import JobSteps
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.columns import Category
@@ -30,7 +31,7 @@ class KernelTable:
 
     ranks: int
     numbers: I64
-    """(S,): the numbers of all steps."""
+    """(S,): the job's numbers of all steps."""
     rank: I64
     """Column of the rank."""
     step: I64
@@ -50,12 +51,13 @@ class KernelTable:
     """Start of the launch, ns of the rank's own clock."""
 
 
-def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]]) -> KernelTable:
+def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]], steps: JobSteps) -> KernelTable:
     """Collect the kernels of all ranks.
 
     Args:
         views: one of each rank.
         peers: of each rank the columns of those that make the same calls.
+        steps: which of their steps are the same.
     """
     rows = [_kernels(view) for view in views]
     known: dict[tuple[object, ...], int] = {}
@@ -63,7 +65,7 @@ def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]]) -> K
     both = list(zip(views, rows, strict=True))
     kind = np.concatenate([_keys(view, own, team, known) for (view, own), team in zip(both, teams, strict=True)])
     rank = np.repeat(np.arange(len(views)), [len(own) for own in rows])
-    number = np.concatenate([v.trace.steps.number[v.trace.events.step[own]] for v, own in both])
+    number = np.concatenate([steps.of_rank(v, c)[v.trace.events.step[own]] for c, (v, own) in enumerate(both)])
     numbers, step = np.unique(number, return_inverse=True)
     length = np.concatenate([v.trace.events.duration[own] for v, own in both])
     inside = np.concatenate([_inside(v, own) for v, own in both])

@@ -12,7 +12,7 @@ left alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,7 +63,7 @@ def measure(window: Window, step_ns: float) -> list[Measured]:
     replay, found, lost = window.replay, list[Candidate](), 0.0
     if any(view.device for view in window.views):
         found += host_delays(window)
-        table = kernel_table(window.views, window.plan.peers)
+        table = kernel_table(window.views, window.plan.peers, window.steps)
         if len(table.rank):
             lost = lost_beside(table)
             found += slow_devices(window, table)
@@ -78,20 +78,27 @@ def measure(window: Window, step_ns: float) -> list[Measured]:
     columns = sorted((r for r in extra if extra[r] >= least), key=lambda r: -extra[r])[:MOST]
     gains: dict[int, F64] = {}
     while columns:
-        together = replay.gains(_mended(replay, found, columns))
-        gains = {r: together - replay.gains(_mended(replay, found, [o for o in columns if o != r])) for r in columns}
+        gains = _gains_of_each(window, found, columns, replay.gains)
         kept = [r for r in columns if gains[r].sum() >= least]
         if len(kept) == len(columns):
             break
         columns = kept
     if columns and lost > 0:
         beside = Beside.of(replay.graph, lost)
-        together = beside.gains(replay, _mended(replay, found, columns))
-        gains = {
-            r: together - beside.gains(replay, _mended(replay, found, [o for o in columns if o != r])) for r in columns
-        }
+        gains = _gains_of_each(window, found, columns, lambda work: beside.gains(replay, work))
     ranks = [_measured(r, gains[r], [c for c in found if c.column == r], columns) for r in columns]
     return sorted(ranks, key=lambda rank: -float(rank.gains.sum()))
+
+
+def _gains_of_each(
+    window: Window, found: Sequence[Candidate], columns: Sequence[int], ask: Callable[[F64], F64]
+) -> dict[int, F64]:
+    """What mending each of the ranks gains per step, once the others are mended."""
+    replay = window.replay
+    together = ask(_mended(replay, found, columns))
+    if len(columns) == 1:
+        return {columns[0]: together}
+    return {r: together - ask(_mended(replay, found, [o for o in columns if o != r])) for r in columns}
 
 
 def join(lateness: Sequence[Lateness], ranks: Sequence[Measured]) -> None:

@@ -139,7 +139,8 @@ def analyse_window(
     lacking = stages.run("losses", lambda: what_is_missing(traces, losses), lambda: nothing_missing)
     lacking = {rank: words for rank, words in lacking.items() if rank not in left}
     nobody: set[int] = set()
-    unsound = stages.run("losses", lambda: too_much_lost([v.trace for v in views]), lambda: nobody)
+    lossy = any(own.lost for own in losses)
+    unsound = stages.run("losses", lambda: too_much_lost([v.trace for v in views]) if lossy else nobody, lambda: nobody)
     unequal = [c for c, v in enumerate(views) if v.rank in unsound]
     plan = stages.run(
         "segments",
@@ -336,7 +337,8 @@ def _replay(result: WindowResult) -> None:
     else:  # no rank has a peer in what it does between two calls, but its kernels have
         result.lateness = [Lateness(np.zeros(replay.steps)) for _ in views]
     trusted = np.array([view.rank not in result.unsound for view in views])
-    window = Window(replay, views, clocks, result.plan, result.profiles, trusted, complete=not result.partial)
+    complete = not result.partial
+    window = Window(replay, views, clocks, result.plan, result.profiles, waits.steps, trusted, complete)
     join(result.lateness, measure(window, result.step_ns or 0.0))
     result.slow_groups = slow_groups(replay, matched, waits, result.step_ns or 0.0)
 
