@@ -45,6 +45,7 @@ def test_one_slow_device(world: World, tmp_path: Path) -> None:
 
 SEVERAL = [
     World("two that hide each other", "ddp", 4, Fault("slow_device", (1, 3), 1.3), seed=11),
+    World("two for whom the rest waits beside collectives", "fsdp", 6, Fault("slow_device", (2, 4), 1.12), seed=11),
     World("all of one host", "fsdp", 16, Fault("slow_device", tuple(range(8, 16)), 1.25), seed=11),
     World("each in its turn", "ddp", 4, Fault("slow_device", (0, 1, 2, 3), 1.4, "turns"), seed=11),
     World(

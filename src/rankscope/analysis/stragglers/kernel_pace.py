@@ -42,9 +42,12 @@ class KernelPace:
     _step: I64
     _pair: I64
     _took: F64
-    """A row for each kernel that ran alone: whose, when, which, and the logarithm of its length."""
+    """A row for each kernel that ran alone, in order of pair, rank and length: whose, when, which, and the logarithm of
+    its length."""
     _peers: F64
     """(pairs, R): the logarithm of what the others need; NaN where nobody has it."""
+    _runs: NDArray[np.bool_]
+    """(pairs, R): whether a rank has such a kernel at all, alone or not."""
 
     def by_kind(self, column: int, steps: NDArray[np.bool_], kind_of_pair: I64, kinds: int) -> F64:
         """(kinds,): how much longer each kind of kernel takes on a rank in these steps, as a logarithm; NaN unknown.
@@ -62,30 +65,37 @@ class KernelPace:
     def without(self, slow: NDArray[np.bool_]) -> KernelPace:
         """The same kernels, compared with those of other ranks and steps only: what is slow does not say what is usual.
 
-        ``slow`` is (R, S). A kernel that a rank runs
-        alone in few steps does not either. A rank that has no kernel in common with the rest is compared as before.
+        ``slow`` is (R, S). A kernel that a rank runs alone in few steps says nothing either. A rank that has no kernel
+        in common with the rest is compared as before.
         """
         usual = _usual(self._rank, self._step, self._pair, self._took, ~slow, OFTEN)
-        peers = _of_others(usual)
+        peers = _of_others(usual, self._runs)
         log = _compared(self._rank, self._step, self._pair, self._took, peers, self.log.shape)
         peers = np.where(np.isnan(log).all(axis=1), self._peers, peers)
         log = np.where(np.isnan(log).all(axis=1, keepdims=True), self.log, log)
-        return KernelPace(log, self.numbers, self._rank, self._step, self._pair, self._took, peers)
+        return KernelPace(log, self.numbers, self._rank, self._step, self._pair, self._took, peers, self._runs)
 
 
 def kernel_pace(table: KernelTable) -> KernelPace | None:
     """Compare the kernels of all ranks; None where fewer than two ranks have kernels in common."""
     kept = table.alone & (table.length > 0)
-    rank, step, pair = table.rank[kept], table.step[kept], table.pair[kept]
-    took = np.log(table.length[kept].astype(np.float64))
-    if not len(rank):
+    if not kept.any():
         return None
+    # in the order in which medians are taken, once for all
+    rows = np.flatnonzero(kept)
+    rows = rows[np.lexsort((table.length[rows], table.rank[rows], table.pair[rows]))]
+    rank, step, pair = table.rank[rows], table.step[rows], table.pair[rows]
+    took = np.log(table.length[rows].astype(np.float64))
     everything = np.ones((table.ranks, len(table.numbers)), np.bool_)
-    peers = _of_others(_usual(rank, step, pair, took, everything, 0.0))
+    usual = _usual(rank, step, pair, took, everything, 0.0)
+    runs = np.zeros((int(table.pair.max()) + 1, table.ranks), np.bool_)
+    runs[table.pair, table.rank] = True
+    runs = runs[: len(usual)]
+    peers = _of_others(usual, ~np.isnan(usual))
     log = _compared(rank, step, pair, took, peers, everything.shape)
     if np.isnan(log).all():
         return None
-    pace = KernelPace(log, table.numbers, rank, step, pair, took, peers)
+    pace = KernelPace(log, table.numbers, rank, step, pair, took, peers, runs)
     return pace.without(~everything)
 
 
@@ -104,7 +114,7 @@ def _compared(rank: I64, step: I64, pair: I64, took: F64, peers: F64, shape: tup
 
 def _usual(rank: I64, step: I64, pair: I64, took: F64, counts: NDArray[np.bool_], often: float) -> F64:
     """(pairs, R): the median over the steps that count; NaN where a rank ran no such kernel alone in more than
-    ``often`` of these."""
+    ``often`` of these. Rows are in order of pair, rank and length."""
     ranks, size = len(counts), int(pair.max(initial=-1)) + 1
     usual = np.full(size * ranks, np.nan)
     recorded = np.zeros(counts.shape, np.bool_)
@@ -112,19 +122,24 @@ def _usual(rank: I64, step: I64, pair: I64, took: F64, counts: NDArray[np.bool_]
     needed = often * (recorded & counts).sum(axis=1)
     kept = counts[rank, step]
     cell, took = (pair * ranks + rank)[kept], took[kept]
-    order = np.lexsort((took, cell))
-    cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
+    first = np.flatnonzero(np.diff(cell, prepend=-1))
+    cells, count = cell[first], np.diff(first, append=len(cell))
     low, high = first + (count - 1) // 2, first + count // 2
-    usual[cells] = np.where(count > needed[cells % ranks], (took[order][low] + took[order][high]) / 2, np.nan)
+    usual[cells] = np.where(count > needed[cells % ranks], (took[low] + took[high]) / 2, np.nan)
     return usual.reshape(size, ranks)
 
 
-def _of_others(usual: F64) -> F64:
-    """Per pair and rank the median of the other ranks."""
+def _of_others(usual: F64, runs: NDArray[np.bool_]) -> F64:
+    """Per pair and rank the median of the other ranks; NaN where most of those that run such a kernel say nothing.
+
+    What few ranks run alone they may run alone because they are late, and would be compared with each other.
+    """
     ranks = usual.shape[1]
+    known = ~np.isnan(usual)
+    said = known.sum(axis=1, keepdims=True) - known
+    enough = (said > 0) & (said >= OFTEN * (runs.sum(axis=1, keepdims=True) - runs))
     if ranks > FEW:  # leaving one of many out changes nothing that matters
-        everyone = median_of_known(usual)
-        alone = ~np.isnan(usual)
-        only = alone & (alone.sum(axis=1) == 1)[:, None]
-        return np.where(only, np.nan, everyone[:, None])
-    return np.stack([median_of_known(np.delete(usual, column, axis=1)) for column in range(ranks)], axis=1)
+        others = np.broadcast_to(median_of_known(usual)[:, None], usual.shape)
+    else:
+        others = np.stack([median_of_known(np.delete(usual, column, axis=1)) for column in range(ranks)], axis=1)
+    return np.where(enough, others, np.nan)
