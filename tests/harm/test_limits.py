@@ -19,24 +19,17 @@ pytestmark = [pytest.mark.dist, pytest.mark.long]
 
 TRAIN = """
     import os, resource, sys
-    import torch, torch.distributed as dist
+    import torch
     torch.manual_seed(0)
-    if int(os.environ["WORLD_SIZE"]) > 1:
-        dist.init_process_group("gloo")
     model = torch.nn.Linear(16, 16)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(24):
         loss = model(torch.randn(4, 16)).square().mean()
         loss.backward()
-        if dist.is_initialized():
-            dist.all_reduce(model.weight.grad)
         optimizer.step()
         optimizer.zero_grad()
         {each}
     os.write(1, f"trained {{loss.item().hex()}}\\n".encode())
-    if dist.is_initialized():
-        dist.barrier()
-        dist.destroy_process_group()
 """
 
 
@@ -44,14 +37,14 @@ TRAIN = """
 def both(tmp_path):
     """The same job under torchrun and under us, each begun by some words of a shell; who else it runs as, and where."""
 
-    def both(before="true", *, each="pass", ranks=1, prefix=(), cwd=None, run="RUN", env=None):
+    def both(before="true", *, each="pass", prefix=(), cwd=None, run="RUN", env=None):
         script = tmp_path / "train.py"
         script.write_text(textwrap.dedent(TRAIN).format(each=each))
         where = flags_of(f"run.dir={tmp_path / run}") if run else []
         ours = [*RANKSCOPE, *flags_of("schedule.skip_first=3", "analysis.enabled=false"), *where]
         done = []
         for launcher in (TORCHRUN, ours):
-            command = [*launcher, "--standalone", "--nproc-per-node", ranks, script]
+            command = [*launcher, "--standalone", "--nproc-per-node", 1, script]
             words = [*prefix, "sh", "-c", f'{before} && exec "$@"', "sh", *command]
             done.append(
                 subprocess.run(
@@ -101,13 +94,13 @@ def test_no_process_or_thread_may_be_started_any_more(both, tmp_path, as_a_user,
 
 
 def test_few_processes_are_left_to_the_job(both, tmp_path, as_a_user):
-    said = both("ulimit -u 60", prefix=as_a_user, env={"TMPDIR": str(tmp_path)})
+    said = both("prlimit --nproc=60 --pid $$", prefix=as_a_user, env={"TMPDIR": str(tmp_path)})
     assert "not recording" in said
     assert "processes or threads are left of the limit of 60 (ulimit -u)" in said
 
 
 def test_few_file_handles_are_left_to_the_job(both):
-    assert "file descriptors are left of the limit of 60 (ulimit -n)" in both("ulimit -n 60", ranks=2)
+    assert "file descriptors are left of the limit of 60 (ulimit -n)" in both("ulimit -n 60")
 
 
 def mounted(*steps: str) -> tuple[list[str], str]:
@@ -129,12 +122,8 @@ FULL = "{ head -c 1m /dev/zero > /dev/shm/full 2>/dev/null; true; }"
 def test_a_full_shared_memory(both, may_mount, tmp_path, spool):
     prefix, before = mounted("mount -t tmpfs -o size=64k tmpfs /dev/shm", FULL)
     env = {"TMPDIR": "/dev/shm" if spool == "there" else str(tmp_path)}
-    said = both(before, prefix=prefix, ranks=2, env=env)
-    if spool == "there":
-        assert "not recording" in said
-        assert "No space left on device" in said
-    else:
-        assert status(tmp_path / "RUN") == [("ok", None)] * 2
+    both(before, prefix=prefix, env=env)  # Python looks for another folder where that takes no file
+    assert status(tmp_path / "RUN") == [("ok", None)]
 
 
 @pytest.mark.parametrize("run", ["RUN", None], ids=["elsewhere", "there"])
@@ -144,11 +133,11 @@ def test_a_folder_that_takes_no_file_no_home_and_a_strict_umask(both, may_mount,
     prefix, before = mounted(
         f"mount --bind {place} {place}", f"mount -o remount,ro,bind {place}", f"cd {place}", "umask 077", "unset HOME"
     )
-    said = both(before, prefix=prefix, ranks=2, run=run)
+    said = both(before, prefix=prefix, run=run)
     if run is None:  # runs are kept in the current folder where no other is named
         assert "not recording" in said
         assert "Read-only file system" in said
         return
-    assert status(tmp_path / "RUN") == [("ok", None)] * 2
+    assert status(tmp_path / "RUN") == [("ok", None)]
     modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "RUN").rglob("*")}
     assert modes == {0o700, 0o600}

@@ -19,6 +19,9 @@ V = "v-a-l-u-e"
         [f"++a.b.token={V}"], [f"a@db.password={V}"], [f"model.hub.auth_token={V}"], [f"Authorization:{V}"],
         ["--db", f"postgres://me:{V}@host/base"], [f"db=postgres://me:{V}@host/base"], [f"--proxy=http://u:{V}@h:80"],
         ["--url", f"https://h/p?x=1&token={V}&y=2"], [f"{{'token': '{V}'}}"], [f'--json={{"password": "{V}"}}'],
+        ["--pw", V], [f"x={{password:{V},user:me}}"], [f"opts=token={V}"], [f"https://{V}@github.com/a/b.git"],
+        [f"https://blob/x?sv=1&sig={V}&se=2"], ["--hook", f"https://hooks.slack.com/services/T0/B0/{V}"],
+        ["--hook", f"https://discord.com/api/webhooks/12/{V}"],
         ["--env", f"A=1,SECRET={V}"], [f"--header=Authorization: Bearer {V}"], [f"bash -c 'train --token {V}'"],
     ],
     ids=" ".join,
@@ -54,7 +57,7 @@ def test_values_that_tell_by_themselves(value, around):
         ["--tokenizer", "gpt2"], ["--author", "me"], ["--monkey", "x"], ["--password", "--lr", "1"], ["--keyboard=x"],
         ["schedule.active=3"], ["run.dir=/a/b"], ["--url", "https://host:8080/path?x=1"], ["--rdzv-id=job7"],
         ["--rdzv-endpoint", "host:29500"], ["--compass", "north"], ["--sort-key=time"], ["-S", "x=1"],
-        ["s3://bucket/key"],
+        ["s3://bucket/key"], ["git+ssh://git@host/x"],
         ["--config", "sk-learn"], ["--model", "hf_gpt2"], ["--num-attention-heads", "8"],
         ["--tokens-per-batch", "4096"],
     ],
@@ -84,3 +87,5 @@ def test_a_message_is_masked_and_can_still_be_read():
 def test_masking_takes_no_longer_than_reading():
     long = "a" * 1_000_000 + "://" + "b" * 100_000
     assert mask_text(long) == long
+    for part in ("a=", "a-", "a.b/", "://"):
+        assert mask_text(part * 20_000) == part * 20_000

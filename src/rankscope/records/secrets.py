@@ -15,7 +15,7 @@ __all__ = ["MASK", "mask_arguments", "mask_config", "mask_text"]
 MASK = "***"
 
 _WORDS = (
-    *("token", "secret", "password", "passwd", "passphrase", "passcode", "pwd", "credential", "credentials"),
+    *("token", "secret", "password", "passwd", "passphrase", "passcode", "pwd", "pw", "credential", "credentials"),
     *("auth", "authorization", "authtoken", "bearer", "cookie", "apikey", "accesskey", "secretkey", "privatekey"),
     *("key", "pat", "dsn", "pass", "jwt", "signature", "sas"),
 )
@@ -33,15 +33,19 @@ _NO_SECRETS = frozenset(
 """Beside one of these, ``token`` and ``key`` are words of machine learning: ``--max-tokens``, ``image_key``."""
 _AMBIGUOUS = frozenset({"token", "tokens", "key", "keys", "pass", "passes", "pat", "signature"})
 
-_NAME = r"[A-Za-z_][\w.\-/]*"
+_NAME = r"(?<!\w)[A-Za-z_][\w.\-/]{0,100}"
+"""Of bounded length and from the start of a word, so that a long text without any value is read once."""
 _ASSIGNED = re.compile(rf"^(?P<head>(?:-{{1,2}}|[+~]{{0,2}})(?P<name>{_NAME}(?:@{_NAME})?)[=:])(?P<value>.+)$", re.S)
 _FLAG = re.compile(rf"^-{{1,2}}(?P<name>{_NAME})$")
-_IN_TEXT = re.compile(rf"(?P<head>(?P<name>{_NAME})[\"']?\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;&}}\])]+)")
-_AS_FLAG_IN_TEXT = re.compile(rf"(?P<head>--(?P<name>{_NAME})\s+)(?P<value>[^\s\"',;\-][^\s\"',;]*)")
+_IN_TEXT = re.compile(rf"(?P<name>{_NAME})[\"']?\s?[=:]\s?[\"']?"), re.compile(r"[^\s\"',;&{}\[\]()]+")
+_AS_FLAG_IN_TEXT = re.compile(rf"--(?P<name>{_NAME})\s{{1,8}}"), re.compile(r"[^\s\"',;\-][^\s\"',;]*")
+"""A name, and what is its value behind it."""
 
 _SHAPES = re.compile(
-    r"(?P<url>(?<=://)[^\s/@:]*:[^\s@]+(?=@))"  # user:password of an address
-    r"|(?P<user>(?<=://)[\w\-.]{20,}(?=@))"  # a token in the place of a user
+    r"(?P<url>(?<=://)[^\s/@:]{0,256}:[^\s@]{1,256}(?=@))"  # user:password of an address
+    r"|(?<=https://)[^\s/@:]{1,256}(?=@)|(?<=http://)[^\s/@:]{1,256}(?=@)"  # a token in the place of a user
+    r"|(?<=://)[\w\-.]{20,256}(?=@)"
+    r"|(?<=hooks\.slack\.com/services/)[\w/]+|(?<=/api/webhooks/)[\w/\-]+|(?<=/webhookb2/)[\w/@\-]+"  # who may post
     r"|(?P<bearer>(?<=\bBearer )[\w\-.~+/=]{8,}|(?<=\bbearer )[\w\-.~+/=]{8,}|(?<=\bBasic )[\w+/=]{8,})"
     r"|\bhf_[A-Za-z0-9]{16,}"  # Hugging Face
     r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}"  # GitHub
@@ -97,9 +101,20 @@ def mask_config(plain: Any, *, secret: bool = False) -> Any:
 def mask_text(text: str) -> str:
     """Mask secrets in running text, for instance in the message of an exception."""
     text = _mask_shapes(text)
-    for pattern in (_IN_TEXT, _AS_FLAG_IN_TEXT):
-        text = pattern.sub(_masked_if_named, text)
+    for names, values in (_IN_TEXT, _AS_FLAG_IN_TEXT):
+        text = _mask_named(names, values, text)
     return text
+
+
+def _mask_named(names: re.Pattern[str], values: re.Pattern[str], text: str) -> str:
+    """Mask what follows names that announce secrets. What follows another name may hold such a name itself."""
+    kept, done, at = [], 0, 0
+    while name := names.search(text, at):
+        at = name.end()
+        if _tells_of_secret(name["name"]) and (value := values.match(text, at)) is not None:
+            kept += [text[done:at], MASK]
+            done = at = value.end()
+    return "".join([*kept, text[done:]])
 
 
 def _mask_shapes(text: str) -> str:
@@ -108,11 +123,12 @@ def _mask_shapes(text: str) -> str:
             return f"{match['url'].partition(':')[0]}:{MASK}"
         return MASK
 
-    return _QUERY.sub(_masked_if_named, _SHAPES.sub(masked, text))
+    return _QUERY.sub(_masked_in_query, _SHAPES.sub(masked, text))
 
 
-def _masked_if_named(match: re.Match[str]) -> str:
-    return match["head"] + MASK if _tells_of_secret(match["name"]) else match[0]
+def _masked_in_query(match: re.Match[str]) -> str:
+    secret = _tells_of_secret(match["name"]) or match["name"] == "sig"  # of a shared access signature
+    return match["head"] + MASK if secret else match[0]
 
 
 def _tells_of_secret(name: str) -> bool:
