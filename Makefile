@@ -2,6 +2,7 @@
 # make unit   run the unit tests in parallel: half a minute
 # make test   run the unit tests, then those that start real training processes, without the long ones: six minutes
 # make test-long  run what make test leaves out: repetitions, fuzzing, planted faults
+# make test-torch VERSION=2.6.0  run the fast tests that meet torch with another version of it
 # make test-harm  run all of tests/harm, also the long ones: what may happen to a job, and what must not
 # make coverage  run the unit tests and show which lines they do not reach
 # make test-hta-next  run the tests of HTA with its successor, traceinsight
@@ -43,7 +44,7 @@ unit: $(VENV)/.installed-test
 	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) $(PYTEST_ARGS)
 
 # Tests that judge by how long something took need the CPUs for themselves, and devices are not shared.
-launching = $(bin)/python -m pytest tests/dist tests/gpu tests/harm
+launching = $(bin)/python -m pytest tests/dist tests/gpu tests/harm tests/doors
 test: unit
 	$(launching) -m "not long and not alone and not gpu" -n $(LANES) $(PYTEST_ARGS)
 	$(launching) -m "not long and (alone or gpu)" $(PYTEST_ARGS)
@@ -56,6 +57,17 @@ test-harm: $(VENV)/.installed-test
 
 coverage: $(VENV)/.installed-test
 	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) --cov --cov-report=term $(PYTEST_ARGS)
+
+# Another torch in an environment of its own: what of us meets torch, and a real launch of two ranks.
+VERSION ?= 2.6.0
+venv_torch = .venv-torch-$(VERSION)
+.PHONY: test-torch
+test-torch:
+	$(MAKE) VENV=$(venv_torch) $(venv_torch)/bin/python
+	grep -v '^torch==' constraints.txt > $(venv_torch)/constraints.txt
+	$(venv_torch)/bin/python -m pip install --quiet --disable-pip-version-check -c $(venv_torch)/constraints.txt \
+	  'torch==$(VERSION)' -e '.[test]'
+	$(venv_torch)/bin/python -m pytest tests/unit/agent tests/unit/launcher tests/doors -m "not long" $(PYTEST_ARGS)
 
 docs: $(VENV)/.installed-test
 	$(bin)/python docs/generate.py

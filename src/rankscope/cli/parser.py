@@ -12,6 +12,7 @@ from rankscope.cli.analyze import analyze_verb, report_verb, schema_verb
 from rankscope.cli.capture import capture_verb, config_verb
 from rankscope.cli.completion import completion_verb
 from rankscope.cli.console import FORMATS
+from rankscope.cli.doctor import doctor_verb
 from rankscope.cli.gather import gather_verb
 from rankscope.cli.run import demo_verb
 from rankscope.cli.timeline import merge_verb, view_verb
@@ -32,6 +33,7 @@ examples:
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
   rankscope gather /tmp/rankscope_x1y2z3              what could not be gathered when the job ended
+  rankscope doctor -S run.dir=/shared/runs/first      what on this node would keep a job from being recorded
   rankscope config -S schedule.active=3               what would be recorded
 
 exit codes:
@@ -99,6 +101,14 @@ def make_parser() -> argparse.ArgumentParser:
         "--run-dir", type=Path, metavar="DIR", help="into another run directory (default: the one of the job)"
     )
     gather.set_defaults(verb=gather_verb)
+
+    doctor = verbs.add_parser("doctor", help="look at this node before a job: what would keep it from being recorded")
+    doctor.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    doctor.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
+    doctor.add_argument(
+        "--hosts", type=int, default=1, metavar="N", help="the same command runs on so many hosts now: wait for them"
+    )
+    doctor.set_defaults(verb=doctor_verb)
 
     config = verbs.add_parser("config", help="show the configuration and what it will record")
     config.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rankscope.errors import RankscopeError, RunDirError
+from rankscope.node.announcements import AnnouncementRelay
 from rankscope.node.finish import finish_run, is_head, nodes_of
 from rankscope.node.gather import Gatherer, own_record
 from rankscope.node.health.sampler import HealthWatch
@@ -172,6 +173,7 @@ class Helper:
         run_dir = RunDir(Path(granted.run_dir))
         gatherer = Gatherer(self.spool, run_dir, complete=self._complete, moved=self._has_moved)
         requests = RequestRelay(self.spool, run_dir, self.state.note)
+        announcements = AnnouncementRelay(self.spool, run_dir)
         self._border("removing what an earlier helper left half written", lambda: sweep(run_dir, self.state.earlier()))
         turn = 0
         while not self._over.wait(_POLL_S):
@@ -179,6 +181,7 @@ class Helper:
                 self._border("telling the ranks how much was gathered", lambda: self._tell_gathered(run_dir))
             if turn % _SELDOM == 0:
                 self._border("passing on requests", requests.relay)
+                self._border("passing on announcements", announcements.relay)
             turn += 1
         gatherer.gather(last=True)
         if self._health is not None:

@@ -56,6 +56,10 @@ class RunDir:
         """One CaptureRequest, numbered in the order of asking."""
         return self.request_folder / f"request_{number:04d}.json"
 
+    def announcement(self, attempt: int, number: int) -> Path:
+        """A window that rank 0 announced, for the other nodes of a job without a store that all reach."""
+        return self.path / "announcements" / f"attempt_{attempt}_window_{number:04d}.json"
+
     def requests(self) -> list[Path]:
         """All requests, oldest first."""
         return sorted(self.request_folder.glob("request_*.json"))

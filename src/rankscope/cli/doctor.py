@@ -1,0 +1,27 @@
+"""``rankscope doctor``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+__all__ = ["doctor_verb"]
+
+_MARK = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+
+
+def doctor_verb(arguments: argparse.Namespace) -> int:
+    """Look at this node before the job; 1 where something would keep it from being recorded."""
+    from rankscope.compose import compose
+    from rankscope.doctor.base import Question
+    from rankscope.doctor.table import examine
+
+    config = compose(arguments.overrides, arguments.config_dirs).config
+    folder = Path(config.run.dir).absolute() if config.run.dir else Path.cwd()
+    while not folder.is_dir():
+        folder = folder.parent
+    worst = 0
+    for finding in examine(Question(config=config, run_dir=folder, hosts=arguments.hosts)):
+        worst = max(worst, finding.state == "bad")
+        print(f"{_MARK[finding.state]}  {finding.text}" + (f"; {finding.remedy}" if finding.remedy else ""), flush=True)
+    return int(worst)

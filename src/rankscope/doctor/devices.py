@@ -1,0 +1,72 @@
+"""Accelerators, CUPTI's rights, and other tools that would record at the same time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from rankscope.doctor.base import Finding, Question
+
+__all__ = ["accelerators", "cupti", "other_profilers"]
+
+_DEVICES = {"/dev/nvidiactl": "NVIDIA", "/dev/kfd": "AMD (ROCm)", "/dev/dri/renderD128": "a render node (Intel XPU?)"}
+_INJECTED = {
+    "NSYS_PROFILING_SESSION_ID": "Nsight Systems profiles this shell",
+    "CUDA_INJECTION64_PATH": "a library is injected into CUDA",
+    "NVTX_INJECTION64_PATH": "a library is injected into NVTX",
+    "KINETO_USE_DAEMON": "libkineto is told to listen to a daemon (dynolog)",
+    "ROCP_TOOL_LIB": "a tool is injected into ROCm's profiler",
+}
+_DAEMONS = {"nv-hostengine": "DCGM", "dcgm-exporter": "DCGM's exporter", "dynolog": "dynolog"}
+
+
+def accelerators(_question: Question, root: Path = Path("/")) -> Iterator[Finding]:
+    """Which drivers are there."""
+    found = [name for path, name in _DEVICES.items() if (root / path.lstrip("/")).exists()]
+    yield Finding("ok", f"accelerators: {', '.join(found)}" if found else "no accelerator: the CPU is recorded")
+
+
+def cupti(_question: Question, root: Path = Path("/")) -> Iterator[Finding]:
+    """Whether CUPTI may be used, and whether devices are cut in parts (MIG)."""
+    params = root / "proc/driver/nvidia/params"
+    if not params.exists():
+        return
+    restricted = "RmProfilingAdminOnly: 1" in params.read_text(encoding="utf-8", errors="replace")
+    if restricted and os.geteuid() != 0:
+        remedy = (
+            "only if traces come without kernels: options nvidia NVreg_RestrictProfilingToAdminUsers=0, then reboot"
+        )
+        yield Finding("note", "the driver lets administrators alone read performance counters", remedy)
+    else:
+        yield Finding("ok", "the driver lets this user profile")
+    if any((root / "proc/driver/nvidia/capabilities").glob("gpu*/mig/gi*")):
+        remedy = "set CUDA_VISIBLE_DEVICES to one MIG instance for each rank"
+        yield Finding("note", "a device is cut in parts (MIG); clocks and power are those of the whole device", remedy)
+
+
+def other_profilers(_question: Question, proc: Path = Path("/proc")) -> Iterator[Finding]:
+    """CUPTI serves one tool at a time."""
+    quiet = True
+    for name, text in _INJECTED.items():
+        if os.environ.get(name):
+            quiet = False
+            remedy = f"unset {name}, or let that tool record: -S capture.backend=cuda_profiler"
+            yield Finding("note", f"{text} ({name})", remedy)
+    seen = {_text(comm) for comm in proc.glob("[0-9]*/comm")}
+    for name, tool in _DAEMONS.items():
+        if name[:15] in seen:  # the kernel keeps 15 characters
+            quiet = False
+            remedy = (
+                "dcgmi profile --pause while a job is recorded" if "DCGM" in tool else "stop it if traces are empty"
+            )
+            yield Finding("note", f"{tool} runs here and may hold CUPTI", remedy)
+    if quiet:
+        yield Finding("ok", "no other profiler is seen")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:  # a process that has just ended
+        return ""

@@ -1,0 +1,57 @@
+"""Versions, and what would be recorded by whom. Decided from the metadata of packages; nothing is imported."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+
+from rankscope import __version__
+from rankscope.capture_backends import recorder, resolve
+from rankscope.config import plan_in_words
+from rankscope.doctor.base import Finding, Question
+
+__all__ = ["launcher", "plan", "versions"]
+
+OLDEST_TORCH = (2, 6)
+"""As pyproject.toml has it; docs/compatibility.md says which versions were tried."""
+
+
+def versions(_question: Question) -> Iterator[Finding]:
+    """This rankscope, Python, and the torch that it would meet."""
+    yield Finding("ok", f"rankscope {__version__}, Python {platform.python_version()} ({sys.executable})")
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        yield Finding("bad", "torch is not installed beside rankscope", "install rankscope where the job's torch is")
+        return
+    digits = [part for part in torch.partition("+")[0].split(".")[:2] if part.isdigit()]
+    if len(digits) == 2 and (int(digits[0]), int(digits[1])) < OLDEST_TORCH:
+        yield Finding("bad", f"torch {torch} is older than 2.6", "update torch; the job runs, and is not recorded")
+    else:
+        yield Finding("ok", f"torch {torch}")
+
+
+def plan(question: Question) -> Iterator[Finding]:
+    """What would be recorded."""
+    backend, reason = resolve(question.config.capture.backend)
+    yield Finding("ok", plan_in_words(question.config)[0])
+    yield Finding("note" if reason else "ok", f"recorded by {recorder(backend)}" + (f": {reason}" if reason else ""))
+
+
+def launcher(_question: Question) -> Iterator[Finding]:
+    """Who this process is, as `rankscope exec` would take it."""
+    import os
+
+    from rankscope.rank_identity import told
+
+    found = told(os.environ)
+    if found is None:
+        text = "no launcher has told this process a rank: `rankscope exec COMMAND` stays as the parent of the command"
+        yield Finding("ok", text)
+        return
+    yield Finding("ok", f"rank {found.rank} of {found.world_size or 'an unknown number'}, told by {found.launcher}")
+    if found.several_nodes and found.job is None:
+        remedy = "start it by `rankscope run` with --rdzv-id, or call rankscope.attach in the script"
+        yield Finding("bad", f"{found.launcher} gives this job of several nodes no name", remedy)

@@ -1,0 +1,36 @@
+"""All checks. To add one: a function in a file beside the others, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankscope.doctor import devices, software, storage
+from rankscope.doctor.base import Check, Finding, Question
+
+__all__ = ["CHECKS", "examine"]
+
+CHECKS: tuple[Check, ...] = (
+    software.versions,
+    software.launcher,
+    devices.accelerators,
+    devices.cupti,
+    devices.other_profilers,
+    storage.shared_folder,
+    storage.own_disk,
+    storage.limits,
+    software.plan,
+)
+
+
+def examine(question: Question, checks: tuple[Check, ...] = CHECKS) -> Iterator[Finding]:
+    """Ask all; one that cannot be answered says so, and costs its own lines only."""
+    for check in checks:
+        yield from _answers(check, question)
+
+
+def _answers(check: Check, question: Question) -> Iterator[Finding]:
+    try:
+        yield from check(question)
+    except Exception as error:
+        name = getattr(check, "__name__", "a check").replace("_", " ")
+        yield Finding("note", f"{name} could not be looked at: {type(error).__name__}: {error}")

@@ -1,0 +1,80 @@
+"""The doors: how two ranks are started with and without rankscope. One row here, and it is a row of the table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+JOBS = Path(__file__).parent / "jobs"
+PYTHON = os.environ.get("DOORS_PYTHON", sys.executable)
+"""A Python that has rankscope and the frameworks; by default that of the tests."""
+BIN = Path(PYTHON).parent
+RANKSCOPE = [PYTHON, "-m", "rankscope"]
+
+
+@dataclass(frozen=True)
+class Door:
+    """How a job is started. ``{ours}`` in the command is where ``rankscope exec`` stands."""
+
+    name: str
+    job: str
+    command: tuple[str, ...]
+    needs: str = ""
+    """A module of PYTHON, or a command on the PATH."""
+    env: dict[str, str] = field(default_factory=dict)
+    quick: bool = False
+    """Whether ``make test`` tries it."""
+    failing: int = 1
+    """What the command ends with when a rank has ended with 3."""
+    by_run: bool = False
+    """``rankscope run`` stands where torchrun did."""
+    attaches: bool = False
+
+    def missing(self) -> str | None:
+        """Why it cannot be tried here."""
+        if not self.needs or shutil.which(self.needs) or _has_module(self.needs):
+            return None
+        return f"{self.needs} is not installed (neither on the PATH nor for {PYTHON})"
+
+    def words(self, ours: list[str], *arguments: str) -> list[str]:
+        """The command line, with ``ours`` in its place or nowhere."""
+        words: list[str] = []
+        for word in self.command:
+            words += ours if word == "{ours}" else [word]
+        return [*words, str(JOBS / self.job), *arguments]
+
+
+@cache
+def _has_module(name: str) -> bool:
+    return subprocess.run([PYTHON, "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
+
+
+TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+MPI = ("--allow-run-as-root", "--oversubscribe", "-n", "2")
+DOORS = (
+    Door("torchrun (`rankscope run`)", "ranked.py", TORCHRUN, by_run=True),
+    Door("`exec` above torchrun", "ranked.py", ("{ours}", *TORCHRUN)),
+    Door("`exec` under torchrun", "ranked.py", (*TORCHRUN, "--no-python", "{ours}", PYTHON)),
+    Door("mpirun (Open MPI), one `exec` a rank", "ranked.py", ("mpirun.openmpi", *MPI, "{ours}", PYTHON),
+         "mpirun.openmpi", failing=3),
+    Door("`exec` above mpirun (Open MPI)", "ranked.py", ("{ours}", "mpirun.openmpi", *MPI, PYTHON), "mpirun.openmpi",
+         failing=3),
+    Door("mpiexec (MPICH), one `exec` a rank", "ranked.py", ("mpiexec.mpich", "-n", "2", "{ours}", PYTHON),
+         "mpiexec.mpich", failing=3),
+    Door("srun, one `exec` a task", "ranked.py",
+         ("srun", "-n", "2", "--overcommit", "--kill-on-bad-exit=1", "{ours}", PYTHON), "srun", failing=3),
+    Door("mp.spawn", "spawned.py", ("{ours}", PYTHON), quick=True),
+    Door("Lightning's subprocess launcher", "lightning_job.py", ("{ours}", PYTHON), "lightning", failing=1),
+    Door("accelerate launch", "accelerate_job.py",
+         ("{ours}", str(BIN / "accelerate"), "launch", "--cpu", "--num_processes", "2", "--num_machines", "1"),
+         "accelerate"),
+    Door("deepspeed", "deepspeed_job.py", ("{ours}", str(BIN / "deepspeed"), "--num_gpus", "2"), "deepspeed",
+         env={"DS_ACCELERATOR": "cpu", "ZERO": "1"}, failing=3),
+    Door("Ray Train", "ray_job.py", ("{ours}", PYTHON), "ray"),
+    Door("`rankscope.attach` under torchrun", "attached.py", TORCHRUN, attaches=True),
+)  # fmt: skip

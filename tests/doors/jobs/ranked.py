@@ -1,0 +1,16 @@
+"""A rank that its launcher has told who it is."""
+
+import os
+
+import torch.distributed as dist
+from common import arguments, train
+
+NAMES = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+rank, world = next((int(os.environ[a]), int(os.environ[b])) for a, b in NAMES if a in os.environ)
+dist.init_process_group("gloo", **({} if "RANK" in os.environ else arguments(rank, world)))
+train(rank)

@@ -1,0 +1,135 @@
+"""Each door: the ranks are recorded, the late one is named, and the job is what it is without rankscope.
+
+What stands in the table of docs/compatibility.md is a test here: door by door, column by column.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from doors.doors import DOORS, RANKSCOPE, Door
+from rankscope.records.codec import from_json
+from rankscope.records.manifest import RunManifest
+from rankscope.records.report import ClusterReport
+from rankscope.rundir.layout import RunDir
+from support.launching import environment, flags_of, free_port
+from support.node import until
+
+SETTINGS = [f"schedule.{key}" for key in ("skip_first=2", "wait=1", "warmup=1", "active=5")] + ["analysis.hta=false"]
+ENDS_WITHIN_S = 150.0
+pytestmark = pytest.mark.doors
+
+
+class Launches:
+    """One door's launches, each made when it is first asked for."""
+
+    def __init__(self, door: Door, folder: Path) -> None:
+        self.door, self.folder = door, folder
+        self._done: dict[tuple[str, bool], int | None] = {}
+
+    def run_dir(self, mode: str) -> RunDir:
+        return RunDir(self.folder / f"RUN_{mode}")
+
+    def start(self, mode: str, recorded: bool) -> subprocess.Popen[str]:
+        door, run = self.door, self.run_dir(mode).path
+        ours = [*RANKSCOPE, "exec", *flags_of(f"run.dir={run}", *SETTINGS)] if recorded else []
+        words = door.words(ours, str(self.folder / f"{mode}_{recorded}"), mode, str(free_port()))
+        if door.by_run and recorded:
+            words = [*RANKSCOPE, "run", *flags_of(f"run.dir={run}", *SETTINGS), *words[3:]]
+        env = environment() | door.env | ({"ATTACH_TO": str(run)} if door.attaches and recorded else {})
+        with (self.folder / f"{mode}_{recorded}.log").open("w") as log:
+            return subprocess.Popen(words, cwd=self.folder, env=env, stdout=log, stderr=log, text=True)
+
+    def code(self, mode: str, recorded: bool) -> int | None:
+        key = mode, recorded
+        if key not in self._done:
+            process = self.start(mode, recorded)
+            try:
+                self._done[key] = process.wait(ENDS_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                self._done[key] = None
+        return self._done[key]
+
+    def said(self, mode: str, recorded: bool) -> str:
+        return (self.folder / f"{mode}_{recorded}.log").read_text(errors="replace")[-6000:]
+
+    def manifest(self, mode: str = "ok") -> RunManifest:
+        assert self.code(mode, True) is not None
+        run = self.run_dir(mode)
+        until(run.manifest.exists, 60)
+        return from_json(RunManifest, run.manifest.read_bytes())
+
+
+def _params() -> list[object]:
+    return [pytest.param(d, id=d.name, marks=[] if d.quick else [pytest.mark.long]) for d in DOORS]
+
+
+@pytest.fixture(scope="module", params=_params())
+def launches(request, tmp_path_factory) -> Launches:
+    door: Door = request.param
+    why = door.missing()
+    if why is not None:
+        pytest.skip(why)
+    return Launches(door, tmp_path_factory.mktemp("door"))
+
+
+def test_armed(launches: Launches) -> None:
+    assert launches.code("ok", True) == 0, launches.said("ok", True)
+    assert sorted((life.rank, life.world_size) for life in launches.manifest().lives) == [(0, 2), (1, 2)]
+
+
+def test_window_on_all_ranks_with_the_right_steps(launches: Launches) -> None:
+    (window,) = launches.manifest().windows
+    # skipped 2, waited 1, warmed up 1: steps 4 to 8
+    assert [(r.rank, r.status, r.first_step, r.last_step, r.step_source) for r in window.records] == [
+        (rank, "ok", 4, 8, "optimizer") for rank in (0, 1)
+    ]
+
+
+def test_the_late_rank_is_named(launches: Launches) -> None:
+    launches.manifest()
+    path = launches.run_dir("ok").report / "report.json"
+    until(path.exists, 90)
+    report = from_json(ClusterReport, path.read_bytes())
+    assert (report.verdict.kind, report.verdict.ranks) == ("straggler", [1]), report.verdict
+
+
+def test_training_is_the_same_to_the_last_bit(launches: Launches) -> None:
+    assert launches.code("ok", False) == 0, launches.said("ok", False)
+    assert launches.code("ok", True) == 0
+    for rank in (0, 1):
+        bare, ours = ((launches.folder / f"ok_{recorded}.{rank}").read_text() for recorded in (False, True))
+        assert bare == ours
+
+
+def test_a_failing_rank_ends_the_job_with_the_same_exit_code(launches: Launches) -> None:
+    bare, ours = launches.code("fail", False), launches.code("fail", True)
+    assert bare == launches.door.failing, launches.said("fail", False)
+    assert ours == bare, launches.said("fail", True)
+
+
+def test_sigterm_ends_it_alike(launches: Launches) -> None:
+    codes = {}
+    for recorded in (False, True):
+        process = launches.start("term", recorded)
+        begun = [launches.folder / f"term_{recorded}.begun.{rank}" for rank in (0, 1)]
+        until(lambda p=process, b=begun: p.poll() is not None or all(f.exists() and f.read_text() for f in b), 120)
+        assert process.poll() is None, launches.said("term", recorded)
+        process.send_signal(signal.SIGTERM)
+        codes[recorded] = process.wait(ENDS_WITHIN_S)
+        pids = [int(f.read_text()) for f in begun]
+        until(lambda p=pids: not any(_runs(pid) for pid in p), 60)
+    assert codes[True] == codes[False]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
