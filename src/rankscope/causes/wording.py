@@ -39,6 +39,11 @@ def parts(explained: dict[str, float], *, most: int = 3) -> str:
     return ", ".join(named) or "nothing"
 
 
-def hours(cost_ms: float, ranks: int) -> str:
-    """Return the device time lost, in words. One ms a step is one second in 1,000 steps, on each rank."""
-    return f"{cost_ms * ranks / 3600.0:.2g} GPU-hours per 1,000 steps on {ranks} ranks"
+def hours(cost_ms: float, step_ms: float, ranks: int) -> str:
+    """Return what a cost is of the device hours that the job takes a day: ``, 19 of its 96 GPU-hours a day``.
+
+    Empty where it is less than an hour: nobody pays in that unit.
+    """
+    day = 24.0 * ranks
+    lost = day * cost_ms / step_ms if step_ms else 0.0
+    return f", {lost:,.0f} of its {day:,.0f} GPU-hours a day" if lost >= 1 else ""

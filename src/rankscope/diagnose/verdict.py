@@ -191,7 +191,7 @@ def _straggler(case: Case) -> Verdict:
     gaining = sum(g > LOSES * step for g in suspect.gains_ms)
     why.append(f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it.")
     if evidence.device and step:
-        why.append(f"That is {100 * cost / step:.0f} % of the step, {hours(cost, len(evidence.ranks))}.")
+        why.append(f"That is {100 * cost / step:.0f} % of the step{hours(cost, step, len(evidence.ranks))}.")
     if evidence.device and first.cause not in DEVICE_CAUSES and evidence.recording_pct >= RECORDING_SHARE:
         # input stalls claimed at 54.9 and 58.8 ms cost unprofiled jobs 36.6 and 64.4 ms (benchmarks/README.md)
         why.append(

@@ -29,8 +29,8 @@ def test_a_rank_that_costs_every_step_is_named() -> None:
         found.sentence == "Rank 2 holds the job back: it waits for input, which costs 20 ms of each 100 ms step (20 %)."
     )
     assert find(case)[0].ranks == [2]
-    # 20 ms a step are 20 s in 1,000 steps, on each of 4 devices: 80 / 3600 h
-    assert "That is 20 % of the step, 0.022 GPU-hours per 1,000 steps on 4 ranks." in found.why
+    # 4 devices are 96 hours a day, of which a fifth is 19.2
+    assert "That is 20 % of the step, 19 of its 96 GPU-hours a day." in found.why
 
 
 def test_waiting_for_peers_is_recordings_too() -> None:

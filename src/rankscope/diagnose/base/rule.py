@@ -75,9 +75,8 @@ def share_of_step(gain_ms: float, evidence: Evidence) -> str:
     """Return a gain per step in every unit a reader may count in: ms, per cent of the step, device hours."""
     gain = max(gain_ms, 0.0)
     share = 100 * gain / evidence.whole_step_ms
-    return f"{amount(gain)} ({share:.1f} %" + (
-        f", {hours(gain, len(evidence.ranks))})" if evidence.device and share >= 1.0 else ")"
-    )
+    of_the_day = hours(gain, evidence.whole_step_ms, len(evidence.ranks)) if evidence.device and share >= 1.0 else ""
+    return f"{amount(gain)} ({share:.1f} %{of_the_day})"
 
 
 def state_finding(kind: str, ranks: list[int], title: str, lines: list[str], confidence: Confidence) -> Finding:

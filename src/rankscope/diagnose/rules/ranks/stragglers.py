@@ -19,14 +19,15 @@ def _straggler(decision: StragglerDecision, case: Case) -> Finding:
     suspect, evidence, cause = decision.suspect, case.evidence, describe(decision.cause)
     step = (evidence.whole_step_ms if decision.once else evidence.step_ms) or 0.0
     better = amount(max(step - suspect.cost_ms, 0.0))
-    also = f", with rank {', '.join(map(str, suspect.beside[:8]))} mended too," if suspect.beside else ""
+    also = f", with rank {', '.join(map(str, suspect.beside[:8]))} fixed too," if suspect.beside else ""
     lines = [
         (
             f"Without rank {suspect.rank}'s late segments{also} {amount(step)} become {better} "
             f"(±{amount(suspect.error_ms)}), by replay of the recorded steps."
         ),
         f"That is {100 * suspect.cost_ms / step:.0f} % of the step"
-        + (f", {hours(suspect.cost_ms, len(evidence.ranks))}." if evidence.device else "."),
+        + (hours(suspect.cost_ms, step, len(evidence.ranks)) if evidence.device else "")
+        + ".",
         f"By step: {', '.join(amount(g) for g in suspect.gains_ms[:12])}{' ...' if suspect.gains_ms[12:] else ''}.",
         (
             f"In those segments it does {amount(suspect.excess_ms)} per step more than its peers; explained: "
