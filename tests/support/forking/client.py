@@ -106,6 +106,9 @@ class Forked:
             if reader.is_alive():
                 assert timeout is not None
                 raise subprocess.TimeoutExpired(list(self.args), timeout)
+        for stream in streams.values():
+            if stream is not None:
+                stream.close()
         self.wait(timeout)
         return texts["stdout"], texts["stderr"]
 

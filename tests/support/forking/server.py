@@ -35,10 +35,8 @@ NEEDED = (
 
 def serve(address: str) -> Callable[[], None]:
     """Fork until standard input ends. Returns in each forked process, with what it is to run."""
-    begun_with = frozenset(os.environ)
     for name in NEEDED:
         importlib.import_module(name)
-    added = {key: os.environ[key] for key in set(os.environ) - begun_with}
     threads = len(list(Path("/proc/self/task").iterdir()))
     assert threads == 1, f"{threads} threads in a process that is to be forked"
     listening, selector = socket.socket(socket.AF_UNIX), selectors.DefaultSelector()
@@ -70,7 +68,7 @@ def serve(address: str) -> Callable[[], None]:
                 for ours in (client, listening):
                     ours.close()
                 os.closerange(3, 1024)
-                return _become(asked, address, added)
+                return _become(asked, address)
             for descriptor in descriptors:
                 os.close(descriptor)
             _tell(client, pid)
@@ -90,14 +88,14 @@ def _tell(client: socket.socket, number: int) -> None:
         client.sendall(b"%d\n" % number)
 
 
-def _become(asked: dict[str, Any], address: str, added: dict[str, str]) -> Callable[[], None]:
+def _become(asked: dict[str, Any], address: str) -> Callable[[], None]:
     """The environment, the folder and the path that Python would start with; what is left is to run the command."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if asked["session"]:
         os.setsid()
     os.chdir(asked["cwd"])
     os.environ.clear()
-    os.environ.update(added | asked["env"])
+    os.environ.update(asked["env"])
     words = [word for word in asked["words"] if word != "-u"] if asked["words"][:1] == ["-u"] else asked["words"]
     module = words[1] if words[0] == "-m" else None
     sys.argv = words[1:] if module else words
@@ -132,7 +130,7 @@ def _run_script(path: str) -> None:
 def _without_our_frames(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    sys.__excepthook__(kind, error, trace)
+    sys.__excepthook__(kind, error.with_traceback(trace), trace)
 
 
 class _Made(importlib.abc.MetaPathFinder, importlib.abc.Loader):
