@@ -54,13 +54,29 @@ def test_the_users_own_sitecustomize_still_runs(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.mine = True\n")
     seen = python(
         "import os, sys; print(mine, os.environ.get('PYTHONPATH'), sys.modules['sitecustomize'].__file__)",
-        RANK="0", PYTHONPATH=f"{INJECT}:{tmp_path}", RANKSCOPE_PYTHONPATH=str(tmp_path), RANKSCOPE_AGENT="/no/spec",
+        RANK="0", WORLD_SIZE="1", PYTHONPATH=f"{INJECT}:{tmp_path}", RANKSCOPE_PYTHONPATH=str(tmp_path),
+        RANKSCOPE_AGENT="/no/spec",
     )  # fmt: skip
     assert seen == f"True {tmp_path} {tmp_path / 'sitecustomize.py'}"
 
 
 def test_children_and_non_ranks_see_nothing():
     ask = "import os, sys; print(sorted(k for k in os.environ if 'SCOPE' in k or k == 'PYTHONPATH'))"
-    assert python(ask, RANK="0", PYTHONPATH=str(INJECT), RANKSCOPE_PYTHONPATH="", RANKSCOPE_AGENT="/no/spec") == "[]"
+    rank = {"RANK": "0", "WORLD_SIZE": "1", "RANKSCOPE_AGENT": "/no/spec"}
+    assert python(ask, PYTHONPATH=str(INJECT), RANKSCOPE_PYTHONPATH="", **rank) == "[]"
     # a launcher between us and the ranks hands the message on
     assert "RANKSCOPE_AGENT" in python(ask, PYTHONPATH=str(INJECT), RANKSCOPE_AGENT="/no/spec")
+
+
+def test_a_rank_without_its_spec_says_so_once_it_imports_torch(tmp_path):
+    (tmp_path / "torch.py").write_text("")
+    rank = {"RANK": "0", "WORLD_SIZE": "1", "RANKSCOPE_AGENT": "/no/spec", "PYTHONPATH": f"{INJECT}:{tmp_path}"}
+    rank["RANKSCOPE_PYTHONPATH"] = str(tmp_path)
+    told = []
+    for code in ("print(1)", "import torch; print(1)"):
+        done = subprocess.run([sys.executable, "-c", code], env=rank, capture_output=True, text=True, check=True)
+        assert done.stdout == "1\n"
+        told.append(done.stderr)
+    assert told[0] == ""
+    assert "rankscope: this rank is not profiled: FileNotFoundError" in told[1]
+    assert told[1].count("\n") == 1
