@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from rankscope.agent.backends import call_notes
 from rankscope.agent.backends.call_notes import MOST_NOTES, CallNotes, tail
@@ -49,17 +50,45 @@ def test_an_entry_of_an_unknown_form_is_left_out(damage: dict[str, Any]) -> None
     assert tail([{**ENTRY, **damage}, ENTRY, {}], 0) == [TOLD]
 
 
+class Group:
+    group_name = "5"
+
+    def rank(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        ("gloo:all_reduce", ["python:send 1->0", "gloo:all_reduce"]),  # as gloo's recorder, torch 2.13
+        ("nccl:send 1->0", ["nccl:send 1->0"]),
+    ],
+)
+def test_messages_that_the_recorder_does_not_keep(monkeypatch: pytest.MonkeyPatch, kept: str, told: list[str]) -> None:
+    monkeypatch.setattr(call_notes, "_recorded", lambda: [ENTRY | {"profiling_name": kept, "time_created_ns": 2**62}])
+    notes = CallNotes()
+    notes.begin()
+    notes.made("allreduce", (Group(), [torch.ones(3)]))
+    notes.made("send", (Group(), [torch.ones(3)], 0, 7))
+    assert [call[2] for call in json.loads(notes.told() or "")["calls"]] == told
+
+
 def test_without_a_recorder_the_calls_of_python_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_notes, "_recorded", list)
     notes = CallNotes()
     notes.begin()
     assert notes.told() is None
     for method in ("allreduce", "_allgather_base"):
-        notes.made(method, type("Group", (), {"group_name": "5"}))
+        notes.made(method, (Group(), [torch.ones(3)]))
+    notes.made("send", (Group(), [torch.ones(3), torch.ones(4)], 0, 7))
+    notes.made("recv", (Group(), [torch.ones(3)], 2, 7))
+    notes.made("recv", (Group(), [torch.ones(3)]))  # which the script will be told is wrong
     calls = json.loads(notes.told() or "")["calls"]
     assert [call[1:] for call in calls] == [
         ["5", "python:allreduce", -1, -1, -1, -1, ""],
         ["5", "python:allgather_base", -1, -1, -1, -1, ""],
+        ["5", "python:send 1->0", -1, -1, 7, 7, ""],
+        ["5", "python:recv 1<-2", -1, -1, 3, 3, ""],
     ]
     assert calls[0][0] <= calls[1][0]
 

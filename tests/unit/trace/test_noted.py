@@ -97,6 +97,31 @@ def test_a_note_too_few_moves_no_other(make_event: Make, read: Callable[..., Ran
     assert trace.collectives.seq.tolist() == [*range(8), -1, *range(9, 20)]
 
 
+def test_messages_are_run_by_the_thread_that_issues_them(make_event: Make, read: Callable[..., RankTrace]) -> None:
+    """Of two groups in turn: in each a send to the other rank, by its place, and a receive of what it answers."""
+    gloo = Gloo(make_event)
+    for step in range(0, 4000, 1000):
+        for at, group in ((step, "1"), (step + 400, "3")):
+            for later, kind, title in ((0, "send", "send 0->1"), (200, "recv", "recv 0<-1")):
+                op = f"c10d::{kind}"
+                gloo.events.append(make_event(at + later, 20, cat="cpu_op", name=op, pid=1, tid=1))
+                where = {"cat": "user_annotation", "name": f"gloo:{kind}", "pid": 1, "tid": 1}
+                gloo.events.append(make_event(at + later + 10, 150, **where))
+                gloo.notes.append(note(at + later - 5, group, f"python:{title}"))
+    calls = (trace := read(gloo.events, {"calls": gloo.notes})).collectives
+    assert names(trace) == ["1", "1", "3", "3"] * 4
+    assert calls.kind == ["send", "recv"] * 8
+    assert calls.peer.tolist() == [1, 1, 2, 2] * 4
+
+
+def test_what_python_noted_is_nothing_for_a_kernel(make_event: Make, read: Callable[..., RankTrace]) -> None:
+    """Of a batch it does not say where it ends, so that a kernel would be taken for the last piece of it."""
+    nccl = Nccl(make_event)
+    nccl.batch(1000, "send 0->1", "recv 0<-3", number=7)
+    nccl.notes = [[n[0], n[1], n[2].replace("nccl:", "python:"), *n[3:]] for n in nccl.notes[:2]]
+    assert read(nccl.events, {"calls": nccl.notes}).collectives.pieces == [()]
+
+
 class Nccl:
     """Kernels without arguments and without any record."""
 

@@ -2,8 +2,8 @@
 
 A trace does not say this of every call: gloo's calls carry nothing (torch 2.13), nor do the kernels of batched sends
 and receives. torch's flight recorder knows: it keeps the last calls of every group, those issued in C++ included, with
-the time of their issue on CLOCK_REALTIME, the clock of the trace. Where it kept nothing (gloo before torch 2.13), the
-calls that Python issued in the recording thread are noted as they are made.
+the time of their issue on CLOCK_REALTIME, the clock of the trace. Where it kept nothing (gloo before torch 2.13, gloo's
+sends and receives), the calls that Python issued in the recording thread are noted as they are made.
 
 Reading the recorder takes some microseconds an entry with the GIL held, once, where the window closes in its time and
 stopping the profiler takes longer by far. Nobody is waited for, and nothing is asked of a device in error.
@@ -41,29 +41,46 @@ class CallNotes:
 
     def __init__(self) -> None:
         self._since_ns = 0
-        self._made: list[tuple[int, str, str]] = []
+        self._made: list[list[Any]] = []
 
     def begin(self) -> None:
         """The window begins to record."""
         self._since_ns = time.time_ns()
 
-    def made(self, method: str, group: Any) -> None:
-        """A method of ProcessGroup is about to be called in the recording thread. For where there is no recorder."""
+    def made(self, method: str, arguments: tuple[Any, ...]) -> None:
+        """A method of ProcessGroup is about to be called in the recording thread, the group first of its arguments."""
         if len(self._made) < MOST_NOTES:
-            self._made.append((time.time_ns(), method, str(getattr(group, "group_name", ""))))
+            with contextlib.suppress(Exception):  # the call is the script's, and may be wrong
+                self._made.append(_made(method, arguments))
 
     def told(self) -> str | None:
         """What is known of the calls since the beginning, as JSON; None where that is nothing."""
         calls = tail(_recorded(), self._since_ns)
+        made, self._made = self._made, []
         if not calls:
-            calls = [[t, group, f"python:{method.strip('_')}", -1, -1, -1, -1, ""] for t, method, group in self._made]
-        self._made = []
+            calls = made
+        elif not any(_is_message(call) for call in calls):
+            calls = sorted(calls + [call for call in made if _is_message(call)], key=lambda call: int(call[0]))
         if not calls:
             return None
         return json.dumps({"columns": _COLUMNS, "calls": calls}, separators=(",", ":"))
 
 
 _COLUMNS = ["created_ns", "group", "name", "seq", "p2p_seq", "in_elements", "out_elements", "dtype"]
+
+
+def _made(method: str, arguments: tuple[Any, ...]) -> list[Any]:
+    """A call of Python's, as :func:`tail` gives those of a recorder."""
+    group, name, elements = arguments[0], method.strip("_"), -1
+    if method in ("send", "recv"):
+        way = "->" if method == "send" else "<-"
+        name = f"{method} {group.rank()}{way}{int(arguments[2])}"
+        elements = sum(int(tensor.numel()) for tensor in arguments[1])
+    return [time.time_ns(), str(group.group_name), f"python:{name}", -1, -1, elements, elements, ""]
+
+
+def _is_message(call: list[Any]) -> bool:
+    return ":send " in call[2] or ":recv " in call[2]
 
 
 def tail(entries: Iterable[Mapping[str, Any]], since_ns: int) -> list[list[Any]]:

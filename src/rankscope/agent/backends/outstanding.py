@@ -43,8 +43,9 @@ class OutstandingCalls:
     backward returns: one whole step is left for those, and no thread that ends calls may be at work after it, since the
     system may hold a thread up for longer than a step."""
 
-    def __init__(self, made: Callable[[str, Any], None] | None = None) -> None:
-        """``made`` is told of each call of the watched thread before it is made: its method, and its group."""
+    def __init__(self, made: Callable[[str, tuple[Any, ...]], None] | None = None) -> None:
+        """``made`` is told of each call of the watched thread before it is made: its method, and the
+        arguments, of which the first is the group."""
         self._calls: list[Any] = []
         self._originals: dict[str, tuple[Any, Any]] = {}
         """Of each method that is watched: what it was, and what stands in its place."""
@@ -72,7 +73,7 @@ class OutstandingCalls:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._made is not None and self._originals and args and threading.get_ident() == thread:
                 with contextlib.suppress(Exception):  # the script's call goes on, whatever becomes of our note
-                    self._made(name, args[0])
+                    self._made(name, args)
             work = original(*args, **kwargs)
             if self._originals and threading.get_ident() == thread and hasattr(work, "is_completed"):
                 devices = _devices((*args[1:], *kwargs.values()))

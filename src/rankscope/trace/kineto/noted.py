@@ -39,6 +39,8 @@ class Note(NamedTuple):
     group: str
     kind: str
     """Without the name of the backend: ``all_reduce``, ``send 1->0``, ``coalesced``."""
+    by_python: bool
+    """Noted as it was made, not by torch's recorder: of a batch nothing says where it ends."""
     seq: int
     p2p_seq: int
     in_elements: int
@@ -60,8 +62,8 @@ def notes_of(raw: dict[str, Any]) -> list[Note]:
         if not all(type(n) is int and -(1 << 62) < n < 1 << 62 for n in numbers):
             return []
         created, seq, p2p_seq, inputs, outputs = numbers
-        kind = call[2].partition(":")[2] or call[2]
-        found.append(Note(created, call[1], kind, seq, p2p_seq, inputs, outputs, call[7]))
+        source, _, kind = call[2].rpartition(":")
+        found.append(Note(created, call[1], kind, source == "python", seq, p2p_seq, inputs, outputs, call[7]))
     return sorted(found)
 
 
@@ -112,7 +114,7 @@ def of_kernels(events: Events, kernels: I64, bare: I64, notes: list[Note]) -> di
     Returns:
         Kernel row -> its pieces in the order they were issued, one where it was issued by itself.
     """
-    issued = _issued(notes)
+    issued = _issued([note for note in notes if not note.by_python])
     launched = kernels[events.launch[kernels] >= 0]
     if not issued or not len(launched) or not len(bare):
         return {}
@@ -147,8 +149,9 @@ def of_host_calls(
 ) -> list[Args | None]:
     """What was noted of the calls of a backend that works on threads of its own, a few for each group.
 
-    A thread works for one group. It is that whose notes stand nearest before most of the thread's calls; the calls of
-    a group are begun in the order in which they were issued.
+    A thread of the backend works for one group. It is that whose notes stand nearest before most of the thread's calls;
+    the calls of a group are begun in the order in which they were issued. Sends and receives are run by the thread that
+    issues them, for whatever group, as they are issued.
 
     Args:
         events: all columns.
@@ -165,13 +168,20 @@ def of_host_calls(
     threads = list(zip(events.pid[rows].tolist(), events.tid[rows].tolist(), strict=True))
     issued = _issued_at(events, strings, notes)
     plain = [note.kind.partition(" ")[0].lower().replace("_", "") for note in notes]
+    at_once = _issuing(events, strings)
     votes: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-    for thread, start, kind in zip(threads, begun, kinds, strict=True):
+    taken: set[int] = set()
+    for number, (thread, start, kind) in enumerate(zip(threads, begun, kinds, strict=True)):
         place = int(np.searchsorted(issued, start, side="right")) - 1
         while place >= 0 and plain[place] != kind:
             place -= 1
-        if place >= 0:
+        if place < 0:
+            continue
+        if thread not in at_once:
             votes[thread][notes[place].group] += 1
+        elif place not in taken:
+            found[number] = _args(notes[place])
+            taken.add(place)
     group_of = {thread: said.most_common(1)[0][0] for thread, said in votes.items()}
     for group in set(group_of.values()):
         mine = [i for i, thread in enumerate(threads) if group_of.get(thread) == group]
@@ -182,12 +192,23 @@ def of_host_calls(
     return found
 
 
+def _issues(events: Events, strings: list[str]) -> NDArray[np.bool_]:
+    """Operators that issue a call."""
+    named = [c for c in np.unique(events.name).tolist() if _ISSUE.match(strings[c]) and "wait" not in strings[c]]
+    return np.asarray((events.category == Category.CPU_OP) & np.isin(events.name, named))
+
+
+def _issuing(events: Events, strings: list[str]) -> set[tuple[int, int]]:
+    """(process, thread) of those that issue calls."""
+    rows = np.flatnonzero(_issues(events, strings))
+    return set(zip(events.pid[rows].tolist(), events.tid[rows].tolist(), strict=True))
+
+
 def _issued_at(events: Events, strings: list[str], notes: list[Note]) -> I64:
     """When each note's call was issued, on the clock of the trace: less what notes usually come after the operator that
     issues a call. Kineto's host times and CLOCK_REALTIME are some 10 us apart, and calls may begin as soon."""
     created = np.array([note.created for note in notes], np.int64)
-    named = [c for c in np.unique(events.name).tolist() if _ISSUE.match(strings[c]) and "wait" not in strings[c]]
-    issues = events.start[(events.category == Category.CPU_OP) & np.isin(events.name, named)]
+    issues = events.start[_issues(events, strings)]
     if not len(issues):
         return created
     return created - int(np.median(created - issues[_nearest(issues, created)]))
