@@ -90,6 +90,33 @@ def test_two_calls_that_are_waited_for_at_once(tmp_path):
     ]
 
 
+def test_a_message_after_gradients_ends_the_wait_for_these(tmp_path):
+    """Two reductions are issued and waited for, the first of a late peer; then a message is sent at once."""
+    events = [
+        {"name": "ProfilerStep#1", "cat": "user_annotation", "tid": 1, "ts": 0, "dur": 2000},
+        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 10, "dur": 90},
+        {"name": "c10d::allreduce_", "cat": "cpu_op", "tid": 1, "ts": 110, "dur": 10},
+        {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 2, "ts": 125, "dur": 875},
+        {"name": "c10d::allreduce_", "cat": "cpu_op", "tid": 1, "ts": 130, "dur": 10},
+        {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 2, "ts": 1001, "dur": 49},
+        {"name": "c10d::send", "cat": "cpu_op", "tid": 1, "ts": 1070, "dur": 10},
+        {"name": "gloo:send", "cat": "user_annotation", "tid": 1, "ts": 1075, "dur": 300},
+        {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 1400, "dur": 300},
+    ]
+    trace = {
+        "distributedInfo": {"rank": 0, "world_size": 4, "backend": "gloo"},
+        "traceEvents": [{"ph": "X", "pid": 7, **event} for event in events],
+    }
+    path = tmp_path / "rank_0.json"
+    path.write_text(json.dumps(trace))
+    (loaded,) = load_traces([path], cache=False).traces
+    begin, resume, call = cpu_waits(settle_ends(make_view(loaded, 0)))
+    assert list(zip(begin.tolist(), resume.tolist(), call.tolist(), strict=True)) == [
+        (130 * US, 1070 * US, 1),
+        (1070 * US, 1400 * US, 2),
+    ]
+
+
 def waiting_inside(tmp_path, *events):
     """A step of 1 ms in which an operator of a script's own issues a call at 110 us; the call runs to 600 us."""
     given = [

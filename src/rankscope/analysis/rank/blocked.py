@@ -24,6 +24,7 @@ Mask = NDArray[np.bool_]
 
 _ISSUE = re.compile(
     r"^c10d::(\w*(allreduce|allgather|reduce_scatter|alltoall|broadcast|reduce_|gather_|scatter_|barrier))"
+    r"|^c10d::(send|recv_)"
     r"|^_c10d_functional::(all_reduce|all_gather|reduce_scatter|all_to_all|broadcast)"
 )
 
