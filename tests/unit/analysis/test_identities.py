@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -121,6 +123,15 @@ def test_types_are_spelled_in_several_ways_and_sizes_not_always_said() -> None:
     # of another name altogether, and all the same the only calls that there are
     traces[0].collectives.dtype = ["Half"] * len(traces[0].collectives)
     assert match([make_view(t, t.rank) for t in traces]).matched == matched.total
+
+
+def test_ranks_list_a_group_in_their_own_order() -> None:
+    traces = simulate([Item("work", device=MS), Item("call", device=MS), Item("sync")], FLAT, noise=NOISE)
+    for trace, order in zip(traces, ((0, 1, 2, 3), (1, 0, 2, 3), (3, 2, 1, 0), (2, 3, 0, 1)), strict=True):
+        trace.groups = [replace(group, ranks=order) for group in trace.groups]
+    matched = match([make_view(t, t.rank) for t in traces])
+    assert matched.matched == matched.total > 0
+    assert [c.ranks for c in matched.channels] == [(0, 1, 2, 3)]
 
 
 def test_ranks_that_have_no_call_alike_leave_the_others_matched() -> None:

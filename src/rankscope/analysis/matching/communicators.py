@@ -132,6 +132,7 @@ def _channel(
         ranks, name = tuple(range(size)) if size else world, "all ranks"
     else:
         return "process group unknown", None
+    ranks = tuple(sorted(ranks))  # the same group in whatever order a rank lists it
     number = numbers.get(index, 0)
     channel = Communicator(tuple(ranks), name, number=number)
     if _is_batched(kind, view.trace.collectives.pieces[row]):

@@ -53,7 +53,7 @@ def number_groups(views: Sequence[RankView], kinds: Sequence[list[str]]) -> Grou
         same: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for index in np.unique(view.trace.collectives.group).tolist():
             if index >= 0 and groups[index].ranks:
-                same[tuple(groups[index].ranks)].append(index)
+                same[tuple(sorted(groups[index].ranks))].append(index)
         for ranks, indices in same.items():
             sharing[ranks][column] = [_Local(i, groups[i].name, groups[i].description, Counter()) for i in indices]
     for members in sharing.values():
