@@ -110,7 +110,7 @@ def test_a_recorder_that_fails_or_is_too_large_costs_nothing(monkeypatch: pytest
     monkeypatch.setattr(c10d, "_dump_nccl_trace_json", whole, raising=False)
     assert call_notes._recorded() == [ENTRY]
     assert asked == [1]
-    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "20001")
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "10001")
     assert call_notes._recorded() == []
     assert asked == [1]
 
