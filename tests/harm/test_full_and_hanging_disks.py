@@ -134,3 +134,13 @@ def test_hanging_store(may_mount, tmp_path, when):
     (spool,) = tmp_path.glob("rankscope_*")
     assert str(spool) in said
     assert list(spool.glob("window_*.json"))
+    # AND WHEN the store answers again
+    command = [RANKSCOPE[0], "-m", "rankscope", "gather", spool]
+    later = subprocess.run(
+        [str(word) for word in command], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert later.returncode == 0, later.stderr
+    manifest = from_json(RunManifest, RunDir(disk / "RUN").manifest.read_bytes())
+    assert [(r.status, r.trace is not None) for r in manifest.windows[0].records] == [("ok", True)]
+    assert manifest.exit_code == 0
+    assert not spool.exists()
