@@ -50,6 +50,9 @@ def python(code: str, **environment: str) -> str:
     ).stdout.strip()
 
 
+RANK = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+
+
 def test_the_users_own_sitecustomize_still_runs(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.mine = True\n")
     seen = python(
