@@ -272,9 +272,12 @@ def _leaves_more(one: Hypothesis, other: Hypothesis) -> bool:
 
 
 def _unseats(one: Hypothesis, other: Hypothesis) -> bool:
-    """Whether ``one`` is so much steadier than ``other`` that chance does not make it (Fisher's z of the scatters)."""
+    """Whether ``one`` is so much steadier than ``other`` that chance does not make it (Fisher's z of the scatters).
+
+    Not where it leaves more calls alone: the part of a window that lies before a step of a clock is steady by itself.
+    """
     steps = min(one.independent, other.independent)
-    if steps <= 2:
+    if steps <= 2 or _leaves_more(one, other):
         return False
     return bool(other.spread + CERTAIN_NS > np.exp(ODDS / np.sqrt(steps - 2)) * (one.spread + CERTAIN_NS))
 

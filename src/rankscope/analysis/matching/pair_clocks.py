@@ -191,7 +191,34 @@ def _smoothed(one: CallSequence, places: I64, apart: F64) -> F64:
     within = np.array([float(np.median(np.abs(p - m))) for p, m in zip(parts, middle, strict=True)])
     steadier = float(np.quantile(within, 0.25))
     sound = np.flatnonzero(within <= _by_chance(np.array([len(p) for p in parts])) * steadier + CERTAIN_NS)
-    return drift + np.interp(np.arange(len(number)), sound, running_median(middle[sound], 3))[which]
+    level = np.interp(np.arange(len(number)), sound, running_median(middle[sound], 3))
+    return drift + _with_jumps(rest, which, level, sound)
+
+
+def _with_jumps(rest: F64, which: I64, level: F64, sound: I64) -> F64:
+    """The level of each pair's step; where a clock was set within a step, that before it and then that after it.
+
+    Args:
+        rest: distances of pairs in order of time, the drift taken out.
+        which: step of each.
+        level: of each step.
+        sound: steps that are steady in themselves.
+    """
+    smooth = level[which]
+    before = np.searchsorted(sound, np.arange(len(level)), side="left") - 1
+    after = np.searchsorted(sound, np.arange(len(level)), side="right")
+    for step in np.flatnonzero((before >= 0) & (after < len(sound))).tolist():
+        low, high = float(level[sound[before[step]]]), float(level[sound[after[step]]])
+        if abs(high - low) <= ENDS_NS:
+            continue
+        mine = np.flatnonzero(which == step)
+        off = np.abs(rest[mine] - low), np.abs(rest[mine] - high)
+        first = np.concatenate(([0.0], np.cumsum(off[0]))) + np.concatenate((np.cumsum(off[1][::-1])[::-1], [0.0]))
+        cut = int(np.argmin(first))
+        parted = np.where(np.arange(len(mine)) < cut, low, high)
+        if np.abs(rest[mine] - parted).sum() < np.abs(rest[mine] - smooth[mine]).sum():
+            smooth[mine] = parted
+    return smooth
 
 
 def _by_chance(count: I64) -> F64:
