@@ -169,7 +169,12 @@ def _judged(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> H
     middle = float(np.median(apart))
     residual = apart - middle - trend(when, apart)
     spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
-    return replace(hypothesis, gaps=inside, spread=spread, apart=middle, independent=count)
+    judged = replace(hypothesis, gaps=inside, spread=spread, apart=middle, independent=count)
+    if judged.trusted and not inside and spread > ENDS_NS:
+        # a clock that was set leaves every call in its place: steady within the steps, before and after
+        scatter = _clock(one, other, judged)[1]
+        judged.spread = scatter if scatter <= ENDS_NS else spread
+    return judged
 
 
 def _both_ways(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> list[Hypothesis]:
