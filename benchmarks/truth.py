@@ -1,6 +1,7 @@
 """Who is named in simulated worlds whose truth is known, with which cause, at what cost, and with what error.
 
-    python benchmarks/truth.py [--ideal] [--seed 0] [--drawn 0] [--healthy 4] [--only ddp] [--jobs 2] [--verbose]
+    python benchmarks/truth.py [--ideal] [--seed 0] [--drawn 0] [--healthy 4] [--only ddp] [--jobs 2]
+                              [--errors] [--verbose]
 
 Every world is a job that was simulated with and without its fault (tests/support/worlds); what rankscope reads are its
 traces. A fault is due when it costs 5 % of the step or more; those of 3 to 5 % are counted beside.
@@ -18,7 +19,7 @@ import argparse
 import gzip
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.trace.files.load import load_traces
-from support.worlds.catalogue import CAUSES, World, drawn, faults, healthy, simulated
+from support.worlds.catalogue import CAUSES, World, drawn, faults, healthy, simulated, small
 
 DUE, SMALL = 0.05, 0.03
 """Of the step."""
@@ -100,11 +101,12 @@ def main() -> int:
     parser.add_argument("--healthy", type=int, default=4, help="rounds of 16 healthy worlds")
     parser.add_argument("--only", default="", help="worlds whose name holds this text")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--errors", action="store_true", help="by cause and mesh how far the costs are off")
     parser.add_argument("--verbose", action="store_true", help="a line for each world")
     arguments = parser.parse_args()
     how = {"realistic": not arguments.ideal, "seed": arguments.seed}
     worlds = [
-        *(drawn(arguments.drawn, **how) if arguments.drawn else faults(**how)),
+        *(drawn(arguments.drawn, **how) if arguments.drawn else [*faults(**how), *small(**how)]),
         *healthy(**how, rounds=arguments.healthy),
     ]
     worlds = [world for world in worlds if arguments.only in world.name]
@@ -114,7 +116,23 @@ def main() -> int:
         for outcome in outcomes:
             line(outcome)
     table(outcomes)
+    if arguments.errors:
+        errors(outcomes)
     return 0
+
+
+def errors(outcomes: list[Outcome]) -> None:
+    """What rankscope/analysis/stragglers/model_error.py is made from: said over true, less one."""
+    off: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for o in outcomes:
+        if o.grade == "right" and o.one and o.cost_ms > SMALL * o.step_ms:
+            share = (o.said_ms or 0.0) / o.cost_ms - 1.0
+            for mesh in (o.world.kind, "all"):
+                off[o.cause or "", mesh].append(share)
+    print("\ncosts of one rank's fault, said over true less one, %: least, median, largest; number")
+    for (cause, mesh), shares in sorted(off.items()):
+        low, high = 100 * min(shares), 100 * max(shares)
+        print(f"{cause:14s}{mesh:6s}{low:7.1f}{100 * median(shares):7.1f}{high:7.1f}{len(shares):5d}")
 
 
 def line(outcome: Outcome) -> None:

@@ -17,7 +17,7 @@ from .faults import Fault, changed
 from .jobs import Mesh, build
 from .kineto import Recording, traces
 
-__all__ = ["World", "drawn", "faults", "healthy", "simulated"]
+__all__ = ["World", "drawn", "faults", "healthy", "simulated", "small"]
 
 RECORDED = 6
 SKIPPED = 2
@@ -117,49 +117,75 @@ def _mean_ms(done: Run) -> float:
     return (last[SKIPPED + RECORDED - 1] - last[SKIPPED - 1]) / RECORDED / 1e6
 
 
+Row = tuple[str, int, Fault, bool]
+"""Mesh, ranks, fault, and whether messages tell their peers."""
+
+
+def _each(kind: str, size: float, text: str, when: str = "always", axis: str = "") -> list[Row]:
+    """One kind of fault in the jobs of ``text``: ``mesh ranks`` ``culprits`` ``size`` ``bare?``, by commas.
+
+    Of a size that is not given there it is ``size``.
+    """
+    rows: list[Row] = []
+    for row in text.split(","):
+        mesh, culprits, *more = row.split()
+        bare = "bare" in more
+        amount = [float(word) for word in more if word != "bare"] or [size]
+        letters = mesh.rstrip("0123456789")
+        first, _, last = culprits.partition("-")
+        ranks = tuple(range(int(first), int(last) + 1)) if last else tuple(int(r) for r in first.split("+"))
+        rows.append((letters, int(mesh[len(letters) :]), Fault(kind, ranks, amount[0], when, axis), not bare))
+    return rows
+
+
 def faults(*, realistic: bool, seed: int = 0) -> list[World]:
     """87 faults. ``seed`` draws noise and recording, not what is wrong."""
-    rows: list[tuple[str, int, Fault, bool]] = []
-
-    def each(kind: str, size: float, text: str, when: str = "always", axis: str = "") -> None:
-        """Plant one kind of fault in the jobs of ``text``: ``mesh ranks`` ``culprits`` ``size`` ``bare?``, by commas.
-
-        Of a size that is not given there it is ``size``.
-        """
-        for row in text.split(","):
-            mesh, culprits, *more = row.split()
-            bare = "bare" in more
-            amount = [float(word) for word in more if word != "bare"] or [size]
-            letters = mesh.rstrip("0123456789")
-            first, _, last = culprits.partition("-")
-            ranks = tuple(range(int(first), int(last) + 1)) if last else tuple(int(r) for r in first.split("+"))
-            rows.append((letters, int(mesh[len(letters) :]), Fault(kind, ranks, amount[0], when, axis), not bare))
-
+    rows: list[Row] = []
     # one slow device; several at once, the last of them all ranks of one host
-    each("slow_device", 1.3, "ddp2 0 1.2, ddp4 1 1.15, ddp8 2 1.12, ddp8 2 1.4, ddp16 5 1.25, ddp64 21")
-    each("slow_device", 1.3, "fsdp2 1, fsdp4 2 1.15, fsdp4 2 1.4, fsdp16 8 1.2, fsdp64 32 1.25")
-    each("slow_device", 1.3, "tp2 1 1.2, tp4 3, tp8 7 1.4, tpdp4 1 1.25, tpdp8 2 1.4, tpdp16 5 1.2, tpdp64 21")
-    each("slow_device", 1.3, "pp2 1, pp4 1 1.4, pp2 1 bare, pp4 3 1.25 bare, pp4 3 1.4 bare")
-    each("slow_device", 1.4, "ppdp4 1 1.25, ppdp8 2, ppdp16 5 1.3, ppdp64 21, ppdp8 3 bare")
-    each("slow_device", 1.3, "ep4 1 1.2, ep8 1 1.35, cp4 2 1.2, cp8 2 1.35, cp4 1 bare")
-    each("slow_device", 1.3, "ddp4 1+3, fsdp8 1+7, ep8 1+7, tpdp16 1+15")
-    each("slow_device", 1.25, "ddp16 8-15, fsdp16 8-15, ep16 8-15, tpdp16 8-15")
+    rows += _each("slow_device", 1.3, "ddp2 0 1.2, ddp4 1 1.15, ddp8 2 1.12, ddp8 2 1.4, ddp16 5 1.25, ddp64 21")
+    rows += _each("slow_device", 1.3, "fsdp2 1, fsdp4 2 1.15, fsdp4 2 1.4, fsdp16 8 1.2, fsdp64 32 1.25")
+    rows += _each("slow_device", 1.3, "tp2 1 1.2, tp4 3, tp8 7 1.4, tpdp4 1 1.25, tpdp8 2 1.4, tpdp16 5 1.2, tpdp64 21")
+    rows += _each("slow_device", 1.3, "pp2 1, pp4 1 1.4, pp2 1 bare, pp4 3 1.25 bare, pp4 3 1.4 bare")
+    rows += _each("slow_device", 1.4, "ppdp4 1 1.25, ppdp8 2, ppdp16 5 1.3, ppdp64 21, ppdp8 3 bare")
+    rows += _each("slow_device", 1.3, "ep4 1 1.2, ep8 1 1.35, cp4 2 1.2, cp8 2 1.35, cp4 1 bare")
+    rows += _each("slow_device", 1.3, "ddp4 1+3, fsdp8 1+7, ep8 1+7, tpdp16 1+15")
+    rows += _each("slow_device", 1.25, "ddp16 8-15, fsdp16 8-15, ep16 8-15, tpdp16 8-15")
     # the host's
-    each("input", 6, "ddp2 1 4, ddp8 4 8, fsdp4 2 4, fsdp16 8, tp4 2 4, tpdp8 4, pp4 2 10, ppdp8 4 10, ep4 2, cp4 2")
-    each("pause", 8, "ddp4 1, ddp16 1 6, fsdp8 1, tpdp8 1, ppdp8 1 12, ep8 1")
-    each("sync", 40, "ddp4 3 24, ddp8 7 30, fsdp4 3, fsdp8 7, tp4 3 60, ep8 7 80")
-    each("slow_host", 14, "ddp4 1 16, fsdp8 1, tpdp8 1 13")
+    rows += _each(
+        "input", 6, "ddp2 1 4, ddp8 4 8, fsdp4 2 4, fsdp16 8, tp4 2 4, tpdp8 4, pp4 2 10, ppdp8 4 10, ep4 2, cp4 2"
+    )
+    rows += _each("pause", 8, "ddp4 1, ddp16 1 6, fsdp8 1, tpdp8 1, ppdp8 1 12, ep8 1")
+    rows += _each("sync", 40, "ddp4 3 24, ddp8 7 30, fsdp4 3, fsdp8 7, tp4 3 60, ep8 7 80")
+    rows += _each("slow_host", 14, "ddp4 1 16, fsdp8 1, tpdp8 1 13")
     # more work, on one rank or on all of a replica
-    each("bigger", 1.3, "ddp8 5, fsdp4 2 1.25, fsdp16 7 1.4, ppdp8 0+2+4+6, tpdp8 4-7")
+    rows += _each("bigger", 1.3, "ddp8 5, fsdp4 2 1.25, fsdp16 7 1.4, ppdp8 0+2+4+6, tpdp8 4-7")
     # not always
-    each("slow_device", 1.4, "ddp4 0-3, ddp8 1+5, fsdp4 0-3", when="turns")
-    each("slow_device", 1.4, "ddp4 2, fsdp8 2, tpdp8 2", when="late")
-    each("pause", 24, "ddp4 1, fsdp4 1, tp4 1", when="burst")
+    rows += _each("slow_device", 1.4, "ddp4 0-3, ddp8 1+5, fsdp4 0-3", when="turns")
+    rows += _each("slow_device", 1.4, "ddp4 2, fsdp8 2, tpdp8 2", when="late")
+    rows += _each("pause", 24, "ddp4 1, fsdp4 1, tp4 1", when="burst")
     # the network's, and an expert that everybody asks
-    each("link", 6, "ddp8 3, fsdp8 3, ppdp16 5 12, tpdp16 5 9", axis="dp")
-    each("hot_expert", 1.6, "ep4 1 1.4, ep8 1, ep16 1 2")
+    rows += _each("link", 6, "ddp8 3, fsdp8 3, ppdp16 5 12, tpdp16 5 9", axis="dp")
+    rows += _each("hot_expert", 1.6, "ep4 1 1.4, ep8 1, ep16 1 2")
+    return _worlds(rows, realistic, seed)
+
+
+def small(*, realistic: bool, seed: int = 0) -> list[World]:
+    """Faults that cost 3 to 5 % of the step, or a little more or less: the smallest that are looked for."""
+    rows = [
+        *_each("slow_device", 1.06, "ddp8 2 1.055, fsdp4 2 1.055, tp4 3, tpdp16 5 1.07, pp4 1 1.08, ppdp4 1 1.08"),
+        *_each("slow_device", 1.07, "ep4 1, cp4 2 1.05, ddp4 1+3 1.05, fsdp16 8 1.06"),
+        *_each(
+            "input", 0.5, "ddp2 1 0.45, ddp8 4 0.45, fsdp4 2, tp4 2 0.8, tpdp8 4 0.8, pp4 2 1.6, ep4 2 0.7, cp4 2 0.8"
+        ),
+        *_each("sync", 18, "ddp4 3, fsdp4 3 24, tp4 3 40, ep8 7 110"),
+        *_each("bigger", 1.06, "ddp8 5, fsdp4 2, tpdp8 4-7 1.08"),
+    ]
+    return _worlds(rows, realistic, seed, "small-")
+
+
+def _worlds(rows: list[Row], realistic: bool, seed: int, prefix: str = "") -> list[World]:
     return [
-        World(_name(number, kind, size, fault, metadata), kind, size, fault, metadata, realistic, seed)
+        World(prefix + _name(number, kind, size, fault, metadata), kind, size, fault, metadata, realistic, seed)
         for number, (kind, size, fault, metadata) in enumerate(rows)
     ]
 

@@ -127,20 +127,31 @@ def test_peers_that_wait_beside_a_collective_need_less_time_than_they_take(
     assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.05)
 
 
-def table_of(length: list[int], beside: list[float]) -> KernelTable:
-    """Kernels of one kind on one rank."""
+def table_of(rank: list[int], pair: list[int], length: list[int], beside: list[float]) -> KernelTable:
+    """Kernels of one kind in one step."""
     zeros = np.zeros(len(length), np.int64)
     return KernelTable(
-        ranks=1, numbers=zeros[:1], rank=zeros, step=zeros, kind=zeros, pair=zeros, length=np.array(length),
-        alone=np.array(beside) == 0, beside=np.array(beside), launched=zeros,
+        ranks=2, numbers=zeros[:1], rank=np.array(rank), step=zeros, kind=zeros, pair=np.array(pair),
+        length=np.array(length), alone=np.array(beside) == 0, beside=np.array(beside), launched=zeros,
     )  # fmt: skip
 
 
+SAME = np.zeros((2, 1))
+
+
 def test_pace_lost_beside_communication_by_hand() -> None:
-    """Alone 80 us, beside 100 us: a fifth of the pace is lost. Half beside, 80 us become 80 / (1 - 0.5 / 5) = 88.9."""
-    assert lost_beside(table_of([80, 80, 80, 100, 100], [0, 0, 0, 1, 1])) == pytest.approx(0.2)
-    assert lost_beside(table_of([800, 800, 800, 889, 889], [0, 0, 0, 0.51, 0.51])) == pytest.approx(0.2, rel=0.03)
-    assert lost_beside(table_of([80, 100], [1, 1])) == 0.0
+    """Alone 80 us, beside 100 us: a fifth of the pace is lost. 800 us, three quarters beside, become 941:
+    800 / (1 - 0.75 / 5)."""
+    assert lost_beside(table_of([0, 1], [0, 0], [80, 100], [0, 1]), SAME) == pytest.approx(0.2)
+    assert lost_beside(table_of([0, 1], [0, 0], [800, 941], [0, 0.75]), SAME) == pytest.approx(0.2, rel=0.03)
+    assert lost_beside(table_of([0, 1], [0, 0], [80, 100], [1, 1]), SAME) == 0.0
+    # rank 0 is a slow device, on which 80 us take 96
+    slow = np.log([[1.2], [1.0]])
+    assert lost_beside(table_of([0, 1], [0, 0], [96, 100], [0, 1]), slow) == pytest.approx(0.2)
+    # no kernel at the same place ran alone, but those of its kind did
+    assert lost_beside(table_of([0, 0], [0, 1], [80, 100], [0, 1]), SAME) == pytest.approx(0.2)
+    # forward and backward under one name: how long those beside take alone is not known
+    assert lost_beside(table_of([0] * 4, [0, 1, 2, 3], [80, 160, 100, 200], [0, 0, 1, 1]), SAME) == 0.0
 
 
 def test_of_each_kind_the_last_synchronisations_of_a_step_are_the_usual_ones() -> None:

@@ -33,25 +33,61 @@ class KernelWork:
     """Per row of the table."""
 
 
-MOSTLY = 0.5
-"""Share of a kernel beside communication from which on it tells how much longer kernels take there."""
+MOSTLY = 0.75
+"""Share of a kernel beside communication from which on it tells how much longer kernels take there; one beside none for
+as much says what it takes alone."""
 
 
-def lost_beside(table: KernelTable) -> float:
+ALIKE = 0.3
+"""Of the median length. Kernels of one size vary by a few per cent, beside communication by up to a fifth."""
+
+
+def lost_beside(table: KernelTable, slower: F64) -> float:
     """Share of their pace that kernels lose beside communication: the median over them, by time; 0 where none tell.
 
-    A kernel is compared with its like that ran alone on the same rank, so that a slow device says the same as others.
+    A kernel beside communication is compared with the same one (kind and place in the step) that ran alone, on whatever
+    rank: where somebody is late, that is how others differ from it. Where there is none it is compared with its like on
+    the same rank, but for kinds whose kernels differ among themselves: their sizes are not in the trace.
+
+    Args:
+        table: the kernels.
+        slower: (R, S) logarithm by which a rank's device is slower in a step.
     """
-    key = table.rank * (int(table.kind.max(initial=-1)) + 1) + table.kind
-    usual = _medians(key, table.length, table.alone)[key]
-    telling = (table.beside > MOSTLY) & (usual > 0) & (table.length > 0)
-    length = table.length[telling].astype(np.float64)
-    if not len(length):
+    length = table.length.astype(np.float64) * np.exp(-slower[table.rank, table.step])
+    found = _lost(table.pair, length, table)
+    if not len(found[0]):
+        key = table.rank * (int(table.kind.max(initial=-1)) + 1) + table.kind
+        mostly = table.beside > MOSTLY
+        alike = _alike(key, length, table.alone) & _alike(key, length, mostly)
+        found = _lost(key, np.where(alike[key], length, 0.0), table)
+    lost, time = found
+    if not len(lost):
         return 0.0
-    lost = (1.0 - usual[telling] / length) / table.beside[telling]
     order = np.argsort(lost)
-    weight = np.cumsum(length[order])
+    weight = np.cumsum(time[order])
     return float(np.clip(lost[order][np.searchsorted(weight, weight[-1] / 2)], 0.0, 0.5))
+
+
+def _lost(key: I64, length: F64, table: KernelTable) -> tuple[F64, F64]:
+    """What kernels that ran mostly beside communication, and whose like ran mostly alone, lost; and their lengths.
+
+    Of a share f beside, and the share c of the pace that is lost there, a kernel does length (1 - c f) of its work.
+    """
+    apart = (table.beside < 1.0 - MOSTLY) & (length > 0)
+    least = _medians(key, table.beside, apart)[key]
+    usual = _medians(key, length, apart)[key]
+    telling = (table.beside >= MOSTLY) & (usual > 0) & (length > 0)
+    took, beside, usual, least = length[telling], table.beside[telling], usual[telling], least[telling]
+    return (took - usual) / (took * beside - usual * least), took
+
+
+def _alike(key: I64, length: F64, counts: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """By key whether the rows that count are of about one length: nine in ten within :data:`ALIKE` of their median."""
+    middle = _medians(key, length, counts)[key]
+    away = counts & (np.abs(length - middle) > ALIKE * middle)
+    size = int(key.max(initial=-1)) + 1
+    alike: NDArray[np.bool_] = np.bincount(key[away], minlength=size) <= 0.1 * np.bincount(key[counts], minlength=size)
+    return alike
 
 
 def kernel_work(table: KernelTable, peers: Sequence[Sequence[int]]) -> KernelWork:
@@ -75,7 +111,7 @@ def _usual(table: KernelTable) -> F64:
     return np.where(alone > 0, alone, every)[table.kind]
 
 
-def _medians(key: I64, length: I64, counts: NDArray[np.bool_]) -> F64:
+def _medians(key: I64, length: NDArray[np.int64] | F64, counts: NDArray[np.bool_]) -> F64:
     """By key the median length of the rows that count, 0 where there are none."""
     found = np.zeros(int(key.max(initial=-1)) + 1)
     key, length = key[counts], length[counts]

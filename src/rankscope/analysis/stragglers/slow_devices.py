@@ -19,17 +19,18 @@ ROUNDS = 3
 """Of comparing with those that were not slow in the round before."""
 
 
-def slow_devices(window: Window, table: KernelTable) -> list[Candidate]:
-    """One candidate for each rank that is slower than the others."""
-    pace = kernel_pace(table)
+def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], F64]:
+    """One candidate for each rank that is slower than the others, and the logarithm by which each is in a step (R, S),
+    0 where it is not."""
+    pace, nobody = kernel_pace(table), np.zeros((table.ranks, len(table.numbers)))
     if pace is None:
-        return []
+        return [], nobody
     pace = pace.without(~window.trusted[:, None] & np.ones(pace.log.shape, np.bool_))
     log, error = _slower(pace)
     for _ in range(ROUNDS):
         slow = (log > 0) | ~window.trusted[:, None]
         if not (log > 0).any():
-            return []
+            return [], nobody
         pace = pace.without(slow)
         log, error = _slower(pace)
         if ((log > 0) | ~window.trusted[:, None] == slow).all():
@@ -51,7 +52,7 @@ def slow_devices(window: Window, table: KernelTable) -> list[Candidate]:
         less = graph.work[edges] * share[graph.segment[edges]]
         relative = float(error[column]) / float(log[column].max())
         found.append(Candidate(column, "slow_compute", edges, less, float((own - other).sum()), relative))
-    return found
+    return found, log
 
 
 def _slower(pace: KernelPace) -> tuple[F64, F64]:
