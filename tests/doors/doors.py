@@ -34,6 +34,8 @@ class Door:
     by_run: bool = False
     """``rankscope run`` stands where torchrun did."""
     attaches: bool = False
+    settings: tuple[str, ...] = ()
+    """As after ``-S``."""
 
     def missing(self) -> str | None:
         """Why it cannot be tried here."""
@@ -67,13 +69,16 @@ DOORS = (
     Door("mpiexec (MPICH), one `exec` a rank", "ranked.py", ("mpiexec.mpich", "-n", "2", "{ours}", PYTHON),
          "mpiexec.mpich", failing=3),
     Door("srun, one `exec` a task", "ranked.py",
-         ("srun", "-n", "2", "--overcommit", "--kill-on-bad-exit=1", "{ours}", PYTHON), "srun", failing=3),
+         ("srun", "-n", "2", "--overcommit", "--kill-on-bad-exit=1", "{ours}", PYTHON), "srun", failing=3,
+         settings=("gather.exit_grace_s=60",)),
     Door("mp.spawn", "spawned.py", ("{ours}", PYTHON), quick=True),
     Door("Lightning's subprocess launcher", "lightning_job.py", ("{ours}", PYTHON), "lightning", failing=1),
     Door("accelerate launch", "accelerate_job.py",
-         ("{ours}", str(BIN / "accelerate"), "launch", "--cpu", "--num_processes", "2", "--num_machines", "1"),
+         ("{ours}", str(BIN / "accelerate"), "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+          "--mixed_precision", "no", "--dynamo_backend", "no"),
          "accelerate"),
-    Door("deepspeed", "deepspeed_job.py", ("{ours}", str(BIN / "deepspeed"), "--num_gpus", "2"), "deepspeed",
+    Door("deepspeed", "deepspeed_job.py",
+         ("{ours}", str(BIN / "deepspeed"), "--num_gpus", "2", "--no_local_rank"), "deepspeed",
          env={"DS_ACCELERATOR": "cpu", "ZERO": "1"}, failing=3),
     Door("Ray Train", "ray_job.py", ("{ours}", PYTHON), "ray"),
     Door("`rankscope.attach` under torchrun", "attached.py", TORCHRUN, attaches=True),

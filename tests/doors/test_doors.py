@@ -36,7 +36,7 @@ class Launches:
 
     def start(self, mode: str, recorded: bool) -> subprocess.Popen[str]:
         door, run = self.door, self.run_dir(mode).path
-        ours = [*RANKSCOPE, "exec", *flags_of(f"run.dir={run}", *SETTINGS)] if recorded else []
+        ours = [*RANKSCOPE, "exec", *flags_of(f"run.dir={run}", *SETTINGS, *door.settings)] if recorded else []
         words = door.words(ours, str(self.folder / f"{mode}_{recorded}"), mode, str(free_port()))
         if door.by_run and recorded:
             words = [*RANKSCOPE, "run", *flags_of(f"run.dir={run}", *SETTINGS), *words[3:]]

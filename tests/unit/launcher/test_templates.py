@@ -11,6 +11,7 @@ import yaml
 
 from rankscope.compose import compose
 from rankscope.launcher.arguments import RunArguments, parse
+from rankscope.launcher.exec_plan import parse_exec
 from rankscope.launcher.run_plan import RunPlan, check
 
 LAUNCH = Path(__file__).parents[3] / "launch"
@@ -54,6 +55,25 @@ def test_slurm(cluster: Path) -> None:
     )  # fmt: skip
     assert arguments.torchrun.rdzv_endpoint == "node-a:20041"
     assert arguments.torchrun.training_script_args == ["--start", "5", "two words"]
+
+
+def test_one_task_a_rank_under_slurm_and_mpirun(cluster: Path) -> None:
+    (cluster / "bin/mpirun").write_text('#!/usr/bin/env bash\nshift 2; exec "$@"\n')
+    (cluster / "bin/mpirun").chmod(0o755)
+    for template, environ, run_dir in (
+        ("slurm_tasks.sh", {"SLURM_JOB_ID": "41", "SLURM_SUBMIT_DIR": "/me"}, "/me/rankscope_runs/slurm_41_0"),
+        ("mpirun.sh", {"HOSTS": "a:8,b:8", "RUN_DIR": "/shared/first"}, "/shared/first"),
+    ):
+        env = {"PATH": f"{cluster / 'bin'}{os.pathsep}{os.environ['PATH']}", "OUT": str(cluster), **environ}
+        words = ["bash", str(LAUNCH / template), "python", "train.py", "--start", "5", "two words"]
+        subprocess.run(words, env=env, cwd=cluster, check=True, timeout=30)
+        (call,) = cluster.glob("call.*")
+        verb, *rest = call.read_text().splitlines()
+        call.unlink()
+        arguments = parse_exec(rest)
+        assert verb == "exec"
+        assert arguments.command == ["python", "train.py", "--start", "5", "two words"]
+        assert compose(arguments.overrides).config.run.dir == run_dir
 
 
 def test_ssh(cluster: Path) -> None:

@@ -1,0 +1,170 @@
+"""``rankscope exec``: its words, its signals, and how several of a node make one run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from rankscope.config import RunConfig, ToolConfig
+from rankscope.errors import ConfigError
+from rankscope.launcher.exec_plan import parse_exec, plan_of
+from rankscope.launcher.join import Refused, join, sign_in, spool_of
+from rankscope.rank_identity import Identity
+from support.node import until
+
+COMMAND = """
+import sys
+from rankscope.launcher.command import Command
+ending = Command(sys.argv[1:]).run({"MINE": "1", "GONE": None})
+ending.leave()
+sys.exit(ending.exit_code)
+"""
+
+
+def run(*words: str, **options) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def test_words_before_the_command_are_ours_and_all_others_are_its_own() -> None:
+    found = parse_exec(
+        ["-S", "a=1", "-Sb=2", "--set=c=3", "--config-dir", "d", "mpirun", "-n", "2", "-S", "x", "--help"]
+    )
+    assert found.overrides == ["a=1", "b=2", "c=3"]
+    assert found.config_dirs == [Path("d")]
+    assert found.command == ["mpirun", "-n", "2", "-S", "x", "--help"]
+    assert parse_exec(["--", "-odd"]).command == ["-odd"]
+    assert parse_exec(["--help", "x"]).command == []
+
+
+@pytest.mark.parametrize("words", [[], ["-S"], ["--nproc-per-node", "2", "x"], ["-S", "a=1"]])
+def test_what_cannot_be_meant_is_refused(words: list[str]) -> None:
+    with pytest.raises(ConfigError, match="rankscope exec --help"):
+        parse_exec(words)
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", -15), ("kill -KILL $$", -9), ("kill -SEGV $$", -11)],
+)
+def test_it_ends_as_the_command_ended(script: str, code: int) -> None:
+    process = run("sh", "-c", script)
+    process.communicate(timeout=60)
+    assert process.returncode == code
+
+
+@pytest.mark.parametrize(("command", "code", "said"), [("/no/such", 127, "No such file"), ("/etc", 126, "Permission")])
+def test_a_command_that_is_none(command: str, code: int, said: str) -> None:
+    process = run(command)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert said in err
+
+
+def test_environment_and_streams_are_the_commands(monkeypatch) -> None:
+    monkeypatch.setenv("GONE", "1")
+    process = run("sh", "-c", 'echo "$MINE/$GONE"; cat; trap "" PIPE; echo end >&2', stdin=subprocess.PIPE)
+    out, err = process.communicate("through\n", timeout=60)
+    assert (out, err) == ("1/\nthrough\n", "end\n")
+
+
+COUNTS = """
+import signal, sys
+came = []
+signal.signal(signal.SIGTERM, lambda *_: (came.append(1), print("term", flush=True)))
+print("ready", flush=True)
+sys.stdin.readline()
+sys.exit(10 + len(came))
+"""
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["to us alone", "to the group"])
+def test_a_signal_reaches_the_command_once(group: bool) -> None:
+    process = run(sys.executable, "-c", COUNTS, stdin=subprocess.PIPE, start_new_session=True)
+    assert process.stdout.readline() == "ready\n"
+    for _ in range(2):
+        (os.killpg if group else os.kill)(process.pid, signal.SIGTERM)
+        assert process.stdout.readline() == "term\n"
+    out, _ = process.communicate("\n", timeout=60)
+    assert (process.returncode, out) == (12, "")
+
+
+def test_the_command_dies_with_us() -> None:
+    process = run("sh", "-c", "echo $$; exec sleep 1000")
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    until(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text(), 60)
+    process.stdout.close()
+    process.stderr.close()
+
+
+# ------------------------------------------------------------ several of a node
+
+
+@pytest.fixture
+def own_tmp(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_the_first_begins_and_all_others_join(own_tmp: Path) -> None:
+    spool, begun, firsts = spool_of("launcher"), [], []
+    threads = [
+        threading.Thread(target=lambda: firsts.append(join(spool_of("launcher"), lambda: begun.append(1))))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert begun == [1]
+    assert sorted(firsts) == [False, False, False, True]
+    assert spool_of("other") != spool
+    sign_in(spool, os.getpid())
+    (own,) = spool.joined_ones()
+    assert own.read_text() == Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def test_what_stops_the_first_stops_all(own_tmp: Path) -> None:
+    def wrong() -> None:
+        raise ConfigError("schedule.active=0")
+
+    with pytest.raises(ConfigError):
+        join(spool_of("launcher"), wrong)
+    with pytest.raises(Refused, match=r"schedule.active=0") as refused:
+        join(spool_of("launcher"), lambda: pytest.fail("it is begun again"))
+    assert refused.value.exit_code == ConfigError.exit_code
+
+
+def test_somebody_elses_folder_is_not_used(own_tmp: Path) -> None:
+    path = spool_of("launcher").path
+    path.chmod(0o755)
+    with pytest.raises(PermissionError):
+        spool_of("launcher")
+    path.rmdir()
+    path.symlink_to(own_tmp)
+    with pytest.raises(PermissionError):
+        spool_of("launcher")
+
+
+def test_which_run_a_rank_belongs_to() -> None:
+    here, shared = ToolConfig(), ToolConfig(run=RunConfig(dir="/shared/first"))
+    alone = plan_of(None, here, {}, "")
+    assert (alone.alone, alone.launch != plan_of(None, here, {}, "").launch) == (True, True)
+    node = plan_of(Identity("mpirun", 1, 2, 1, 2), here, {}, "process 7")
+    assert (node.alone, node.launch, node.run_dir) == (True, "process 7", None)
+    several = Identity("srun", 5, 8, 1, 4, 2, "41 0")
+    plan = plan_of(several, shared, {"SLURM_RESTART_COUNT": "2"}, "process 7")
+    assert (plan.alone, plan.launch, plan.run_id) == (False, "srun 41 0 2", "first")
+    with pytest.raises(ConfigError, match=r"run\.dir"):
+        plan_of(several, here, {}, "process 7")
+    with pytest.raises(ConfigError, match="no name"):
+        plan_of(Identity("mpirun", 5, 8, 1, 4, 2), shared, {}, "process 7")
