@@ -1,0 +1,94 @@
+"""Which rank a process is, and that of several processes only one passes for it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from rankscope.agent import membership
+from rankscope.agent.bootstrap import is_rank
+from rankscope.agent.membership import Membership
+from rankscope.config import ToolConfig, to_agent_spec
+from rankscope.rundir.spool import ENV_SPEC, ENV_TOLD, Spool
+
+
+@pytest.fixture
+def member(tmp_path, monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "TORCHELASTIC_RESTART_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    spec = to_agent_spec(ToolConfig(), run_id="r", spool=tmp_path)
+
+    def make(environ: dict[str, str] | None = None, *, certain: bool = False) -> Membership:
+        return Membership(spec, Spool(tmp_path), environ or {}, certain=certain)
+
+    return make
+
+
+def test_a_rank_that_was_told_is_known_at_once(member):
+    life = member({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, certain=True).life
+    assert (life.rank, life.world_size, life.local_rank, life.attempt) == (1, 2, 0, 0)
+
+
+def test_what_may_be_a_launcher_waits_for_the_process_group(member, monkeypatch):
+    found = member({"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"})
+    assert found.life is None
+    assert not found.settle(3)
+    monkeypatch.setenv(ENV_SPEC, "/spool/agent.json")
+    monkeypatch.setattr(membership, "_group", lambda: (5, 8))
+    assert found.settle(4)
+    assert (found.life.rank, found.life.world_size) == (5, 8)
+    assert ENV_SPEC not in os.environ  # what it starts from now on is no rank
+
+
+def test_without_a_process_group_it_is_a_job_of_one_when_its_window_comes_near(member):
+    found = member()
+    # the default window warms up from step 11, and is announced 3 steps before
+    assert [found.settle(step) for step in (1, 6, 7)] == [False, False, True]
+    assert (found.life.rank, found.life.world_size, found.life.local_rank) == (0, 1, -1)
+
+
+def test_of_several_processes_of_a_rank_the_first_is_it_and_one_is_the_first_of_its_node(member):
+    told = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "TORCHELASTIC_RESTART_COUNT": "0"}
+    first, second, other = (member({**told, "RANK": rank}, certain=True) for rank in ("1", "1", "0"))
+    assert [found.claim() for found in (first, second, other)] == [True, False, True]
+    assert [found.is_first_of_node for found in (first, other)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("alive", "attempts"),
+    [
+        ({0: True, 1: True}, [None, None, 0]),  # taken, taken, and rank 2 joins those that live
+        ({0: False, 1: False}, [1, 1, 1]),  # all are gone: what comes now is another attempt
+        ({0: False, 1: True}, [1, None, 0]),  # rank 0 was started again, the others are still those of before
+    ],
+)
+def test_attempts_are_told_apart_where_nobody_counts_restarts(member, tmp_path, monkeypatch, alive, attempts):
+    for rank, lives in alive.items():
+        (tmp_path / f"owner_0_{rank}").write_text(f"{os.getpid()} {membership._begun(os.getpid()) if lives else 1}")
+    found = []
+    for rank in range(3):
+        one = member({"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": "0"}, certain=True)
+        claimed = one.claim()
+        found.append(one.life.attempt if claimed else None)
+        if claimed and one.life.attempt == 0:
+            (tmp_path / f"owner_0_{rank}").unlink()
+        if alive == {0: False, 1: True} and rank == 0:
+            (tmp_path / "owner_1_0").unlink()
+    assert found == attempts
+
+
+@pytest.mark.parametrize(
+    ("environ", "rank"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "1"}, True),  # torchrun began below
+        ({"RANK": "0", "WORLD_SIZE": "1", ENV_TOLD: "torchrun 0/1"}, False),  # of a pod, say: its launcher
+        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", ENV_TOLD: "torchrun 0/2"}, True),  # exec in a rank
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, True),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, False),
+        ({"PMIX_RANK": "0"}, False),
+        ({}, False),
+    ],
+)
+def test_who_is_a_rank_for_certain(environ, rank):
+    assert is_rank(environ) is rank
