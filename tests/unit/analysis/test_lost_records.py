@@ -113,6 +113,26 @@ def test_a_late_rank_is_found_with_a_twentieth_of_the_calls_lost(job) -> None:
     assert report_of(healthy).verdict.ranks == []
 
 
+@pytest.mark.parametrize("steps_by", [0.2, 1.36, -0.2])
+def test_a_clock_that_is_set_moves_no_call_to_another_step(steps_by) -> None:
+    """Within a step, by a part of one or by more than one: the calls are those of their steps all the same."""
+    mesh, program = Mesh(dp=4), by_hand(tp=False)
+    traces = simulate(program, mesh, noise=NOISE, steps=6, seed=1)
+    own = traces[3]
+    at = int(own.steps.start[3] + own.steps.duration[3] * 4 // 5)
+    by = int(steps_by * float(np.median(own.steps.duration)))
+    for row in (own.events, own.steps):
+        end = row.start + row.duration
+        row.start, end = row.start + by * (row.start > at), end + by * (end > at)
+        row.duration = np.maximum(end - row.start, 0)
+    views = viewed(traces)
+    matched = match(views)
+    assert all(len(ids) == 1 for ids in true_calls(views, matched))
+    assert matched.matched >= 0.98 * matched.total
+    (jump,) = align(views, matched).steps[3]
+    assert jump.size == pytest.approx(by, abs=50_000)
+
+
 def test_work_behind_a_lost_call_still_waits_for_it() -> None:
     """Rank 1 has no record of a call that later compute waits for: mending the late rank moves that compute too."""
     mesh, program = Mesh(tp=4), [Item("work", device=MS), Item("call", device=80_000, axis="tp", blocking=True),
