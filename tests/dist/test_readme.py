@@ -71,8 +71,9 @@ def test_run_analyze_and_read(here, start, finish):
 
 
 def test_config_tells_the_plan(here, start, finish):
-    (words,) = commands("rankscope config")
-    done = finish(start(start_words(words)))
+    plan, explained = commands("rankscope config")
+    assert "schedule.active: 6" in finish(start(start_words(explained))).stdout
+    done = finish(start(start_words(plan)))
     assert "steps 13 to 18, 22 to 27, 31 to 36 of every rank" in done.stdout  # cycles of 1 + 2 + 6 steps
 
 
