@@ -37,6 +37,8 @@ class Command:
     def __init__(self, words: Sequence[str]) -> None:
         self._words = list(words)
         self._stopped_by: int | None = None
+        self._came: list[int] = []
+        self._passing = False
         told, self._tell = os.pipe()
         self._failure, fails = os.pipe()
         parent = os.getpid()
@@ -78,11 +80,34 @@ class Command:
         self._witness.close()
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+        """One after the other: handlers are called within handlers, and the witness answers one question at a time."""
+        self._came.append(number)
+        if self._passing:
+            return
+        self._passing = True
+        try:
+            while self._came:
+                self._pass_on_one(self._came.pop(0))
+                self._settle()
+        finally:
+            self._passing = False
+
+    def _pass_on_one(self, number: int) -> None:
         if number in _STOPS:
             self._stopped_by = number
-        if not self._witness.saw(number):
+        seen = self._witness.seen()
+        if number not in seen:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
+        # What the group had more than once the witness had once. All of it has reached us too by now.
+        self._settle()
+        for _ in range(len(self._came)):  # in place, since a handler may add to it at any time
+            other = self._came.pop(0)
+            if other not in seen:
+                self._came.append(other)
+
+    def _settle(self) -> None:
+        """A call is where Python runs the handlers of signals that have come."""
 
 
 def become(words: Sequence[str], changes: Mapping[str, str | None]) -> NoReturn:

@@ -32,13 +32,13 @@ class Witness:
         os.close(ask)
         os.close(answer)
 
-    def saw(self, number: int) -> bool:
-        """Whether the whole group was sent this signal since the last question. Called in a handler of it."""
-        with contextlib.suppress(OSError):  # nobody there: the command is gone too, or it is passed on
+    def seen(self) -> frozenset[int]:
+        """Which signals the whole group was sent since the last question. To be asked by one caller at a time."""
+        with contextlib.suppress(OSError):  # nobody there: the command is gone too, or all is passed on
             os.write(self._ask, b"?")
             count = os.read(self._answers, 1)
-            return bool(count) and number in os.read(self._answers, 128)[: count[0]]
-        return False
+            return frozenset(os.read(self._answers, count[0])[1:]) if count else frozenset()
+        return frozenset()
 
     def close(self) -> None:
         """End it."""

@@ -96,6 +96,18 @@ def test_a_signal_reaches_the_command_once(group: bool) -> None:
     assert (process.returncode, out) == (12, "")
 
 
+@pytest.mark.parametrize("group", [False, True], ids=["to us alone", "to the group"])
+def test_signals_on_each_others_heels_hold_nothing_up_and_become_no_more(group: bool) -> None:
+    process = run(sys.executable, "-c", COUNTS, stdin=subprocess.PIPE, start_new_session=True)
+    assert process.stdout.readline() == "ready\n"
+    for _ in range(100):
+        (os.killpg if group else os.kill)(process.pid, signal.SIGTERM)
+    assert process.stdout.readline() == "term\n"
+    out, _ = process.communicate("\n", timeout=60)
+    assert process.returncode == 11 + out.count("term\n")
+    assert process.returncode - 10 <= 100  # those that a process has not yet taken are one to it
+
+
 def test_the_command_dies_with_us() -> None:
     process = run("sh", "-c", "echo $$; exec sleep 1000")
     pid = int(process.stdout.readline())
