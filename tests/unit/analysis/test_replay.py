@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from rankscope.analysis.replay.build import begins
 from rankscope.analysis.replay.collective_nodes import HOST, START
 from rankscope.analysis.replay.device_rank import _without_rounding
 from rankscope.analysis.replay.graph import Builder, Work
@@ -147,3 +150,28 @@ def test_an_end_rounded_past_the_next_begin_still_comes_before_it() -> None:
     begin, end = np.array([0.0, 10_000.0, 20_000.0]), np.array([10_900.0, 25_000.0, 29_000.0])
     rounded = _without_rounding(begin, end, np.array([7, 7, 7], np.int32))
     assert rounded.tolist() == [10_000.0, 25_000.0, 29_000.0]  # 5 us are no rounding
+
+
+@pytest.mark.parametrize(
+    ("marks", "numbers", "opened", "begin"),
+    [
+        (
+            [100, 130, 160],
+            [3, 4, 5],
+            800,
+            100,
+        ),  # the host runs ahead: the others begin at 800, by the clock, with step 3
+        ([100, 130, 160], [2, 3, 4], 80, 130),  # step 2 was not recorded by all
+        ([100, 130, 160], [3, 4, 5], 80, 80),  # what precedes the first mark belongs to the window
+        ([], [], 80, 80),
+    ],
+)
+def test_a_rank_begins_with_the_first_step_that_all_recorded_not_at_the_time_of_the_others(
+    marks, numbers, opened, begin
+) -> None:
+    view = SimpleNamespace(
+        start=opened, steps=numbers, trace=SimpleNamespace(steps=SimpleNamespace(start=np.array(marks, np.int64)))
+    )
+    steps = SimpleNamespace(common=np.array([3, 4]), of_rank=lambda _view, _column: np.array(numbers))
+    clocks = SimpleNamespace(aligned=lambda _column, times: times)
+    assert begins(view, 0, clocks, steps) == begin

@@ -45,5 +45,8 @@ def begins(view: RankView, column: int, clocks: Clocks, steps: JobSteps) -> floa
     start = view.start
     if view.steps and len(steps.common):
         later = np.flatnonzero(steps.of_rank(view, column) >= steps.common[0])
-        start = int(view.trace.steps.start[later[0]]) if len(later) and later[0] else start
+        if len(later):
+            # By step, not by the clock: a host that runs ahead has launched its steps before those of others begin.
+            mark = int(view.trace.steps.start[later[0]])
+            start = mark if later[0] else min(start, mark)
     return float(clocks.aligned(column, np.array([start]))[0])
