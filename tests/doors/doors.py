@@ -33,6 +33,8 @@ class Door:
     """What the command ends with when a rank has ended with 3. Several: it is a race of the launcher's own."""
     stopped: tuple[int, ...] = ()
     """What it ends with after SIGTERM, where that is a race of the launcher's own; else always the same."""
+    orphans: bool = False
+    """Whether its ranks live on when it is ended by SIGTERM, with and without us."""
     by_run: bool = False
     """``rankscope run`` stands where torchrun did."""
     attaches: bool = False
@@ -73,7 +75,7 @@ DOORS = (
     Door("srun, one `exec` a task", "ranked.py",
          ("srun", "-n", "2", "--overcommit", "--kill-on-bad-exit=1", "{ours}", PYTHON), "srun", failing=(3, 143),
          settings=("gather.exit_grace_s=60",)),
-    Door("mp.spawn", "spawned.py", ("{ours}", PYTHON), quick=True),
+    Door("mp.spawn", "spawned.py", ("{ours}", PYTHON), quick=True, orphans=True),
     Door("Lightning's subprocess launcher", "lightning_job.py", ("{ours}", PYTHON), "lightning", failing=(1,)),
     Door("accelerate launch", "accelerate_job.py",
          ("{ours}", str(BIN / "accelerate"), "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",

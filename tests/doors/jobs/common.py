@@ -30,6 +30,8 @@ def stepped(rank: int, step: int) -> None:
         os._exit(FAILS_WITH)
     if MODE == "term" and step == 3:
         Path(f"{OUT}.begun.{rank}").write_text(str(os.getpid()))
+    if MODE == "term" and Path(f"{OUT}.over").exists():
+        os._exit(0)
 
 
 def steps() -> range:
