@@ -24,6 +24,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,6 +129,16 @@ def window(paths: list[Path]) -> list[Rank]:
     common = set.intersection(*(set(numbers) for numbers in whole))
     last = max(common)
     return [_rank(events, about, last) for events, about in files]
+
+
+def recorded_together(ranks: list[Rank], offsets_us: dict[int, float]) -> None:
+    """Begin each window where all ranks are recorded, if some were so by more than a step before others."""
+    first = {rank.number: rank.first + round(1000 * offsets_us.get(rank.number, 0.0)) for rank in ranks}
+    usual = statistics.median(end - start for rank in ranks for _, start, end in rank.steps)
+    if max(first.values()) - min(first.values()) > usual:
+        for rank in ranks:
+            own = max(first.values()) - (first[rank.number] - rank.first)
+            rank.start = max(rank.start, own)
 
 
 def waits(ranks: list[Rank], offsets_us: dict[int, float]) -> Waits:

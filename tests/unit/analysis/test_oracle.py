@@ -34,6 +34,8 @@ def test_shares_and_waits_are_those_of_their_definitions(folder: Path) -> None:
     report = analyze(load_traces([folder], workers=1, cache=False), hta=False)
     rows = {row.rank: row for row in report.ranks}
     assert sorted(rows) == sorted(rank.number for rank in ranks)
+    offsets = {int(rank): offset for rank, offset in report.clock.offsets_us.items()}
+    oracle.recorded_together(ranks, offsets)
     for rank in ranks:
         row = rows[rank.number]
         assert row.steps == len(rank.steps)
@@ -41,7 +43,7 @@ def test_shares_and_waits_are_those_of_their_definitions(folder: Path) -> None:
             assert getattr(row, share) == pytest.approx(truth, abs=0.1), share
     if len(ranks) > 2 and any("SendRecv" in call.key[1] for rank in ranks for call in rank.calls):
         return  # who talks to whom is no part of the oracle
-    truth = oracle.waits(ranks, {int(rank): offset for rank, offset in report.clock.offsets_us.items()})
+    truth = oracle.waits(ranks, offsets)
     assert truth.calls > 0
     for number, waited in truth.waited.items():
         assert rows[number].wait_ms_per_step == pytest.approx(waited, rel=1e-3, abs=1e-4)
