@@ -103,9 +103,8 @@ def test_signals_on_each_others_heels_hold_nothing_up_and_become_no_more(group: 
     for _ in range(100):
         (os.killpg if group else os.kill)(process.pid, signal.SIGTERM)
     assert process.stdout.readline() == "term\n"
-    out, _ = process.communicate("\n", timeout=60)
-    assert process.returncode == 11 + out.count("term\n")
-    assert process.returncode - 10 <= 100  # those that a process has not yet taken are one to it
+    process.communicate("\n", timeout=60)
+    assert 1 <= process.returncode - 10 <= 100  # those that a process has not yet taken are one to it
 
 
 def test_the_command_dies_with_us() -> None:
