@@ -222,9 +222,8 @@ def _level(evidence: Evidence, step: float) -> str:
     return f"No rank is to blame: none holds the others back in the {amount(step)} step."
 
 
-def _by_replay(evidence: Evidence, step: float) -> str:
+def _by_replay(asked: dict[str, float], step: float) -> str:
     """What the step would gain under other assumptions; what is worth less than one per cent of it is not told."""
-    asked = {name: ms for name, ms in evidence.what_if.items() if evidence.device or name != "no_host_overhead"}
     worth = [f"{SCENARIO[name]} {amount(ms)}" for name, ms in asked.items() if ms >= step / 100]
     if not worth:
         *most, last = (SCENARIO[name] for name in asked)
@@ -235,13 +234,13 @@ def _by_replay(evidence: Evidence, step: float) -> str:
 
 def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     step = evidence.step_ms or 0.0
-    worst = evidence.suspects[0] if evidence.suspects else None
     calm = "No rank costs the job step time beyond noise."
-    if worst is not None and 0 < worst.cost_ms < step / 100:
+    gain = evidence.suspects[0].cost_ms if evidence.suspects else 0.0
+    if 0 < gain < step / 100:
         calm = "No fix of a single rank would save 1 % of a step."
-    elif worst is not None and worst.cost_ms > 0:
+    elif gain > 0:
         calm = (
-            f"Bringing rank {worst.rank} to the level of its peers would save {amount(worst.cost_ms)} a step, "
+            f"Bringing rank {evidence.suspects[0].rank} to the level of its peers would save {amount(gain)} a step, "
             "less than noise or than what matters."
         )
     worth = [f for f in findings if len(f.ranks) > 1 or (f.cost_ms_per_step or 0.0) >= MATTERS * step]
@@ -252,8 +251,9 @@ def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     if evidence.unsound:
         some = some_ranks(evidence.unsound)
         why.append(f"Nothing can be said of rank {some}: too many of its device records are missing from the trace.")
-    if evidence.what_if:
-        why.append(_by_replay(evidence, step))
+    asked = {name: ms for name, ms in evidence.what_if.items() if evidence.device or name != "no_host_overhead"}
+    if asked:
+        why.append(_by_replay(asked, step))
     whole = evidence.whole_step_ms
     transfer = 100.0 * evidence.transfer_ms / whole if whole else 0.0
     idle = 100.0 * evidence.host_ms / whole if whole else 0.0

@@ -256,3 +256,12 @@ def test_findings_without_a_straggler(more, kind) -> None:
 @pytest.mark.parametrize(("ms", "text"), [(0.25, "0.2 ms"), (58.7, "59 ms"), (5961.0, "5961 ms"), (12_000.0, "12.0 s")])
 def test_amounts(ms, text) -> None:
     assert amount(ms) == text
+
+
+def test_a_replay_without_host_overhead_says_nothing_where_the_host_computes() -> None:
+    case = evidence(device=False, host_gain_ms=40.0)
+    assert not any("By replay" in line for line in judge(case, find(case)).why)
+    case = evidence(device=False, host_gain_ms=40.0, network_gain_ms=0.5, balance_gain_ms=0.2)
+    assert "By replay no step would gain 1 % from an ideal network or compute shared out evenly." in (
+        judge(case, find(case)).why
+    )
