@@ -1,7 +1,10 @@
-"""RankTrace <-> Parquet beside the trace. The columns are a public format: see docs/parquet.md.
+"""RankTrace <-> Parquet. The columns are a public format: see docs/parquet.md.
+
+In a run directory of rankscope they are written beside each trace. Beside the traces of others nothing is left: their
+columns go to the user's cache folder, as do those of a run directory that cannot be written, or to a named folder.
 
 The cache is optional: where its file is not ours or no longer fits the trace, the trace is decoded again, without
-a message. Where the trace's folder cannot be written, the columns go to the user's own cache folder, or nowhere.
+a message.
 """
 
 from __future__ import annotations
