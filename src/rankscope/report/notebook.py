@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,6 @@ from rankscope.report import WRITERS, write_report
 from rankscope.report.common import wording as words
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
-from rankscope.report.formats import json, markdown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,8 +76,10 @@ class Report:
         if name not in TABLES:
             raise KeyError(f"{name!r} is no table of a report; there are {', '.join(TABLES)}")
         rows = [_flat(dataclasses.asdict(row)) for row in getattr(self.record, name)]
-        (kind,) = (f.type for f in dataclasses.fields(ClusterReport) if f.name == name)
-        frame = pd.DataFrame(rows) if rows else pd.DataFrame(columns=_columns(str(kind)))
+        (record,) = typing.get_args(typing.get_type_hints(ClusterReport)[name])
+        frame = (
+            pd.DataFrame(rows) if rows else pd.DataFrame(columns=[field.name for field in dataclasses.fields(record)])
+        )
         return frame.set_index("rank") if name in _BY_RANK else frame
 
     def save(self, folder: Path | str) -> dict[str, Path]:
@@ -89,14 +92,12 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """report.json as Python objects."""
-        import json as standard
-
-        plain: dict[str, Any] = standard.loads(json.render(self.record))
+        plain: dict[str, Any] = json.loads(WRITERS["json"](self.record))
         return plain
 
     def to_markdown(self) -> str:
         """For a pull request or a chat: short enough for a comment."""
-        return markdown.render(self.record)
+        return WRITERS["markdown"](self.record)
 
     def to_html(self) -> str:
         """The whole page."""
@@ -163,11 +164,3 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
         else:
             found[name] = value
     return found
-
-
-def _columns(kind: str) -> list[str]:
-    """Columns of a table without rows; ``kind`` is its type as it is written: ``list[StepRow]``."""
-    from rankscope.records import report, rows
-
-    record = kind.removeprefix("list[").removesuffix("]")
-    return [field.name for field in dataclasses.fields(getattr(rows, record, None) or getattr(report, record))]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rankscope.records.rows import RankIdle, RankSummary
+from rankscope.report.common.rounding import SHARES
 
 __all__ = ["LEGEND", "Segment", "mean", "segments"]
 
@@ -63,9 +64,6 @@ def segments(rank: RankSummary, idle: RankIdle | None) -> list[Segment]:
     return bar
 
 
-_SHARES = ("compute_pct", "fused_pct", "exposed_comm_pct", "memcpy_pct", "idle_pct")
-
-
 def mean(ranks: Sequence[RankSummary], idle: Sequence[RankIdle]) -> tuple[RankSummary, RankIdle | None]:
     """Several ranks as one: the mean of each share, so that they still sum to 100, and of each kind of idle time.
 
@@ -73,7 +71,9 @@ def mean(ranks: Sequence[RankSummary], idle: Sequence[RankIdle]) -> tuple[RankSu
         ranks: one or more, each with a usable trace.
         idle: of those for which it is known; None is returned where it is for none.
     """
-    shares: dict[str, Any] = {name: sum(getattr(rank, name) or 0.0 for rank in ranks) / len(ranks) for name in _SHARES}
+    shares: dict[str, Any] = {
+        name: sum(getattr(rank, name) or 0.0 for rank in ranks) / len(ranks) for name in (*SHARES, "fused_pct")
+    }
     if not idle:
         return RankSummary(rank=ranks[0].rank, **shares), None
     names = [item.name for item in dataclasses.fields(RankIdle) if item.name != "rank"]

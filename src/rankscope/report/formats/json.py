@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
-
 from rankscope.records.codec import SCHEMA_VERSION
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport
@@ -16,13 +14,14 @@ __all__ = ["SCHEMAS", "render", "schema"]
 
 _FIRST = ("schema_version", "run", "verdict", "ranks", "clock", "collectives", "findings", "errors")
 
-
 SCHEMAS = {"report": ClusterReport, "run": RunManifest}
 """Name of a file without ``.json`` -> its record."""
 
 
 def schema(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of one of :data:`SCHEMAS`. It allows for keys that later versions add."""
+    import msgspec
+
     made = msgspec.json.schema(SCHEMAS[name])
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:rankscope:{name}:{SCHEMA_VERSION}"}
     return about | made

@@ -48,7 +48,7 @@ _GLYPHS = {
 
 
 def render(report: ClusterReport, width: int = _PLAIN_WIDTH, *, unicode: bool = True) -> str:
-    """Return plain text, so many columns wide, on request of ASCII letters only."""
+    """Return plain text, ``width`` columns wide; of ASCII letters only where ``unicode`` is false."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, legacy_windows=False)
     _print(lines(report, console, unicode=unicode), console)
@@ -171,8 +171,8 @@ def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[
     heads, cells = _columns(rows)
     widths = [max(len(head), *(len(row[i]) for row in cells)) for i, head in enumerate(heads)]
     numbers = ("compute", "exposed", "idle") if width >= _WIDE else ()
-    room_for_bar = width - 2 - sum(widths) - 2 * len(widths) - sum(len(name) + 2 for name in numbers)
-    bar = max(min(_MAX_BAR, room_for_bar), 0)
+    before = 2 + sum(widths) + 2 * len(widths)
+    bar = max(min(_MAX_BAR, width - before - sum(len(name) + 2 for name in numbers)), 0)
     step = report.verdict.step_ms
     title = "where its time goes" if step is None else f"where a step of {words.ms(step)} goes"
     behind = "".join(f"  {name}" for name in numbers)
@@ -184,10 +184,9 @@ def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[
             line.append(row.note, style="yellow")
         else:
             line.append_text(_bar(row.parts, bar, unicode, used))
-            line.append(" " * max(2 + sum(widths) + 2 * len(widths) + bar - line.cell_len, 0))
+            line.append(" " * max(before + bar - line.cell_len, 0))
             for name in numbers:
                 line.append("  " + words.pct(getattr(row.shares, _SHARE[name]), 0).rjust(len(name)))
-        line.rstrip()
         found.append(line)
     for line in found:
         line.rstrip()
