@@ -69,13 +69,18 @@ def analyze(
 
     Raises:
         rankscope.errors.AnalysisError: no trace is usable.
+        rankscope.errors.ForeignFileError: the run directory's ``run.json`` cannot be read, or is no manifest.
     """
     if isinstance(source, LoadResult):
         return Report(pipeline.analyze(source, manifest, hta=hta))
-    paths = [source] if isinstance(source, (str, Path)) else list(source)
+    paths = _listed(source)
     if manifest is None and len(paths) == 1 and RunDir(Path(paths[0])).manifest.is_file():
         manifest = read_manifest(paths[0])
     return Report(pipeline.analyze(load_traces(paths, ranks=ranks, cache=cache), manifest, hta=hta))
+
+
+def _listed(source: Path | str | Sequence[Path | str]) -> list[Path | str]:
+    return [source] if isinstance(source, (str, Path)) else list(source)
 
 
 def load(
@@ -98,7 +103,7 @@ def load(
     Raises:
         rankscope.errors.AnalysisError: no trace is usable.
     """
-    paths = [source] if isinstance(source, (str, Path)) else list(source)
+    paths = _listed(source)
     loaded = load_traces(paths, ranks=ranks, cache=cache)
     if not loaded.traces:
         reasons = "; ".join(f"{file.path}: {file.reason}" for file in loaded.sources[:3])

@@ -233,7 +233,9 @@ def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
 
 def plan_in_words(config: ToolConfig) -> list[str]:
     """What a run with this configuration will do, one sentence a line."""
-    windows = config.schedule.windows()
+    windows, every = config.schedule.windows(), config.schedule.every
+    if every:
+        windows = windows[:1]
     shown = ", ".join(f"{a} to {b}" if a != b else f"{a}" for a, b in windows[:3])
     more = f" and {len(windows) - 3} windows more" if len(windows) > 3 else ""
     single = windows[0][0] == windows[0][1] and len(windows) == 1
@@ -251,19 +253,13 @@ def plan_in_words(config: ToolConfig) -> list[str]:
     activities = config.capture.activities
     devices = "CPU and the device in use" if "auto" in activities else ", ".join(a.upper() for a in activities)
     source = config.steps.source
-    if config.schedule.every:
-        (first, last), every = windows[0], config.schedule.every
-        more, needed = "", last + 1
-        then = f", then {last - first + 1} steps every {every:,} steps to the end of the job"
-        shown = f"{first} to {last}" if first != last else f"{first}"
-    else:
-        then, needed = "", windows[-1][1] + 1
+    then = f", then {config.schedule.active} steps every {every:,} steps to the end of the job" if every else ""
     return [
         f"{'step' if single else 'steps'} {shown}{more} of every rank will be recorded{then} (the first step is 0)",
-        f"the job needs {needed} steps for that; a shorter one leaves a partial trace, marked so",
+        f"the job needs {windows[-1][1] + 1} steps for that; a shorter one leaves a partial trace, marked so",
         f"recorded: {devices}" + (f", with {', '.join(extras)}" if extras else ", nothing that costs extra"),
         "steps are counted by " + ("the best signal seen, the optimizer as a rule" if source == "auto" else source),
-        *_beyond_the_plan(config.budget, every=bool(config.schedule.every)),
+        *_beyond_the_plan(config.budget, every=bool(every)),
         f"the run is kept in {config.run.dir or 'rankscope_runs/run_NNNN, the next free number'}",
         "the report is written when the job has ended"
         if config.analysis.enabled

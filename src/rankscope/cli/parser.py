@@ -103,16 +103,14 @@ def make_parser() -> argparse.ArgumentParser:
     gather.set_defaults(verb=gather_verb)
 
     doctor = verbs.add_parser("doctor", help="look at this node before a job: what would keep it from being recorded")
-    doctor.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
-    doctor.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
+    _add_settings(doctor)
     doctor.add_argument(
         "--hosts", type=int, default=1, metavar="N", help="the same command runs on so many hosts now: wait for them"
     )
     doctor.set_defaults(verb=doctor_verb)
 
     config = verbs.add_parser("config", help="show the configuration and what it will record")
-    config.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
-    config.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
+    _add_settings(config)
     config.add_argument(
         "--explain",
         metavar="KEY",
@@ -172,6 +170,11 @@ def _add_timeline(verbs: argparse._SubParsersAction[_Parser]) -> None:
     view.add_argument("--port", type=int, help="default: 9001, to which the Perfetto UI may connect, or a free one")
     view.add_argument("--no-browser", dest="browser", action="store_false", help="only print the addresses")
     view.set_defaults(verb=view_verb)
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    parser.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
 
 
 def _add_rank(parser: argparse.ArgumentParser) -> None:
