@@ -27,7 +27,7 @@ class RankHostTime:
 
     def events(self, names: Pattern[str]) -> intervals.Spans:
         """Time in host events of such names."""
-        return self._view.spans(self._view.chain & name_mask(self._view.trace, names.search))
+        return self._view.spans(self.named_events(names))
 
     def calls(self, names: Pattern[str]) -> intervals.Spans:
         """Time in runtime and driver calls of such names."""
@@ -36,6 +36,10 @@ class RankHostTime:
     def named_calls(self, names: Pattern[str]) -> NDArray[np.bool_]:
         """The calls themselves."""
         return self._calls & name_mask(self._view.trace, names.search)
+
+    def named_events(self, names: Pattern[str]) -> NDArray[np.bool_]:
+        """Host events of such names on the threads that drive the training."""
+        return self._view.chain & name_mask(self._view.trace, names.search)
 
     def loading(self) -> intervals.Spans:
         """Time in the data loader."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.steps import JobSteps
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.operators import launching_operators
 from rankscope.analysis.rank.view import RankView
-from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 
 __all__ = ["KernelTable", "kernel_table"]
@@ -105,15 +105,8 @@ def _keys(view: RankView, rows: I64, team: int, known: dict[tuple[object, ...], 
 
 def _operator_shape(view: RankView, rows: I64) -> I64:
     """Input shapes of the operator that launched each kernel, as an index into the strings; -1 where not recorded."""
-    events = view.trace.events
-    operators = np.flatnonzero((events.category == Category.CPU_OP) & (events.external_id >= 0) & (events.shape >= 0))
-    if not len(operators):
-        return np.full(len(rows), -1, np.int64)
-    order = operators[np.argsort(events.external_id[operators], kind="stable")]
-    place = np.searchsorted(events.external_id[order], events.external_id[rows])
-    place = np.minimum(place, len(order) - 1)
-    found = events.external_id[order[place]] == events.external_id[rows]
-    return np.where(found & (events.external_id[rows] >= 0), events.shape[order[place]], -1).astype(np.int64)
+    operators = launching_operators(view, rows, with_shapes=True)
+    return np.where(operators >= 0, view.trace.events.shape[operators], -1).astype(np.int64)
 
 
 def _inside(view: RankView, rows: I64) -> I64:
