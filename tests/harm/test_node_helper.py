@@ -21,7 +21,7 @@ from rankscope.node.__main__ import OTHER_HELPER
 from rankscope.node.helper import Helper
 from rankscope.node.words import Words
 from rankscope.own_process import command, environment
-from rankscope.records.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY
+from rankscope.records.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY, STEP_LOG_HEADER
 from rankscope.rundir.layout import RunDir
 from support.node import TRACE, Node, until
 
@@ -307,8 +307,9 @@ def test_a_run_directory_that_is_refused_keeps_what_was_recorded(make):
 def test_a_disk_that_was_full_for_the_step_log_is_told_of(make):
     node = make().start()
     node.lives(0, world=1, steps_counted=50)
-    ring = (7).to_bytes(8, "little") + STEP_LOG_ENTRY.pack(1, 2, 3, 0) * 7
-    node.spool.pulse(0, 0).write_bytes(ring)
+    log = StepLog(node.spool.pulse(0, 0))
+    for _ in range(7):
+        log.step(False, 0)
     node.end()
     assert any("the log of all steps ends with step 7 of 50" in note for note in node.manifest.notes)
     assert node.run.pulse(0, 0).exists()
@@ -371,6 +372,7 @@ def test_clocks_that_jump_harm_nothing(make, monkeypatch):
 
 def test_step_logs_go_on_while_the_store_hangs(make, monkeypatch):
     node, answers = make(), threading.Event()
+    monkeypatch.setattr("rankscope.node.step_log.KEPT_EXACT", 2 * STEP_LOG_CAPACITY)
     from rankscope.rundir import claim as claims
 
     def hangs(*words, **more):
@@ -385,13 +387,14 @@ def test_step_logs_go_on_while_the_store_hangs(make, monkeypatch):
         for _ in range(STEP_LOG_CAPACITY):
             log.step(False, 1000)
         drained = node.spool.step_log(node.spool.pulse(0, 0))
-        full = turn * STEP_LOG_CAPACITY * STEP_LOG_ENTRY.size
+        full = STEP_LOG_HEADER.size + turn * STEP_LOG_CAPACITY * STEP_LOG_ENTRY.size
         until(lambda full=full, drained=drained: drained.exists() and drained.stat().st_size == full)
     answers.set()
     running.end()
-    kept = list(STEP_LOG_ENTRY.iter_unpack(gzip.decompress(node.run.pulse(0, 0).read_bytes())))
+    raw = gzip.decompress(node.run.pulse(0, 0).read_bytes())
+    kept = list(STEP_LOG_ENTRY.iter_unpack(raw[STEP_LOG_HEADER.size :]))
     assert len(kept) == 2 * STEP_LOG_CAPACITY
-    assert all(paused == 1 for _, _, paused, _ in kept)
+    assert all(entry[2] == 1 for entry in kept)
 
 
 # ---------------------------------------------------------------- the report

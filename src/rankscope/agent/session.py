@@ -29,6 +29,7 @@ from rankscope.agent.signals.table import all_signals
 from rankscope.agent.steps.counter import StepCounter
 from rankscope.agent.steps.detectors import install_detectors
 from rankscope.agent.steps.gc_pauses import GcPauses
+from rankscope.agent.steps.occasions import watch_occasions
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
@@ -98,8 +99,10 @@ class Session:
         _session = session = cls(spec, dict(os.environ), certain=certain)
         session._write_life()
         session.signal = install_detectors(
-            session.counter, session._fetched, session._graph_begins, session.between_steps, session._signals
-        )
+            session.counter, session._fetched, session._graph_begins, session.between_steps, session._phase,
+            session._signals,
+        )  # fmt: skip
+        watch_occasions(session._happened)
         session._foreign.install()
         session._history.install()
         with contextlib.suppress(Exception):  # the window that needs it reports what is wrong
@@ -250,8 +253,18 @@ class Session:
         if self._pulse is not None:
             self._pulse.input_ns += spent_ns
 
+    def _phase(self, name: str) -> None:
+        if self._pulse is not None and threading.get_ident() == self._thread:
+            self._pulse.mark(name)
+
+    def _happened(self, flag: int) -> None:
+        if self._pulse is not None:
+            self._pulse.flags |= flag
+
     def _time_step(self, pulse: StepLog) -> None:
         recording = self._recording
+        if threading.get_ident() == self._thread:
+            pulse.clock.follow()
         paused_ns = sum(self._pauses.take().ns)
         elapsed_ns = pulse.step(recording is not None, paused_ns)
         if elapsed_ns == 0:

@@ -9,25 +9,49 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from rankscope.errors import RunDirError
-from rankscope.records.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY, STEP_LOG_HEADER
+from rankscope.node.folding import MOST_IN_ONE, fold
+from rankscope.records.step_log import (
+    STEP_LOG_CAPACITY,
+    STEP_LOG_COLUMNS,
+    STEP_LOG_ENTRY,
+    STEP_LOG_HEADER,
+    STEP_LOG_MAGIC,
+    STEP_LOG_VERSION,
+)
 from rankscope.rundir.files import place, stored, temporary_beside
 from rankscope.rundir.foreign import open_foreign
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
-__all__ = ["StepLogDrain"]
+__all__ = ["KEPT_EXACT", "StepLogDrain"]
 
 _RING_BYTES = STEP_LOG_HEADER.size + STEP_LOG_CAPACITY * STEP_LOG_ENTRY.size
 _MOST_STEPS = 1 << 28
-"""A log of 4 GiB, of three days at a millisecond a step."""
+"""Three days at a millisecond a step. Folded, that is 2.2 GB."""
+KEPT_EXACT = STEP_LOG_CAPACITY
+"""The last steps at least that are kept one by one, however many there are; of older ones see :mod:`.folding`."""
+_HEADER = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, 0)
+_SIZE = STEP_LOG_ENTRY.size
+_NOTHING = (0,) * len(STEP_LOG_COLUMNS)
+_SPAN = struct.Struct("<H")
+_SPAN_AT = STEP_LOG_ENTRY.size - 16
+
+
+class _Taken(NamedTuple):
+    """Of one ring: bytes in the log, steps they stand for, and where its exact part begins."""
+
+    size: int
+    steps: int
+    exact: int
 
 
 class StepLogDrain:
     """Reads new entries of every ring of a spool into a plain file beside it; steps that were overwritten stay zero.
 
-    How far a ring was read is seen by the length of that file. One ring that cannot be read costs that ring only.
+    How far a ring was read is seen by that file. One ring that cannot be read costs that ring only.
 
     Args:
         spool: of this node.
@@ -37,6 +61,7 @@ class StepLogDrain:
     def __init__(self, spool: Spool, tell: Callable[[str], None] = lambda _: None) -> None:
         self._spool = spool
         self._tell = tell
+        self._taken: dict[Path, _Taken] = {}
         self.left: dict[str, str] = {}
         """Name of each ring whose log could not be placed, and why."""
 
@@ -58,34 +83,50 @@ class StepLogDrain:
     def _drain(self, ring: Path) -> None:
         log = self._spool.step_log(ring)
         with open_foreign(ring, _RING_BYTES) as stream:
-            head = stream.read(STEP_LOG_HEADER.size)
-            try:
-                (count,) = STEP_LOG_HEADER.unpack(head)
-            except struct.error:
-                raise ValueError("it is empty: no step was logged") from None
-            if count > _MOST_STEPS:
-                raise ValueError(f"it tells of {count} steps, and a log holds at most {_MOST_STEPS}")
-            begun = log.stat().st_size // STEP_LOG_ENTRY.size if log.exists() else 0
-            if log.exists() and log.stat().st_size % STEP_LOG_ENTRY.size:  # a helper died, or the disk was full
-                os.truncate(log, begun * STEP_LOG_ENTRY.size)
-            lost = max(0, count - begun - STEP_LOG_CAPACITY)
-            position = begun + lost
-            parts = []
+            count = _count(stream.read(STEP_LOG_HEADER.size))
+            taken = self._so_far(log)
+            lost = max(0, count - taken.steps - STEP_LOG_CAPACITY)
+            position, read = taken.steps + lost, 0
+            parts = _nothing_of(lost)
             while position < count:
                 slot = position % STEP_LOG_CAPACITY
                 entries = min(count - position, STEP_LOG_CAPACITY - slot)
-                stream.seek(STEP_LOG_HEADER.size + slot * STEP_LOG_ENTRY.size)
-                part = stream.read(entries * STEP_LOG_ENTRY.size)
-                parts.append(part)
+                stream.seek(STEP_LOG_HEADER.size + slot * _SIZE)
+                part = stream.read(entries * _SIZE)
+                parts.append(part[: len(part) // _SIZE * _SIZE])
+                read += len(part) // _SIZE
                 position += entries
-                if len(part) < entries * STEP_LOG_ENTRY.size:
+                if len(part) < entries * _SIZE:
                     break  # the rank's disk was full: what follows was never written
-        if parts or lost:
-            with log.open("ab") as target:
-                target.truncate((begun + lost) * STEP_LOG_ENTRY.size)  # a hole reads as zeros
-                target.seek(0, os.SEEK_END)
-                for part in parts:
-                    target.write(part[: len(part) // STEP_LOG_ENTRY.size * STEP_LOG_ENTRY.size])
+        if not parts:
+            return
+        new = b"".join(parts)
+        del self._taken[log]  # until all is written, what was taken is what the file holds
+        with log.open("ab") as target:
+            target.write(new if taken.size else _HEADER + new)
+        size = (taken.size or STEP_LOG_HEADER.size) + len(new)
+        self._taken[log] = self._folded(log, _Taken(size, taken.steps + lost + read, taken.exact))
+
+    def _so_far(self, log: Path) -> _Taken:
+        """What was taken out of a ring, by this helper or an earlier one."""
+        if log not in self._taken:
+            self._taken[log] = _scanned(log)
+        return self._taken[log]
+
+    def _folded(self, log: Path, taken: _Taken) -> _Taken:
+        """Once twice as many steps are exact as have to be, fold the older half of them."""
+        if taken.size - taken.exact < 2 * KEPT_EXACT * _SIZE:
+            return taken
+        end = taken.size - KEPT_EXACT * _SIZE
+        with log.open("rb") as source, temporary_beside(log) as temporary:
+            with temporary.open("wb") as target:
+                target.write(source.read(taken.exact))
+                target.write(fold(source.read(end - taken.exact)))
+                exact = target.tell()
+                shutil.copyfileobj(source, target)
+                size = target.tell()
+            temporary.replace(log)
+        return _Taken(size, taken.steps, exact)
 
     def counts(self) -> dict[tuple[int, int], int]:
         """Number of steps taken out of each ring so far, by attempt and rank."""
@@ -93,7 +134,7 @@ class StepLogDrain:
         for ring in self._spool.pulses():
             log, name = self._spool.step_log(ring), ring.name.split("_")
             if log.exists() and len(name) == 3 and name[1].isdecimal() and name[2].isdecimal():
-                found[int(name[1]), int(name[2])] = log.stat().st_size // STEP_LOG_ENTRY.size
+                found[int(name[1]), int(name[2])] = self._so_far(log).steps
         return found
 
     def finish(self, run_dir: RunDir) -> None:
@@ -117,6 +158,48 @@ class StepLogDrain:
                 self.left[ring.name] = why
             else:
                 self.left.pop(ring.name, None)
+
+
+def _count(head: bytes) -> int:
+    """Steps noted in a ring, from its first bytes.
+
+    Raises:
+        ValueError: it is no ring, or one of another version.
+    """
+    try:
+        magic, version, size, count = STEP_LOG_HEADER.unpack(head)
+    except struct.error:
+        raise ValueError("it is empty: no step was logged") from None
+    if (magic, version, size) != (STEP_LOG_MAGIC, STEP_LOG_VERSION, _SIZE):
+        raise ValueError("another version of rankscope has written it")
+    if count > _MOST_STEPS:
+        raise ValueError(f"it tells of {count} steps, and a log holds at most {_MOST_STEPS}")
+    return int(count)
+
+
+def _nothing_of(steps: int) -> list[bytes]:
+    """Entries for steps of which nothing is known."""
+    spans = [MOST_IN_ONE] * (steps // MOST_IN_ONE) + ([steps % MOST_IN_ONE] if steps % MOST_IN_ONE else [])
+    return [STEP_LOG_ENTRY.pack(*_NOTHING, span, 0, 0, 0, 0) for span in spans]
+
+
+def _scanned(log: Path) -> _Taken:
+    """Read again what an earlier helper took; one that died, or a full disk, can have left a part of an entry."""
+    if not log.exists() or log.stat().st_size < STEP_LOG_HEADER.size:
+        log.unlink(missing_ok=True)
+        return _Taken(0, 0, STEP_LOG_HEADER.size)
+    steps, size, exact = 0, STEP_LOG_HEADER.size, STEP_LOG_HEADER.size
+    with log.open("rb") as stream:
+        stream.seek(size)
+        while len(block := stream.read(_SIZE * 4096)) >= _SIZE:
+            for at in range(0, len(block) - _SIZE + 1, _SIZE):
+                span = _SPAN.unpack_from(block, at + _SPAN_AT)[0]
+                size += _SIZE
+                steps += max(span, 1)
+                if span > 1:
+                    exact = size
+    os.truncate(log, size)
+    return _Taken(size, steps, exact)
 
 
 def _compress_new(source: Path, target: Path) -> None:

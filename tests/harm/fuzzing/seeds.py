@@ -17,7 +17,7 @@ from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import ClockSample, HealthSample, HostSample, RankRecord, StepTimes
 from rankscope.records.spec import CaptureRequest
-from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.records.step_log import STEP_LOG_ENTRY_V1
 from rankscope.rundir.layout import RunDir
 from rankscope.trace.files.load import load_traces
 
@@ -41,7 +41,7 @@ def make_run(folder: Path) -> RunDir:
         records.append(record)
         run.pulse(0, rank).parent.mkdir(exist_ok=True)
         entries = (
-            STEP_LOG_ENTRY.pack(10_000 + 10 * rank + step % 7, 100, 3, step in range(13, 17)) for step in range(120)
+            STEP_LOG_ENTRY_V1.pack(10_000 + 10 * rank + step % 7, 100, 3, step in range(13, 17)) for step in range(120)
         )
         run.pulse(0, rank).write_bytes(gzip.compress(b"".join(entries), 1, mtime=0))
     run.nodes.mkdir()

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import gzip
 import os
+import time
 from pathlib import Path
 
 from rankscope.agent.steps.step_log import StepLog
+from rankscope.agent.steps.thread_clock import ThreadClock
 from rankscope.node.step_log import StepLogDrain
-from rankscope.records.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY
+from rankscope.records.step_log import (
+    CHECKPOINT,
+    RECORDED,
+    STEP_LOG_CAPACITY,
+    STEP_LOG_COLUMNS,
+    STEP_LOG_ENTRY,
+    STEP_LOG_HEADER,
+    WRAPPED,
+)
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
 
 def entries(tmp_path) -> list[tuple[int, ...]]:
-    return list(STEP_LOG_ENTRY.iter_unpack(gzip.decompress(RunDir(tmp_path / "run").pulse(0, 1).read_bytes())))
+    raw = gzip.decompress(RunDir(tmp_path / "run").pulse(0, 1).read_bytes())
+    return list(STEP_LOG_ENTRY.iter_unpack(raw[STEP_LOG_HEADER.size :]))
 
 
 def test_every_step_reaches_the_run_directory_once(tmp_path):
@@ -27,11 +38,12 @@ def test_every_step_reaches_the_run_directory_once(tmp_path):
     drain.drain()
     pulse.step(False, 0)
     drain.finish(RunDir(tmp_path / "run"))
-    # duration, data loader and garbage collection in microseconds, inside a window
+    # duration, data loader and garbage collection in microseconds; then steps, flags
     (first, second, third) = entries(tmp_path)
-    assert first == (0, 5000, 2000, 0)
-    assert second[1:] == (0, 0, 1)
-    assert third[1:] == (0, 0, 0)
+    assert (first[:3], first[-5:-2]) == ((0, 5000, 2000), (1, 0, 0))
+    assert (second[1:3], second[-5:-2]) == ((0, 0), (1, RECORDED, 0))
+    assert (third[1:3], third[-5:-2]) == ((0, 0), (1, 0, 0))
+    assert first[-1] < second[-1] < third[-1], "ends on CLOCK_REALTIME"
 
 
 def test_a_ring_that_went_round_keeps_the_newest(tmp_path):
@@ -41,9 +53,11 @@ def test_a_ring_that_went_round_keeps_the_newest(tmp_path):
         pulse.step(False, 1000 * number)
     drain.finish(RunDir(tmp_path / "run"))
     found = entries(tmp_path)
-    # the first three were overwritten before anyone looked, and stay zero
-    assert len(found) == STEP_LOG_CAPACITY + 3
-    assert [entry[2] for entry in found[:5]] == [0, 0, 0, 3, 4]
+    # the first three were overwritten before anyone looked: one entry says so
+    assert len(found) == STEP_LOG_CAPACITY + 1
+    assert found[0][:-5] == (0,) * len(STEP_LOG_COLUMNS)
+    assert found[0][-5:] == (3, 0, 0, 0, 0)
+    assert [entry[2] for entry in found[1:3]] == [3, 4]
     assert found[-1][2] == STEP_LOG_CAPACITY + 2
 
 
@@ -90,3 +104,54 @@ def test_a_closed_descriptor_ends_the_log_and_not_the_step(tmp_path):
     assert log.step(False, 0) == 0
     assert log.step(False, 0) > 0
     assert "steps from 0 on" in log.error
+
+
+def test_the_parts_of_a_step_add_up_to_it(tmp_path, monkeypatch):
+    now = [0]
+    monkeypatch.setattr("rankscope.agent.steps.phases.perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr("time.perf_counter_ns", lambda: now[0])
+    spool = Spool(tmp_path)
+    log = StepLog(spool.pulse(0, 1))
+    log.step(False, 0)
+    # two micro-batches: forward at 2 and 11 ms, backward from 5 to 9 and from 12 to 18 ms, the step ends after 20 ms
+    for at, mark in ((2, "forward"), (5, "backward"), (9, "backward_ended"), (11, "forward"), (12, "backward"),
+                     (18, "backward_ended")):  # fmt: skip
+        now[0] = at * 1_000_000
+        log.mark(mark)
+    log.flags |= CHECKPOINT
+    now[0] = 20_000_000
+    log.step(False, 0)
+    now[0] = 23_000_000
+    log.step(False, 0)
+    StepLogDrain(spool).finish(RunDir(tmp_path / "run"))
+    _, second, third = (dict(zip((*STEP_LOG_COLUMNS, "span", "flags"), e, strict=False)) for e in entries(tmp_path))
+    # before: 0 to 2 and 9 to 11; forward: 2 to 5 and 11 to 12; backward: 5 to 9 and 12 to 18; after: 18 to 20
+    parts = ("step", "before", "forward", "backward", "after")
+    assert [second[name] for name in parts] == [20_000, 4_000, 4_000, 10_000, 2_000]
+    assert second["flags"] == WRAPPED | CHECKPOINT
+    assert [third[name] for name in parts] == [3_000, 3_000, 0, 0, 0], "what was marked is forgotten with its step"
+    assert third["flags"] == 0
+
+
+def test_the_clock_of_a_thread_counts_its_cpu_time_and_not_its_sleep():
+    clock = ThreadClock()
+    clock.follow()
+    clock.take()
+    end = time.thread_time_ns() + 20_000_000
+    while time.thread_time_ns() < end:
+        pass
+    assert clock.take()[0] >= 19_000_000
+    time.sleep(0.05)
+    assert clock.take()[0] < 20_000_000
+
+
+def test_the_clock_of_a_thread_reads_no_file_of_the_script():
+    clock = ThreadClock()
+    clock.follow()
+    number = clock._file
+    with Path("/proc/self/status").open("rb") as theirs:
+        os.dup2(theirs.fileno(), number)
+    clock.take()
+    assert clock._file is None
+    clock.close()
+    os.close(number)  # still theirs

@@ -187,7 +187,8 @@ def test_a_root_forward_keeps_its_arguments_and_its_backward_is_a_step(monkeypat
 
     monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", DDP)
     counter = StepCounter(lambda completed: None, "backward")
-    install_detectors(counter, lambda ns: None, lambda: None)
+    phases = []
+    install_detectors(counter, lambda ns: None, lambda: None, phase=phases.append)
     model, weight = DDP(), torch.ones(2, requires_grad=True)
     # GIVEN a backward without a root forward, two micro-batches under no_sync and one that reduces, a forward alone
     weight.sum().backward()
@@ -196,8 +197,12 @@ def test_a_root_forward_keeps_its_arguments_and_its_backward_is_a_step(monkeypat
         assert model._pre_forward(1, labels=2) == ((1,), {"labels": 2})
         weight.sum().backward()
     model._pre_forward()
-    # THEN one step
+    with torch.no_grad():
+        model._pre_forward()
+    # THEN one step, and each part of it is told
     assert counter.completed == 1
+    backward = ["backward", "backward_ended"]
+    assert phases == [*backward, *["forward", "forward_calls", *backward] * 3, "forward", "forward_calls", "evaluation"]
 
 
 def test_forwards_of_the_outermost_module_count_where_nothing_better_comes():

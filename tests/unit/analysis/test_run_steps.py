@@ -14,7 +14,7 @@ from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
 from rankscope.records.run_steps import RecordedRange, RunSteps
-from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.records.step_log import STEP_LOG_ENTRY_V1
 from rankscope.rundir.layout import RunDir
 from rankscope.trace.files.load import load_traces
 
@@ -24,7 +24,7 @@ Entry = tuple[float, float, float, int]
 def write(run: Path, rank: int, entries: list[Entry], attempt: int = 0) -> Path:
     """Entries in ms: step, input, garbage collection; then the flag."""
     raw = b"".join(
-        STEP_LOG_ENTRY.pack(round(step * 1e3), round(data * 1e3), round(gc * 1e3), flag)
+        STEP_LOG_ENTRY_V1.pack(round(step * 1e3), round(data * 1e3), round(gc * 1e3), flag)
         for step, data, gc, flag in entries
     )
     path = RunDir(run).pulse(attempt, rank)
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_skipped_and_named(tmp_path: Path) -> None:
 def test_what_is_no_step_log_is_named_and_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, said: str
 ) -> None:
-    monkeypatch.setattr("rankscope.analysis.tables.run_steps.MAX_STEPS", 10)
+    monkeypatch.setattr("rankscope.between.step_logs.MAX_BYTES", 160)
     good, bad = write(tmp_path, 0, [(10, 0, 0, 0)] * 10), write(tmp_path, 1, [(10, 0, 0, 0)] * 11)
     if what != "bomb":
         bad.unlink()

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-__all__ = ["Signal", "Trust", "Watch", "after"]
+__all__ = ["Signal", "Trust", "Watch", "after", "before"]
 
 Trust = Literal["certain", "likely", "uncertain"]
 """That one signal is one step: by definition, in the usual way to write a script, or in many of them."""
@@ -25,6 +25,10 @@ class Watch(NamedTuple):
     """A model that is wrapped for data parallelism begins a forward with gradients: a new batch, or a part of one."""
     expect: Callable[[str], None]
     """The signal of that name will come: what is trusted less can wait for it."""
+    phase: Callable[[str], None]
+    """``forward``: a root model is about to begin its forward with gradients; ``backward``, ``backward_ended``: of the
+    outermost backward; ``evaluation``: a root model runs without gradients; ``forward_calls``: the forward that begins
+    communicates by its nature."""
     fetched: Callable[[int], None]
     """Nanoseconds that a ``DataLoader.__next__`` has taken."""
     between: Callable[[], None]
@@ -59,5 +63,18 @@ def after(owner: Any, name: str, call: Callable[[Any], None]) -> None:
         if not torch.compiler.is_compiling():
             call(self)
         return result
+
+    setattr(owner, name, method)
+
+
+def before(owner: Any, name: str, call: Callable[[Any], None]) -> None:
+    """Call, with the object, before a method runs; under torch.compile's tracing the method alone remains."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            call(self)
+        return original(self, *args, **kwargs)
 
     setattr(owner, name, method)

@@ -23,6 +23,7 @@ def install_detectors(
     fetched: Callable[[int], None],
     graph_begins: Callable[[], None],
     between: Callable[[], None] = lambda: None,
+    phase: Callable[[str], None] = lambda _name: None,
     signals: tuple[Signal, ...] = OURS,
 ) -> Callable[[str], None]:
     """Put the signals in place. Each patch calls the original first or last and changes neither result nor error.
@@ -33,6 +34,7 @@ def install_detectors(
         graph_begins: called before a CUDA graph is captured.
         between: called where the script is likely to be between steps: before an optimizer steps, before an item is
             fetched, and before the outermost forward.
+        phase: gets what :class:`~rankscope.agent.signals.base.Watch` says of a step's parts.
         signals: which there are.
 
     Returns:
@@ -68,6 +70,7 @@ def install_detectors(
         stepped=stepped,
         root_forward=root_forward,
         expect=guarded(counter.expect),
+        phase=guarded(phase),
         fetched=guarded(fetched),
         # Not during a capture into a CUDA graph, where nothing may wait for the device.
         between=guarded(functools.partial(captured.unless_capturing, between)),

@@ -1,4 +1,4 @@
-"""Log of all steps of a rank, not only of those inside windows: 16 bytes each, in a ring that the node helper reads.
+"""Log of all steps of a rank, not only of those inside windows: an entry each, in a ring that the node helper reads.
 
 The log is written with ``pwrite`` and is not mapped. A store into a mapped page for which the disk has no room is no
 error but a signal that ends the process, and reserving the blocks beforehand prevents that only on file systems that
@@ -12,11 +12,24 @@ import time
 from pathlib import Path
 
 from rankscope.agent.process.descriptors import close_own, file_of
-from rankscope.records.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY, STEP_LOG_HEADER
+from rankscope.agent.steps.phases import Phases
+from rankscope.agent.steps.thread_clock import ThreadClock
+from rankscope.records.step_log import (
+    EVALUATION,
+    FORWARD_CALLS,
+    RECORDED,
+    STEP_LOG_CAPACITY,
+    STEP_LOG_ENTRY,
+    STEP_LOG_HEADER,
+    STEP_LOG_MAGIC,
+    STEP_LOG_VERSION,
+    WRAPPED,
+)
 
 __all__ = ["StepLog"]
 
 _LARGEST = 2**32 - 1
+_NONE = (0, 0, 0, 0)
 
 
 class StepLog:
@@ -34,12 +47,29 @@ class StepLog:
         self._count = 0
         self._last: int | None = None
         self.input_ns = 0
+        """Time in the data loader, since the step began."""
+        self.flags = 0
+        """What is known of this step so far: flags of :mod:`rankscope.records.step_log`."""
+        self.phases = Phases()
+        self.clock = ThreadClock()
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             self._own = file_of(self._file)
-            self._write(STEP_LOG_HEADER.pack(0), 0)
+            self._write(_header(0), 0)
         except OSError as error:
             self._give_up(error)
+
+    def mark(self, phase: str) -> None:
+        """A part of the step begins, or something is known of it: see ``Watch.phase``. In the training thread."""
+        if phase == "forward":
+            self.phases.forward()
+            self.flags |= WRAPPED
+        elif phase == "backward":
+            self.phases.backward()
+        elif phase == "backward_ended":
+            self.phases.backward_ended()
+        else:
+            self.flags |= EVALUATION if phase == "evaluation" else FORWARD_CALLS
 
     def step(self, recorded: bool, paused_ns: int) -> int:
         """Log that a step has ended.
@@ -53,16 +83,19 @@ class StepLog:
         """
         now = time.perf_counter_ns()
         elapsed = now - self._last if self._last is not None else 0
-        self._last = now
+        parts = self.phases.take(now)
+        first, self._last = self._last is None, now
         if self._file is not None:
             slot = STEP_LOG_HEADER.size + (self._count % STEP_LOG_CAPACITY) * STEP_LOG_ENTRY.size
-            microseconds = (min(value // 1000, _LARGEST) for value in (elapsed, self.input_ns, paused_ns))
+            spent = (elapsed, self.input_ns, paused_ns, *(_NONE if first else parts), *self.clock.take(), *_NONE, 0)
+            flags = self.flags | (RECORDED if recorded else 0)
             try:
-                self._write(STEP_LOG_ENTRY.pack(*microseconds, int(recorded)), slot)
-                self._write(STEP_LOG_HEADER.pack(self._count + 1), 0)
+                microseconds = [min(value // 1000, _LARGEST) for value in spent]
+                self._write(STEP_LOG_ENTRY.pack(*microseconds, 1, flags, 0, 0, time.time_ns()), slot)
+                self._write(_header(self._count + 1), 0)
             except OSError as error:
                 self._give_up(error)
-        self.input_ns = 0
+        self.input_ns = self.flags = 0
         self._count += 1
         return elapsed
 
@@ -79,3 +112,7 @@ class StepLog:
         file, self._file = self._file, None
         if file is not None:
             close_own(file, self._own)
+
+
+def _header(count: int) -> bytes:
+    return STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, count)

@@ -7,7 +7,6 @@ is the step after a window in any median, as closing the window falls into it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankscope.between.step_logs import last_attempt, read_step_log
 from rankscope.errors import AnalysisError, ForeignFileError
 from rankscope.records.limits import absent_ranks
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
-from rankscope.records.step_log import STEP_LOG_ENTRY
-from rankscope.rundir.foreign import read_foreign_gzip, shown
+from rankscope.records.step_log import RECORDED
 from rankscope.step_time import sync_interval
 
 __all__ = ["read_step_logs"]
 
 MAX_BUCKETS = 400
-MAX_STEPS = 1 << 24
-"""Of a run, in its curve: nineteen days at ten a second; 256 MiB for each rank while it is read."""
 AROUND = 20
 """Steps on either side of a window that say whether it was recorded in a usual part of the run."""
 TYPICAL_PCT = 10.0
@@ -37,7 +34,6 @@ INTERVAL_STEPS = 2048
 """The synchronisation interval of a run is that of this many of its last steps."""
 
 _ENTRY = np.dtype([("step", "<u4"), ("input", "<u4"), ("gc", "<u4"), ("recorded", "<u4")])
-_PLACE = re.compile(r"attempt_(\d{1,6})/pulse/rank_(\d{1,6})\.bin\.gz$")
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,7 +49,7 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
         AnalysisError: there are some and none can be read.
     """
     notes: list[str] = []
-    attempt, files = _last_attempt(paths, notes)
+    attempt, files = last_attempt(paths, notes)
     recorded = np.zeros(0, bool)
     intervals: dict[int, int] = {}
     for rank, path in files.items():
@@ -102,26 +98,13 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
     return report
 
 
-def _last_attempt(paths: Sequence[Path], notes: list[str]) -> tuple[int, dict[int, Path]]:
-    """Rank -> file, in order of rank."""
-    found: dict[tuple[int, Path], dict[int, Path]] = {}
-    for path in paths:
-        place = _PLACE.search(path.as_posix())
-        if place:
-            found.setdefault((int(place[1]), path.parent), {})[int(place[2])] = path
-    if not found:
-        return 0, {}
-    attempt, folder = max(found)
-    if len({folder.parents[1] for _, folder in found}) > 1:
-        notes.append(f"the pulse is that of {folder.parents[1].name} only: several runs were given")
-    return attempt, dict(sorted(found[attempt, folder].items()))
-
-
 def _read(path: Path) -> npt.NDArray[Any]:
-    raw = read_foreign_gzip(path, MAX_STEPS * STEP_LOG_ENTRY.size)
-    if not raw or len(raw) % STEP_LOG_ENTRY.size:
-        raise ForeignFileError(f"{shown(path)}: {len(raw)} bytes are no whole number of steps")
-    return np.frombuffer(raw, _ENTRY)
+    log = read_step_log(path)
+    found = np.zeros(log.steps, _ENTRY)
+    for name in ("step", "input", "gc"):
+        found[name] = np.repeat(log.entries[name], log.spans)
+    found["recorded"] = log.flags() & RECORDED
+    return found
 
 
 def _runs(mask: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
