@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from rankscope.agent.process.exit import ExitHandler
 from rankscope.agent.process.guard import guarded, said, tell
 from rankscope.agent.process.safe_point import CompiledFrames, after_backward, in_backward
 from rankscope.agent.process.skip_destructors import skip_destructors
+from rankscope.agent.process.training_thread import TrainingThread
 from rankscope.agent.process.user_profiler import UserProfilerWatch
 from rankscope.agent.signals.table import all_signals
 from rankscope.agent.steps.counter import StepCounter
@@ -32,6 +32,7 @@ from rankscope.agent.steps.gc_pauses import GcPauses
 from rankscope.agent.steps.occasions import watch_occasions
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.agent.windows.agreement import Agreement
+from rankscope.agent.windows.making_way import MakingWay
 from rankscope.agent.windows.notices import Notices
 from rankscope.agent.windows.recording import Recording, device_name, new_record
 from rankscope.capture_backends import load_capture, resolve
@@ -45,9 +46,6 @@ from rankscope.step_time import Pace
 __all__ = ["Session", "user_step"]
 
 _session: Session | None = None
-
-_MAKES_WAY_WITHIN_S = 10.0
-"""How long a profiler that the script begins in another thread waits for ours to end in the training thread."""
 
 
 def user_step() -> None:
@@ -72,7 +70,7 @@ class Session:
         self._ending = ExitHandler(guarded(self._end), spec.exit_grace_s)
         self._pauses = GcPauses()
         self._history = MemoryHistory()
-        self._thread: int | None = None
+        self._thread = TrainingThread()
         self._pulse: StepLog | None = None
         self._pace = Pace()
         self._in_group = False
@@ -80,9 +78,7 @@ class Session:
         self._better: str | None = None
         self._due = False
         self._waits_for_backward = False
-        self._make_way = threading.Event()
-        self._made_way = threading.Event()
-        self._too_late = False
+        self._way = MakingWay()
         self._failed: Exception | None = None
         self._compiled = CompiledFrames()
         self._recording: Recording | None = None
@@ -122,11 +118,8 @@ class Session:
 
     def _count_step(self) -> None:
         # The hooks of a backward run in threads of autograd. What else comes from another thread does not train.
-        if not in_backward():
-            if self._thread is None:
-                self._thread = threading.get_ident()
-            elif threading.get_ident() != self._thread:
-                return
+        if not in_backward() and not self._thread.claim():
+            return
         if self._pulse is None and not self._first_step():
             return
         if self._pulse is not None:
@@ -146,7 +139,7 @@ class Session:
         if not self._due:
             if recording is None or not recording.started:
                 return
-            if not self._make_way.is_set() and recording.overdue() is None:
+            if not self._way.is_asked and recording.overdue() is None:
                 return
         if _session is not self:
             return
@@ -155,9 +148,7 @@ class Session:
                 self._waits_for_backward = True
                 after_backward(guarded(functools.partial(self.between_steps, trained=True)))
             return
-        if self._thread is None and trained:
-            self._thread = threading.get_ident()
-        if threading.get_ident() != self._thread:
+        if not (self._thread.claim() if trained else self._thread.is_this()):
             return
         if self._failed is not None:
             self._fail(self._failed)
@@ -181,7 +172,7 @@ class Session:
         elif recording is None:
             self._ending.release()
             self._before_window(completed)
-        elif self._make_way.is_set():
+        elif self._way.is_asked:
             self._close_for_another()
         elif not recording.started:
             if completed >= recording.window.first:
@@ -197,7 +188,7 @@ class Session:
     def _fail(self, error: Exception) -> None:
         """After an unexpected error: record nothing any more, and leave no profiler on."""
         tell(f"recording failed and is switched off; training goes on: {error!r}")
-        if self._recording is not None and (in_backward() or threading.get_ident() != self._thread):
+        if self._recording is not None and (in_backward() or not self._thread.is_this()):
             self._failed, self._due = error, True  # a profiler is ended where it was begun
             return
         recording, self._recording = self._recording, None
@@ -254,7 +245,7 @@ class Session:
             self._pulse.input_ns += spent_ns
 
     def _phase(self, name: str) -> None:
-        if self._pulse is not None and threading.get_ident() == self._thread:
+        if self._pulse is not None and self._thread.is_this():
             self._pulse.mark(name)
 
     def _happened(self, flag: int) -> None:
@@ -263,7 +254,7 @@ class Session:
 
     def _time_step(self, pulse: StepLog) -> None:
         recording = self._recording
-        if threading.get_ident() == self._thread:
+        if self._thread.is_this():
             pulse.clock.follow()
         paused_ns = sum(self._pauses.take().ns)
         elapsed_ns = pulse.step(recording is not None, paused_ns)
@@ -357,22 +348,16 @@ class Session:
     def _stand_aside(self) -> None:
         """The user's profiler is about to be prepared: ours must have ended by then."""
         self._detaching.stay()
-        if self._recording is None:
-            pass
-        elif threading.get_ident() == self._thread:
+        if self._recording is not None and self._thread.is_this():
             self._close_for_another()
-        else:  # only the training thread can end ours
-            self._made_way.clear()
-            self._make_way.set()
-            self._too_late = not self._made_way.wait(_MAKES_WAY_WITHIN_S)
-            if not self._too_late:
-                self._make_way.clear()
+        elif self._recording is not None:
+            self._way.ask()
         self._detaching.finish()
 
     def _close_for_another(self) -> None:
         reason = "the script's own torch.profiler started inside this window, which ended for it"
         recording = self._recording
-        if recording is not None and recording.capture is not None and self._too_late:
+        if recording is not None and recording.capture is not None and self._way.too_late:
             self._recording = None  # libkineto is the script's: to end ours now would end its profile, or the process
             recording.capture.leave()
             recording.give_up("the script's own torch.profiler began in another thread and did not wait any longer")
@@ -382,13 +367,14 @@ class Session:
         elif recording is not None:
             self._recording = None
             recording.cancel(reason)
-        self._made_way.set()
+        self._way.answer()
 
     def forked(self) -> bool:
         """This is a forked child: may it be a rank of its own? Then it begins anew."""
         if self._member.life is not None:
             return False
-        self._thread, self._in_group = None, False
+        self._thread.forget()
+        self._in_group = False
         self.counter.restart()
         return True
 
@@ -402,7 +388,7 @@ class Session:
         if _session is not self:
             return
         first = self._detaching.graph()
-        if first and self._recording is None and threading.get_ident() == self._thread:
+        if first and self._recording is None and self._thread.is_this():
             self._detaching.finish()
 
     def _end(self, reason: str | None) -> None:
@@ -431,7 +417,7 @@ class Session:
     def _write_life(self) -> None:
         if self._member.life is None:
             return
-        if self._thread is None and self.spool.owner(self.life.attempt, self.life.rank).exists():
+        if not self._thread.known and self.spool.owner(self.life.attempt, self.life.rank).exists():
             return  # another process of this rank trains
         self.life.steps_counted, self.life.step_source = self.counter.completed, self.counter.source
         self.life.step_trust = self.counter.trust

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from rankscope.agent import session as sessions
 from rankscope.agent.session import Session
 from rankscope.config import ToolConfig, to_agent_spec
@@ -15,7 +13,7 @@ def test_the_first_graph_waits_until_the_window_before_it_has_let_go_of_cupti(tm
     monkeypatch.setattr(sessions, "_session", ours)
     waited = []
     monkeypatch.setattr(ours._detaching, "finish", lambda: waited.append(1))
-    ours._thread = threading.get_ident()
+    ours._thread.claim()
     ours._graph_begins()
     ours._graph_begins()
     assert waited == [1]
