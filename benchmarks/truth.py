@@ -71,9 +71,9 @@ class Outcome:
         return fault is not None and (not CAUSES[fault.kind] or self.cause in CAUSES[fault.kind])
 
     @property
-    def one(self) -> bool:
-        """One rank's fault: its cost can be compared."""
-        return self.said_ms is not None and len(self.world.due()) == 1
+    def priced(self) -> bool:
+        """All at fault are named, and nobody else: then what is said is their cost."""
+        return self.said_ms is not None and set(self.ranks) == set(self.world.due())
 
 
 def judge(world: World) -> Outcome:
@@ -125,7 +125,7 @@ def errors(outcomes: list[Outcome]) -> None:
     """What rankscope/analysis/stragglers/model_error.py is made from: said over true, less one."""
     off: dict[tuple[str, str], list[float]] = defaultdict(list)
     for o in outcomes:
-        if o.grade == "right" and o.one and o.cost_ms > SMALL * o.step_ms:
+        if o.grade == "right" and o.priced and o.cost_ms > SMALL * o.step_ms:
             share = (o.said_ms or 0.0) / o.cost_ms - 1.0
             for mesh in (o.world.kind, "all"):
                 off[o.cause or "", mesh].append(share)
@@ -154,7 +154,7 @@ def table(outcomes: list[Outcome]) -> None:
         named = [o for o in rows if o.grade == "right"]
         print(f"{name}: " + ", ".join(f"{g} {grades[g]}" for g in ("right", "innocent", "missed", "abstained")))
         print(f"  cause right {sum(o.cause_right for o in named)} of {len(named)}")
-        priced = [o for o in named if o.one and o.cost_ms > 0]
+        priced = [o for o in named if o.priced and o.cost_ms > 0]
         within = sum(abs((o.said_ms or 0) - o.cost_ms) <= 0.15 * o.cost_ms for o in priced)
         inside = sum(abs((o.said_ms or 0) - o.cost_ms) <= (o.error_ms or 0) for o in priced)
         widths = [(o.error_ms or 0) / o.said_ms for o in priced if o.said_ms]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES
 from rankscope.causes.wording import SCENARIO, amount, describe, hours, parts
+from rankscope.diagnose.base.late_sets import late_set
 from rankscope.diagnose.base.reasons import reasons
 from rankscope.diagnose.base.rule import Case
 from rankscope.diagnose.rules.job.host_bound import idle_for_hosts
@@ -154,8 +155,15 @@ def _straggler(case: Case) -> Verdict:
     step = (evidence.whole_step_ms if first.once else evidence.step_ms) or 0.0
     suspect = first.suspect
     ranks = [a.suspect.rank for a in stragglers]
-    cost = suspect.cost_ms
-    if first.once:
+    cost, error = suspect.cost_ms, suspect.error_ms
+    together = late_set(evidence, stragglers)
+    if together is not None:
+        cost, error = together.cost_ms, together.error_ms
+        costs = f"costs {amount(cost)} of each {amount(step)} step ({100 * cost / step:.0f} %)"
+        sentence = f"{together.words} hold the job back: {cause.noun} {costs}."
+        if first.cause == "unexplained":
+            sentence = f"{together.words} hold the job back, which {costs}; {cause.phrase}."
+    elif first.once:
         worst = max(suspect.gains_ms)
         sentence = (
             f"Rank {suspect.rank} held the job up {_how_often(suspect, step)} {amount(worst)}: "
@@ -166,14 +174,21 @@ def _straggler(case: Case) -> Verdict:
             f"Rank {suspect.rank} holds the job back: {cause.phrase}, which costs {amount(cost)} "
             f"of each {amount(step)} step ({100 * cost / step:.0f} %)."
         )
-    if len(stragglers) > 1:
+    if len(stragglers) > 1 and together is None:
         others = "; ".join(
             f"rank {a.suspect.rank}: {describe(a.cause).noun}, {amount(a.suspect.cost_ms)}" for a in stragglers[1:4]
         )
         sentence += f" Others cost time too: {others}{' ...' if len(stragglers) > 4 else ''}."
     better = amount(max(step - cost, 0.0))
     also = f" (once rank {', '.join(map(str, suspect.beside[:8]))} is fixed)" if suspect.beside else ""
-    why = [f"Without it the step takes {better} instead of {amount(step)} (±{amount(suspect.error_ms)}){also}."]
+    why = [f"Without it the step takes {better} instead of {amount(step)} (±{amount(error)}){also}."]
+    if together is not None:
+        why = [
+            (
+                f"With all of them at the level of their peers the step takes {better} instead of {amount(step)} "
+                f"(±{amount(error)}). What follows is said of rank {suspect.rank}, the costliest."
+            )
+        ]
     if first.once:
         why = [f"The steps lose {', '.join(amount(max(g, 0.0)) for g in suspect.gains_ms[:8])}."]
     named = suspect.explained.get(first.cause)
@@ -205,13 +220,13 @@ def _straggler(case: Case) -> Verdict:
         share_of_steps_pct=100.0 * gaining / len(suspect.gains_ms) if suspect.gains_ms else None,
         cause=first.cause,
         cost_ms_per_step=cost,
-        cost_error_ms=suspect.error_ms,
+        cost_error_ms=error,
         confidence=first.confidence,
         step_ms=step,
         p_value=suspect.p_value,
         sentence=sentence,
         why=why,
-        next=list(cause.advice),
+        next=[*(together.advice if together is not None else ()), *cause.advice],
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rankscope.records.rows import HealthRow, MemoryRow
 
-__all__ = ["Anomaly", "Contention", "Evidence", "GroupDelay", "RankCpu", "Suspect"]
+__all__ = ["Anomaly", "Contention", "Evidence", "GroupDelay", "Place", "RankCpu", "Suspect"]
 
 
 @dataclass(kw_only=True)
@@ -33,6 +34,9 @@ class Suspect:
     beside: list[int] = field(default_factory=list)
     """Other ranks at fault. Late at the same place, they hide each other: the cost is that of this rank once they are
     equalised; empty where it is the cost of this rank alone."""
+    together_ms: float = 0.0
+    """What the step would gain with this rank and those ``beside`` at the level of their peers; 0 where there are
+    none."""
     caused_wait_ms: float = 0.0
     """Waiting of others for this rank, per step. Not a cost."""
     held_ms: float = 0.0
@@ -111,6 +115,16 @@ class GroupDelay:
 
 
 @dataclass(kw_only=True)
+class Place:
+    """Ranks with a usable trace that share a host, a process group, or their position on every host (a rail)."""
+
+    kind: Literal["host", "group", "rail"]
+    name: str
+    """Of the host or of the group; the local rank."""
+    ranks: list[int]
+
+
+@dataclass(kw_only=True)
 class Evidence:
     """Everything a verdict rests on."""
 
@@ -138,6 +152,7 @@ class Evidence:
     """Ranks of different stages talk point to point and none has a peer; waiting is the schedule."""
     staged: bool = False
     """Some ranks are stages, and have peers to compare with."""
+    places: list[Place] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     slow_groups: list[GroupDelay] = field(default_factory=list)

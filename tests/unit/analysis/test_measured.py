@@ -61,8 +61,9 @@ SEVERAL = [
 
 @pytest.mark.parametrize("world", SEVERAL, ids=lambda world: world.name)
 def test_several_slow_devices(world: World, tmp_path: Path) -> None:
-    report, _ = report_of(world, tmp_path)
+    report, cost_ms = report_of(world, tmp_path)
     assert (report.verdict.kind, sorted(report.verdict.ranks)) == ("straggler", list(world.due()))
+    assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.15)  # of all of them
 
 
 def test_longer_sequences_on_a_whole_replica_are_more_work_and_no_slow_device(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.missing_ranks import holds, lost_partners
+from rankscope.analysis.evidence.places import find_places
 from rankscope.analysis.matching.waits import median_of_others
 from rankscope.analysis.rank.view import name_mask
 from rankscope.analysis.replay.graph import Work
@@ -76,6 +77,7 @@ def collect(
         groups=sorted({f"{c.name} {list(c.ranks)}" for w in windows for c in w.matched.channels}),
     )
     if trusted:
+        evidence.places = find_places(trusted, ranks)
         evidence.suspects = _suspects(trusted, ranks)
         evidence.slow_groups = _slow_groups(replayed)
         if replayed:
@@ -151,6 +153,7 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
     explained: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     even: dict[int, list[float]] = defaultdict(list)
     beside: dict[int, set[int]] = defaultdict(set)
+    together: dict[int, float] = defaultdict(float)
     held: dict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
     measured: dict[int, list[float]] = defaultdict(list)
     model: list[float] = []
@@ -165,6 +168,7 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
             if late.error is not None:
                 measured[view.rank].append(late.error)
             beside[view.rank] |= {window.views[c].rank for c in late.beside}
+            together[view.rank] += float((late.gains if late.together is None else late.together).sum())
             for cause, ns in late.explained.items():
                 explained[view.rank][cause] += ns
         if window.replay is not None:
@@ -193,6 +197,7 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
                 explained={c: ns / count / 1e6 for c, ns in sorted(explained[rank].items(), key=lambda i: -i[1])},
                 uniform=float(np.median(even[rank])),
                 beside=sorted(beside[rank]),
+                together_ms=together[rank] / count / 1e6 if beside[rank] else 0.0,
                 caused_wait_ms=waits.get(rank, 0.0),
                 held_ms=longest[0][1] / count / 1e6 if longest else 0.0,
                 lost=lost,

@@ -55,6 +55,8 @@ class Lateness:
     """What mends the rank: factors of its host and device work per segment."""
     beside: list[int] = field(default_factory=list)
     """Columns of other ranks at fault, mended as well where ``gains`` says what this one costs."""
+    together: F64 | None = None
+    """What all of these gain, this rank included; None where it stands alone."""
     error: float | None = None
     """Half width of the 95 % interval of the mean gain, where the rank's whole work was measured against its peers';
     None where thresholds on its segments decided."""
@@ -100,7 +102,7 @@ def judge_ranks(
         others = [c for c in at_fault if c != column]
         gains = together - replay.gains(_mended(replay, found, others))
         if gains.sum() > found[column].gains.sum() + LEAST_EXCESS_NS:
-            found[column].gains, found[column].beside = gains, others
+            found[column].gains, found[column].beside, found[column].together = gains, others, together
     return found
 
 

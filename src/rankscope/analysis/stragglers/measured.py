@@ -56,6 +56,8 @@ class Measured:
     explained: dict[str, float]
     """Cause -> ns beyond what is usual, over the window."""
     beside: list[int] = field(default_factory=list)
+    together: F64 | None = None
+    """What mending this rank and those ``beside`` gains; None where it stands alone."""
 
 
 def measure(window: Window, step_ns: float) -> list[Measured]:
@@ -78,28 +80,32 @@ def measure(window: Window, step_ns: float) -> list[Measured]:
     # mending gains no more than the time that it takes away
     columns = sorted((r for r in extra if extra[r] >= least), key=lambda r: -extra[r])[:MOST]
     gains: dict[int, F64] = {}
+    together = np.zeros(replay.steps)
     while columns:
-        gains = _gains_of_each(window, found, columns, replay.gains)
+        together, gains = _gains_of_each(window, found, columns, replay.gains)
         kept = [r for r in columns if gains[r].sum() >= least]
         if len(kept) == len(columns):
             break
         columns = kept
     if columns and lost > 0:
         beside = Beside.of(replay.graph, lost)
-        gains = _gains_of_each(window, found, columns, lambda work: beside.gains(replay, work))
+        together, gains = _gains_of_each(window, found, columns, lambda work: beside.gains(replay, work))
     ranks = [_measured(r, gains[r], [c for c in found if c.column == r], columns) for r in columns]
+    if len(ranks) > 1:
+        for rank in ranks:
+            rank.together = together
     return sorted(ranks, key=lambda rank: -float(rank.gains.sum()))
 
 
 def _gains_of_each(
     window: Window, found: Sequence[Candidate], columns: Sequence[int], ask: Callable[[F64], F64]
-) -> dict[int, F64]:
-    """What mending each of the ranks gains per step, once the others are mended."""
+) -> tuple[F64, dict[int, F64]]:
+    """What mending the ranks gains per step: all of them, and each once the others are mended."""
     replay = window.replay
     together = ask(_mended(replay, found, columns))
     if len(columns) == 1:
-        return {columns[0]: together}
-    return {r: together - ask(_mended(replay, found, [o for o in columns if o != r])) for r in columns}
+        return together, {columns[0]: together}
+    return together, {r: together - ask(_mended(replay, found, [o for o in columns if o != r])) for r in columns}
 
 
 def join(lateness: Sequence[Lateness], ranks: Sequence[Measured]) -> None:
@@ -113,7 +119,7 @@ def join(lateness: Sequence[Lateness], ranks: Sequence[Measured]) -> None:
         if rank.gains.sum() < late.gains.sum():
             late.error = rank.error * float(late.gains.sum() / rank.gains.sum())
             continue
-        late.gains, late.error, late.beside = rank.gains, rank.error, rank.beside
+        late.gains, late.error, late.beside, late.together = rank.gains, rank.error, rank.beside, rank.together
         late.explained = dict(rank.explained)
         late.excess = sum(rank.explained.values())
 

@@ -1,0 +1,51 @@
+"""Which sets of ranks can be told by name."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from rankscope.analysis.evidence.places import find_places
+from rankscope.analysis.matching.communicators import Communicator
+from rankscope.records.rows import RankSummary
+
+
+def rows(hosts: dict[int, str], lost: tuple[int, ...] = ()) -> list[RankSummary]:
+    return [RankSummary(rank=r, host=h, compute_pct=None if r in lost else 50.0) for r, h in hosts.items()]
+
+
+def windows(*channels: Communicator) -> list[SimpleNamespace]:
+    return [SimpleNamespace(matched=SimpleNamespace(channels=list(channels)))]
+
+
+def found(*arguments) -> list[tuple[str, str, list[int]]]:
+    return [(place.kind, place.name, place.ranks) for place in find_places(*arguments)]
+
+
+def test_hosts_then_groups_then_rails() -> None:
+    hosts = rows({0: "a", 1: "a", 2: "b", 3: "b"})
+    groups = windows(
+        Communicator((0, 3), "mesh_tp"),
+        Communicator((0, 1, 2, 3), "default_pg"),  # all ranks are no set
+        Communicator((1, 2), "7"),  # a number is no name
+        Communicator((0, 1), "pipeline", point_to_point=True),
+    )
+    assert found(groups, hosts) == [
+        ("host", "a", [0, 1]),
+        ("host", "b", [2, 3]),
+        ("group", "mesh_tp", [0, 3]),
+        ("rail", "0", [0, 2]),
+        ("rail", "1", [1, 3]),
+    ]
+
+
+def test_a_lost_rank_is_in_no_set_and_moves_no_other() -> None:
+    assert found(windows(), rows({0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}, lost=(1,))) == [
+        ("host", "a", [0, 2]),
+        ("host", "b", [3, 4, 5]),
+        ("rail", "0", [0, 3]),
+        ("rail", "2", [2, 5]),
+    ]
+
+
+def test_hosts_of_different_sizes_have_no_rails() -> None:
+    assert found(windows(), rows({0: "a", 1: "a", 2: "b"})) == [("host", "a", [0, 1])]

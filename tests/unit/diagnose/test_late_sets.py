@@ -1,0 +1,88 @@
+"""Several ranks that are late in one way: which set they are, and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankscope.diagnose.base.late_sets import HOST_ADVICE
+from rankscope.records.evidence import Evidence, Place, Suspect
+from support.diagnosing import find, judge
+
+
+def place(kind: str, name: str, *ranks: int) -> Place:
+    return Place(kind=kind, name=name, ranks=list(ranks))
+
+
+HOSTS = [place("host", f"gpu{n}", *range(8 * n, 8 * n + 8)) for n in range(8)]
+STAGES = [place("group", "mesh_dp", *range(n, 64, 4)) for n in range(4)]
+RAILS = [place("rail", str(n), *range(n, 64, 8)) for n in range(8)]
+
+
+def said(costs: dict[int, float], together_ms: float, places=(*HOSTS, *STAGES, *RAILS), cause="slow_compute"):
+    """The verdict on a job of 64 ranks and 100 ms a step; rank -> what it costs once the others are mended."""
+    suspects = [
+        Suspect(
+            rank=rank, cost_ms=ms, error_ms=ms / 10, gains_ms=[ms] * 6, measured=True, excess_ms=ms,
+            explained={cause: ms}, beside=[other for other in costs if other != rank], together_ms=together_ms,
+        )
+        for rank, ms in costs.items()
+    ]  # fmt: skip
+    evidence = Evidence(
+        ranks=list(range(64)), steps=6, step_ms=100.0, mean_step_ms=100.0, calls=60, matched_pct=100.0,
+        suspects=suspects, places=list(places),
+    )  # fmt: skip
+    return judge(evidence, find(evidence))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        (range(8, 16), "All 8 ranks of host gpu1 (8, 9, 10, 11, 12, 13, 14, 15)"),
+        (range(8, 13), "5 of the 8 ranks of host gpu1 (8, 9, 10, 11, 12)"),
+        (range(3, 64, 4), "All 16 ranks of process group mesh_dp (3, 7, 11, 15, 19, 23, 27, 31 and 8 more)"),
+        (range(5, 64, 8), "All 8 ranks with local rank 5 (5, 13, 21, 29, 37, 45, 53, 61)"),
+        ((3, 40, 41), "Ranks 3, 40, 41 together"),
+        # three of eight: not most of the host, however unlikely by chance
+        ((8, 9, 10), "Ranks 8, 9, 10 together"),
+    ],
+)
+def test_what_the_ranks_have_in_common(ranks, words) -> None:
+    verdict = said(dict.fromkeys(ranks, 20.0), 22.0)
+    assert (
+        verdict.sentence
+        == f"{words} hold the job back: the same work taking longer costs 22 ms of each 100 ms step (22 %)."
+    )
+    assert (verdict.ranks, verdict.cost_ms_per_step) == (list(ranks), 22.0)
+    assert verdict.cost_error_ms == pytest.approx(2.2)
+    assert (HOST_ADVICE in verdict.next) == ("host" in words)
+
+
+def test_two_of_two_ranks_of_a_host_by_chance() -> None:
+    # GIVEN hosts of three ranks among 64: two ranks share one of 21 with chance 21 * 3 / 2016 = 3 %
+    hosts = [place("host", f"gpu{n}", *range(3 * n, 3 * n + 3)) for n in range(21)]
+    assert said({0: 20.0, 1: 20.0}, 22.0, hosts).sentence.startswith("Ranks 0, 1 together")
+    # and of two ranks: both are all there are
+    hosts = [place("host", f"gpu{n}", 2 * n, 2 * n + 1) for n in range(32)]
+    assert said({0: 20.0, 1: 20.0}, 22.0, hosts).sentence.startswith("Both ranks of host gpu0 (0, 1) hold")
+
+
+def test_a_culprit_and_others() -> None:
+    """GIVEN one rank that costs nearly all THEN it is named first, with its own cost."""
+    verdict = said({1: 30.0, 2: 6.0}, 36.0, ())
+    assert verdict.sentence.startswith("Rank 1 holds the job back: ")
+    assert (verdict.cost_ms_per_step, verdict.ranks) == (30.0, [1, 2])
+
+
+def test_ranks_that_take_turns() -> None:
+    """GIVEN 20 + 15 + 5 + 5 ms in steps of their own THEN no one of them is most of it, and they cost 45 ms."""
+    verdict = said({0: 20.0, 1: 15.0, 2: 5.0, 3: 5.0}, 45.0, ())
+    assert verdict.sentence.startswith("Ranks 0, 1, 2, 3 together hold the job back: ")
+    assert verdict.cost_ms_per_step == 45.0
+
+
+def test_without_a_cause() -> None:
+    sentence = said({1: 20.0, 2: 20.0}, 22.0, (), cause="unexplained").sentence
+    assert sentence == (
+        "Ranks 1, 2 together hold the job back, which costs 22 ms of each 100 ms step (22 %); "
+        "no single cause explains most of it."
+    )
