@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rankscope import plugins
+from rankscope.analysis.between_windows import add_between_windows
 from rankscope.analysis.diagnosis import diagnose, empty_report, guarded
 from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import add_profiling_overhead
@@ -85,8 +86,15 @@ def analyze(
         with guarded("hta", failed):
             _add_hta(report, traces, progress)
     diagnose(report, windows, manifest, failed)
+    with guarded("between windows", failed):
+        add_between_windows(report, load.pulses, on_host=_trains_on_cpus(report))
     report.run.notes += plugins.notes()
     return report
+
+
+def _trains_on_cpus(report: ClusterReport) -> bool:
+    devices = [*report.run.devices, *(rank.device or "cpu" for rank in report.ranks)]
+    return all(device.startswith("cpu") for device in devices)
 
 
 def _nothing_usable(load: LoadResult) -> str:

@@ -23,20 +23,20 @@ from rankscope.records.step_log import (
 )
 from rankscope.rundir.foreign import read_foreign_gzip, shown
 
-__all__ = ["MAX_BYTES", "MAX_STEPS", "StepTimes", "last_attempt", "parse", "read_step_log"]
+__all__ = ["ENTRY", "MAX_BYTES", "MAX_STEPS", "StepTimes", "last_attempt", "parse", "read_step_log"]
 
 MAX_STEPS = 1 << 24
 """Of a run: nineteen days at ten a second."""
 MAX_BYTES = 1 << 28
 """Of a log, unpacked: 3.7 million steps one by one, or 30 million folded ones."""
 
-_ENTRY = np.dtype(
+ENTRY = np.dtype(
     [(name, "<u4") for name in STEP_LOG_COLUMNS]
     + [("span", "<u2"), ("flags", "<u2"), ("calls", "<u2"), ("none", "<u2"), ("end_ns", "<u8")]
 )
 _ENTRY_V1 = np.dtype([("step", "<u4"), ("input", "<u4"), ("gc", "<u4"), ("flags", "<u4")])
 _PLACE = re.compile(r"attempt_(\d{1,6})/pulse/rank_(\d{1,6})\.bin\.gz$")
-assert (_ENTRY.itemsize, _ENTRY_V1.itemsize) == (STEP_LOG_ENTRY.size, STEP_LOG_ENTRY_V1.size)
+assert (ENTRY.itemsize, _ENTRY_V1.itemsize) == (STEP_LOG_ENTRY.size, STEP_LOG_ENTRY_V1.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,13 @@ def parse(raw: bytes, what: str) -> StepTimes:
     if rest < 0:
         raise ForeignFileError(f"{what}: {len(raw)} bytes are no step log")
     _, version, size, _ = STEP_LOG_HEADER.unpack(head)
-    if (version, size) != (STEP_LOG_VERSION, _ENTRY.itemsize):
+    if (version, size) != (STEP_LOG_VERSION, ENTRY.itemsize):
         raise ForeignFileError(
             f"{what}: a step log of version {version}; this rankscope knows 1 and {STEP_LOG_VERSION}"
         )
     if not rest or rest % size:
         raise ForeignFileError(f"{what}: {len(raw)} bytes are no whole number of steps")
-    entries = np.frombuffer(raw, _ENTRY, offset=len(head))
+    entries = np.frombuffer(raw, ENTRY, offset=len(head))
     spans = np.maximum(entries["span"].astype(np.int64), 1)
     if spans.sum() > MAX_STEPS:
         raise ForeignFileError(f"{what}: it tells of {spans.sum()} steps; at most {MAX_STEPS} are read")

@@ -16,7 +16,7 @@ __all__ = ["BLOCK", "KEPT", "MOST_IN_ONE", "fold"]
 
 BLOCK = 100
 KEPT = 5
-"""Of so many steps that are kept, at most one more piece each lies between them: 11 entries for 100 steps, 8 bytes a
+"""Of so many steps that are kept, at most one more piece each lies between them: 11 entries for 100 steps, 9 bytes a
 step before compression."""
 _COLUMNS = len(STEP_LOG_COLUMNS)
 _SPAN, _FLAGS, _CALLS = _COLUMNS, _COLUMNS + 1, _COLUMNS + 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rankscope.records.between import BetweenVerdict
 from rankscope.records.codec import SCHEMA_VERSION
 from rankscope.records.limits import Rank, WorldSize
 from rankscope.records.rows import (
@@ -110,6 +111,8 @@ class Verdict:
     """Why: the numbers that convince, most convincing first."""
     next: list[str] = field(default_factory=list)
     """Next: what to do first."""
+    between: BetweenVerdict | None = None
+    """What the log of all steps says; None where there is none."""
 
 
 @dataclass(kw_only=True)

@@ -43,6 +43,9 @@ STEP_LOG_COLUMNS = (
     "after",
     "cpu",
     "held",
+    "cpu_backward",
+    "held_backward",
+    "held_after",
     "device_before",
     "device_forward",
     "device_backward",
@@ -55,8 +58,9 @@ STEP_LOG_COLUMNS = (
 parts and add up to it: until the forward of the root model begins (the data loader is in it), from there to the
 backward, the backward, and what follows it until the step ends. ``input`` is time in ``DataLoader.__next__``, ``gc`` in
 Python's garbage collector. ``cpu`` is the CPU time of the training thread, ``held`` the time in which it could run and
-was not let. ``device_*`` are the same four parts on the device's own clock, where :data:`DEVICE` is set. ``issued`` is
-the time from the beginning of the backward to the last communication call issued in it, 0 where it was not looked up.
+was not let; what of both lay in the backward and after it follows. ``device_*`` are the four parts on the device's own
+clock, where :data:`DEVICE` is set. ``issued`` is the time from the beginning of the backward to the last communication
+call issued in it, 0 where it was not looked up.
 """
 STEP_LOG_ENTRY = struct.Struct(f"<{len(STEP_LOG_COLUMNS)}IHHHHQ")
 """The columns; then how many steps the entry stands for (with more than one, columns are means), flags, communication
@@ -77,7 +81,7 @@ FORWARD_CALLS = 8
 DEVICE = 16
 """Flag: the device's own times are there."""
 WRAPPED = 32
-"""Flag: the forward of a model that is wrapped for data parallelism was seen, so that the parts are those of the job."""
+"""Flag: the forward of a model that is wrapped for data parallelism was seen: the parts are those of the job."""
 AFTER_CALLS = 64
 """Flag: communication was seen between the backward and the end of the step."""
 

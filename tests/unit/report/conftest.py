@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rankscope.records.between import BetweenVerdict, SlowPattern
 from rankscope.records.report import (
     ClockReport,
     ClusterReport,
@@ -50,6 +51,21 @@ def _rank(rank: int, shares: tuple[float, float, float, float], step: float, **m
     return RankSummary(
         rank=rank, compute_pct=compute, exposed_comm_pct=exposed, memcpy_pct=copies, idle_pct=idle, **values
     )
+
+
+def _between() -> BetweenVerdict:
+    every = SlowPattern(
+        kind="every", ranks=[1], place="input", period=25, first=24, last=1199, size_ms=58.0, cost_ms=2.32,
+        error_ms=0.1, seen=46, of=48, p_value=3e-40,
+        sentence="Rank 1 is 58 ms late in every 25th step, seen 46 of 48 times, in the data loader; 2.3 ms a step.",
+    )  # fmt: skip
+    saved = SlowPattern(kind="checkpoint", ranks=[0], period=400, first=399, last=1199, size_ms=900.0, cost_ms=2.25,
+                        seen=3, of=3, sentence="A checkpoint of rank 0, every 400th step, takes 900 ms.")  # fmt: skip
+    return BetweenVerdict(
+        kind="named", ranks=[1], steps=1150, step_ms=112.0, patterns=[every, saved], held_ms=0.4,
+        sentence=every.sentence, notes=["the last 1,150 of 1,200 steps were compared"],
+        window="The recorded steps (steps 13 to 18) have no such step in them.",
+    )  # fmt: skip
 
 
 def _steps(ranks: int, steps: int, late: int | None, base: float = 112.0) -> list[StepRow]:
@@ -107,6 +123,7 @@ def gpu_straggler() -> ClusterReport:
             step_ms=112.5,
             share_of_steps_pct=100.0,
             p_value=0.0004,
+            between=_between(),
             sentence="Rank 1 holds the job back: its data loader takes 60 ms of every 112 ms step.",
             why=[
                 "Rank 1 arrives last at 248 of 250 matched collectives, 58 to 63 ms after rank 0 (clock error 18 µs).",

@@ -52,6 +52,7 @@ class StepLog:
         """What is known of this step so far: flags of :mod:`rankscope.records.step_log`."""
         self.phases = Phases()
         self.clock = ThreadClock()
+        self._ran, self._held = [0, 0, 0], [0, 0, 0]
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             self._own = file_of(self._file)
@@ -66,8 +67,10 @@ class StepLog:
             self.flags |= WRAPPED
         elif phase == "backward":
             self.phases.backward()
+            self._count_until(0)
         elif phase == "backward_ended":
             self.phases.backward_ended()
+            self._count_until(1)
         else:
             self.flags |= EVALUATION if phase == "evaluation" else FORWARD_CALLS
 
@@ -87,7 +90,8 @@ class StepLog:
         first, self._last = self._last is None, now
         if self._file is not None:
             slot = STEP_LOG_HEADER.size + (self._count % STEP_LOG_CAPACITY) * STEP_LOG_ENTRY.size
-            spent = (elapsed, self.input_ns, paused_ns, *(_NONE if first else parts), *self.clock.take(), *_NONE, 0)
+            self._count_until(2)
+            spent = (elapsed, self.input_ns, paused_ns, *(_NONE if first else parts), *self._counted(), *_NONE, 0)
             flags = self.flags | (RECORDED if recorded else 0)
             try:
                 microseconds = [min(value // 1000, _LARGEST) for value in spent]
@@ -96,8 +100,18 @@ class StepLog:
             except OSError as error:
                 self._give_up(error)
         self.input_ns = self.flags = 0
+        self._ran, self._held = [0, 0, 0], [0, 0, 0]
         self._count += 1
         return elapsed
+
+    def _count_until(self, part: int) -> None:
+        """What the thread's clock has counted belongs to this part: before the backward, the backward, after it."""
+        ran, held = self.clock.take()
+        self._ran[part] += ran
+        self._held[part] += held
+
+    def _counted(self) -> tuple[int, ...]:
+        return sum(self._ran), sum(self._held), self._ran[1], self._held[1], self._held[2]
 
     def _write(self, data: bytes, position: int) -> None:
         if self._file is None:

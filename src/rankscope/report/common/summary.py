@@ -107,6 +107,14 @@ def pulse_line(report: ClusterReport) -> str | None:
     return f"{windows} {kind}: {near}, {wording.ms(pulse.median_ms)} over {pulse.unprofiled_steps:,} steps"
 
 
+def between_line(report: ClusterReport) -> str | None:
+    """Return what the log of all steps says, None where it says nothing or the verdict has it already."""
+    between = report.verdict.between
+    if between is None or between.kind == "insufficient_data" or between.sentence == report.verdict.sentence:
+        return None
+    return plain_text.prose(between.sentence)
+
+
 def memory_line(report: ClusterReport) -> str | None:
     """Return the highest peak of device memory."""
     row = max(report.memory, key=lambda row: row.peak_allocated_bytes, default=None)

@@ -132,7 +132,10 @@ def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
         share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
         of = "" if share is None else f" ({share:.0f} % of {words.ms(verdict.step_ms)})"
         sure = " ".join(filter(None, (f"{sure}: {cost} per step{of}", words.steps_share(verdict))))
-    return found + _labelled("Sure", sure, "dim", width)
+    found += _labelled("Sure", sure, "dim", width)
+    if line := summary.between_line(report):
+        found += _labelled("Between", line, "", width, limit - 1)
+    return found
 
 
 def _foot(report: ClusterReport, width: int) -> list[Text]:

@@ -17,6 +17,7 @@ from rankscope.records.report import ClusterReport
 from rankscope.report.common import summary
 from rankscope.report.common.metrics import Metric
 from rankscope.report.sections import (
+    between,
     findings,
     gains,
     groups,
@@ -40,6 +41,7 @@ OURS: tuple[Section, ...] = (
     time.SECTION,
     steps.SECTION,
     run_steps.SECTION,
+    between.SECTION,
     ranks.SECTION,
     gains.SECTION,
     groups.SECTION,

@@ -1,0 +1,143 @@
+"""One verdict from two witnesses: the windows, which say why, and the log of all steps, which saw the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankscope.between.judge import judge
+from rankscope.between.step_logs import MAX_STEPS, StepTimes, last_attempt, read_step_log
+from rankscope.between.table import side_by_side
+from rankscope.causes.wording import amount
+from rankscope.errors import ForeignFileError
+from rankscope.listing import some_ranks
+from rankscope.records.between import BetweenVerdict, SlowPattern
+from rankscope.records.report import ClusterReport, Verdict
+from rankscope.thresholds import MATTERS
+
+__all__ = ["add_between_windows", "join"]
+
+MOST_LOGGED = 4 * MAX_STEPS
+"""Steps of all ranks together that are read for the verdict: each is 84 bytes in memory. With more ranks, fewer are."""
+_BOUND = ("host_bound", "comm_bound", "pipeline")
+"""Verdicts on how the whole job is built. In a pipeline ranks wait for each other by schedule, and steps logs cannot
+tell that from lateness."""
+_ACCUSED = ("always", "every", "since", "drifting", "spell", "bursts", "turns")
+
+
+def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_host: bool) -> None:
+    """Judge the step logs of the last attempt and join that with the verdict of the windows.
+
+    Args:
+        report: with its verdict.
+        step_logs: files of the run; without any nothing is added.
+        on_host: the job trains on CPUs.
+    """
+    notes: list[str] = []
+    logs: dict[int, StepTimes] = {}
+    read = 0
+    for rank, path in last_attempt(step_logs, notes)[1].items():
+        try:
+            logs[rank] = read_step_log(path)
+        except ForeignFileError:
+            continue  # the table of steps says so
+        read += len(logs[rank].entries)
+        if read > MOST_LOGGED:
+            notes.append(f"the step logs of {len(logs)} ranks were compared; more do not fit into memory")
+            break
+    if not logs:
+        return
+    between = judge(side_by_side(logs), on_host=on_host)
+    between.notes += notes
+    windows = [(w.first, w.last) for w in report.pulse.windows] if report.pulse else []
+    join(report.verdict, between, windows)
+
+
+def join(verdict: Verdict, between: BetweenVerdict, windows: Sequence[tuple[int, int]]) -> None:
+    """Put the verdict between windows into that of the windows, and let the whole name whom either of them does.
+
+    Args:
+        verdict: of the windows; changed.
+        between: of the step logs; gets :attr:`BetweenVerdict.window`.
+        windows: first and last step of each, warm-up included.
+    """
+    verdict.between = between
+    if between.kind == "insufficient_data":
+        return
+    named = [p for p in between.patterns if p.ranks and p.kind in _ACCUSED]
+    if verdict.kind == "pipeline" and named:
+        between.window = "The ranks are stages of a pipeline, which wait for each other by schedule: nobody is named."
+        between.kind, between.ranks = "nobody", []
+        return
+    between.window = _side_by_side(verdict, between, named, windows) if windows else ""
+    if named and verdict.kind not in ("straggler", *_BOUND) and named[0].cost_ms >= MATTERS * (between.step_ms or 0.0):
+        _name(verdict, between, named[0])
+    elif between.window and (named or verdict.kind == "straggler"):
+        verdict.why.append(between.window)
+
+
+def _name(verdict: Verdict, between: BetweenVerdict, worst: SlowPattern) -> None:
+    """The run's verdict is that of the step logs, as the windows name nobody."""
+    before = verdict.sentence
+    verdict.kind, verdict.ranks = "straggler", list(worst.ranks)
+    verdict.cause = "input_stall" if worst.place == "input" else None
+    verdict.cost_ms_per_step, verdict.cost_error_ms = worst.cost_ms, worst.error_ms
+    verdict.step_ms, verdict.p_value = between.step_ms, worst.p_value
+    verdict.share_of_steps_pct = 100.0 * worst.seen / between.steps if between.steps else None
+    verdict.confidence = "medium"
+    verdict.sentence = worst.sentence
+    verdict.why = [
+        f"So says the log of all steps: {between.steps:,} steps of {amount(between.step_ms or 0.0)} were compared.",
+        *([between.window] if between.window else []),
+        f"The windows alone: {before}",
+    ]
+    verdict.next = [_next(worst)]
+
+
+def _next(worst: SlowPattern) -> str:
+    """What to do first."""
+    ranks = some_ranks(worst.ranks)
+    if worst.place == "input":
+        return (
+            f"Look at what the data loader of rank {ranks} does in these steps: storage, decoding, number of workers."
+        )
+    if worst.place == "gc":
+        return "Call gc.freeze() after the setup and gc.collect() every so many steps on all ranks at once."
+    if worst.kind in ("every", "turns"):
+        return f"Look for what rank {ranks} does every {worst.period} steps: logging, saving, a metric, a callback."
+    return f"Record a window in such steps (rankscope capture RUN), which shows what rank {ranks} does in them."
+
+
+def _side_by_side(
+    verdict: Verdict, between: BetweenVerdict, named: Sequence[SlowPattern], windows: Sequence[tuple[int, int]]
+) -> str:
+    """Whether both witnesses agree, in a sentence; empty where there is nothing to say."""
+    if verdict.kind == "straggler" and named:
+        common = set(verdict.ranks) & set(between.ranks)
+        if common:
+            return f"The log of all steps agrees on rank {some_ranks(sorted(common))}: {named[0].sentence}"
+        return (
+            f"The witnesses disagree: the window names rank {some_ranks(verdict.ranks)}, and of the steps between the "
+            f"windows the log says: {named[0].sentence}"
+        )
+    if verdict.kind == "straggler":
+        return (
+            f"In {between.steps:,} steps between the windows no rank stands out: what the window saw is not usual, or "
+            "lies where the step log cannot see it, inside of the backward."
+        )
+    if not named:
+        return ""
+    inside = any(_covers(named[0], first, last) for first, last in windows)
+    first, last = windows[0]
+    where = f"steps {first:,} to {last:,}" if len(windows) == 1 else f"{len(windows)} windows"
+    if inside:
+        return f"The recorded steps ({where}) have such a step, and by themselves they name nobody."
+    return f"The recorded steps ({where}) have no such step in them, so that the windows cannot show it."
+
+
+def _covers(pattern: SlowPattern, first: int, last: int) -> bool:
+    """Whether a pattern has a step in a window. Of irregular ones it is not known which steps they are."""
+    if pattern.period:
+        step = first + (pattern.first - first) % pattern.period
+        return step <= last
+    return first <= (last if pattern.last is None else pattern.last) and last >= pattern.first

@@ -1,0 +1,258 @@
+"""The verdict from the step logs of all ranks: who makes which steps slow, and by how much. Arrays in, a record out.
+
+Three tests, each for a pattern of its own: steps that recur, stretches of steps, and irregular steps that are too often
+the same rank's. What one has explained the next does not see. Occasions (evaluations, checkpoints) are told apart by
+their marks, and accuse nobody.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from rankscope.between.lateness import Lateness, lateness, median_of_others
+from rankscope.between.recurring import Recurrence, binomial_tail, recurring
+from rankscope.between.stretches import Stretch, is_growing, stretches, struck_on_others
+from rankscope.between.table import StepTable
+from rankscope.between.wording import conclude, describe
+from rankscope.records.between import BetweenVerdict, PatternKind, SlowPattern
+from rankscope.thresholds import LEAST_COST, MATTERS
+
+__all__ = ["LEAST_STEPS", "SURE", "judge"]
+
+LEAST_STEPS = 100
+"""Fewer compared steps carry no verdict."""
+SURE = 1e-3
+"""Chance, over all ranks and patterns, that one is named where there is none."""
+WORTH_TELLING = 0.001
+"""Share of the step. What costs less on average is left alone, however regular it is."""
+STRUCK = 0.2
+"""Share of a usual step that an irregular step must be late by."""
+TOGETHER = 3
+"""Struck steps that are no farther apart are one event."""
+AT_BOTH_ENDS = 0.05
+"""Share of the steps that may be missing at either end where a rank is said to be always late."""
+BLOCK = 25
+"""Steps of a block, by whose scatter a cost's error is told."""
+
+F64 = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+def judge(table: StepTable | None, *, on_host: bool = True) -> BetweenVerdict:
+    """Return the verdict.
+
+    Args:
+        table: of all ranks; None where nothing can be compared.
+        on_host: the work itself is done on the host, so that a step that is long for all ranks alike is a slow one. A
+            host that waits for its device every so many steps has such steps, too, and no step of the job is slow.
+    """
+    compared = int(table.compared.sum()) if table is not None else 0
+    if table is None or compared < LEAST_STEPS:
+        verdict = BetweenVerdict(kind="insufficient_data", steps=compared, notes=[] if table is None else table.notes)
+        return conclude(verdict)
+    return conclude(_Judgement(table, on_host).verdict())
+
+
+class _Judgement:
+    """Of one table."""
+
+    def __init__(self, table: StepTable, on_host: bool) -> None:
+        self.table = table
+        self.on_host = on_host
+        self.late: Lateness = lateness(table)
+        self.usual = float(np.median(table.step[:, table.compared]))
+        self.charge = self.late.charge.copy()
+        self.numbers = np.flatnonzero(table.compared)
+        self.patterns: list[SlowPattern] = []
+
+    def verdict(self) -> BetweenVerdict:
+        """Look for everything, then conclude."""
+        self._recurrences()
+        self._stretches()
+        self._irregular()
+        if self.on_host:
+            self._alike()
+        self._occasions()
+        self.patterns.sort(key=lambda pattern: -pattern.cost_ms)
+        accused = [p for p in self.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation")]
+        held = float(self.table.held[:, self.table.compared].mean(axis=1).max())
+        verdict = BetweenVerdict(
+            kind="nobody", steps=len(self.numbers), step_ms=self.usual, patterns=self.patterns, held_ms=held,
+            notes=list(self.table.notes),
+        )  # fmt: skip
+        if accused:
+            verdict.kind = "turns" if accused[0].kind == "turns" else "named"
+            verdict.ranks = list(dict.fromkeys(rank for p in accused for rank in p.ranks))
+        elif any(not p.ranks and p.kind == "every" for p in self.patterns):
+            verdict.kind = "alike"
+        elif held >= LEAST_COST * self.usual:
+            verdict.kind = "contended"
+        return verdict
+
+    # ------------------------------------------------------------ the tests
+
+    def _recurrences(self) -> None:
+        found: dict[int, Recurrence] = {}
+        for row in range(len(self.table.ranks)):
+            seen = recurring(self.charge[row], self.table.compared, self.usual, self.table.first)
+            if seen is not None and seen.log_p + math.log(len(self.charge)) < math.log(SURE):
+                found[row] = seen
+        masks = {row: self._at(seen) for row, seen in found.items()}
+        periods = {seen.period for seen in found.values()}
+        if len(found) > 1 and len(periods) == 1 and len({seen.place for seen in found.values()}) == len(found):
+            self._add("turns", masks, next(iter(found.values())))
+        else:
+            for row, seen in found.items():
+                self._add("every", {row: masks[row]}, seen)
+
+    def _stretches(self) -> None:
+        compared = self.charge[:, self.numbers]
+        beside = list(struck_on_others(compared, self.usual))
+        for row, others in enumerate(beside):
+            for found in stretches(compared[row], self.usual, others):
+                if found.log_p + math.log(len(compared)) < math.log(SURE):
+                    self._stretch(row, found)
+
+    def _stretch(self, row: int, found: Stretch) -> None:
+        steps = len(self.numbers)
+        near = max(AT_BOTH_ENDS * steps, BLOCK)
+        to_the_end = found.end >= steps - near
+        kind: PatternKind = "spell"
+        if to_the_end:
+            kind = "always" if found.begin <= near else "since"
+            if is_growing(self.charge[row, self.numbers[found.begin : found.end]]):
+                kind = "drifting"
+        mask = np.zeros_like(self.table.compared)
+        mask[self.numbers[found.begin : found.end]] = True
+        self._add(kind, {row: mask}, found)
+
+    def _irregular(self) -> None:
+        struck = self.charge > STRUCK * self.usual
+        events: list[tuple[int, int]] = []
+        for at in np.flatnonzero(struck.any(axis=0)).tolist():
+            if events and at - events[-1][1] <= TOGETHER:
+                events[-1] = events[-1][0], at
+            else:
+                events.append((at, at))
+        owners = [int(self.charge[:, begin : end + 1].sum(axis=1).argmax()) for begin, end in events]
+        for row in range(len(self.charge)):
+            count = owners.count(row)
+            if count < 2 or len(self.charge) < 2:
+                continue
+            log_p = binomial_tail(count, len(events), 1 / len(self.charge)) + math.log(len(self.charge))
+            if log_p >= math.log(SURE):
+                continue
+            cost = float(np.minimum(self.late.margin[row], self.charge[row])[struck[row]].sum()) / len(self.numbers)
+            if cost >= MATTERS * self.usual:
+                mask = struck[row] & self.table.compared
+                self._add("bursts", {row: mask}, Stretch(0, 0, int(mask.sum()), log_p))
+
+    def _alike(self) -> None:
+        """Steps that recur and are long for all ranks, with nobody late in them."""
+        # A step that is long because the others wait for one rank in it is not long for all alike.
+        shortest = self.table.step.min(axis=0)
+        excess = np.maximum(shortest - self.usual - self.late.waited_for.max(axis=0), 0.0)
+        excess[(self.late.charge > self.charge).any(axis=0)] = 0.0
+        seen = recurring(excess, self.table.compared, self.usual, self.table.first)
+        if seen is None or seen.log_p >= math.log(SURE):
+            return
+        mask = self._at(seen)
+        others = self.table.compared & ~mask
+        size = float(np.median(excess[mask]) - np.median(excess[others]))
+        pattern = self._pattern("every", [], mask, seen, size)
+        pattern.cost_ms = size * float(mask.sum()) / len(self.numbers)
+        self._keep(pattern)
+
+    def _occasions(self) -> None:
+        kinds: tuple[tuple[PatternKind, Mask], ...] = (
+            ("checkpoint", self.table.checkpoint), ("evaluation", self.table.evaluation & ~self.table.checkpoint),
+        )  # fmt: skip
+        for kind, marks in kinds:
+            mask = marks.any(axis=0)
+            if not mask.any():
+                continue
+            excess = np.median(self.table.step, axis=0) - self.usual
+            at = np.flatnonzero(mask)
+            ranks = [rank for rank, own in zip(self.table.ranks, marks, strict=True) if own.any()]
+            pattern = SlowPattern(kind=kind, ranks=ranks if len(ranks) < len(self.table.ranks) else [])
+            pattern.first, pattern.last = self.table.first + int(at[0]), self.table.first + int(at[-1])
+            pattern.seen = pattern.of = len(at)
+            apart = np.diff(at)
+            if len(apart) and (apart == apart[0]).all() and apart[0] > 1:
+                pattern.period = int(apart[0])
+            pattern.size_ms = float(np.median(excess[mask]))
+            pattern.cost_ms = float(np.maximum(excess[mask], 0.0).sum()) / (len(self.numbers) + len(at))
+            self._keep(pattern)
+
+    # ------------------------------------------------------------ what was found
+
+    def _at(self, seen: Recurrence) -> Mask:
+        numbers = np.arange(len(self.table.compared)) + self.table.first
+        return np.asarray(self.table.compared & (numbers % seen.period == seen.place))
+
+    def _add(self, kind: PatternKind, masks: dict[int, Mask], seen: Recurrence | Stretch) -> None:
+        """Note a pattern of ranks (by row) and their steps, and take these steps out of what is looked at next."""
+        whole = np.logical_or.reduce(list(masks.values()))
+        outside = self.table.compared & ~whole
+        gain, sizes = np.zeros(len(whole)), []
+        for row, mask in masks.items():
+            if outside.sum() >= BLOCK:  # what a rank is late by in its other steps is no part of the pattern
+                waited_for, margin = self.late.waited_for[row], self.late.margin[row]
+                sizes.append(float(np.median(waited_for[mask]) - np.median(waited_for[outside])))
+                gain += np.where(mask, margin - margin[outside].mean(), 0.0)
+            else:
+                sizes.append(float(np.median(self.late.charge[row, mask])))
+                gain += np.where(mask, np.minimum(self.late.margin[row], self.late.charge[row]), 0.0)
+        ranks = [self.table.ranks[row] for row in masks]
+        pattern = self._pattern(kind, ranks, whole, seen, float(np.median(sizes)))
+        pattern.cost_ms, pattern.error_ms = _mean_and_error(gain[self.numbers], max(BLOCK, pattern.period or 0))
+        row, mask = next(iter(masks.items()))
+        pattern.place, pattern.cpu = self._place(row, mask, pattern.size_ms)
+        for row, mask in masks.items():
+            self.charge[row, mask] = 0.0
+        self._keep(pattern)
+
+    def _pattern(
+        self, kind: PatternKind, ranks: list[int], mask: Mask, seen: Recurrence | Stretch, size: float
+    ) -> SlowPattern:
+        at = np.flatnonzero(mask) + self.table.first
+        pattern = SlowPattern(kind=kind, ranks=ranks, size_ms=size, first=int(at[0]), last=int(at[-1]), seen=seen.seen)
+        pattern.p_value = min(math.exp(min(seen.log_p, 0.0)) * len(self.table.ranks), 1.0)
+        if isinstance(seen, Recurrence):
+            pattern.period, pattern.of = seen.period, seen.of
+        else:
+            pattern.of = len(at)
+        if kind in ("always", "since", "drifting"):
+            pattern.last = None
+        return pattern
+
+    def _keep(self, pattern: SlowPattern) -> None:
+        if pattern.cost_ms >= WORTH_TELLING * self.usual:
+            pattern.sentence = describe(pattern, self.usual)
+            self.patterns.append(pattern)
+
+    def _place(self, row: int, mask: Mask, size: float) -> tuple[str, bool]:
+        """Where a rank spends what it is late by, if most of it is in one place; and whether that is CPU time."""
+        outside = self.table.compared & ~mask
+
+        def more(values: F64) -> float:
+            extra = (values - median_of_others(values))[row]
+            usually = float(np.median(extra[outside])) if outside.sum() >= BLOCK else 0.0
+            return float(np.median(extra[mask])) - usually
+
+        found = {name: more(values) for name, values in self.table.places.items()}
+        place = max(found, key=lambda name: found[name])
+        return place if found[place] >= size / 2 else "", more(self.table.cpu) >= size / 2
+
+
+def _mean_and_error(values: F64, block: int) -> tuple[float, float]:
+    """Mean per step, and its standard error from the scatter of blocks of steps."""
+    blocks = len(values) // block
+    mean = float(values.mean())
+    if blocks < 2:
+        return mean, abs(mean)
+    means = values[: blocks * block].reshape(blocks, block).mean(axis=1)
+    return mean, float(means.std(ddof=1)) / math.sqrt(blocks)

@@ -1,0 +1,67 @@
+"""How late each rank is in each step, and how much of that the others wait for.
+
+A rank is late by its own time less the median of its peers' at the same step. The peers wait for it in the part in
+which they meet, so that its own stay there is shorter than theirs: by as much, where the job loses all of it. What of
+the lateness the peers do not wait for costs nothing, and what a busy machine took from the rank is not its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankscope.between.table import StepTable
+
+__all__ = ["Lateness", "lateness", "median_of_others"]
+
+F64 = npt.NDArray[np.float64]
+
+FEW_RANKS = 16
+"""With more, the median of the others is that of all: leaving one out moves it by at most one place in the order."""
+BESIDE_OTHERS = 0.1
+"""Share of its CPU time by which the same work takes longer beside other processes, which take caches and cores' second
+threads (as in :mod:`rankscope.diagnose.base.contention`)."""
+CONTENDED = 0.02
+"""Share of the step. Where ranks are held up for less, the machine is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Arrays are rank x step, ms."""
+
+    waited_for: F64
+    """Lateness for which the peers wait, whatever made it."""
+    charge: F64
+    """What a rank costs its peers in a step by itself: lateness that they wait for, and that no busy machine explains;
+    0 in steps that are not compared."""
+    margin: F64
+    """By how much a rank is later than the latest of the others: what the step would gain if it were not."""
+    contended: bool
+    """Whether ranks were held up at all."""
+
+
+def lateness(table: StepTable) -> Lateness:
+    """Of a whole table."""
+    late = table.own - median_of_others(table.own)
+    waited_for = median_of_others(table.met) - table.met
+    together = np.where((late > 0) & (waited_for > 0), np.minimum(late, waited_for), 0.0)
+    step = float(np.median(table.step[:, table.compared])) if table.compared.any() else 0.0
+    held = float(table.held[:, table.compared].mean()) if table.compared.any() else 0.0
+    contended = held > CONTENDED * step
+    excused = table.held.copy()
+    if contended:
+        excused += BESIDE_OTHERS * np.maximum(table.cpu, 0.0)
+    charge = np.where(table.compared, np.maximum(together - excused, 0.0), 0.0)
+    ahead = np.sort(table.own, axis=0)
+    others = np.where(table.own == ahead[-1], ahead[-2], ahead[-1])  # the latest of the others
+    margin = np.minimum(np.maximum(table.own - others, 0.0), together)
+    return Lateness(together, charge, margin, contended)
+
+
+def median_of_others(values: F64) -> F64:
+    """At each place of rank x step, the median of the other ranks in that step."""
+    if len(values) > FEW_RANKS:
+        return np.broadcast_to(np.median(values, axis=0), values.shape)
+    return np.array([np.median(np.delete(values, row, axis=0), axis=0) for row in range(len(values))])

@@ -1,0 +1,142 @@
+"""Is a rank late for a whole stretch of steps: always, from a step on, or for a while?
+
+Steps are taken five at a time, since neighbours resemble each other and tests that take them for independent name
+somebody in healthy runs. A group is struck where most of its steps are. The score of a stretch is the sum over its
+groups of the logarithm of how much likelier the group is in a stretch (struck with the chance :data:`INSIDE`) than
+beside it (with the rate seen there); the number of stretches that reach a score by chance is at most the number of
+groups times exp(-score) (Karlin and Altschul, PNAS 87, 1990).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["GROUP", "Stretch", "is_growing", "stretches", "struck_on_others"]
+
+GROUP = 5
+SHARE = 0.05
+"""Of a usual step: what a rank is late by in a struck step. It is ``thresholds.LEAST_COST``."""
+INSIDE = 0.8
+MOST = 5
+"""Stretches of a rank that are looked for."""
+_MOST_PAIRED = 400
+"""Groups that are held against each other in pairs."""
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Indices into the compared steps, ``end`` not included."""
+
+    begin: int
+    end: int
+    seen: int
+    """Struck steps in it."""
+    log_p: float
+
+
+def stretches(charge: F64, usual: float, beside: float) -> list[Stretch]:
+    """Stretches in which a rank is late, most certain first.
+
+    Args:
+        charge: of one rank, ms, compared steps only.
+        usual: a usual step, ms.
+        beside: share of groups that are struck on its peers.
+    """
+    struck = charge > SHARE * usual
+    groups = len(struck) // GROUP
+    if groups < 2:
+        return []
+    most = struck[: groups * GROUP].reshape(groups, GROUP).sum(axis=1) > GROUP // 2
+    found: list[Stretch] = []
+    taken = np.zeros(groups, bool)
+    for _ in range(MOST):
+        best = _best(most, taken, beside)
+        if best is None:
+            break
+        begin, end, log_p = best
+        taken[begin:end] = True
+        first, last = _exact(struck, begin * GROUP, end * GROUP)
+        if end == groups and struck[groups * GROUP :].any():
+            last = len(struck)
+        found.append(Stretch(first, last, int(struck[first:last].sum()), log_p))
+    return found
+
+
+def _best(most: npt.NDArray[np.bool_], taken: npt.NDArray[np.bool_], beside: float) -> tuple[int, int, float] | None:
+    """The stretch of the highest score that touches none taken so far; the rate beside it is that outside of it."""
+    rate, found = max(beside, 1.0 / len(most)), None
+    for _ in range(3):  # the rate beside it depends on where it is
+        if rate >= INSIDE:
+            return None
+        scores = np.where(most, math.log(INSIDE / rate), math.log((1 - INSIDE) / (1 - rate)))
+        scores[taken] = -np.inf
+        begin, end, score = _highest(scores)
+        if end <= begin:
+            return None
+        found = begin, end, math.log(len(most)) - score
+        outside = ~taken
+        outside[begin:end] = False
+        again = max(beside, 1.0 / len(most), float(most[outside].mean()) if outside.any() else 0.0)
+        if again == rate:
+            break
+        rate = again
+    return found
+
+
+def _highest(scores: F64) -> tuple[int, int, float]:
+    """Begin, end and sum of the stretch with the largest sum."""
+    best, begin, total, start = 0.0, 0, 0.0, 0
+    end = 0
+    for place, score in enumerate(scores.tolist()):
+        total += score
+        if total <= 0:
+            total, start = 0.0, place + 1
+        elif total > best:
+            best, begin, end = total, start, place + 1
+    return begin, end, best
+
+
+def _exact(struck: npt.NDArray[np.bool_], begin: int, end: int) -> tuple[int, int]:
+    """Move both ends, by less than a group, to where the struck steps begin and end."""
+    low, high = max(begin - GROUP + 1, 0), min(begin + GROUP, end)
+    gains = np.cumsum(np.where(struck[low:high], 1, -1)[::-1])[::-1]
+    first = low + int(np.argmax(gains))
+    low, high = max(end - GROUP, first), min(end + GROUP - 1, len(struck))
+    gains = np.cumsum(np.where(struck[low:high], 1, -1))
+    return first, low + int(np.argmax(gains)) + 1 if len(gains) else end
+
+
+def is_growing(charge: F64) -> bool:
+    """Whether a rank is late by more and more over a stretch: Kendall's tau of group medians against their order, at
+    one in a thousand, and a rise (Theil and Sen's slope) of at least half of what it ends at."""
+    groups = len(charge) // GROUP
+    if groups < 2 * GROUP:
+        return False
+    medians = np.median(charge[: groups * GROUP].reshape(groups, GROUP), axis=1)
+    places = np.unique(np.linspace(0, groups - 1, min(groups, _MOST_PAIRED)).astype(np.int64))
+    earlier, later = np.triu_indices(len(places), 1)
+    rises = medians[places[later]] - medians[places[earlier]]
+    apart = places[later] - places[earlier]
+    count = len(places)
+    spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    slope = float(np.median(rises / apart))
+    ends_at = float(np.median(medians[-max(groups // 8, 2) :]))
+    return float(np.sign(rises).sum()) > 3.09 * spread and slope * (groups - 1) >= 0.5 * ends_at > 0
+
+
+def struck_on_others(charges: F64, usual: float) -> Iterator[float]:
+    """For each rank the share of groups that are struck on the others, on average."""
+    groups = charges.shape[1] // GROUP
+    struck = (charges[:, : groups * GROUP] > SHARE * usual).reshape(len(charges), groups, GROUP).sum(
+        axis=2
+    ) > GROUP // 2
+    rates = struck.mean(axis=1) if groups else np.zeros(len(charges))
+    for rank in range(len(charges)):
+        yield float(np.delete(rates, rank).mean())

@@ -1,0 +1,80 @@
+"""What the log of all steps tells, in sentences."""
+
+from __future__ import annotations
+
+from rankscope.causes.wording import amount
+from rankscope.listing import some_ranks
+from rankscope.records.between import BetweenVerdict, SlowPattern
+
+__all__ = ["conclude", "describe"]
+
+PLACES = {
+    "input": "in the data loader",
+    "gc": "in Python's garbage collector",
+    "before": "before the forward, not in the data loader",
+    "forward": "in the forward",
+    "after": "between the backward and the end of the step",
+}
+
+
+def describe(pattern: SlowPattern, step_ms: float) -> str:
+    """One sentence for a pattern: who, when, where, and what it costs."""
+    share = f"{100 * pattern.cost_ms / step_ms:.1f} %" if step_ms else "unknown"
+    cost = f"{amount(pattern.cost_ms)} a step on average ({share})"
+    many = len(pattern.ranks) > 1
+    who = f"Rank{'s' if many else ''} {some_ranks(pattern.ranks)}" if pattern.ranks else "All ranks alike"
+    late = f"{amount(pattern.size_ms)} late"
+    where = ", ".join(filter(None, (PLACES.get(pattern.place, ""), "busy on the CPU" if pattern.cpu else "")))
+    where = f", {where}" if where else ""
+    number = _ordinal(pattern.period or 0)
+    if pattern.kind in ("checkpoint", "evaluation"):
+        what = "a checkpoint" if pattern.kind == "checkpoint" else "an evaluation"
+        by = f" of rank {some_ranks(pattern.ranks)}" if pattern.ranks else ""
+        when = f"every {number} step" if pattern.period else f"{pattern.seen} time{'s' if pattern.seen > 1 else ''}"
+        return f"{what.capitalize()}{by}, {when}, takes {amount(pattern.size_ms)}: {cost}."
+    if pattern.kind == "turns":
+        return (
+            f"{who} take turns: each is {late} in every {number} step{where}, seen {pattern.seen} of {pattern.of} "
+            f"times; {cost}."
+        )
+    if not pattern.ranks:
+        return f"Every {number} step takes {amount(pattern.size_ms)} longer on all ranks alike; {cost}."
+    verb = "are" if many else "is"
+    when = {
+        "always": "in all steps",
+        "every": f"in every {number} step, seen {pattern.seen} of {pattern.of} times",
+        "since": f"from step {pattern.first:,} on",
+        "drifting": f"from step {pattern.first:,} on, more and more",
+        "spell": f"from step {pattern.first:,} to {pattern.last or 0:,}",
+        "bursts": f"now and then, in {pattern.seen} steps",
+    }[pattern.kind]
+    return f"{who} {verb} {late} {when}{where}; {cost}."
+
+
+def conclude(verdict: BetweenVerdict) -> BetweenVerdict:
+    """Give the verdict its sentence."""
+    if verdict.kind == "insufficient_data":
+        verdict.sentence = f"Too few steps for a verdict between windows: {verdict.steps} can be compared."
+    elif verdict.patterns and verdict.kind != "contended":
+        verdict.sentence = verdict.patterns[0].sentence
+        for pattern in verdict.patterns:
+            if verdict.ranks and set(pattern.ranks) & set(verdict.ranks) and pattern.kind not in _OCCASIONS:
+                verdict.sentence = pattern.sentence
+                break
+    elif verdict.kind == "contended":
+        verdict.sentence = (
+            f"No rank stands out in {verdict.steps:,} steps; the machine was busy and held the ranks up for "
+            f"{amount(verdict.held_ms or 0.0)} of each {amount(verdict.step_ms or 0.0)} step."
+        )
+    else:
+        verdict.sentence = f"No rank stands out in {verdict.steps:,} steps."
+    return verdict
+
+
+_OCCASIONS = ("checkpoint", "evaluation")
+
+
+def _ordinal(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"

@@ -1,0 +1,179 @@
+"""The verdict between windows on jobs whose truth is known by construction (tests/support/step_log_worlds.py)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from rankscope.between.judge import judge
+from rankscope.between.recurring import binomial_tail, recurring
+from rankscope.between.stretches import is_growing, stretches
+from rankscope.between.table import side_by_side
+from rankscope.records.step_log import CHECKPOINT, EVALUATION, RECORDED
+from support.step_log_worlds import world
+
+
+def verdict(seed: int = 0, on_host: bool = True, **job):
+    return judge(side_by_side(world(seed=seed, **job)), on_host=on_host)
+
+
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 240), marks=pytest.mark.long)])
+def test_nobody_is_accused_in_healthy_jobs(seeds: range):
+    accused = []
+    for seed in seeds:
+        job = {
+            "ranks": (2, 4, 8, 3)[seed % 4],
+            "steps": (300, 500)[seed % 2],
+            "busy": (0, 0.02, 0.2, 0.5)[seed // 4 % 4],
+            "noise": (0.01, 0.05, 0.2)[seed // 2 % 3],
+            "tail": (0, 0.02, 0.1)[seed // 5 % 3],
+            "offset": (0.003, 0.01)[seed // 3 % 2],
+            "meets": ("backward", "forward")[seed % 7 == 0],
+        }
+        found = verdict(seed, **job)
+        if found.kind not in ("nobody", "contended"):
+            accused.append((seed, job, found.sentence))
+    assert accused == []
+
+
+PATTERNS = {
+    "every": lambda step, rank: 20.0 * (rank == 1 and step % 25 == 24),
+    "since": lambda step, rank: 20.0 * (rank == 1 and step >= 200),
+    "drifting": lambda step, rank: (step - 200) / 12.5 if rank == 1 and step > 200 else 0.0,
+    "spell": lambda step, rank: 20.0 * (rank == 1 and 300 <= step < 330),
+    "always": lambda step, rank: 20.0 * (rank == 1),
+}
+
+
+@pytest.mark.parametrize("place", ["input", "before", "forward", "after"])
+@pytest.mark.parametrize("kind", PATTERNS)
+def test_who_is_late_is_named_with_pattern_and_place(kind: str, place: str):
+    for seed, ranks, busy in ((0, 2, 0.0), (1, 4, 0.2), (2, 8, 0.0)):
+        found = verdict(seed, ranks=ranks, busy=busy, late=PATTERNS[kind], place=place)
+        assert (found.kind, found.ranks) == ("named", [1]), found
+        (pattern,) = found.patterns
+        assert (pattern.kind, pattern.place) == (kind, place)
+
+
+def test_cost_and_size_of_a_burst():
+    found = verdict(late=PATTERNS["every"], noise=0.01, tail=0.0, offset=0.0)
+    (pattern,) = found.patterns
+    # steps 24, 49, ... 699, compared from step 10 on: 28 of 690
+    assert (pattern.period, pattern.first, pattern.seen, pattern.of) == (25, 24, 28, 28)
+    assert pattern.size_ms == pytest.approx(20, abs=1)
+    assert pattern.cost_ms == pytest.approx(20 * 28 / 690, abs=0.05)
+    assert pattern.p_value < 1e-9
+    assert found.sentence.startswith("Rank 1 is 20 ms late in every 25th step, seen 28 of 28 times, in the data loader")
+
+
+def test_when_a_rank_begins_to_be_late():
+    found = verdict(late=PATTERNS["since"], noise=0.01, tail=0.0)
+    assert (found.patterns[0].first, found.patterns[0].last) == (200, None)
+    found = verdict(late=PATTERNS["spell"], noise=0.01, tail=0.0)
+    assert (found.patterns[0].first, found.patterns[0].last) == (300, 329)
+
+
+def test_ranks_that_take_turns_are_told_as_such():
+    found = verdict(ranks=4, late=lambda step, rank: 20.0 * (step % 10 == 9 and step // 10 % 4 == rank))
+    assert (found.kind, sorted(found.ranks)) == ("turns", [0, 1, 2, 3])
+    assert [(p.kind, p.period) for p in found.patterns] == [("turns", 40)]
+
+
+def test_a_rank_that_is_late_irregularly_too_often():
+    late = np.random.default_rng(5).random(700) < 0.06
+    found = verdict(late=lambda step, rank: 30.0 * (rank == 1 and late[step]), tail=0.0)
+    assert (found.kind, found.ranks, found.patterns[0].kind) == ("named", [1], "bursts")
+
+
+def test_what_is_hidden_in_the_backward_accuses_nobody():
+    for kind in PATTERNS:
+        found = verdict(late=PATTERNS[kind], place="hidden")
+        assert found.ranks == [], kind
+
+
+def test_steps_that_are_long_for_all_alike_accuse_nobody():
+    found = verdict(ranks=4, everyone=lambda step: 30.0 * (step % 50 == 49))
+    assert (found.kind, found.ranks) == ("alike", [])
+    assert (found.patterns[0].kind, found.patterns[0].period) == ("every", 50)
+    # a host that waits for its device in every 50th step has such steps, and none of them is slow
+    assert verdict(ranks=4, everyone=lambda step: 30.0 * (step % 50 == 49), on_host=False).kind == "nobody"
+
+
+def test_evaluations_and_checkpoints_are_told_as_such():
+    evaluation = {step: dict.fromkeys(range(4), EVALUATION) for step in range(49, 700, 50)}
+    found = verdict(ranks=4, everyone=lambda step: 300.0 * (step % 50 == 49), flags=evaluation)
+    assert (found.kind, found.ranks) == ("nobody", [])
+    (pattern,) = found.patterns
+    assert (pattern.kind, pattern.ranks, pattern.period, pattern.seen) == ("evaluation", [], 50, 14)
+    checkpoint = {step: {0: CHECKPOINT} for step in range(39, 700, 40)}
+    found = verdict(late=lambda step, rank: 200.0 * (rank == 0 and step % 40 == 39), place="before", flags=checkpoint)
+    assert (found.kind, found.ranks) == ("nobody", [])
+    (pattern,) = found.patterns
+    assert (pattern.kind, pattern.ranks, pattern.period, pattern.seen) == ("checkpoint", [0], 40, 17)
+
+
+def test_a_flag_of_most_steps_marks_nothing():
+    flags = {step: dict.fromkeys(range(2), EVALUATION) for step in range(700)}  # dropout at inference, say
+    assert verdict(late=PATTERNS["every"], flags=flags).ranks == [1]
+
+
+def test_recorded_steps_and_the_next_are_not_compared():
+    flags = {step: {0: RECORDED} for step in range(300, 308)}
+    table = side_by_side(world(flags=flags))
+    assert np.flatnonzero(~table.compared).tolist() == [step - 10 for step in range(300, 309)]
+
+
+def test_too_few_steps_and_too_few_ranks_carry_no_verdict():
+    assert verdict(steps=100).kind == "insufficient_data"
+    assert judge(side_by_side(dict(list(world().items())[:1]))).kind == "insufficient_data"
+
+
+def test_a_busy_machine_takes_the_blame():
+    found = verdict(busy=0.4)
+    assert found.kind == "contended"
+    assert found.held_ms == pytest.approx(0.4 * 40, rel=0.2)
+
+
+def test_what_the_scheduler_held_up_is_not_a_ranks_own():
+    """Rank 1 shares its core with another process from step 200 on: the counts of the scheduler say so."""
+    job = world(noise=0.01, tail=0.0)
+    late = world(noise=0.01, tail=0.0, late=PATTERNS["since"], place="before")
+    late[1].entries.flags.writeable = False
+    entries = late[1].entries.copy()
+    entries["held"][200:] += 20_000
+    late[1] = type(late[1])(entries, late[1].spans)
+    assert judge(side_by_side(late)).ranks == []
+    assert judge(side_by_side(job)).ranks == []
+
+
+# ---------------------------------------------------------------- the tests themselves
+
+
+def test_the_tail_of_the_binomial_distribution():
+    # P(at least 2 of 3 at 1/2) = (3 + 1) / 8
+    assert math.exp(binomial_tail(2, 3, 0.5)) == pytest.approx(0.5)
+    assert math.exp(binomial_tail(3, 3, 0.1)) == pytest.approx(1e-3)
+
+
+def test_a_period_is_found_by_its_steps_and_holes_do_not_hide_it():
+    charge, compared = np.zeros(400), np.ones(400, bool)
+    charge[7::20] = 10.0
+    compared[100:160] = False
+    found = recurring(charge, compared, usual=20.0)
+    assert (found.period, found.place, found.seen, found.of) == (20, 7, 17, 17)  # 20 less three in the hole
+    assert recurring(np.zeros(400), compared, usual=20.0) is None
+
+
+def test_stretches_begin_and_end_with_their_steps():
+    charge = np.zeros(500)
+    charge[203:347] = 10.0
+    (found,) = stretches(charge, 40.0, 0.0)
+    assert (found.begin, found.end, found.seen) == (203, 347, 144)
+    assert stretches(np.zeros(500), 40.0, 0.0) == []
+
+
+def test_growing_is_not_just_being_late():
+    assert is_growing(np.linspace(0, 20, 300))
+    assert not is_growing(np.full(300, 20.0) + np.random.default_rng(0).normal(0, 1, 300))
