@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import lru_cache
 
 from rankscope.trace.columns import Category
 from rankscope.trace.libraries import LIBRARIES, NEVER
@@ -39,6 +40,9 @@ class Kind(IntEnum):
     FUSED = 5
     """A kernel that computes and communicates at once. A trace does not show how much of it is which."""
 
+
+_REMEMBERED = 1 << 14
+"""Names whose meaning is remembered: the ranks of a job share theirs, so that each is looked at once."""
 
 DEVICE_WORK = (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY, Kind.FUSED)
 """What a device does."""
@@ -128,6 +132,7 @@ def is_fused(name: str) -> bool:
     return _FUSED.search(name) is not None
 
 
+@lru_cache(_REMEMBERED)
 def is_known_compute(name: str) -> bool:
     """Say whether a kernel of this name computes, whatever a record of communication says that launched it."""
     if is_communication(name):
@@ -140,11 +145,13 @@ def is_wait(name: str) -> bool:
     return _WAIT.search(name) is not None
 
 
+@lru_cache(_REMEMBERED)
 def is_input(name: str) -> bool:
     """Say whether a host annotation of this name covers the fetching of a batch."""
     return _INPUT.search(name) is not None
 
 
+@lru_cache(_REMEMBERED)
 def classify(name: str, category: int) -> Kind:
     """Kind of an event by its name and :class:`~rankscope.trace.columns.Category`.
 

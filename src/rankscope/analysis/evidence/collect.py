@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.missing_ranks import holds, lost_partners
 from rankscope.analysis.evidence.places import find_places
-from rankscope.analysis.matching.waits import median_of_others
+from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.rank.view import name_mask
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
@@ -210,21 +210,25 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
 def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]:
     """Ranks that spend more on something than the median of their peers, whatever it costs the job."""
     ranks = sorted({v.rank for w in windows for v in w.views} - {r for w in windows for r in w.unsound})
+    place = {rank: column for column, rank in enumerate(ranks)}
     steps = max(sum(w.step_count for w in windows), 1)
     if len(ranks) < 2:
         return []
     table = np.zeros((len(ATTRIBUTES) + 1, len(ranks)))  # ms per step of each attribute, last the number of syncs
     for window in windows:
         for view, own in zip(window.views, window.profiles, strict=True):
-            if view.rank not in ranks:
+            if view.rank not in place:
                 continue
             lengths = [float(own.length[name].sum()) / 1e6 for name in ATTRIBUTES]
-            table[:, ranks.index(view.rank)] += np.array([*lengths, own.count["syncs"].sum()]) / steps
+            table[:, place[view.rank]] += np.array([*lengths, own.count["syncs"].sum()]) / steps
     others = median_of_others(table)
     found = []
     least = max(0.02 * step_ms, 1.0)
     whole = 1e6 * max(windows[-1].step_count, 1)
     busy = [sum(u.compute for u in own) / whole for own in windows[-1].steps]
+    columns = {v.rank: c for c, v in enumerate(windows[-1].views)}
+    # the ranks of each team by their work: the middle one of the others is known at once for each of them
+    teams = {id(t): sorted(t, key=lambda c: busy[c]) for t in windows[-1].plan.peers}
     for column, rank in enumerate(ranks):
         *lengths, syncs = table[:, column].tolist()
         *theirs, usual = others[:, column].tolist()
@@ -235,7 +239,9 @@ def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]
                     found.append(_anomaly(rank, name, mine, peers, (syncs, usual)))
             elif mine - peers >= least and mine >= 1.5 * peers:
                 found.append(_anomaly(rank, name, mine, peers, None))
-        found += _work_anomaly(windows[-1], rank, busy, least)
+        if rank in columns:
+            team = teams[id(windows[-1].plan.peers[columns[rank]])]
+            found += _work_anomaly(windows[-1], columns[rank], team, busy, least)
     return found
 
 
@@ -250,16 +256,16 @@ def _anomaly(rank: int, cause: str, own: float, peers: float, counts: tuple[floa
     )
 
 
-def _work_anomaly(window: WindowResult, rank: int, busy: Sequence[float], least: float) -> list[Anomaly]:
-    """Clearly more device work (operators on a CPU; ``busy``, ms per step) than the median peer, with the reason."""
-    columns = {v.rank: c for c, v in enumerate(window.views)}
-    if rank not in columns or not window.plan.peers[columns[rank]]:
+def _work_anomaly(
+    window: WindowResult, own: int, team: Sequence[int], busy: Sequence[float], least: float
+) -> list[Anomaly]:
+    """Clearly more device work (operators on a CPU; ``busy``, ms per step) than the median peer, with the reason.
+
+    ``team``: the rank and its peers in order of their work.
+    """
+    if len(team) < 2:
         return []
-    own = columns[rank]
-    peers = [p for p in window.plan.peers[own] if p != own]
-    if not peers:
-        return []
-    middle = sorted(peers, key=lambda c: busy[c])[len(peers) // 2]
+    middle = team[(len(team) - 1) // 2]  # of the others, for whoever has more work than it
     limit = UNEVEN_DEVICE if window.views[own].device else UNEVEN_CPU
     if busy[own] - busy[middle] < least or busy[own] < limit * busy[middle]:
         return []
@@ -267,6 +273,7 @@ def _work_anomaly(window: WindowResult, rank: int, busy: Sequence[float], least:
     reasons = work_difference(
         window.views[own], window.views[middle], window.profiles[own], window.profiles[middle], segments
     )
+    rank = window.views[own].rank
     return [Anomaly(rank=rank, cause=cause, own_ms=busy[own], peers_ms=busy[middle]) for cause in reasons]
 
 

@@ -103,6 +103,7 @@ def first_guess(table: Ends, start: F64) -> tuple[F64, NDArray[np.bool_], int]:
             blocks[column].append(number)
     offset, seen = start.copy(), np.zeros(count, np.bool_)
     best, parts = np.zeros(count, np.bool_), 0
+    used = np.zeros(len(sets), np.bool_)  # all members of such a set have their place
     for root in range(count):
         if seen[root] or not blocks[root]:
             continue
@@ -113,6 +114,9 @@ def first_guess(table: Ends, start: F64) -> tuple[F64, NDArray[np.bool_], int]:
             here = queue.pop(0)
             apart: dict[int, list[F64]] = {}
             for number in blocks[here]:
+                if used[number]:
+                    continue
+                used[number] = True
                 members, ends = sets[number]
                 own = ends[:, int(np.flatnonzero(members == here)[0])]
                 for place, other in enumerate(members.tolist()):

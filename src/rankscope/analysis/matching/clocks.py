@@ -13,6 +13,7 @@ left over to test the fit.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -118,7 +119,8 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
     origin = min((v.start for v in views), default=0)
     start, same, error = host_offsets([v.rank for v in views], clocks)
     host = _hosts(views, clocks)
-    together = np.array([host.count(h) > 1 and h == _largest(host) for h in host], np.bool_)
+    largest = _largest(host)
+    together = np.array([h == largest for h in host], np.bool_)
     ends = matched_times(views, matched, end=True)
     if together.any() and _host_is_refuted(views, matched, host, start, ends):
         host, together = [""] * count, np.zeros(count, np.bool_)
@@ -220,9 +222,19 @@ def _hosts(views: Sequence[RankView], clocks: dict[int, HostClock]) -> list[str]
     return [clocks[v.rank].host if v.rank in clocks else v.trace.meta.host or "" for v in views]
 
 
-def _largest(host: Sequence[str]) -> str:
-    named = [h for h in host if h]
-    return max(named, key=lambda h: (named.count(h), -named.index(h))) if named else "?"
+def _largest(host: Sequence[str]) -> str | None:
+    """The host of most ranks, the first of equals; None where no two ranks are known to share one."""
+    ((name, ranks),) = Counter(h for h in host if h).most_common(1) or [("", 0)]
+    return name if ranks > 1 else None
+
+
+def _of_hosts(host: Sequence[str]) -> dict[str, list[int]]:
+    """Columns of the ranks of each named host."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for column, name in enumerate(host):
+        if name:
+            found[name].append(column)
+    return found
 
 
 def _host_is_refuted(views: Sequence[RankView], matched: Matched, host: Sequence[str], start: F64, ends: I64) -> bool:
@@ -251,8 +263,9 @@ def _reached(connected: NDArray[np.bool_], host: Sequence[str]) -> NDArray[np.bo
 def _with_their_hosts(fit: _Fit, matched: Matched, usable: NDArray[np.bool_], host: Sequence[str], start: F64) -> F64:
     """The offsets, where ranks that only their host joins to others move as the others of that host do."""
     part = np.arange(len(host))
-    for call in np.unique(matched.channel[usable]).tolist():
-        joined = np.isin(part, part[matched.column[matched.channel[matched.call] == call]])
+    members = matched.of_channels()
+    for channel in np.unique(matched.channel[usable]).tolist():
+        joined = np.isin(part, part[members[channel]])
         part[joined] = part[joined].min()
     offset: F64 = fit.offset.copy()
     placed = fit.connected.copy()
@@ -275,8 +288,8 @@ def _with_their_hosts(fit: _Fit, matched: Matched, usable: NDArray[np.bool_], ho
 def _doubtful(fit: _Fit, host: Sequence[str], start: F64, error: float | None) -> list[int]:
     """Ranks whose calls put their clock further from their host's others than the error allows."""
     found = []
-    for name in sorted({h for h in host if h}):
-        mine = [c for c, h in enumerate(host) if h == name and fit.connected[c]]
+    for _, columns in sorted(_of_hosts(host).items()):
+        mine = [c for c in columns if fit.connected[c]]
         if len(mine) > 1:
             away = fit.offset[mine] - start[mine]
             away -= np.median(away)
@@ -289,15 +302,13 @@ def _tying(matched: Matched, host: Sequence[str]) -> NDArray[np.bool_]:
     """Calls whose ends tell of the clocks: symmetric ones, and others where they alone join ranks of several hosts."""
     usable = np.array([k in SYMMETRIC for k in matched.kind], np.bool_)
     part = np.arange(len(matched.ranks))
-    members = {
-        int(c): np.unique(matched.column[matched.channel[matched.call] == c]) for c in np.unique(matched.channel)
-    }
+    members = matched.of_channels()
     for channel in np.unique(matched.channel[usable]).tolist():
         joined = np.unique(part[members[channel]])
         part[np.isin(part, joined)] = joined[0]
-    for name in {h for h in host if h}:
-        joined = np.unique(part[[c for c, h in enumerate(host) if h == name]])
+    for columns in _of_hosts(host).values():
+        joined = np.unique(part[columns])
         part[np.isin(part, joined)] = joined[0]
-    bridges = [c for c, columns in members.items() if len(np.unique(part[columns])) > 1]
+    bridges = [c for c, ranks in members.items() if len(np.unique(part[ranks])) > 1]
     # round a ring each rank ends after its own neighbours: no two ends are of the same time
     return (usable | np.isin(matched.channel, bridges)) & ~matched.partial

@@ -102,6 +102,13 @@ class Matched:
         """How many members each call has."""
         return np.diff(self.first)
 
+    def of_channels(self) -> dict[int, I64]:
+        """Columns of the ranks that call in each channel, in order."""
+        count = len(self.ranks)
+        pairs = np.unique(self.channel[self.call].astype(np.int64) * count + self.column)
+        channels, first = np.unique(pairs // count, return_index=True)
+        return dict(zip(channels.tolist(), np.split(pairs % count, first[1:]), strict=True)) if len(pairs) else {}
+
     def last_awaited(self, arrival: F64) -> F64:
         """For each member the last arrival of those it waits for, its own included."""
         latest: F64 = arrival.copy()

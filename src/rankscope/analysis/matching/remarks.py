@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from rankscope.analysis.matching.clocks import Clocks
 from rankscope.analysis.matching.collectives import UNSAID, Matched
@@ -20,8 +21,10 @@ IDENTITIES = {
 LISTED = 8
 
 
-def remarks(views: Sequence[RankView], matched: Matched, clocks: Clocks, steps: JobSteps) -> list[str]:
-    """Whole sentences, the most important first."""
+def remarks(
+    views: Sequence[RankView], matched: Matched, clocks: Clocks, steps: JobSteps, lossy: AbstractSet[int] = frozenset()
+) -> list[str]:
+    """Whole sentences, the most important first. ``lossy``: ranks of which it is said already that records are lost."""
     found = []
     if steps.differ:
         by = sorted({steps.later[c] for c in steps.differ})
@@ -57,9 +60,9 @@ def remarks(views: Sequence[RankView], matched: Matched, clocks: Clocks, steps: 
             "receives do not end together. Record the operators too (ProfilerActivity.CPU), or by `rankscope run`, "
             "whose windows hold torch's flight recorder"
         )
-    lost = [c for c, count in enumerate(matched.lost) if count]
+    lost = [c for c, count in enumerate(matched.lost) if count and views[c].rank not in lossy]
     if lost:
-        total = sum(matched.lost)
+        total = sum(matched.lost[c] for c in lost)
         records = "one record of a call that other ranks recorded is" if total == 1 else f"{total} records of calls are"
         found.append(f"{records} missing on {_ranks(views, lost)}: these calls were matched on the other ranks only")
     return found

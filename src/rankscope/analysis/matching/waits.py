@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from rankscope.analysis.matching.clocks import Clocks, matched_times
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.steps import NONE, JobSteps, find_steps
+from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.rank.view import RankView
 
-__all__ = ["Waits", "bus_bytes", "element_bytes", "lateness", "measure_waits", "median_of_others"]
+__all__ = ["Waits", "bus_bytes", "element_bytes", "lateness", "measure_waits"]
 
 F64 = NDArray[np.float64]
 
@@ -83,19 +84,6 @@ def lateness(matched: Matched, waits: Waits) -> F64:
     for members in matched.by_size():
         out[members] = waits.arrival[members] - median_of_others(waits.arrival[members])
     return out
-
-
-def median_of_others(table: F64) -> F64:
-    """For each entry the median of the others of its row; rows have at least two."""
-    size = table.shape[1]
-    order = np.argsort(table, axis=1, kind="stable")
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.broadcast_to(np.arange(size), order.shape), axis=1)
-    ordered = np.take_along_axis(table, order, axis=1)
-    # the middle of the size - 1 others: their places without one's own
-    low, high = (size - 2) // 2, (size - 1) // 2
-    middle = [np.take_along_axis(ordered, n + (place <= n), axis=1) for n in (low, high)]
-    return np.asarray((middle[0] + middle[1]) / 2.0)
 
 
 def _recorded_from(view: RankView, clocks: Clocks, column: int) -> float:

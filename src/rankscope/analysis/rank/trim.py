@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.rank.select import take
 from rankscope.analysis.rank.view import name_mask
 from rankscope.trace.columns import RankTrace, Steps
@@ -43,20 +44,18 @@ def ended_early(traces: Sequence[RankTrace]) -> list[str | None]:
     all devices may be some steps behind), or its marks end before theirs. A window of as many steps that began earlier
     does not end early.
     """
-    counts, runs = [len(trace.steps) for trace in traces], [_steps_run(trace) for trace in traces]
-    found: list[str | None] = []
-    for place, (trace, run) in enumerate(zip(traces, runs, strict=True)):
-        count, number = counts[place], trace.steps.number
-        others = [i for i, c in enumerate(counts) if c and i != place]
-        words = None
-        if count and others:
-            last = int(np.median([traces[i].steps.number[-1] for i in others]))
-            reached = float(np.median([traces[i].steps.number[runs[i] - 1] for i in others]))
-            if run < count and number[run - 1] < reached:
-                words = f"its device records end after step {number[run - 1]}, its step marks after step {number[-1]}"
-            elif count < np.median([counts[i] for i in others]) and number[-1] < last:
-                words = f"its recording ends after step {number[-1]}, that of most others after step {last}"
-        found.append(words)
+    found: list[str | None] = [None] * len(traces)
+    marked = [(place, trace.steps.number, _steps_run(trace)) for place, trace in enumerate(traces) if len(trace.steps)]
+    if len(marked) < 2:
+        return found
+    table = np.array([[number[-1], number[run - 1], len(number)] for _, number, run in marked], np.float64)
+    for (place, number, run), (last, reached, count) in zip(marked, median_of_others(table.T).T.tolist(), strict=True):
+        if run < len(number) and number[run - 1] < reached:
+            found[place] = (
+                f"its device records end after step {number[run - 1]}, its step marks after step {number[-1]}"
+            )
+        elif len(number) < count and number[-1] < int(last):
+            found[place] = f"its recording ends after step {number[-1]}, that of most others after step {int(last)}"
     return found
 
 

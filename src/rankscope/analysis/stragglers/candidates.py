@@ -82,6 +82,6 @@ class Window:
         """The segment in which each kernel was launched."""
         place = np.empty(len(table.rank), np.int64)
         for column in range(table.ranks):
-            mine = table.rank == column
+            mine = table.of(column)
             place[mine] = np.searchsorted(self.plan.times[column], table.launched[mine]) + self.plan.shift[column]
         return np.minimum(place, self.plan.size - 1)

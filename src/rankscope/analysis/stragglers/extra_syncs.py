@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.host_time import RankHostTime
+from rankscope.analysis.rank.others import median_of_known_others
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.statistics import above, median_of_known
@@ -49,11 +50,7 @@ def extra_syncs(window: Window) -> list[Candidate]:
     own = [_syncs(view, number) for view, number in zip(window.views, numbers, strict=True)]
     steps = np.unique(np.concatenate(numbers))
     counts = np.stack([_counts(number, syncs, steps) for number, syncs in zip(numbers, own, strict=True)])
-    more = np.full(counts.shape, np.nan)
-    for column in range(len(own)):
-        others = _others(window, column)
-        if others:
-            more[column] = counts[column] - median_of_known(counts[others].T)
+    more = counts - _usual(window, counts)
     always, mean, error = above(more)
     found = []
     for column in np.flatnonzero(always).tolist():
@@ -70,6 +67,18 @@ def _others(window: Window, column: int) -> list[int]:
     """Ranks of the same role, or all where there is none."""
     peers = [c for c in window.plan.peers[column] if c != column]
     return peers or [c for c, view in enumerate(window.views) if c != column and view.device]
+
+
+def _usual(window: Window, counts: F64) -> F64:
+    """(R, S): median of the counts of :func:`_others`, for all ranks; NaN where there is none."""
+    found = np.full(counts.shape, np.nan)
+    devices = [c for c, view in enumerate(window.views) if view.device]
+    if devices and any(len(team) < 2 for team in window.plan.peers):
+        found[:] = median_of_known(counts[devices].T)
+        found[devices] = median_of_known_others(counts[devices].T).T
+    for team in {id(team): team for team in window.plan.peers if len(team) > 1}.values():
+        found[team] = median_of_known_others(counts[team].T).T
+    return found
 
 
 def _syncs(view: RankView, number: I64) -> Syncs:

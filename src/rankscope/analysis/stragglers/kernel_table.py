@@ -50,6 +50,11 @@ class KernelTable:
     launched: I64
     """Start of the launch, ns of the rank's own clock."""
 
+    def of(self, column: int) -> slice:
+        """The rows of one rank."""
+        first, end = np.searchsorted(self.rank, [column, column + 1]).tolist()
+        return slice(first, end)
+
 
 def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]], steps: JobSteps) -> KernelTable:
     """Collect the kernels of all ranks.
@@ -126,4 +131,6 @@ def _pairs(rank: I64, step: I64, key: I64) -> I64:
     begun = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
     ordinal = np.empty(len(order), np.int64)
     ordinal[order] = np.arange(len(order)) - begun
-    return np.unique(np.stack((key, ordinal)), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    # of one number, as rows of a table are sorted many times slower
+    both = key * (int(ordinal.max()) + 1) + ordinal
+    return np.asarray(np.unique(both, return_inverse=True)[1].reshape(-1), np.int64)

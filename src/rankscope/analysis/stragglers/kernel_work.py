@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.rank.others import median_of_known_others
 from rankscope.analysis.stragglers.kernel_table import KernelTable
-from rankscope.analysis.stragglers.statistics import median_of_known
 
 __all__ = ["KernelWork", "kernel_work", "lost_beside"]
 
@@ -97,10 +97,9 @@ def kernel_work(table: KernelTable, peers: Sequence[Sequence[int]]) -> KernelWor
     work = np.asarray(np.bincount(cell, usual, table.ranks * len(table.numbers)), np.float64).reshape(table.ranks, -1)
     work = np.where(work > 0, work, np.nan)  # windows of some ranks can be a step apart
     log = np.zeros(work.shape)
-    for column, team in enumerate(peers):
-        others = [c for c in team if c != column]
-        if others:
-            log[column] = np.log(work[column]) - median_of_known(np.log(work[others]).T)
+    for team in {id(team): list(team) for team in peers if len(team) > 1}.values():
+        own = np.log(work[team])
+        log[team] = own - median_of_known_others(own.T).T
     return KernelWork(log, usual)
 
 

@@ -16,6 +16,7 @@ from rankscope.analysis.stragglers.statistics import above
 
 __all__ = ["more_work"]
 
+F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 
@@ -23,15 +24,14 @@ def more_work(window: Window, table: KernelTable) -> list[Candidate]:
     """One candidate for each rank whose kernels, at their usual lengths, take longer than its peers'."""
     work = kernel_work(table, window.plan.peers)
     always, mean, error = above(work.log)
-    found = []
-    place = window.segments(table)
-    size = window.plan.size
+    found: list[Candidate] = []
+    if not always.any():
+        return found
+    place, size = window.segments(table), window.plan.size
+    spent = np.array([_by_segment(place[own], work.usual[own], size) for own in map(table.of, range(table.ranks))])
     for column in np.flatnonzero(always).tolist():
         peers = [p for p in window.plan.peers[column] if p != column]
-        own, *others = (
-            np.bincount(place[table.rank == r], work.usual[table.rank == r], size)[:size] for r in (column, *peers)
-        )
-        usual = np.median(others, axis=0)
+        own, usual = spent[column], np.median(spent[peers], axis=0)
         share = np.divide(own - usual, own, out=np.zeros(size), where=own > 0)
         edges = window.edges(column, Work.DEVICE)
         graph = window.replay.graph
@@ -41,6 +41,10 @@ def more_work(window: Window, table: KernelTable) -> list[Candidate]:
         if cause is not None:
             found.append(Candidate(column, cause, edges, less, extra, float(error[column] / mean[column])))
     return found
+
+
+def _by_segment(place: I64, ns: F64, size: int) -> F64:
+    return np.asarray(np.bincount(place, ns, size)[:size], np.float64)
 
 
 def _cause(window: Window, column: int, peers: Sequence[int], segments: I64) -> str | None:

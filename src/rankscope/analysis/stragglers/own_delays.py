@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile
@@ -44,9 +45,9 @@ def own_delays(views: Sequence[RankView], profiles: Sequence[Profile]) -> list[O
     for cause in (name for name in ATTRIBUTES if not BY_NAME[name].by_count):
         totals = [_by_step(view, own.spans[cause]) for view, own in zip(views, profiles, strict=True)]
         usual = np.array([float(np.median(total)) if len(total) else 0.0 for total in totals])
+        others = median_of_others(usual[None])[0] if len(usual) > 1 else np.zeros(len(usual))
         for column, view in enumerate(views):
-            others = np.delete(usual, column)
-            beyond = np.maximum(totals[column] - (np.median(others) if len(others) else 0.0), 0.0)
+            beyond = np.maximum(totals[column] - others[column], 0.0)
             if view.steps and beyond.sum() > 0:
                 found.append(OwnDelay(column, cause, profiles[column].spans[cause], beyond, totals[column]))
     return found

@@ -41,7 +41,7 @@ def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], F
     found = []
     for column in np.flatnonzero((log > 0).any(axis=1)).tolist():
         slow = log[column] > 0
-        mine = table.rank == column
+        mine = table.of(column)
         longer = pace.by_kind(column, slow, kind_of_pair, int(table.kind.max()) + 1)
         longer = np.where(np.isnan(longer), log[column].max(), longer)
         length = table.length[mine].astype(np.float64)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.waits import Waits
+from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.measured import OTHER_MODEL_ERROR
@@ -61,10 +62,9 @@ def slow_groups(replay: Replay, matched: Matched, waits: Waits, step_ns: float) 
 def _alike(matched: Matched, steps: int) -> list[list[int]]:
     """Groups of equal size that make the same kinds of calls, as many of them in a step, and share no rank."""
     classes: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for index, channel in enumerate(matched.channels):
+    for index, (channel, calls) in enumerate(zip(matched.channels, _calls_of_each(matched), strict=True)):
         if not channel.point_to_point and not channel.guessed:
-            calls = np.flatnonzero(matched.channel == index).tolist()
-            kinds = tuple(sorted({matched.kind[c] for c in calls}))
+            kinds = tuple(sorted({matched.kind[c] for c in calls.tolist()}))
             if kinds:
                 often = round(len(calls) / max(steps, 1))
                 classes[len(channel.ranks), kinds, often, channel.number].append(index)
@@ -76,16 +76,24 @@ def _alike(matched: Matched, steps: int) -> list[list[int]]:
     return groups
 
 
+def _calls_of_each(matched: Matched) -> list[I64]:
+    """The calls of each channel, in order."""
+    order = np.argsort(matched.channel, kind="stable")
+    bounds = np.searchsorted(matched.channel[order], np.arange(1, len(matched.channels)))
+    return np.split(order, bounds) if matched.channels else []
+
+
 def _transfers(matched: Matched, waits: Waits, channels: list[int]) -> F64:
     """(groups, steps): logarithm of a group's transfers in a step over the median of the others; NaN where unknown."""
     steps = waits.steps.common
     taken = np.add.reduceat(waits.transfer, matched.first[:-1]) / matched.size
     total = np.zeros((len(channels), len(steps)))
+    calls = _calls_of_each(matched)
     for place, channel in enumerate(channels):
-        for at, step in enumerate(steps.tolist()):
-            mine = (matched.channel == channel) & (waits.steps.of_call == step)
-            total[place, at] = np.maximum(taken[mine], 0.0).sum()
-    others = np.stack([np.median(np.delete(total, place, axis=0), axis=0) for place in range(len(channels))])
+        step = waits.steps.of_call[calls[channel]]
+        for at, number in enumerate(steps.tolist()):
+            total[place, at] = np.maximum(taken[calls[channel][step == number]], 0.0).sum()
+    others = median_of_others(total.T).T
     log: F64 = np.full(total.shape, np.nan)
     both = (total > 0) & (others > 0)
     log[both] = np.log(total[both] / others[both])

@@ -139,7 +139,7 @@ def analyse_window(
     lacking = stages.run("losses", lambda: what_is_missing(traces, losses), lambda: nothing_missing)
     lacking = {rank: words for rank, words in lacking.items() if rank not in left}
     nobody: set[int] = set()
-    lossy = any(own.lost for own in losses)
+    lossy = {_rank(t) for t, own in zip(traces, losses, strict=True) if own.lost}
     unsound = stages.run("losses", lambda: too_much_lost([v.trace for v in views]) if lossy else nobody, lambda: nobody)
     unequal = [c for c, v in enumerate(views) if v.rank in unsound]
     plan = stages.run(
@@ -171,7 +171,7 @@ def analyse_window(
     )
     where = f"attempt {result.attempt}, window {result.window}"
     nothing_to_remark: list[str] = []
-    told = stages.run("remarks", lambda: remarks(views, matched, clocks, waits.steps), lambda: nothing_to_remark)
+    told = stages.run("remarks", lambda: remarks(views, matched, clocks, waits.steps, lossy), lambda: nothing_to_remark)
     result.notes = [f"{where}: {note}" for note in [*notes, *_several_devices(views), *told]]
     result.notes += [f"{where}: rank {rank}: {words}" for rank, words in sorted({**left, **lacking}.items())]
     _note_early(result)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rankscope.analysis.rank.losses import Losses, find_losses
+from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.rank.trim import ended_early
 from rankscope.trace.columns import RankTrace
 
@@ -30,9 +31,8 @@ def what_is_missing(traces: Sequence[RankTrace], losses: Sequence[Losses]) -> di
 def too_much_lost(traces: Sequence[RankTrace]) -> set[int]:
     """Ranks that lost so much more than the others, in the steps compared, that they would be compared by losses."""
     share = {t.rank: own.share for t, own in zip(traces, find_losses(traces), strict=True) if t.rank is not None}
-    found = set()
-    for rank, own in share.items():
-        usual = float(np.median([v for other, v in share.items() if other != rank] or [0.0]))
-        if own - usual > MOST_LOST:
-            found.add(rank)
-    return found
+    if not share:
+        return set()
+    own = np.array(list(share.values()))
+    usual = median_of_others(own[None])[0] if len(own) > 1 else np.zeros(1)
+    return {rank for rank, beyond in zip(share, (own - usual).tolist(), strict=True) if beyond > MOST_LOST}

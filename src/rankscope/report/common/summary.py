@@ -126,7 +126,7 @@ def memory_line(report: ClusterReport) -> str | None:
 
 def warnings(report: ClusterReport) -> list[str]:
     """Return what limits the report, most serious first."""
-    found = []
+    found, told = [], set[str]()
     for status, words in (
         ("missing", "left no trace"),
         ("corrupt", "left an unusable trace"),
@@ -137,6 +137,7 @@ def warnings(report: ClusterReport) -> list[str]:
             reasons = sorted({plain_text.one_line(rank.reason, 160) for rank in found_ranks if rank.reason})
             why = f" ({'; '.join(reasons[:2])})" if reasons else ""
             found.append(f"{wording.named_ranks(r.rank for r in found_ranks)} {words}{why}")
+            told |= {f"rank {r.rank}: {r.reason}" for r in found_ranks if len(reasons) <= 2}
     found += [
         f"{plain_text.one_line(error.where, 60)} failed: {plain_text.one_line(error.message, 200)}"
         for error in report.errors
@@ -147,4 +148,5 @@ def warnings(report: ClusterReport) -> list[str]:
     repaired = sum(bool(source.repairs) for source in report.sources)
     if repaired:
         found.append(f"{repaired} {'trace was' if repaired == 1 else 'traces were'} repaired while reading")
-    return found + [plain_text.one_line(note, 240) for note in report.run.notes]
+    notes = [note for note in report.run.notes if note.partition(": ")[2] not in told]
+    return found + [plain_text.one_line(note, 240) for note in notes]

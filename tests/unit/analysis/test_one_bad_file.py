@@ -1,0 +1,65 @@
+"""One bad file of many changes nothing: a hurt rank loses the calls and steps it lacks, and is a line under Trust."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+
+from rankscope.records.report import ClusterReport
+from rankscope.report.formats import markdown
+from rankscope.trace.columns import RankTrace, Steps
+
+from .hurt import lose
+from .test_diagnosis import cut
+from .test_worlds import report_of
+from .worlds import MS, Fault, Item, Mesh, by_hand, simulate
+
+RANKS = 64
+LATE, HURT = 21, 33
+WITHIN = 0.02
+"""Of the cost without a bad file."""
+
+
+def cut_file(traces: list[RankTrace]) -> None:
+    trace = traces[HURT]
+    last, begun = int(trace.steps.end[1]), int(trace.events.start.min())
+    cut(trace, 0.0, (last - begun) / float(trace.events.end.max() - begun))
+    trace.steps = Steps(trace.steps.number[:2], trace.steps.start[:2], trace.steps.duration[:2])
+
+
+def lost_record(traces: list[RankTrace]) -> None:
+    lose(traces[HURT], [len(traces[HURT].collectives) // 2])
+
+
+def missing_rank(traces: list[RankTrace]) -> None:
+    del traces[HURT]
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[list[RankTrace], ClusterReport]:
+    fault = Fault(LATE, Item("fetch", host=6 * MS))
+    traces = simulate(by_hand(2, tp=False), Mesh(dp=RANKS), steps=4, noise=0.02, faults=[fault])
+    for trace in traces:
+        trace.meta.world_size = RANKS
+    report = report_of(copy.deepcopy(traces))
+    assert (report.verdict.ranks, report.verdict.cause) == ([LATE], "input_stall")
+    return traces, report
+
+
+@pytest.mark.parametrize("hurt", [cut_file, lost_record, missing_rank])
+def test_the_verdict_and_its_cost_stay(
+    whole: tuple[list[RankTrace], ClusterReport], hurt: Callable[[list[RankTrace]], None]
+) -> None:
+    traces, before = copy.deepcopy(whole[0]), whole[1].verdict
+    hurt(traces)
+    report = report_of(traces)
+    after = report.verdict
+    assert (after.kind, after.ranks, after.cause) == (before.kind, before.ranks, before.cause)
+    assert after.cost_ms_per_step == pytest.approx(before.cost_ms_per_step, rel=WITHIN)
+    text = markdown.render(report)
+    said = [line for line in text.splitlines() if line.startswith("Note:") and str(HURT) in line]
+    assert len(said) == 1, text
+    others = [row.rank for row in report.ranks if row.compute_pct is not None and row.rank != HURT]
+    assert len(others) == RANKS - 1
