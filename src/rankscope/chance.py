@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-__all__ = ["student_tail"]
+__all__ = ["student_quantile", "student_tail"]
 
 _LIKE_NORMAL = 200
 """Degrees of freedom from which on Student's distribution is the normal one to three digits."""
@@ -30,3 +30,14 @@ def student_tail(t: float, freedom: int) -> float:
 
     tail = area(abs(angle)) / (2 * area(0.0))
     return tail if t >= 0 else 1.0 - tail
+
+
+def student_quantile(tail: float, freedom: int) -> float:
+    """Return the t with P(T > t) = ``tail`` (0 < tail <= 0.5) of Student's distribution, by bisection."""
+    low, high = 0.0, 1.0
+    while student_tail(high, freedom) > tail:
+        low, high = high, 2 * high
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_tail(middle, freedom) > tail else (low, middle)
+    return high

@@ -261,6 +261,11 @@ def _no_straggler(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     worth = [f for f in findings if len(f.ranks) > 1 or (f.cost_ms_per_step or 0.0) >= MATTERS * step]
     advice = [line for f in worth for line in f.advice[:1]]
     why = [calm]
+    if evidence.visible_pct is not None:
+        why.append(
+            f"A device that is {evidence.visible_pct:.1f} % slower than the others in all steps would have shown; a "
+            f"rank is named where it costs more than {100 * MATTERS:.0f} % of the step, error taken off."
+        )
     if evidence.missing:
         why.append(f"Nothing is known of rank {some_ranks(evidence.missing)}: waiting for it counts as transfer.")
     if evidence.unsound:

@@ -140,6 +140,9 @@ class Evidence:
     mean_step_ms: float | None = None
     """The mean step, what happened once included; times per step are means over the same window."""
     device: bool = True
+    visible_pct: float | None = None
+    """How much slower than the others a device must be to be told from noise, in 19 of 20 such windows; None: not
+    known."""
     calls: int = 0
     matched_pct: float | None = None
     unmatched: dict[str, int] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,12 @@ from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.stragglers.extra_syncs import Syncs, extra
 from rankscope.analysis.stragglers.kernel_table import KernelTable
 from rankscope.analysis.stragglers.kernel_work import lost_beside
-from rankscope.analysis.stragglers.statistics import discoveries, mean_error, robust_scatter
+from rankscope.analysis.stragglers.statistics import (
+    discoveries,
+    mean_error,
+    robust_scatter,
+    smallest_visible,
+)
 from rankscope.records.report import ClusterReport
 from rankscope.trace.files.load import load_traces
 from support.worlds.catalogue import World, simulated
@@ -204,6 +210,28 @@ def test_a_mean_of_steps_is_less_sure_than_one_of_independent_numbers() -> None:
     values = np.array([-2.0, 2.0, -2.0, 2.0]) * np.sqrt(3 / 4)
     assert mean_error(values) == pytest.approx(np.sqrt(3.0))
     assert mean_error(np.array([1.0])) == np.inf
+
+
+def test_what_would_have_shown_by_hand() -> None:
+    """GIVEN two ranks of five steps, of which the second scatters more (variance 2.5; its mean is sure to 1.2247)
+    THEN that one decides: 1 % of false alarms over two ranks is t = 4.604 of 4 degrees, 19 of 20 is 2.132."""
+    values = np.array([[1.0, 1.0, 1.0, 1.0, 1.1], [-2.0, -1.0, 0.0, 1.0, 2.0]])
+    assert smallest_visible(values) == pytest.approx(np.sqrt(3 * 2.5 / 5) * (4.604 + 2.132), rel=1e-3)
+    assert smallest_visible(np.array([[1.0, 2.0], [1.0, np.nan]])) == np.inf
+
+
+def test_an_acquittal_says_what_would_have_shown(tmp_path: Path) -> None:
+    """GIVEN a healthy job WHEN a device is made slower by what is said to show (and that costs 3 % of the step or more)
+    THEN it is named."""
+    healthy = World("shows", "ddp", 4, seed=1)
+    (tmp_path / "healthy").mkdir()
+    (line,) = [why for why in report_of(healthy, tmp_path / "healthy")[0].verdict.why if "would have shown" in why]
+    percent = float(line.split()[4])
+    (tmp_path / "slow").mkdir()
+    slow = replace(healthy, fault=Fault("slow_device", (1,), 1 + percent / 100))
+    report, cost_ms = report_of(slow, tmp_path / "slow")
+    assert cost_ms > 0.03 * report.verdict.step_ms
+    assert (report.verdict.ranks, report.verdict.cause) == ([1], "slow_compute")
 
 
 def test_scatter_does_not_see_a_few_that_stand_out() -> None:

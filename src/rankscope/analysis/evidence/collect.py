@@ -77,6 +77,8 @@ def collect(
         groups=sorted({f"{c.name} {list(c.ranks)}" for w in windows for c in w.matched.channels}),
     )
     if trusted:
+        shows = max(w.visible for w in trusted)
+        evidence.visible_pct = 100.0 * shows if np.isfinite(shows) else None
         evidence.places = find_places(trusted, ranks)
         evidence.suspects = _suspects(trusted, ranks)
         evidence.slow_groups = _slow_groups(replayed)

@@ -60,14 +60,18 @@ class Measured:
     """What mending this rank and those ``beside`` gains; None where it stands alone."""
 
 
-def measure(window: Window, step_ns: float) -> list[Measured]:
-    """Ranks that cost the job more than :data:`MATTERS` of its step, the costliest first."""
-    replay, found, lost = window.replay, list[Candidate](), 0.0
+def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
+    """Return the ranks that cost the job more than :data:`MATTERS` of its step, the costliest first, and what shows.
+
+    What shows: the share by which a device must be slower than the others to be told from noise; infinite where that
+    is not known.
+    """
+    replay, found, lost, shows = window.replay, list[Candidate](), 0.0, np.inf
     if any(view.device for view in window.views):
         found += host_delays(window)
         table = kernel_table(window.views, window.plan.peers, window.steps)
         if len(table.rank):
-            slow, by_how_much = slow_devices(window, table)
+            slow, by_how_much, shows = slow_devices(window, table)
             found += slow
             lost = lost_beside(table, by_how_much)
             found += more_work(window, table) if window.complete else []
@@ -94,7 +98,7 @@ def measure(window: Window, step_ns: float) -> list[Measured]:
     if len(ranks) > 1:
         for rank in ranks:
             rank.together = together
-    return sorted(ranks, key=lambda rank: -float(rank.gains.sum()))
+    return sorted(ranks, key=lambda rank: -float(rank.gains.sum())), float(np.expm1(shows))
 
 
 def _gains_of_each(

@@ -9,7 +9,14 @@ from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.kernel_pace import KernelPace, kernel_pace
 from rankscope.analysis.stragglers.kernel_table import KernelTable
-from rankscope.analysis.stragglers.statistics import FALSE, above, discoveries, normal_tail, robust_scatter
+from rankscope.analysis.stragglers.statistics import (
+    FALSE,
+    above,
+    discoveries,
+    normal_tail,
+    robust_scatter,
+    smallest_visible,
+)
 
 __all__ = ["slow_devices"]
 
@@ -19,18 +26,22 @@ ROUNDS = 3
 """Of comparing with those that were not slow in the round before."""
 
 
-def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], F64]:
-    """One candidate for each rank that is slower than the others, and the logarithm by which each is in a step (R, S),
-    0 where it is not."""
+def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], F64, float]:
+    """Return one candidate for each rank that is slower than the others, how much slower each is, and what shows.
+
+    How much slower: the logarithm by which a rank is in a step (R, S), 0 where it is not. What shows: the logarithm by
+    which a device must be slower in all steps to be seen; infinite where that is not known.
+    """
     pace, nobody = kernel_pace(table), np.zeros((table.ranks, len(table.numbers)))
     if pace is None:
-        return [], nobody
+        return [], nobody, np.inf
     pace = pace.without(~window.trusted[:, None] & np.ones(pace.log.shape, np.bool_))
     log, error = _slower(pace)
+    shows = smallest_visible(pace.log[window.trusted])
     for _ in range(ROUNDS):
         slow = (log > 0) | ~window.trusted[:, None]
         if not (log > 0).any():
-            return [], nobody
+            return [], nobody, shows
         pace = pace.without(slow)
         log, error = _slower(pace)
         if ((log > 0) | ~window.trusted[:, None] == slow).all():
@@ -52,7 +63,7 @@ def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], F
         less = graph.work[edges] * share[graph.segment[edges]]
         relative = float(error[column]) / float(log[column].max())
         found.append(Candidate(column, "slow_compute", edges, less, float((own - other).sum()), relative))
-    return found, log
+    return found, log, shows
 
 
 def _slower(pace: KernelPace) -> tuple[F64, F64]:

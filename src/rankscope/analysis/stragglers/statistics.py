@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.chance import student_tail
+from rankscope.chance import student_quantile, student_tail
 
 __all__ = [
     "CONFIDENCE",
@@ -19,11 +19,14 @@ __all__ = [
     "median_of_known",
     "normal_tail",
     "robust_scatter",
+    "smallest_visible",
 ]
 
 F64 = NDArray[np.float64]
 
 CONFIDENCE = 1.96
+SURE = 0.95
+"""Probability with which what is called visible would have been seen."""
 FALSE = 0.01
 """Share of the candidates that may be none."""
 DEPENDENCE = 3.0
@@ -66,6 +69,21 @@ def above(values: F64) -> tuple[NDArray[np.bool_], F64, F64]:
     t = np.divide(mean, error, out=np.where(mean > 0, np.inf, -np.inf), where=error > 0)
     p = np.array([_tail(float(value), len(own)) for value, own in zip(t, known, strict=True)])
     return discoveries(p, FALSE) & (mean > 0), mean, error
+
+
+def smallest_visible(values: F64) -> float:
+    """How far above 0 the mean of any one row must be for :func:`above` to see it in :data:`SURE` of such windows.
+
+    Of the row in which least can be seen; infinite where a row has fewer than two numbers.
+    """
+    known = [own[~np.isnan(own)] for own in values]
+    if not known or min(map(len, known)) < 2:
+        return math.inf
+    alone = FALSE / len(known)  # the limit of the first of many hypotheses
+    return max(
+        mean_error(own) * (student_quantile(alone, len(own) - 1) + student_quantile(1.0 - SURE, len(own) - 1))
+        for own in known
+    )
 
 
 def _tail(t: float, steps: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,8 @@ class WindowResult:
     refused: str | None = None
     lateness: list[Lateness] = field(default_factory=list)
     slow_groups: list[SlowGroup] = field(default_factory=list)
+    visible: float = inf
+    """The share by which a device must be slower than the others to be told from noise; infinite: not known."""
     pipeline: bool = False
     """Nothing but stages: no rank has a peer that does the same work."""
     staged: bool = False
@@ -339,7 +342,8 @@ def _replay(result: WindowResult) -> None:
     trusted = np.array([view.rank not in result.unsound for view in views])
     complete = not result.partial
     window = Window(replay, views, clocks, result.plan, result.profiles, waits.steps, trusted, complete)
-    join(result.lateness, measure(window, result.step_ns or 0.0))
+    measured, result.visible = measure(window, result.step_ns or 0.0)
+    join(result.lateness, measured)
     result.slow_groups = slow_groups(replay, matched, waits, result.step_ns or 0.0)
 
 
