@@ -223,7 +223,7 @@ def test_what_would_have_shown_by_hand() -> None:
 def test_an_acquittal_says_what_would_have_shown(tmp_path: Path) -> None:
     """GIVEN a healthy job WHEN a device is made slower by what is said to show (and that costs 3 % of the step or more)
     THEN it is named."""
-    healthy = World("shows", "ddp", 4, seed=1)
+    healthy = World("h", "ddp", 4, seed=1)
     (tmp_path / "healthy").mkdir()
     (line,) = [why for why in report_of(healthy, tmp_path / "healthy")[0].verdict.why if "would have shown" in why]
     percent = float(line.split()[4])
