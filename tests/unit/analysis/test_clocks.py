@@ -127,6 +127,21 @@ def test_ranks_of_one_host_read_one_clock_whatever_messages_say(make_trace) -> N
     assert (clocks.method, clocks.offset.tolist(), clocks.connected.all()) == ("host_clock", [0.0, 0.0], True)
 
 
+def test_ranks_that_share_no_call_are_joined_by_their_host(make_trace, skew) -> None:
+    """Ranks 0 and 1 call together, of hosts a and b, and so do ranks 2 and 3, of hosts a and c; b is 3 ms ahead of a, c
+    is 7 ms behind it. Nothing joins the pairs but that ranks 0 and 2 read one clock."""
+    times, traces = [1000 * n for n in range(1, 21)], []
+    for rank, (pair, host) in enumerate([((0, 1), "a"), ((0, 1), "b"), ((2, 3), "a"), ((2, 3), "c")]):
+        trace = make_trace(rank, [("ncclDevKernel_AllReduce", t + 300 * pair[0], 100) for t in times], ranks=pair)
+        trace.meta.host = host
+        traces.append(trace)
+    skew(traces[1], 3_000_000, 0.0)
+    skew(traces[3], -7_000_000, 0.0)
+    clocks = _aligned(traces)
+    assert clocks.offset.tolist() == pytest.approx([0.0, -3e6, 0.0, 7e6], abs=2.0)
+    assert clocks.connected.all()
+
+
 def test_a_host_name_that_two_machines_bear_is_refuted(make_trace, skew) -> None:
     traces = _pair(make_trace, [10_000 * n for n in range(1, 9)], kind="all_to_all")
     skew(traces[1], 40_000_000, 0.0)

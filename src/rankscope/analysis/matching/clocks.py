@@ -145,8 +145,7 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
             break
         steps.setdefault(found.column, []).append(found.step)
         fit = better
-    fit.offset = _with_their_hosts(fit, matched, usable, host, start)
-    connected = _reached(fit.connected, host)
+    fit.offset, connected = _with_their_hosts(fit, matched, usable, host, start)
     by_host = bool((connected & ~fit.connected).any())
     scaled, error = _errors(fit, int(usable.sum()), by_host=by_host)
     reference = int(np.argmax(fit.connected))
@@ -254,14 +253,13 @@ def _host_is_refuted(views: Sequence[RankView], matched: Matched, host: Sequence
     return bool((gap[alike] > HOST_ERROR_NS + ENDS_NS).mean() > REFUTED)
 
 
-def _reached(connected: NDArray[np.bool_], host: Sequence[str]) -> NDArray[np.bool_]:
-    """The connected ranks, and those that share a host with one of them."""
-    near = {h for h, c in zip(host, connected.tolist(), strict=True) if c and h}
-    return connected | np.array([h in near for h in host], np.bool_)
+def _with_their_hosts(
+    fit: _Fit, matched: Matched, usable: NDArray[np.bool_], host: Sequence[str], start: F64
+) -> tuple[F64, NDArray[np.bool_]]:
+    """The offsets, where ranks that only a host joins to others move as the others of that host do, and all so joined.
 
-
-def _with_their_hosts(fit: _Fit, matched: Matched, usable: NDArray[np.bool_], host: Sequence[str], start: F64) -> F64:
-    """The offsets, where ranks that only their host joins to others move as the others of that host do."""
+    Ranks that call together move together: a rank of theirs on that host is enough.
+    """
     part = np.arange(len(host))
     members = matched.of_channels()
     for channel in np.unique(matched.channel[usable]).tolist():
@@ -274,7 +272,7 @@ def _with_their_hosts(fit: _Fit, matched: Matched, usable: NDArray[np.bool_], ho
         here = {name for name in names[placed].tolist() if name}
         left = [p for p in np.unique(part[~placed]).tolist() if here & set(names[part == p].tolist())]
         if not left:
-            return offset
+            return offset, placed
         mine = part == left[0]
         shared = here & set(names[mine].tolist())
         moved = [
