@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rankscope.causes.table import CAUSES
 from rankscope.diagnose import verdict
+from rankscope.diagnose.advice.table import advise
 from rankscope.diagnose.base.decision import StragglerDecision, decide
 from rankscope.diagnose.rules import table
 from rankscope.records.evidence import Evidence
@@ -21,8 +20,9 @@ def find(evidence: Evidence) -> list[Finding]:
     return table.find(table.open_case(evidence))
 
 
-def judge(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
-    return verdict.judge(table.open_case(evidence), findings)
+def judge(evidence: Evidence) -> Verdict:
+    case = table.open_case(evidence)
+    return verdict.judge(case, advise(case))
 
 
 def accuse(evidence: Evidence) -> list[StragglerDecision]:

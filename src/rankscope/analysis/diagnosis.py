@@ -11,6 +11,7 @@ from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import recording_overhead_pct
 from rankscope.analysis.tables.table import TABLES
 from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.diagnose.advice.table import advise
 from rankscope.diagnose.rules.table import find, open_case
 from rankscope.diagnose.verdict import judge
 from rankscope.records.evidence import Evidence
@@ -22,7 +23,7 @@ __all__ = ["Failed", "diagnose", "empty_report", "guarded", "verdict_of"]
 
 Failed = Callable[[str, Exception], None]
 """Called with the name of a stage that raised an error, and the error."""
-_DECIDE = ("ranks", "idle", "modules", "health")
+_DECIDE = ("ranks", "idle", "modules", "health", "efficiency")
 """Tables that a verdict depends on. Device memory adds only findings, and its snapshots are slow to read."""
 
 
@@ -44,14 +45,16 @@ def diagnose(
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
     with guarded("diagnosis", failed):
         evidence = collect(windows, report.ranks, report.idle, report.modules, report.run.recording_overhead_pct)
-        evidence.health, evidence.memory = report.health, report.memory
+        evidence.health, evidence.memory, evidence.efficiency = report.health, report.memory, report.efficiency
+        evidence.run_steps, evidence.world_size = report.pulse, report.run.world_size
         report.what_if = evidence.what_if
     with guarded("contention", failed):
         evidence.contention = contention(windows, manifest)
     with guarded("verdict", failed):
         case = open_case(evidence)
         report.findings = find(case, lambda kind, error: failed(f"rule {kind}", error))
-        report.verdict = judge(case, report.findings)
+        report.actions = advise(case, lambda code, error: failed(f"advice {code}", error))
+        report.verdict = judge(case, report.actions)
 
 
 def verdict_of(

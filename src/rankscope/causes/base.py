@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from re import Pattern
 from typing import Any, Protocol
 
-__all__ = ["GARBAGE_COLLECTION", "Cause", "HostExample", "HostTime", "Spans", "WorkComparison", "WorkExample"]
+__all__ = ["GARBAGE_COLLECTION", "Cause", "Facts", "HostExample", "HostTime", "Spans", "WorkComparison", "WorkExample"]
 
 GARBAGE_COLLECTION = "garbage_collection"
 """A possible reason for a cause beside the kinds of findings: Python's garbage collector, timed by the rank itself."""
@@ -75,6 +75,24 @@ class WorkExample:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What is known of a late rank and of its trace, so that advice names it and does not ask for what there is."""
+
+    device: bool = True
+    """False: the job runs on CPUs."""
+    shapes: bool = False
+    """Shapes of operators were recorded."""
+    stacks: bool = False
+    """Python's stacks were recorded."""
+    operator: str = ""
+    """Name of the operator with most extra time; empty where none is known."""
+    extra_calls: float = 0.0
+    """Of that operator beyond a peer's, per step."""
+    line: str = ""
+    """The user's function in which most of the time passes: ``evaluate() (train.py:212)``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Cause:
     """Why a rank can be late. At most one of ``host_time`` and ``more_work`` says how it is recognised."""
 
@@ -92,6 +110,10 @@ class Cause:
     """What a trace must hold for this cause to be seen."""
     planted_by: str
     """Where the fault is planted with known truth: ``demo: NAME`` or ``benchmarks: NAME``; empty where it cannot be."""
+    advise: Callable[[Facts], Sequence[str]] | None = None
+    """What to do where more is known than the cause; without it ``advice``."""
+    check: str = ""
+    """How to see that it worked, in a few words."""
     host_time: Callable[[HostTime], Spans] | None = None
     """Host time that this cause accounts for."""
     more_work: Callable[[WorkComparison], bool] | None = None
@@ -110,3 +132,7 @@ class Cause:
             raise ValueError(f"{self.name}: a cause is recognised by host time or by extra work, not by both")
         if self.phrase.endswith(".") or not all(line.endswith(".") for line in self.advice) or not self.advice:
             raise ValueError(f"{self.name}: the phrase ends a sentence, and each line of advice is one")
+
+    def advice_for(self, facts: Facts) -> list[str]:
+        """What to do about this cause on the rank of which these facts are known."""
+        return list(self.advise(facts) if self.advise is not None else self.advice)

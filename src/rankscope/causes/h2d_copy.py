@@ -19,6 +19,7 @@ CAUSE = Cause(
         "Use pin_memory=True in the DataLoader and .to(device, non_blocking=True).",
         "Copy less: send small types and build the rest on the device.",
     ),
+    check="copies named Memcpy HtoD (Pinned)",
     first_try="pinned memory, `non_blocking=True`",
     needs=("cuda_runtime", "gpu_memcpy"),
     planted_by="benchmarks: h2d_copy",

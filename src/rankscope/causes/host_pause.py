@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import GARBAGE_COLLECTION, Cause, HostExample, HostTime, Spans
+from collections.abc import Sequence
+
+from rankscope.causes.base import GARBAGE_COLLECTION, Cause, Facts, HostExample, HostTime, Spans
 
 __all__ = ["CAUSE"]
 
@@ -11,17 +13,28 @@ def _host_time(host: HostTime) -> Spans:
     return host.silence()
 
 
+_ADVICE = (
+    (
+        "Look for garbage collection (gc.freeze(), gc.disable() with a collect between steps), locks, files, "
+        "writes and sleeps in the step."
+    ),
+    "Record again with stacks (with_stack) to see the Python line.",
+)
+
+
+def _advise(facts: Facts) -> Sequence[str]:
+    if facts.line:
+        return [f"Look at {facts.line}: garbage collection (gc.freeze()), a lock, a file, a write or a sleep."]
+    return _ADVICE[:1] if facts.stacks else _ADVICE
+
+
 CAUSE = Cause(
     name="host_pause",
     phrase="its Python stands still, doing nothing the profiler sees",
     noun="Python standing still",
-    advice=(
-        (
-            "Look for garbage collection (gc.freeze(), gc.disable() with a collect between steps), locks, files, "
-            "writes and sleeps in the step."
-        ),
-        "Record again with stacks (with_stack) to see the Python line.",
-    ),
+    advice=_ADVICE,
+    advise=_advise,
+    check="no gap above 1 ms in its host track",
     first_try="garbage collection, locks, files, sleeps",
     needs=("cpu_op",),
     planted_by="demo: host_pause",

@@ -6,8 +6,9 @@ long a synchronisation takes says how far the device is behind; that there are m
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from rankscope.causes.base import Cause, HostExample, HostTime, Spans
+from rankscope.causes.base import Cause, Facts, HostExample, HostTime, Spans
 
 __all__ = ["CALLS", "CAUSE"]
 
@@ -18,14 +19,25 @@ def _host_time(host: HostTime) -> Spans:
     return host.calls(CALLS)
 
 
+_ADVICE = (
+    "Remove .item(), .cpu(), print(tensor) and torch.cuda.synchronize() from the step; log every N steps instead.",
+    "torch.cuda.set_sync_debug_mode('warn') names the lines.",
+)
+
+
+def _advise(facts: Facts) -> Sequence[str]:
+    if not facts.line:
+        return _ADVICE
+    return [f"Remove .item(), .cpu() and torch.cuda.synchronize() from {facts.line}; log every N steps instead."]
+
+
 CAUSE = Cause(
     name="host_sync",
     phrase="its code waits for the device again and again",
     noun="waiting for the device",
-    advice=(
-        "Remove .item(), .cpu(), print(tensor) and torch.cuda.synchronize() from the step; log every N steps instead.",
-        "torch.cuda.set_sync_debug_mode('warn') names the lines.",
-    ),
+    advice=_ADVICE,
+    advise=_advise,
+    check="no synchronising call in a step",
     first_try="`.item()`, `.cpu()`, `print(tensor)` in the step",
     needs=("cuda_runtime",),
     planted_by="benchmarks: host_sync",

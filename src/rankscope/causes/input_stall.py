@@ -19,6 +19,7 @@ CAUSE = Cause(
         "Raise num_workers and prefetch_factor of the DataLoader, with persistent_workers=True.",
         "Look at this rank's shard, disk and decoding: the other ranks get their batches in time.",
     ),
+    check="less than 1 ms a step in the data loader",
     first_try="more data loader workers; this rank's shard, disk and decoding",
     needs=("user_annotation",),
     planted_by="demo: input_stall",

@@ -11,6 +11,7 @@ CAUSE = Cause(
     phrase="its host is slower at launching the same work",
     noun="slower launching",
     advice=("Launch less: torch.compile, CUDA graphs (mode='reduce-overhead'), fused or foreach optimizers.",),
+    check="launches as close to each other as on its peers",
     first_try="the host's CPU; fewer launches",
     needs=("cpu_op",),
     planted_by="",

@@ -23,6 +23,7 @@ CAUSE = Cause(
         "Keep shapes fixed (padding, bucketing) or mark them with torch._dynamo.mark_dynamic.",
         "TORCH_LOGS=recompiles says why it compiles.",
     ),
+    check="no compilation after the first 50 steps",
     first_try="shapes that change; `TORCH_LOGS=recompiles`",
     needs=("cpu_op",),
     planted_by="demo: recompile",

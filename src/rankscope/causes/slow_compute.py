@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import Cause, WorkComparison, WorkExample
+from collections.abc import Sequence
+
+from rankscope.causes.base import Cause, Facts, WorkComparison, WorkExample
 
 __all__ = ["CAUSE"]
 
@@ -11,15 +13,27 @@ def _more_work(_work: WorkComparison) -> bool:
     return True
 
 
+_ADVICE = (
+    "Check this device for throttling, ECC errors or another process on it (nvidia-smi -q -d CLOCK,PERFORMANCE).",
+    "Move the rank to another device: a slowness that stays behind is the device's.",
+    "On a CPU, record shapes (-S capture=shapes): without them a rank with more data looks the same.",
+)
+
+
+def _advise(facts: Facts) -> Sequence[str]:
+    if facts.device:
+        return _ADVICE[:2]
+    shapes = [] if facts.shapes else [_ADVICE[2]]
+    return ["Compare its CPUs with its peers': clock, other processes, pinning (torchrun --numa-binding).", *shapes]
+
+
 CAUSE = Cause(
     name="slow_compute",
     phrase="the same work takes longer there",
     noun="the same work taking longer",
-    advice=(
-        "Check this device for throttling, ECC errors or another process on it (nvidia-smi -q -d CLOCK,PERFORMANCE).",
-        "Move the rank to another device: a slowness that stays behind is the device's.",
-        "On a CPU, record shapes (-S capture=shapes): without them a rank with more data looks the same.",
-    ),
+    advice=_ADVICE,
+    advise=_advise,
+    check="the same kernels take as long as on its peers",
     first_try="the device: clocks, temperature, ECC, another process on it",
     needs=("cpu_op",),
     planted_by="demo: slow_compute",

@@ -16,6 +16,7 @@ CAUSE = Cause(
     phrase="it has more data to work on than the other ranks",
     noun="more data to work on",
     advice=("Even out the batches: bucket by length, pack sequences, or use a sampler that balances tokens per rank.",),
+    check="tokens per rank within 5 %",
     first_try="even out the batches: lengths, packing, a balancing sampler",
     needs=("cpu_op", "shapes or grids"),
     planted_by="demo: uneven_work",

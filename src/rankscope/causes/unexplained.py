@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from rankscope.causes.base import GARBAGE_COLLECTION, Cause
+from collections.abc import Sequence
+
+from rankscope.causes.base import GARBAGE_COLLECTION, Cause, Facts
 
 __all__ = ["CAUSE"]
+
+_ADVICE = ("Record again with stacks (with_stack) and look at the segment in the merged timeline.",)
+
+
+def _advise(facts: Facts) -> Sequence[str]:
+    if facts.line:
+        return [f"Look at {facts.line}, in which most of its time passes, and at the merged timeline."]
+    return ["Look at the stretch in the merged timeline (rankscope view)."] if facts.stacks else _ADVICE
+
 
 CAUSE = Cause(
     name="unexplained",
     phrase="no single cause explains most of it",
     noun="no single cause",
-    advice=("Record again with stacks (with_stack) and look at the segment in the merged timeline.",),
+    advice=_ADVICE,
+    advise=_advise,
+    check="its part of the timeline looks like that of its peers",
     first_try="record again with stacks (`-S capture=full`)",
     needs=(),
     planted_by="",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from rankscope.causes import unexplained
 from rankscope.causes.base import Cause
 from rankscope.causes.table import BY_NAME
 
-__all__ = ["SCENARIO", "amount", "describe", "hours", "parts"]
+__all__ = ["SCENARIO", "amount", "describe", "hours", "parts", "sentence_of", "share", "with_error"]
 
 SCENARIO = {
     "ideal_network": "an ideal network",
@@ -26,7 +28,33 @@ def amount(ms: float) -> str:
     """Return a duration with the digits that a reader needs."""
     if abs(ms) >= 10_000:
         return f"{ms / 1000:.1f} s"
-    return f"{ms:.0f} ms" if abs(ms) >= 9.95 else f"{ms:.1f} ms"
+    return f"{ms:,.0f} ms" if abs(ms) >= 9.95 else f"{ms:.1f} ms"
+
+
+def with_error(ms: float, error_ms: float | None) -> str:
+    """Return a duration with its uncertainty: ``60.3 ± 1.9 ms``, ``38 ± 8 ms``.
+
+    Both end at the same digit: the error has one, two if it begins with 1 (the usual rule of physics), and the value no
+    digit that the error makes meaningless.
+    """
+    if error_ms is None or error_ms <= 0:
+        return amount(ms)
+    decimals = -math.floor(math.log10(error_ms))
+    if f"{error_ms:e}".startswith("1"):
+        decimals += 1
+    decimals = min(max(decimals, 0), 3)
+    return f"{ms:,.{decimals}f} ± {error_ms:,.{decimals}f} ms"
+
+
+def share(ms: float, whole_ms: float) -> str:
+    """Return a part of the step in whole per cent."""
+    pct = 100.0 * ms / whole_ms if whole_ms else 0.0
+    return f"{pct:.0f} %" if pct >= 1 or pct <= 0 else "less than 1 %"
+
+
+def sentence_of(phrase: str) -> str:
+    """Return a cause's phrase as a sentence: "it waits for input" -> "It waits for input."."""
+    return f"{phrase[:1].upper()}{phrase[1:]}."
 
 
 def parts(explained: dict[str, float], *, most: int = 3) -> str:

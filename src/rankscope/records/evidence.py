@@ -5,9 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rankscope.records.rows import HealthRow, MemoryRow
+from rankscope.records.rows import Efficiency, HealthRow, MemoryRow
+from rankscope.records.run_steps import RunSteps
 
-__all__ = ["Anomaly", "Contention", "Evidence", "GroupDelay", "Place", "RankCpu", "Suspect"]
+__all__ = [
+    "Anomaly",
+    "Contention",
+    "Evidence",
+    "GroupDelay",
+    "OperatorExcess",
+    "Place",
+    "RankCpu",
+    "Suspect",
+]
+
+
+FEWEST_STEPS = 5
+"""Unrecorded steps from which on their median is the job's step."""
+
+
+@dataclass(kw_only=True)
+class OperatorExcess:
+    """An operator that takes more of a step on one rank than on its peers. Per step; ms of device time, without a
+    device of its own time."""
+
+    name: str
+    calls: float
+    peers_calls: float
+    ms: float
+    peers_ms: float
+    line: str = ""
+    """The user's function with most of the extra calls, ``evaluate() (train.py:212)``; empty without stacks."""
 
 
 @dataclass(kw_only=True)
@@ -45,6 +73,10 @@ class Suspect:
     """Ranks without a trace that share another group with it."""
     lost_group: str = ""
     """That group, by name and ranks."""
+    operators: list[OperatorExcess] = field(default_factory=list)
+    """That it runs more of, or for longer, than a peer, most time first. Only of ranks that cost something."""
+    lines: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Cause -> the user's functions in which that host time passes -> ms per step. Empty without stacks."""
 
 
 @dataclass(kw_only=True)
@@ -136,13 +168,31 @@ class Evidence:
     """Of those, ranks that lost too much to be compared with others."""
     steps: int = 0
     step_ms: float | None = None
-    """The usual step."""
+    """The job's mean step, over the steps that all ranks recorded: costs and shares refer to it."""
     mean_step_ms: float | None = None
-    """The mean step, what happened once included; times per step are means over the same window."""
+    """The mean step of the slowest rank over its own recorded steps, of which some may not be in ``step_ms``."""
     device: bool = True
     visible_pct: float | None = None
     """How much slower than the others a device must be to be told from noise, in 19 of 20 such windows; None: not
     known."""
+    world_size: int | None = None
+    """Ranks of the job, those that were not recorded included; None where nobody says."""
+    compute_ms: dict[int, float] = field(default_factory=dict)
+    """Rank -> compute per step."""
+    uses: list[str] = field(default_factory=list)
+    """What is seen in the trace to be in use: ``ddp``, ``fsdp1``, ``fsdp2``, ``compile``, ``cuda_graphs``,
+    ``fused_optimizer``, ``foreach_optimizer``."""
+    shapes: bool = False
+    """Shapes of operators were recorded; likewise the next, Python's stacks, which make a host several times slower."""
+    stacks: bool = False
+    often: str = ""
+    """The operator that is called most often in a step, of those that do device work; empty where none is known."""
+    often_calls: float = 0.0
+    """A step."""
+    host_lines: dict[str, float] = field(default_factory=dict)
+    """Where the Python of the rank that idles most for its host is: function -> ms per step by itself. With stacks."""
+    run_steps: RunSteps | None = None
+    """All steps of the run, recorded or not; None where no step log was kept."""
     calls: int = 0
     matched_pct: float | None = None
     unmatched: dict[str, int] = field(default_factory=dict)
@@ -171,6 +221,8 @@ class Evidence:
     input_ms: float = 0.0
     host_ms: float = 0.0
     """Idle for the host, recording's part included."""
+    most_host_ms: float | None = None
+    """The same of the rank with most of it: what a host without overhead can gain at most."""
     recording_ms: float = 0.0
     """What recording adds to a step: recorded steps against those before the window; 0 where it was not measured."""
     copy_ms: float = 0.0
@@ -186,6 +238,10 @@ class Evidence:
     """What hiding all transfers behind other work would gain per step (replay)."""
     balance_gain_ms: float | None = None
     """What device work shared out evenly would gain per step (replay)."""
+    work_gains: dict[str, float] = field(default_factory=dict)
+    """Kind of kernels -> what the step would gain if they took no time (replay)."""
+    efficiency: Efficiency | None = None
+    """None without a device or without steps."""
     modules: dict[str, float] = field(default_factory=dict)
     """FSDP module or DDP bucket -> exposed communication per step, waiting included, largest first."""
     repeats: int = 1
@@ -203,6 +259,19 @@ class Evidence:
     def whole_step_ms(self) -> float:
         """What times per step are parts of: the mean step, else the usual one, else 0."""
         return self.mean_step_ms or self.step_ms or 0.0
+
+    @property
+    def unrecorded_step_ms(self) -> float | None:
+        """Median of the steps around the windows in which no rank recorded; None for fewer than five of them."""
+        steps = self.run_steps
+        if steps is None or steps.unprofiled_steps < FEWEST_STEPS:
+            return None
+        return steps.around_ms or steps.median_ms
+
+    @property
+    def pressure_pct(self) -> float:
+        """How much of the time threads waited for a CPU on the host where that was most; 0 where it is not known."""
+        return max((row.pressure_cpu_pct or 0.0 for row in self.health), default=0.0)
 
     @property
     def recording_pct(self) -> float:
@@ -227,8 +296,11 @@ class Evidence:
 
     @property
     def own_host_gain_ms(self) -> float | None:
-        """``host_gain_ms`` of an unrecorded step."""
-        return None if self.host_gain_ms is None else max(self.host_gain_ms - self.recording_ms, 0.0)
+        """``host_gain_ms`` of an unrecorded step, and no more than a device idles for its host."""
+        if self.host_gain_ms is None:
+            return None
+        most = self.host_gain_ms if self.most_host_ms is None else min(self.host_gain_ms, self.most_host_ms)
+        return max(most - self.recording_ms, 0.0)
 
     @property
     def what_if(self) -> dict[str, float]:

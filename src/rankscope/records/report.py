@@ -9,6 +9,7 @@ from rankscope.records.between import BetweenVerdict
 from rankscope.records.codec import SCHEMA_VERSION
 from rankscope.records.limits import Rank, WorldSize
 from rankscope.records.rows import (
+    Efficiency,
     GroupRow,
     HealthRow,
     KernelRow,
@@ -22,6 +23,7 @@ from rankscope.records.rows import (
 from rankscope.records.run_steps import RunSteps
 
 __all__ = [
+    "Action",
     "ClockReport",
     "ClusterReport",
     "CollectivesReport",
@@ -100,8 +102,14 @@ class Verdict:
     cost_ms_per_step: float | None = None
     cost_error_ms: float | None = None
     confidence: Confidence = "low"
+    reason: str | None = None
+    """Code of why there is no verdict; None where there is one."""
+    sure: str = ""
+    """What keeps the confidence from being higher, or what it rests on, in a few words."""
     step_ms: float | None = None
     """The job's step time the cost refers to."""
+    step_source: Literal["recorded", "unrecorded"] = "recorded"
+    """Whether ``step_ms`` is the mean recorded step, or the median of the run's unrecorded ones."""
     share_of_steps_pct: float | None = None
     """Recorded steps that lose more than 2 % of their time to the cause; None where no cost is claimed."""
     p_value: float | None = None
@@ -127,6 +135,24 @@ class Finding:
     title: str
     evidence: list[str]
     advice: list[str]
+
+
+@dataclass(kw_only=True)
+class Action:
+    """One thing to do. Gains do not add up: after the first the limit may be elsewhere."""
+
+    code: str
+    """Of the rule that advises it: it never changes, its words may."""
+    text: str
+    """What to change, in one sentence."""
+    ranks: list[Rank]
+    kind: Literal["replay", "bound", "none"] = "none"
+    """``replay``: what the recorded steps gain. ``bound``: the most that it can gain. ``none``: no gain is claimed."""
+    saves_ms: float | None = None
+    """Per step."""
+    error_ms: float | None = None
+    check: str = ""
+    """How to see that it worked."""
 
 
 @dataclass(kw_only=True)
@@ -174,5 +200,8 @@ class ClusterReport:
     sources: list[SourceFile] = field(default_factory=list)
     health: list[HealthRow] = field(default_factory=list)
     memory: list[MemoryRow] = field(default_factory=list)
+    efficiency: Efficiency | None = None
+    actions: list[Action] = field(default_factory=list)
+    """What to do, most gain first."""
     pulse: RunSteps | None = None
     schema_version: str = SCHEMA_VERSION

@@ -8,6 +8,7 @@ from rankscope.records.limits import Attempt, Count, Rank, Step, WindowNumber
 from rankscope.records.rank import RankStatus
 
 __all__ = [
+    "Efficiency",
     "GroupRow",
     "HealthRow",
     "KernelRow",
@@ -18,6 +19,7 @@ __all__ = [
     "RankIdle",
     "RankSummary",
     "StepRow",
+    "WorkGroup",
 ]
 
 
@@ -270,3 +272,51 @@ class MemoryRow:
         """From the peak of the first step to that of the last; None for fewer than two steps."""
         steps = len(self.peak_per_step) - 1
         return (self.peak_per_step[-1] - self.peak_per_step[0]) / steps if steps > 0 else None
+
+
+@dataclass(kw_only=True)
+class WorkGroup:
+    """Kernels of one kind of work, per step and on average over the ranks."""
+
+    name: str
+    ms_per_step: float
+    kernels_per_step: float
+    tflops: float | None = None
+    """10^12 operations per second while they run; None where less than half of their time could be counted."""
+    gb_s: float | None = None
+    """10^9 bytes per second, at least: each input read once and one output written; None as above."""
+    peak_pct: float | None = None
+    """The nearer of both to the device's peak; None for a device that is not known."""
+    bound: str = ""
+    """``math``, ``memory``, ``launch`` (kernels shorter than 10 us on average), or empty where it is not known."""
+
+
+@dataclass(kw_only=True)
+class Efficiency:
+    """How well the devices are used. Counted are matrix products whose shapes were recorded, so operations are a lower
+    limit."""
+
+    device: str | None
+    peak_tflops: float | None
+    """Of the device: dense, bf16."""
+    peak_gb_s: float | None
+    shapes: bool
+    """Whether shapes were recorded (``record_shapes``): without them no operations are known."""
+    tflop_per_step: float | None
+    """10^12 operations that one rank counted in a step."""
+    tflops: float | None
+    """These per second of the whole step."""
+    peak_pct: float | None
+    """``tflops`` of the peak: what others call hardware FLOP utilisation."""
+    counted_pct: float
+    """Share of compute time whose operations were counted."""
+    plain_ms: float
+    """Of matrix products per step, in kernels that use no tensor cores by their names."""
+    small_kernels: float
+    """Kernels shorter than 10 us per step."""
+    small_ms: float
+    compiled: bool
+    """Kernels of torch.compile were seen; likewise the next, CUDA graphs."""
+    graphs: bool
+    groups: list[WorkGroup] = field(default_factory=list)
+    """Most time first."""

@@ -21,6 +21,7 @@ __all__ = [
     "Events",
     "Group",
     "Piece",
+    "PythonCalls",
     "RankTrace",
     "Steps",
     "TraceMeta",
@@ -115,6 +116,31 @@ EVENT_DTYPES: dict[str, Any] = {
     "bandwidth_gb_s": np.float64,
 }
 """Columns of :class:`Events` that a reader takes from the file; it computes ``launch`` and ``step`` from them."""
+
+
+@dataclass(slots=True)
+class PythonCalls:
+    """Calls of Python functions and modules, where stacks were recorded (``with_stack``), in order of ``start`` (ties:
+    the longer first). Columns of length P. They are no events: nothing but what names a line of code reads them."""
+
+    start: I64
+    duration: I64
+    name: I32
+    """Index into ``RankTrace.strings``: ``train.py(12): main``, ``nn.Module: Block_3``, ``<built-in ...>``."""
+    tid: I64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def end(self) -> I64:
+        """``start + duration``."""
+        return self.start + self.duration
+
+    @classmethod
+    def none(cls) -> PythonCalls:
+        """Of a trace without stacks."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
 
 
 @dataclass(slots=True)
@@ -252,6 +278,7 @@ class RankTrace:
     collectives: Collectives
     memory: list[DeviceMemory] = field(default_factory=list)
     """In order of device; empty where memory was not recorded."""
+    python: PythonCalls = field(default_factory=PythonCalls.none)
     repairs: dict[str, int] = field(default_factory=dict)
     """What was repaired or dropped: kind -> count (see ``trace.repair`` for the kinds)."""
     notes: list[str] = field(default_factory=list)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.chance import student_tail
+from rankscope.diagnose.advice.table import advise
 from rankscope.diagnose.base.contention import is_contended
 from rankscope.diagnose.base.decision import decide
 from rankscope.diagnose.rules.table import find, open_case
@@ -52,7 +53,7 @@ def evidence(*ranks: RankCpu, suspects: list[Suspect], gains: float = 60.0, **mo
 
 def verdict(case: Evidence):
     opened = open_case(case)
-    return judge(opened, find(opened))
+    return judge(opened, advise(opened))
 
 
 def test_who_was_not_let_run_is_not_to_blame() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from rankscope.diagnose.base.late_sets import HOST_ADVICE
 from rankscope.records.evidence import Evidence, Place, Suspect
-from support.diagnosing import find, judge
+from support.diagnosing import judge
 
 
 def place(kind: str, name: str, *ranks: int) -> Place:
@@ -31,7 +31,7 @@ def said(costs: dict[int, float], together_ms: float, places=(*HOSTS, *STAGES, *
         ranks=list(range(64)), steps=6, step_ms=100.0, mean_step_ms=100.0, calls=60, matched_pct=100.0,
         suspects=suspects, places=list(places),
     )  # fmt: skip
-    return judge(evidence, find(evidence))
+    return judge(evidence)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,8 @@ def said(costs: dict[int, float], together_ms: float, places=(*HOSTS, *STAGES, *
 )
 def test_what_the_ranks_have_in_common(ranks, words) -> None:
     verdict = said(dict.fromkeys(ranks, 20.0), 22.0)
-    assert (
-        verdict.sentence
-        == f"{words} hold the job back: the same work taking longer costs 22 ms of each 100 ms step (22 %)."
+    assert verdict.sentence == (
+        f"{words} hold the job up: 22 ± 2 ms of each 100 ms step (22 %). The same work takes longer there."
     )
     assert (verdict.ranks, verdict.cost_ms_per_step) == (list(ranks), 22.0)
     assert verdict.cost_error_ms == pytest.approx(2.2)
@@ -69,20 +68,23 @@ def test_two_of_two_ranks_of_a_host_by_chance() -> None:
 def test_a_culprit_and_others() -> None:
     """GIVEN one rank that costs nearly all THEN it is named first, with its own cost."""
     verdict = said({1: 30.0, 2: 6.0}, 36.0, ())
-    assert verdict.sentence.startswith("Rank 1 holds the job back: ")
+    assert verdict.sentence == (
+        "Rank 1 of 64 holds up every step: 30 ± 3 ms of each 100 ms step (30 %). The same work takes longer there. "
+        "Late too: rank 2 (6.0 ms)."
+    )
     assert (verdict.cost_ms_per_step, verdict.ranks) == (30.0, [1, 2])
 
 
 def test_ranks_that_take_turns() -> None:
     """GIVEN 20 + 15 + 5 + 5 ms in steps of their own THEN no one of them is most of it, and they cost 45 ms."""
     verdict = said({0: 20.0, 1: 15.0, 2: 5.0, 3: 5.0}, 45.0, ())
-    assert verdict.sentence.startswith("Ranks 0, 1, 2, 3 together hold the job back: ")
+    assert verdict.sentence.startswith("Ranks 0, 1, 2, 3 together hold the job up: ")
     assert verdict.cost_ms_per_step == 45.0
 
 
 def test_without_a_cause() -> None:
     sentence = said({1: 20.0, 2: 20.0}, 22.0, (), cause="unexplained").sentence
     assert sentence == (
-        "Ranks 1, 2 together hold the job back, which costs 22 ms of each 100 ms step (22 %); "
-        "no single cause explains most of it."
+        "Ranks 1, 2 together hold the job up: 22 ± 2 ms of each 100 ms step (22 %). "
+        "No single cause explains most of it."
     )

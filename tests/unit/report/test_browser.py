@@ -130,7 +130,7 @@ def test_copies_as_markdown(gpu_straggler: ClusterReport, show: Callable[[Cluste
     browser.run("document.querySelector('[data-copy-verdict]').click()")
     verdict = browser.run("return window.copied")
     assert verdict.startswith(
-        "**Verdict:** Rank 1 holds the job back: its data loader takes 60 ms of every 112 ms step.\n"
+        "**Verdict:** Rank 1 holds up every step: 60.3 ± 1.9 ms of each 112 ms step (54 %). It waits for input.\n"
     )
     assert "*Cost: 60.3 ms / step ± 1.9; Share of the step: 54 %; Steps that lose time: 100 %;" in verdict
     assert "**Next**\n\n- Give rank 1's DataLoader more workers (num\\_workers is 0)" in verdict

@@ -184,13 +184,24 @@ def test_odd_identifiers(write_trace: Write, make_event: Make) -> None:
     assert (events.category == Category.KERNEL).all()
 
 
-def test_python_frames_are_counted_not_kept(write_trace: Write, make_event: Make) -> None:
-    sent = [make_event(i, 1, cat="python_function" if i % 2 else "cpu_op") for i in range(10)]
+def test_python_frames_are_kept_apart_and_short_calls_of_built_ins_are_not(
+    write_trace: Write, make_event: Make
+) -> None:
+    """Of ten events five are operators, two calls of a function, two short built-in calls, one a long one."""
+    names = {1: "train.py(12): main", 3: "<built-in function len>", 5: "train.py(40): step"}
+    names |= {7: "<built-in function isinstance>", 9: "<built-in function sleep>"}
+    sent = [
+        make_event(i, 500 if i == 9 else 1, name=names.get(i, "aten::mm"), cat="python_function" if i % 2 else "cpu_op")
+        for i in range(10)
+    ]
     trace = read_trace(write_trace(sent))
+    python = trace.python
     assert len(trace.events) == 5
-    assert trace.dropped == {"python_function": 5}
+    assert [trace.strings[code] for code in python.name.tolist()] == [names[1], names[5], names[9]]
+    assert python.duration.tolist() == [1_000, 1_000, 500_000]
+    assert trace.dropped == {"python_function": 2}
     assert not trace.repairs
-    assert any("5 events of class python_function" in n for n in trace.notes)
+    assert not any("python_function" in note for note in trace.notes)
 
 
 def test_an_event_beyond_repair_is_located(write_trace: Write, make_event: Make) -> None:

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.missing_ranks import holds, lost_partners
 from rankscope.analysis.evidence.places import find_places
+from rankscope.analysis.evidence.program import compute_ms, has_shapes, host_lines, most_called, uses
+from rankscope.analysis.evidence.work_gains import work_gains
+from rankscope.analysis.operators.suspects import name_what_they_do
 from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.rank.view import name_mask
 from rankscope.analysis.replay.graph import Work
@@ -46,16 +49,20 @@ def collect(
     trusted = [w for w in windows if w.refused is None]  # without a replay where no rank makes others wait
     replayed = [w for w in trusted if w.replay is not None]
     total = sum(w.matched.total for w in windows)
-    lengths = [w.step_ns for w in windows if w.step_ns]
     evidence = Evidence(
         ranks=[r.rank for r in usable],
         missing=[r.rank for r in ranks if r.status in {"missing", "corrupt"}],
         incomplete={rank: words for w in windows for rank, words in {**w.left, **w.partial}.items()},
         unsound=sorted({rank for w in windows for rank in w.unsound | w.left.keys()}),
         steps=sum(w.step_count for w in windows),
-        step_ms=float(np.median(lengths)) / 1e6 if lengths else None,
+        step_ms=_step(windows),
         mean_step_ms=_mean_step(windows),
         device=any(v.device for w in windows for v in w.views),
+        compute_ms=compute_ms(usable),
+        uses=uses([v for w in windows for v in w.views]),
+        shapes=any(has_shapes(v) for w in windows for v in w.views[:1]),
+        stacks=any(len(v.trace.python) for w in windows for v in w.views),
+        **most_called([v for w in windows for v in w.views]),
         calls=sum(len(w.matched) for w in windows),
         matched_pct=100.0 * sum(w.matched.matched for w in windows) / total if total else None,
         unmatched=dict(sum((w.matched.unmatched for w in windows), Counter[str]()).most_common()),
@@ -71,6 +78,7 @@ def collect(
         transfer_ms=_mean([i.transfer_ms for i in idle]),
         input_ms=_mean([i.input_ms for i in idle]),
         host_ms=_mean([i.host_ms for i in idle]),
+        most_host_ms=max((i.host_ms for i in idle), default=None),
         copy_ms=_mean([i.copy_ms for i in idle]),
         kernel_us=median_kernel_us([v for w in windows for v in w.views]),
         launches=_launches(windows),
@@ -81,8 +89,10 @@ def collect(
         evidence.visible_pct = 100.0 * shows if np.isfinite(shows) else None
         evidence.places = find_places(trusted, ranks)
         evidence.suspects = _suspects(trusted, ranks)
+        name_what_they_do(evidence.suspects, trusted, evidence.step_ms or 0.0)
         evidence.slow_groups = _slow_groups(replayed)
         if replayed:
+            evidence.work_gains = work_gains(replayed)
             evidence.network_gain_ms = _gain(replayed, Replay.ideal_network)
             evidence.host_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.HOST)))
             evidence.overlap_gain_ms = _gain(replayed, Replay.hidden)
@@ -91,6 +101,7 @@ def collect(
             evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
     evidence.recording_ms = _recording_ms(evidence.whole_step_ms, recording_overhead_pct)
     evidence.modules = exposed_by_module(windows, modules)
+    evidence.host_lines = host_lines(windows, idle) if evidence.stacks else {}
     _repeats(windows, evidence)
     return evidence
 
@@ -105,6 +116,12 @@ def _recording_ms(step_ms: float, overhead_pct: float | None) -> float:
 def _mean(values: Sequence[float | None]) -> float:
     real = [v for v in values if v is not None]
     return float(np.mean(real)) if real else 0.0
+
+
+def _step(windows: Sequence[WindowResult]) -> float | None:
+    """The job's mean step over all steps that every rank recorded, those that a cost per step is a mean of."""
+    known = [(w.step_ns, max(w.step_count, 1)) for w in windows if w.step_ns]
+    return float(np.average([ns for ns, _ in known], weights=[n for _, n in known])) / 1e6 if known else None
 
 
 def _mean_step(windows: Sequence[WindowResult]) -> float | None:

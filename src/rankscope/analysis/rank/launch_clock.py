@@ -36,5 +36,10 @@ def settle_launches(trace: RankTrace) -> tuple[RankTrace, int]:
     shift = int(np.quantile(early, SURE))
     host = events.stream < 0
     start = np.where(host, events.start - shift, events.start)
-    moved = replace(trace, events=replace(events, start=start), steps=replace(steps, start=steps.start - shift))
+    moved = replace(
+        trace,
+        events=replace(events, start=start),
+        steps=replace(steps, start=steps.start - shift),
+        python=replace(trace.python, start=trace.python.start - shift),
+    )
     return take(moved, np.lexsort((-events.duration, start))), shift

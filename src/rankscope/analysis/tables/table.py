@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankscope.analysis.memory.rows import memory_rows
+from rankscope.analysis.operators.efficiency import efficiency
 from rankscope.analysis.tables import summary
 from rankscope.analysis.tables.base import Material, Table
 from rankscope.analysis.tables.health import health_rows
@@ -12,7 +13,7 @@ from rankscope.analysis.tables.modules import module_rows
 from rankscope.analysis.tables.run_info import complete_ranks
 from rankscope.analysis.tables.run_steps import read_step_logs
 from rankscope.records.report import ReportError
-from rankscope.records.rows import MemoryRow
+from rankscope.records.rows import Efficiency, MemoryRow
 
 __all__ = ["TABLES"]
 
@@ -21,6 +22,11 @@ def _memory(material: Material) -> list[MemoryRow]:
     rows, faults = memory_rows(material.traces, material.snapshots)
     material.errors += [ReportError(where="memory", message=fault) for fault in faults]
     return rows
+
+
+def _efficiency(material: Material) -> Efficiency | None:
+    window = max(material.windows, key=lambda w: w.step_count, default=None)
+    return efficiency(window.views, (window.step_ns or 0.0) / 1e6) if window is not None else None
 
 
 TABLES: tuple[Table, ...] = (
@@ -33,6 +39,7 @@ TABLES: tuple[Table, ...] = (
     Table("modules", lambda m: module_rows(m.windows)),
     Table("queues", lambda m: launch_queues(m.windows)),
     Table("kernels", lambda m: kernel_rows(m.views)),
+    Table("efficiency", _efficiency),
     Table("health", lambda m: health_rows(r for w in m.manifest.windows for r in w.records) if m.manifest else []),
     Table("memory", _memory),
     Table("pulse", lambda m: read_step_logs(m.step_logs, m.world_size)),

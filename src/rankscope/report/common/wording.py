@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
-from rankscope.causes.wording import SCENARIO
+from rankscope.causes.wording import SCENARIO, with_error
 from rankscope.diagnose.rules.table import name_of
 from rankscope.records.report import Finding, Verdict
 from rankscope.report.common import plain_text
@@ -77,11 +76,7 @@ def plus_minus(value: float | None, error: float | None, unit: str = " ms") -> s
         return ms(value, unit)
     if error <= 0:
         return f"{ms(value, '')} ± 0{unit}"
-    decimals = -math.floor(math.log10(error))
-    if f"{error:e}".startswith("1"):
-        decimals += 1
-    decimals = min(max(decimals, 0), 3)
-    return f"{value:,.{decimals}f} ± {error:,.{decimals}f}{unit}"
+    return with_error(value, error).removesuffix(" ms") + unit
 
 
 def pct(value: float | None, decimals: int = 1) -> str:

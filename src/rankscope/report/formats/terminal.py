@@ -127,11 +127,8 @@ def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
         for index, item in enumerate(items[:3] or [fallback]):
             found += _labelled(label if index == 0 else "", plain_text.prose(item), "", width, limit)
     sure = f"{plain_text.one_line(verdict.confidence, 20)} confidence"
-    if verdict.cost_ms_per_step is not None:
-        cost = words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)
-        share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
-        of = "" if share is None else f" ({share:.0f} % of {words.ms(verdict.step_ms)})"
-        sure = " ".join(filter(None, (f"{sure}: {cost} per step{of}", words.steps_share(verdict))))
+    if verdict.sure:
+        sure = f"{sure}: {plain_text.one_line(verdict.sure, 200)}"
     found += _labelled("Sure", sure, "dim", width)
     if line := summary.between_line(report):
         found += _labelled("Between", line, "", width, limit - 1)

@@ -28,11 +28,13 @@ from rankscope.rundir.foreign import open_foreign
 from rankscope.rundir.layout import RunDir
 from rankscope.trace.columns import (
     EVENT_DTYPES,
+    Category,
     Collectives,
     DeviceMemory,
     Events,
     Group,
     Piece,
+    PythonCalls,
     RankTrace,
     Steps,
     TraceMeta,
@@ -41,7 +43,7 @@ from rankscope.trace.files.sound import require_sound
 
 __all__ = ["PARQUET_VERSION", "cache_path", "drop_cached", "events_table", "load_cached", "store_cached"]
 
-PARQUET_VERSION = 3
+PARQUET_VERSION = 4
 """Raise it whenever a column or its meaning changes."""
 _KEY = b"rankscope.key"
 _ABOUT = b"rankscope.trace"
@@ -232,8 +234,8 @@ def _about(trace: RankTrace) -> bytes:
 
 
 def _table(trace: RankTrace, pa: Any) -> Any:
-    """One row an event; the columns of collectives are null elsewhere."""
-    events, calls = trace.events, trace.collectives
+    """One row an event, and behind them one a call of a Python function; columns of collectives are null elsewhere."""
+    events, calls = _with_python(trace), trace.collectives
     rows = len(events)
     columns: dict[str, Any] = {"name": _texts(events.name, trace.strings, pa)}
     columns |= {key: _numbers(getattr(events, key), pa) for key in _PLAIN}
@@ -258,6 +260,18 @@ def _table(trace: RankTrace, pa: Any) -> Any:
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
 
+def _with_python(trace: RankTrace) -> Events:
+    """The events, and behind them the calls of Python functions as events of their class."""
+    events, python = trace.events, trace.python
+    if not len(python):
+        return events
+    added: dict[str, Any] = {key: np.full(len(python), -1, getattr(events, key).dtype) for key in events.__slots__}
+    added |= {"start": python.start, "duration": python.duration, "name": python.name, "tid": python.tid}
+    added["category"] = np.full(len(python), Category.PYTHON_FUNCTION, np.int8)
+    added["bandwidth_gb_s"] = np.zeros(len(python))
+    return Events(**{key: np.concatenate((getattr(events, key), column)) for key, column in added.items()})
+
+
 def events_table(traces: Sequence[RankTrace]) -> Any:
     """The events of several traces as one ``pyarrow.Table``, each row with its ``attempt``, ``window`` and ``rank``."""
     import pyarrow as pa
@@ -266,7 +280,7 @@ def events_table(traces: Sequence[RankTrace]) -> Any:
     for trace in traces:
         table = _table(trace, pa)
         for place, name in enumerate(("attempt", "window", "rank")):
-            values = np.full(len(trace.events), getattr(trace, name), np.int32)
+            values = np.full(len(table), getattr(trace, name), np.int32)
             table = table.add_column(place, name, pa.array(values))
         tables.append(table)
     return pa.concat_tables(tables).unify_dictionaries()
@@ -350,6 +364,9 @@ def _trace(path: Path, table: Any, about: _About) -> RankTrace:
     texts["pieces"] = [pieces[i] for i in codes[rows].tolist()]
     texts |= {key: _array(table[key], kind)[rows] for key, kind in _CALLS.items()}
     steps = [np.array(v, np.int64) for v in about.steps]
+    calls = columns["category"] == Category.PYTHON_FUNCTION
+    python = PythonCalls(*(columns[key][calls] for key in ("start", "duration", "name", "tid")))
+    columns = {key: column[~calls] for key, column in columns.items()}
     return RankTrace(
         source=str(path),
         rank=about.rank,
@@ -363,4 +380,5 @@ def _trace(path: Path, table: Any, about: _About) -> RankTrace:
         repairs=about.repairs,
         notes=about.notes,
         dropped=about.dropped,
+        python=python,
     )

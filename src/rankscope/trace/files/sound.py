@@ -18,7 +18,9 @@ def require_sound(trace: RankTrace) -> None:
     events, calls, steps = trace.events, trace.collectives, trace.steps
     rows = len(events)
     columns = [getattr(events, name) for name in events.__slots__]
+    python = trace.python
     inside = (
+        (python.name, 0, len(trace.strings)),
         (events.name, 0, len(trace.strings)),
         (events.shape, -1, len(trace.strings)),
         (events.category, 0, max(Category) + 1),
@@ -29,6 +31,7 @@ def require_sound(trace: RankTrace) -> None:
     )
     sound = (
         all(len(column) == rows for column in columns)
+        and len({len(python.start), len(python.duration), len(python.name), len(python.tid)}) == 1
         and len({len(steps.number), len(steps.start), len(steps.duration)}) == 1
         and all(not len(values) or (values.min() >= least and values.max() < end) for values, least, end in inside)
         and bool((np.diff(events.start) >= 0).all())

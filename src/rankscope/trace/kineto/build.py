@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rankscope.errors import TraceError
 from rankscope.rundir.foreign import shown
 from rankscope.trace import peers
-from rankscope.trace.columns import EVENT_DTYPES, Category, Events, RankTrace, TraceMeta
+from rankscope.trace.columns import EVENT_DTYPES, Category, Events, PythonCalls, RankTrace, TraceMeta
 from rankscope.trace.format import Format
 from rankscope.trace.kineto import link, meta, repair
 from rankscope.trace.kineto.chunks import MAX_HEAD_BYTES, split
@@ -152,6 +152,7 @@ def _trace(
     order = _in_time(columns["start"], columns["duration"])
     for key in columns:
         columns[key] = columns[key][order]
+    columns, python = _apart(columns)
     strings = list(decoder.symbols.strings)
     launch = link.link_launches(columns["category"], columns["correlation"], columns["start"])
     events = Events(launch=launch, step=np.full(len(launch), -1, np.int32), **columns)
@@ -177,7 +178,8 @@ def _trace(
         notes.append("no ProfilerStep: numbers per step are unavailable")
     dropped = {kind: count for kind, count in sorted(decoder.dropped.items()) if kind != "Trace"}
     for kind, count in dropped.items():
-        notes.append(f"not read: {count} events of class {kind}; no analysis uses them")
+        if kind != "python_function":  # of these only short calls of built-in functions are left out
+            notes.append(f"not read: {count} events of class {kind}; no analysis uses them")
     return RankTrace(
         source=str(path),
         rank=about.rank,
@@ -188,10 +190,20 @@ def _trace(
         groups=groups,
         collectives=collectives,
         memory=device_memory(memory, steps),
+        python=python,
         repairs=dict(decoder.repairs),
         notes=notes,
         dropped=dropped,
     )
+
+
+def _apart(columns: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], PythonCalls]:
+    """Events without the calls of Python functions, and those."""
+    python = columns["category"] == Category.PYTHON_FUNCTION
+    if not python.any():
+        return columns, PythonCalls.none()
+    calls = PythonCalls(*(columns[key][python] for key in ("start", "duration", "name", "tid")))
+    return {key: column[~python] for key, column in columns.items()}, calls
 
 
 def _in_time(start: NDArray[np.int64], duration: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.trace.columns import Category
 from rankscope.trace.kineto import numbers, repair
 from rankscope.trace.kineto.chunks import find_end
 from rankscope.trace.kineto.events import (
@@ -40,6 +41,23 @@ class _Codes(dict[Any, int]):
         dropped = key.__class__ is not str or key in DROPPED_CATEGORIES
         code = self[key] = -1 if dropped else category_code(key)
         return code
+
+
+SHORT_US = 100.0
+"""More than half of all calls of Python functions are of built-in ones (``isinstance``, ``append``) that take a
+microsecond and name no line. What waits (``sleep``, ``write``) takes longer."""
+
+
+def _drop_built_in(events: list[Any], category: NDArray[np.int8]) -> None:
+    for row in np.flatnonzero(category == Category.PYTHON_FUNCTION).tolist():
+        event = events[row]
+        if event.name.__class__ is str and event.name.startswith("<built-in"):
+            try:
+                short = event.dur is not None and float(event.dur) < SHORT_US
+            except (TypeError, ValueError):
+                continue
+            if short:
+                category[row] = -1
 
 
 @dataclass(slots=True)
@@ -91,6 +109,7 @@ class Decoder:
             if Label in kinds:
                 self._name_processes(events)
         category = self._categories(chosen)
+        _drop_built_in(chosen, category)
         if len(category) and category.min() < 0:
             wanted = category >= 0
             self.dropped.update(str(chosen[i].cat)[:40] for i in np.flatnonzero(~wanted).tolist())

@@ -63,7 +63,7 @@ _SUFFIX_CODES = (
 )
 """How Kineto's plugins name the classes of an accelerator after it: ``xpu_runtime``, ``privateuse1_driver`` ..."""
 DROPPED_CATEGORIES = frozenset(
-    {"python_function", "Trace", "cpu_instant_event", "ac2g", "fwdbwd", "async", "external_correlation"}
+    {"Trace", "cpu_instant_event", "ac2g", "fwdbwd", "async", "external_correlation"}
     | {"gpu_pm_counter", "mtia_counters", "mtia_insight"}
 )
 """Classes no analysis reads. ``Trace`` is Kineto's own span of the whole recording."""

@@ -12,7 +12,7 @@ from rankscope.diagnose.base.contention import is_machines
 from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.diagnose.rules.ranks.missing_traces import late_beside_missing
-from rankscope.records.evidence import Anomaly, Evidence
+from rankscope.records.evidence import Anomaly, Evidence, Suspect
 from rankscope.records.report import Finding
 
 __all__ = ["RULE"]
@@ -36,10 +36,18 @@ def _find(case: Case) -> list[Finding]:
             continue
         if not evidence.device and is_machines(evidence, difference.rank, difference.own_ms - difference.peers_ms):
             continue
-        cost = next((s.cost_ms for s in evidence.suspects if s.rank == difference.rank), 0.0)
+        suspect = next((s for s in evidence.suspects if s.rank == difference.rank), None)
+        cost = _part(suspect, difference.cause) if suspect is not None else 0.0
         is_straggler = any(a.suspect.rank == difference.rank for a in stragglers)
         found.append(_difference(difference, None if is_straggler else max(cost, 0.0)))
     return found
+
+
+def _part(suspect: Suspect, cause: str) -> float:
+    """What of a rank's cost is this cause's, so that no cost is told twice: by its share of the rank's extra time."""
+    if suspect.excess_ms <= 0 or not suspect.explained:
+        return suspect.cost_ms
+    return suspect.cost_ms * min(suspect.explained.get(cause, 0.0) / suspect.excess_ms, 1.0)
 
 
 def _material(difference: Anomaly, stragglers: Sequence[StragglerDecision], evidence: Evidence) -> bool:
@@ -65,7 +73,7 @@ def _difference(difference: Anomaly, cost: float | None) -> Finding:
         own, peers = f"{difference.own_count:.0f}", f"{difference.peers_count:.0f}"
         line = f"{own} per step on rank {difference.rank}, {peers} on its peers. {line}"
     hidden = (
-        ["The replay finds little or nothing to gain by mending it: the job's limit is elsewhere."]
+        ["By replay that costs the job little or nothing today: its limit is elsewhere."]
         if cost is not None and cost < 1.0
         else []
     )

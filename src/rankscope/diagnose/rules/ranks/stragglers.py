@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankscope.causes.wording import amount, describe, hours, parts
 from rankscope.diagnose.base.decision import StragglerDecision
+from rankscope.diagnose.base.facts import advice_for
 from rankscope.diagnose.base.reasons import reasons
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.report import Finding
@@ -22,15 +23,15 @@ def _straggler(decision: StragglerDecision, case: Case) -> Finding:
     also = f", with rank {', '.join(map(str, suspect.beside[:8]))} fixed too," if suspect.beside else ""
     lines = [
         (
-            f"Without rank {suspect.rank}'s late segments{also} {amount(step)} become {better} "
-            f"(±{amount(suspect.error_ms)}), by replay of the recorded steps."
+            f"Without rank {suspect.rank}'s extra time{also} {amount(step)} become {better} "
+            f"(± {amount(suspect.error_ms)}), by replay of the recorded steps."
         ),
         f"That is {100 * suspect.cost_ms / step:.0f} % of the step"
         + (hours(suspect.cost_ms, step, len(evidence.ranks)) if evidence.device else "")
         + ".",
         f"By step: {', '.join(amount(g) for g in suspect.gains_ms[:12])}{' ...' if suspect.gains_ms[12:] else ''}.",
         (
-            f"In those segments it does {amount(suspect.excess_ms)} per step more than its peers; explained: "
+            f"Where it is late it does {amount(suspect.excess_ms)} per step more than its peers; explained: "
             f"{parts(suspect.explained)}."
         ),
     ]
@@ -51,7 +52,7 @@ def _straggler(decision: StragglerDecision, case: Case) -> Finding:
         confidence=decision.confidence,
         title=f"Rank {suspect.rank} is late: {cause.noun}" + (", once" if decision.once else ""),
         evidence=lines,
-        advice=list(cause.advice),
+        advice=advice_for(suspect, decision.cause, evidence),
     )
 
 

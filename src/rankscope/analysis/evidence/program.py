@@ -1,0 +1,105 @@
+"""What the traces say of the program itself: what it uses already, what was recorded of it, where its Python is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rankscope.analysis.operators.python_lines import readable
+from rankscope.analysis.operators.work import operator_work
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.records.rows import RankIdle, RankSummary
+from rankscope.trace.columns import Category, PythonCalls
+
+__all__ = ["compute_ms", "has_shapes", "host_lines", "most_called", "uses"]
+
+_SIGNS = {
+    "ddp": ("DistributedDataParallel.forward",),
+    "fsdp1": ("FullyShardedDataParallel.",),
+    "fsdp2": ("FSDP::",),
+    "compile": ("triton_", "## Call CompiledFxGraph", "Torch-Compiled Region", "CompiledFunction"),
+    "cuda_graphs": ("cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch"),
+    "fused_optimizer": ("aten::_fused_adam", "aten::_fused_sgd", "aten::_fused_adagrad"),
+    "foreach_optimizer": ("aten::_foreach_",),
+    "optimizer": ("Optimizer.step#",),
+}
+"""What names begin with."""
+MOST_LINES = 3
+
+
+def uses(views: Iterable[RankView]) -> list[str]:
+    """Return what one rank of each window shows to be in use."""
+    found: set[str] = set()
+    seen: set[tuple[int, int]] = set()
+    for view in views:
+        place = (view.trace.attempt, view.trace.window)
+        if place in seen:
+            continue
+        seen.add(place)
+        for name in view.trace.strings:
+            found |= {use for use, signs in _SIGNS.items() if use not in found and name.startswith(signs)}
+    return sorted(found)
+
+
+def has_shapes(view: RankView) -> bool:
+    """Return whether operators have the shapes of their inputs."""
+    events = view.trace.events
+    codes = np.unique(events.shape[(events.category == Category.CPU_OP) & (events.shape >= 0)])
+    return any(any(digit in view.trace.strings[code] for digit in "123456789") for code in codes.tolist())
+
+
+def compute_ms(ranks: Sequence[RankSummary]) -> dict[int, float]:
+    """Return the compute of each rank per step, by its own steps."""
+    lengths = {r.rank: (r.compute_pct, r.step_ms.get("median")) for r in ranks}
+    return {rank: pct * ms / 100.0 for rank, (pct, ms) in lengths.items() if pct is not None and ms is not None}
+
+
+def most_called(views: Sequence[RankView]) -> dict[str, Any]:
+    """Return ``often`` and ``often_calls`` of the evidence, by the first rank with steps."""
+    view = next((v for v in views if v.steps), None)
+    if view is None:
+        return {}
+    names, counts = np.unique(view.trace.events.name[operator_work(view).event], return_counts=True)
+    if not len(names):
+        return {}
+    most = int(counts.argmax())
+    return {"often": view.trace.strings[names[most]], "often_calls": float(counts[most]) / view.steps}
+
+
+def host_lines(windows: Sequence[WindowResult], idle: Sequence[RankIdle]) -> dict[str, float]:
+    """Return the functions that take most time by themselves on the rank that idles most for its host, ms per step."""
+    waiting = {row.rank: row.host_ms for row in idle}
+    views = [v for w in windows for v in w.views if v.steps and len(v.trace.python)]
+    view = max(views, key=lambda v: waiting.get(v.rank, 0.0), default=None)
+    if view is None:
+        return {}
+    python, steps = view.trace.python, view.trace.steps
+    inside = (python.start >= steps.start[0]) & (python.start < steps.end[-1])
+    own = _self_time(python)
+    names, place = np.unique(python.name[inside], return_inverse=True)
+    total = np.bincount(place, own[inside], len(names))
+    order = np.argsort(-total)
+    strings = view.trace.strings
+    named = [i for i in order.tolist() if ".py(" in strings[names[i]]][:MOST_LINES]
+    return {readable(strings[names[i]]): float(total[i]) / 1e6 / view.steps for i in named}
+
+
+def _self_time(python: PythonCalls) -> np.ndarray:
+    """ns of each call without the calls that it makes."""
+    own = python.duration.astype(np.float64)
+    order = np.lexsort((-python.duration, python.start, python.tid))
+    stack: list[tuple[int, int]] = []
+    thread = None
+    columns = (order, python.start[order], python.end[order], python.tid[order])
+    for row, start, end, tid in zip(*(c.tolist() for c in columns), strict=True):
+        if tid != thread:
+            stack, thread = [], tid
+        while stack and stack[-1][1] <= start:
+            stack.pop()
+        if stack:
+            own[stack[-1][0]] -= min(end, stack[-1][1]) - start
+        stack.append((row, end))
+    return np.maximum(own, 0.0)

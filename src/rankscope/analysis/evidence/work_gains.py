@@ -1,0 +1,65 @@
+"""What a step would gain, by replay, if kernels of one kind took no time: the most that a change of them can bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, SHARDING, group_of
+from rankscope.analysis.operators.work import operator_of_kernels
+from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.windows.analyse import WindowResult
+
+__all__ = ["work_gains"]
+
+ASKED = (MEMORY_BOUND, OPTIMIZER, SHARDING)
+"""That a change can fuse or thin out; matrix products and attention are what the job is for."""
+MOST_RANKS = 16
+"""Each question is a replay of all ranks, event by event. Of a larger job the times of its kernels are known, and what
+runs beside them is not."""
+
+
+def work_gains(windows: Sequence[WindowResult]) -> dict[str, float]:
+    """Kind of work -> ms per step, over the windows that were replayed; empty where there are too many ranks."""
+    gained: dict[str, float] = {}
+    steps = 0
+    for window in windows:
+        replay = window.replay
+        if replay is None or len(window.views) > MOST_RANKS or not all(view.device for view in window.views):
+            continue
+        steps += replay.steps
+        shares = [_shares(view, window, column) for column, view in enumerate(window.views)]
+        for group in ASKED:
+            work = replay.graph.work.copy()
+            for column, known in enumerate(shares):
+                if group in known:
+                    mine = np.flatnonzero((replay.graph.owner == column) & (replay.graph.label == Work.DEVICE))
+                    segment = np.minimum(replay.graph.segment[mine], window.plan.size - 1)
+                    work[mine] *= 1.0 - known[group][segment]
+            gained[group] = gained.get(group, 0.0) + float(replay.gains(work).sum())
+    return {group: max(ns, 0.0) / steps / 1e6 for group, ns in gained.items()} if steps else {}
+
+
+def _shares(view: RankView, window: WindowResult, column: int) -> dict[str, NDArray[np.float64]]:
+    """Kind of work -> its share of the device work of each segment."""
+    events, strings = view.trace.events, view.trace.strings
+    kernels, operators = operator_of_kernels(view)
+    launched = events.launch[kernels] >= 0
+    kernels, operators = kernels[launched], operators[launched]
+    size = window.plan.size
+    place = np.searchsorted(window.plan.times[column], events.start[events.launch[kernels]]) + window.plan.shift[column]
+    place = np.minimum(place, size - 1)
+    pairs = np.stack((events.name[kernels], np.where(operators >= 0, events.name[operators.clip(0)], -1)))
+    kinds, which = np.unique(pairs, axis=1, return_inverse=True)
+    groups = [group_of(strings[o] if o >= 0 else "", strings[k]) for k, o in kinds.T.tolist()]
+    length = events.duration[kernels].astype(np.float64)
+    whole = np.bincount(place, length, size)
+    found = {}
+    for group in set(groups) & set(ASKED):
+        mine = np.array([g == group for g in groups])[which.reshape(-1)]
+        part = np.bincount(place[mine], length[mine], size)
+        found[group] = np.divide(part, whole, out=np.zeros(size), where=whole > 0)
+    return found

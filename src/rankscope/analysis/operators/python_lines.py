@@ -1,0 +1,122 @@
+"""Which function of the user's own code a rank was in: the deepest Python frame that belongs to no library."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.view import RankView
+
+__all__ = ["UserFrames", "readable", "user_frames"]
+
+I64 = NDArray[np.int64]
+
+_FRAME = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.+)$")
+_INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|lib/python\d)")
+_LIBRARIES = frozenset(
+    {"torch", "torchgen", "functorch", "torchvision", "torchaudio", "triton", "numpy", "scipy", "pandas", "PIL"}
+    | {"transformers", "accelerate", "datasets", "tokenizers", "deepspeed", "lightning", "pytorch_lightning"}
+    | {"lightning_fabric", "lightning_utilities", "apex", "transformer_engine", "flash_attn", "xformers", "tqdm"}
+    | {"wandb", "tensorboard", "hydra", "omegaconf", "ray", "einops", "rankscope"}
+)
+"""Kineto cuts the folder of installed packages off its paths: what is left begins with the package."""
+
+
+class UserFrames:
+    """Pieces of time of the main thread, each in one function of the user's: sorted, disjoint, own clock."""
+
+    def __init__(self, start: I64, end: I64, name: I64, strings: list[str]) -> None:
+        self._start, self._end, self._name, self._strings = start, end, name, strings
+
+    def __len__(self) -> int:
+        return len(self._start)
+
+    def inside(self, spans: intervals.Spans) -> dict[str, float]:
+        """Function -> ns of these spans in it, most first."""
+        ns = intervals.cover(spans, self._start, self._end)
+        names, place = np.unique(self._name, return_inverse=True)
+        total = np.bincount(place, ns, len(names))
+        order = np.argsort(-total, kind="stable")
+        return {readable(self._strings[names[i]]): float(total[i]) for i in order.tolist() if total[i] > 0}
+
+    def at(self, times: I64) -> list[str]:
+        """The function at each time, empty where there is none."""
+        place = np.searchsorted(self._start, times, side="right") - 1
+        known = (place >= 0) & (times < self._end[place.clip(0)]) if len(self) else np.zeros(len(times), np.bool_)
+        names = self._name[place.clip(0)] if len(self) else np.zeros(len(times), np.int64)
+        words = {code: readable(self._strings[code]) for code in np.unique(names[known]).tolist()}
+        return [words[code] if good else "" for code, good in zip(names.tolist(), known.tolist(), strict=True)]
+
+
+def user_frames(view: RankView) -> UserFrames:
+    """Return where the thread that runs the script was; nothing where no stacks were recorded."""
+    trace, python = view.trace, view.trace.python
+    used = np.unique(python.name).tolist()
+    own = np.array([code for code in used if _is_users(trace.strings[code])], np.int64)
+    rows = np.flatnonzero(np.isin(python.name, own))
+    if not len(rows):
+        nothing = np.empty(0, np.int64)
+        return UserFrames(nothing, nothing, nothing, trace.strings)
+    threads, counts = np.unique(python.tid[rows], return_counts=True)
+    main = _main_thread(view, threads, counts)
+    rows = rows[python.tid[rows] == main]
+    pieces = np.array(
+        list(_pieces(zip(*(c[rows].tolist() for c in (python.start, python.end, python.name)), strict=True)))
+    )
+    pieces = pieces.reshape(-1, 3).astype(np.int64)
+    return UserFrames(pieces[:, 0].copy(), pieces[:, 1].copy(), pieces[:, 2].copy(), trace.strings)
+
+
+def _main_thread(view: RankView, threads: I64, counts: I64) -> int:
+    """Of the threads with frames of the user's the one that runs most operators, else the one with most frames."""
+    operators = view.trace.events.tid[view.chain]
+    run = np.array([int((operators == thread).sum()) for thread in threads.tolist()])
+    return int(threads[np.lexsort((counts, run))[-1]])
+
+
+def _pieces(frames: Iterable[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
+    """Frames, in order of start, the outer ones first -> stretches of the deepest one."""
+    stack: list[tuple[int, int]] = []
+    now = 0
+    for start, end, name in frames:
+        while stack and stack[-1][0] <= start:
+            until, top = stack.pop()
+            if until > now:
+                yield now, until, top
+                now = until
+        if stack and start > now:
+            yield now, start, stack[-1][1]
+        stack.append((end if not stack else min(end, stack[-1][0]), name))
+        now = start
+    while stack:
+        until, top = stack.pop()
+        if until > now:
+            yield now, until, top
+            now = until
+
+
+def _is_users(name: str) -> bool:
+    found = _FRAME.match(name)
+    if found is None or name.startswith("<"):
+        return False
+    file = found["file"].replace("\\", "/")
+    if _INSTALLED.search(file) or "<frozen" in file:
+        return False
+    first = file.removeprefix("./").partition("/")[0].removesuffix(".py")
+    return file.startswith("/") or (first not in _LIBRARIES and first not in sys.stdlib_module_names)
+
+
+def readable(name: str) -> str:
+    """``train.py(12): main`` -> ``main() (train.py:12)``; of a long path the last two parts."""
+    found = _FRAME.match(name)
+    if found is None:
+        return name
+    file = "/".join(found["file"].replace("\\", "/").split("/")[-2:])
+    function = found["function"]
+    called = function if function.startswith("<") else f"{function}()"
+    return f"{called} ({file}:{found['line']})"

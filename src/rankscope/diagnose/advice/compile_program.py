@@ -1,0 +1,44 @@
+"""Fuse element-wise kernels, or launch less: ``torch.compile``, and CUDA graphs where it is in use already."""
+
+from __future__ import annotations
+
+from rankscope.diagnose.advice.base import LEAST, Advice, at_most
+from rankscope.diagnose.base.rule import Case
+from rankscope.records.evidence import Evidence
+from rankscope.records.report import Action
+
+__all__ = ["ADVICE"]
+
+MEMORY_BOUND = "element-wise, norms and losses"
+LAUNCHES = 500
+"""Of kernels in a step, from which on the number of launches is what a host is slow at."""
+
+
+def _find(case: Case) -> list[Action]:
+    evidence = case.evidence
+    if not evidence.device or evidence.stacks:  # stacks make the host's time their own
+        return []
+    fused = evidence.work_gains.get(MEMORY_BOUND, 0.0)
+    host = evidence.own_host_gain_ms or 0.0
+    step = evidence.step_ms or 0.0
+    if host >= max(fused, LEAST * step):
+        return _launch_less(evidence, host)
+    if "compile" in evidence.uses:
+        return []
+    text = "torch.compile fuses norms, activations and additions: fewer reads and writes of device memory."
+    return at_most(evidence, "compile", text, fused, "element-wise kernels a step")
+
+
+def _launch_less(evidence: Evidence, gain: float) -> list[Action]:
+    if "cuda_graphs" in evidence.uses:
+        return []
+    check = f"launches a step (now {evidence.launches:.0f}), devices idle for the host"
+    if "compile" in evidence.uses:
+        text = "Look for graph breaks (TORCH_LOGS=graph_breaks), then use CUDA graphs (mode='reduce-overhead')."
+        return at_most(evidence, "cuda_graphs", text, gain, check)
+    many = f"{evidence.launches:.0f} kernels a step" if evidence.launches >= LAUNCHES else "the host's work"
+    text = f"torch.compile the model: it cuts {many}; then CUDA graphs (mode='reduce-overhead')."
+    return at_most(evidence, "compile", text, gain, check)
+
+
+ADVICE = Advice(code="compile", find=_find)

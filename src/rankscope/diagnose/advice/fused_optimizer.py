@@ -1,0 +1,24 @@
+"""The optimizer in one kernel, where it takes several."""
+
+from __future__ import annotations
+
+from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.rule import Case
+from rankscope.records.report import Action
+
+__all__ = ["ADVICE"]
+
+OPTIMIZER = "optimizer"
+
+
+def _find(case: Case) -> list[Action]:
+    evidence = case.evidence
+    if "fused_optimizer" in evidence.uses or "foreach_optimizer" not in evidence.uses:
+        return []
+    group = next((g for g in evidence.efficiency.groups if g.name == OPTIMIZER), None) if evidence.efficiency else None
+    kernels = f" instead of {group.kernels_per_step:.0f}" if group is not None else ""
+    text = f"Give the optimizer fused=True: it updates in a few kernels{kernels}."
+    return at_most(evidence, "fused_optimizer", text, evidence.work_gains.get(OPTIMIZER), "optimizer kernels a step")
+
+
+ADVICE = Advice(code="fused_optimizer", find=_find)

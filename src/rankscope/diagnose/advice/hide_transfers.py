@@ -1,0 +1,40 @@
+"""Transfers that no work hides: begin them earlier, by the knobs of what shards the model."""
+
+from __future__ import annotations
+
+from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.rule import Case
+from rankscope.records.evidence import Evidence
+from rankscope.records.report import Action
+
+__all__ = ["ADVICE"]
+
+
+def _find(case: Case) -> list[Action]:
+    evidence = case.evidence
+    if evidence.pipeline or not evidence.calls:
+        return []
+    gains = [g for g in (evidence.overlap_gain_ms, evidence.network_gain_ms) if g is not None]
+    gain = min([*gains, evidence.transfer_ms]) if gains else None
+    return at_most(evidence, "hide_transfers", _text(evidence), gain, "communication hidden behind compute")
+
+
+def _text(evidence: Evidence) -> str:
+    most = next(iter(evidence.modules), "")
+    if "fsdp2" in evidence.uses:
+        where = f" Most exposed: {most}." if most else ""
+        return (
+            "Begin transfers earlier: fully_shard on each block, set_modules_to_forward_prefetch and "
+            f"set_modules_to_backward_prefetch.{where}"
+        )
+    if "fsdp1" in evidence.uses:
+        return "Begin transfers earlier: wrap each block, backward_prefetch=BACKWARD_PRE, forward_prefetch=True."
+    if "ddp" in evidence.uses:
+        where = f" Most exposed: {most}." if most else ""
+        return f"Begin transfers earlier: smaller last DDP bucket (bucket_cap_mb), static_graph=True.{where}"
+    return (
+        "Begin transfers earlier, beside compute: asynchronous calls (async_op=True), waited for where they are used."
+    )
+
+
+ADVICE = Advice(code="hide_transfers", find=_find)

@@ -1,0 +1,23 @@
+"""All ranks wait for their input."""
+
+from __future__ import annotations
+
+from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.rule import Case
+from rankscope.records.report import Action
+
+__all__ = ["ADVICE"]
+
+
+def _find(case: Case) -> list[Action]:
+    evidence = case.evidence
+    if any(d.cause == "input_stall" for d in case.stragglers):
+        return []
+    text = (
+        "Load faster on all ranks: more num_workers with persistent_workers=True, a larger prefetch_factor; if the "
+        "workers are busy, cheaper decoding or a cache."
+    )
+    return at_most(evidence, "load_faster", text, evidence.input_ms, "less than 1 ms a step in the data loader")
+
+
+ADVICE = Advice(code="load_faster", find=_find)

@@ -1,0 +1,71 @@
+"""All advice. To add a piece: a file beside the others, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rankscope.diagnose.advice import (
+    busy_operator,
+    compile_program,
+    fused_optimizer,
+    hide_transfers,
+    input_for_all,
+    larger_batch,
+    late_rank,
+    near_the_peak,
+    pipeline_schedule,
+    record_more,
+    reduce_once,
+    tensor_cores,
+)
+from rankscope.diagnose.advice.base import Advice
+from rankscope.diagnose.base.contention import is_contended
+from rankscope.diagnose.base.decision import slowed_by_others
+from rankscope.diagnose.base.rule import Case
+from rankscope.records.report import Action
+
+__all__ = ["OURS", "advise"]
+
+OURS: tuple[Advice, ...] = (
+    late_rank.ADVICE,
+    input_for_all.ADVICE,
+    busy_operator.ADVICE,
+    compile_program.ADVICE,
+    fused_optimizer.ADVICE,
+    tensor_cores.ADVICE,
+    reduce_once.ADVICE,
+    hide_transfers.ADVICE,
+    larger_batch.ADVICE,
+    pipeline_schedule.ADVICE,
+    near_the_peak.ADVICE,
+    record_more.ADVICE,
+)
+"""Of equal gain the first is the least effort. Late ranks come before all others: while one holds the job up, nothing
+else can be priced."""
+
+
+def advise(case: Case, failed: Callable[[str, Exception], None] | None = None) -> list[Action]:
+    """Return what to do, late ranks first, then most gain first, then what has no price.
+
+    Nothing is advised on the job while its machine is busy: its times are not the job's.
+
+    Args:
+        case: what is known.
+        failed: called with the code and the error of advice that raises one. Without it, the error is raised.
+    """
+    evidence = case.evidence
+    if not case.stragglers and (is_contended(evidence) or slowed_by_others(evidence)):
+        return []
+    found = [action for advice in OURS for action in _guarded(advice, case, failed)]
+    late = {d.suspect.rank for d in case.stragglers}
+    return sorted(found, key=lambda a: (not (a.kind == "replay" and set(a.ranks) <= late), -(a.saves_ms or 0.0)))
+
+
+def _guarded(advice: Advice, case: Case, failed: Callable[[str, Exception], None] | None) -> list[Action]:
+    try:
+        return advice.find(case)
+    except Exception as error:
+        if failed is None:
+            raise
+        failed(advice.code, error)
+        return []

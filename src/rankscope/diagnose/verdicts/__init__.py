@@ -1,0 +1,1 @@
+"""The verdict's words: one file for each answer that it can be."""

@@ -1,0 +1,106 @@
+"""No verdict: the evidence is thin. The reason that is told is the true one, with what would settle it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
+from rankscope.diagnose.verdicts.limit import what_limits
+from rankscope.listing import some_ranks
+from rankscope.records.evidence import Evidence
+from rankscope.records.report import Action, Verdict
+
+__all__ = ["abstain"]
+
+LEAST_MATCHED = 50.0
+"""Per cent of the calls. With fewer most of a step is not compared."""
+
+
+def abstain(evidence: Evidence, actions: Sequence[Action]) -> Verdict | None:
+    """Return the verdict where ranks cannot be compared, else None. A job of one rank has things to do all the same."""
+    if len(evidence.ranks) < 2:
+        return _few_ranks(evidence, actions)
+    if not evidence.calls:
+        return _no_verdict(
+            evidence,
+            "no_collectives",
+            "No verdict: no collective was recognised as the same call on two ranks.",
+            [evidence.refused or "The traces share no communication."],
+            ["Record the same steps on all ranks, with communication in them."],
+        )
+    if evidence.matched_pct is not None and evidence.matched_pct < LEAST_MATCHED:
+        return _no_verdict(
+            evidence,
+            "unmatched",
+            f"No verdict: only {evidence.matched_pct:.0f} % of the collectives could be matched.",
+            [_why_unmatched(evidence)],
+            [
+                (
+                    "Record the same steps on all ranks, with operators (ProfilerActivity.CPU), which name groups and "
+                    "peers; sequence numbers (torch 2.12 and later) make matching safe."
+                )
+            ],
+        )
+    if evidence.refused is not None:
+        model = "replaying" in evidence.refused
+        return _no_verdict(
+            evidence,
+            "model_fails" if model else "refused",
+            f"No verdict: {evidence.refused}.",
+            ["The cost of a late rank is found by replaying whole steps."],
+            [
+                "Record again, with a warm-up step before the window."
+                if model
+                else "Record with step marks (ProfilerStep), at least three steps in a window."
+            ],
+        )
+    if evidence.steps < 2:
+        return _no_verdict(
+            evidence,
+            "one_step",
+            "No verdict: the window holds one step.",
+            ["One step does not tell a habit from chance."],
+            ["Record at least three steps in a window."],
+        )
+    return None
+
+
+def _no_verdict(evidence: Evidence, reason: str, sentence: str, why: list[str], then: list[str]) -> Verdict:
+    return Verdict(
+        kind="insufficient_data", reason=reason, step_ms=evidence.step_ms, sentence=sentence, why=why, next=then
+    )
+
+
+def _few_ranks(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
+    world = evidence.world_size or len(evidence.ranks) + len(evidence.missing)
+    if not evidence.ranks:
+        lost = f" (missing: {some_ranks(evidence.missing)})" if evidence.missing else ""
+        return _no_verdict(
+            evidence,
+            "no_rank",
+            f"No verdict: no rank left a usable trace{lost}.",
+            ["The list of files says what was wrong with each."],
+            ["Record again; `rankscope doctor` says what on this machine would keep a job from being recorded."],
+        )
+    limit = what_limits(evidence)
+    if world == 1:
+        alone = f"This job has one rank, so no rank can be late. {limit.sentence}"
+        then = [in_words(action, evidence.step_ms) for action in actions[:MOST]] or [NOTHING]
+        return _no_verdict(evidence, "single_rank", alone, limit.why, then)
+    rank = evidence.ranks[0]
+    of = f" of {world}" if world > 1 else ""
+    gone = f" ({len(evidence.missing)} missing: {some_ranks(evidence.missing)})" if evidence.missing else ""
+    return _no_verdict(
+        evidence,
+        "one_of_many",
+        f"No verdict: only rank {rank}{of} left a usable trace{gone}, and who is late needs the others.",
+        [limit.sentence, *limit.why],
+        ["Record at least two ranks of the same steps, and give the folder that holds all of their traces."],
+    )
+
+
+def _why_unmatched(evidence: Evidence) -> str:
+    reason, calls = next(iter(evidence.unmatched.items()), ("", 0))
+    if not reason or reason == "recorded by some ranks only":
+        return "The ranks' windows seem to cover different steps."
+    return f"{calls} calls were not matched: {reason}."

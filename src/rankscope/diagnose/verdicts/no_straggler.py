@@ -1,0 +1,138 @@
+"""No rank is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankscope.causes.wording import amount, share, with_error
+from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
+from rankscope.diagnose.rules.table import advice_of
+from rankscope.diagnose.verdicts.limit import by_replay, what_limits
+from rankscope.diagnose.verdicts.step import DISTORTED
+from rankscope.listing import some_ranks
+from rankscope.records.evidence import Evidence
+from rankscope.records.report import Action, Confidence, Verdict
+from rankscope.thresholds import MATTERS
+
+__all__ = ["no_straggler", "pipeline", "slow_group"]
+
+SLOW_LINK_ADVICE = [
+    "Test the links of these ranks' hosts with nccl-tests (all_reduce_perf) and compare them with others'.",
+    "Look for a port that runs below its rate (ibstat, ethtool, nvidia-smi nvlink -s).",
+    "Compare NCCL_IB_HCA and NCCL_SOCKET_IFNAME on these hosts with those of others.",
+]
+BUSY_HOST = 50.0
+"""Per cent of the time in which threads waited for a CPU: a slow rank can hide in that."""
+
+
+def slow_group(evidence: Evidence) -> Verdict | None:
+    """A group that communicates over a slow link: no rank computes longer, and the ranks share the cost."""
+    if not evidence.slow_groups:
+        return None
+    worst, step = evidence.slow_groups[0], evidence.step_ms or 0.0
+    calls = " and ".join(kind.replace("_", "-") for kind in worst.kinds[:2])
+    more = len(evidence.slow_groups) - 1
+    cost = with_error(worst.cost_ms, worst.error_ms)
+    return Verdict(
+        kind="comm_bound",
+        confidence="medium",
+        step_ms=evidence.step_ms,
+        cost_ms_per_step=worst.cost_ms,
+        cost_error_ms=worst.error_ms,
+        sentence=f"A slow link holds the job back: {cost} of each {amount(step)} step ({share(worst.cost_ms, step)}). "
+        f"{calls.capitalize()} of ranks {some_ranks(worst.ranks)} take {worst.ratio:.1f} times as long as in like "
+        "groups.",
+        why=[
+            f"With the transfers of like groups the step takes {amount(max(step - worst.cost_ms, 0.0))}.",
+            "Transfers are taken from the arrival of the last rank, so that nobody's lateness is in them.",
+            *([f"{more} more group{'s' if more > 1 else ''} communicate slowly too."] if more else []),
+        ],
+        next=SLOW_LINK_ADVICE,
+    )
+
+
+def pipeline(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
+    """Stages wait for each other by schedule."""
+    times, step = evidence.compute_ms, evidence.step_ms or 0.0
+    lost = share(evidence.waiting_ms + evidence.host_ms + evidence.input_ms, step) if step else "part"
+    why = [f"On average {lost} of the {amount(step)} step passes in waiting and idle, most of it by schedule."]
+    sentence = "The ranks are pipeline stages that wait for each other by schedule; no rank is to blame."
+    if len(times) > 1:
+        longest, shortest = max(times, key=lambda r: times[r]), min(times, key=lambda r: times[r])
+        why.insert(
+            0,
+            f"Rank {longest} computes longest: {amount(times[longest])} a step; rank {shortest} least: "
+            f"{amount(times[shortest])}.",
+        )
+    return Verdict(
+        kind="pipeline",
+        confidence="medium",
+        step_ms=evidence.step_ms,
+        sentence=sentence,
+        why=why,
+        next=[in_words(a, step) for a in actions][:MOST] or advice_of("pipeline_wait"),
+    )
+
+
+def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
+    """Name what limits the job, and say why no rank does."""
+    step = evidence.step_ms or 0.0
+    limit = what_limits(evidence)
+    why = [*limit.why, _why_nobody(evidence, step)]
+    if evidence.visible_pct is not None:
+        why.append(
+            f"A device that is {evidence.visible_pct:.1f} % slower than the others in all steps would have shown; a "
+            f"rank is named where it costs more than {100 * MATTERS:.0f} % of the step, error taken off."
+        )
+    if evidence.missing:
+        why.append(f"Nothing is known of rank {some_ranks(evidence.missing)}: waiting for it counts as transfer.")
+    if evidence.unsound:
+        some = some_ranks(evidence.unsound)
+        why.append(f"Nothing can be said of rank {some}: too many of its device records are missing from the trace.")
+    asked = {name: ms for name, ms in evidence.what_if.items() if evidence.device or name != "no_host_overhead"}
+    if asked:
+        why.append(by_replay(asked, step))
+    advice = [in_words(action, step) for action in actions[:MOST]]
+    confidence, sure = _confidence(evidence)
+    return Verdict(
+        kind=limit.kind,
+        confidence=confidence,
+        sure=sure,
+        step_ms=step,
+        sentence=f"{limit.sentence} No rank is to blame.",
+        why=why,
+        next=advice or ([NOTHING] if limit.kind == "balanced" else advice_of(limit.kind)),
+    )
+
+
+def _why_nobody(evidence: Evidence, step: float) -> str:
+    gain, who = 0.0, None
+    if evidence.suspects:
+        who = evidence.suspects[0]
+        gain = who.cost_ms
+    if who is None or gain <= 0:
+        return "No rank costs the job step time beyond noise."
+    if gain < step / 100:
+        return "No fix of a single rank would save 1 % of a step."
+    return (
+        f"Bringing rank {who.rank} to the level of its peers would save {with_error(gain, who.error_ms)} a step: not "
+        "told from noise, or too little."
+    )
+
+
+def _confidence(evidence: Evidence) -> tuple[Confidence, str]:
+    if evidence.missing or evidence.unsound:
+        gone = len(set(evidence.missing) | set(evidence.unsound))
+        return "low", f"nothing is known of {gone} rank{'s' if gone > 1 else ''}"
+    if evidence.steps < 3:
+        return "low", f"only {evidence.steps} steps were recorded"
+    if evidence.stacks:
+        return "low", "Python's stacks were recorded, which slows hosts several times"
+    if evidence.pressure_pct >= BUSY_HOST:
+        return "low", f"threads waited for a CPU {evidence.pressure_pct:.0f} % of the time"
+    if evidence.recording_pct >= 50.0 * DISTORTED:
+        return "low", f"recording takes {evidence.recording_pct:.0f} % of the recorded steps"
+    shows = "a small cost would not show"
+    if evidence.visible_pct is not None:
+        shows = f"a device {evidence.visible_pct:.1f} % slower would have shown"
+    return "medium", f"{evidence.steps} steps; {shows}"
