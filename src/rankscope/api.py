@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rankscope.analysis import pipeline
 from rankscope.errors import AnalysisError
@@ -54,7 +54,7 @@ def analyze(
     manifest: RunManifest | None = None,
     *,
     ranks: Mapping[Path | str, int] | None = None,
-    hta: bool = True,
+    hta: bool | Literal["all"] = True,
     cache: bool | Path = True,
 ) -> Report:
     """Compare the ranks of a job and diagnose it.
@@ -64,7 +64,8 @@ def analyze(
         manifest: from :func:`read_manifest`: it knows missing ranks and host clocks. Read by itself where ``source`` is
             one run directory.
         ranks: the ranks of files that do not say theirs.
-        hta: whether the report holds the numbers of HolisticTraceAnalysis too.
+        hta: whether the report holds the numbers of HolisticTraceAnalysis too; above 64 ranks of those at fault and one
+            other, unless it is ``all``.
         cache: as for :func:`load_traces`.
 
     Raises:

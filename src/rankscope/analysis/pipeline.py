@@ -6,6 +6,7 @@ Every stage is guarded. What fails is named in ``ClusterReport.errors``, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from rankscope import plugins
 from rankscope.analysis.between_windows import add_between_windows
@@ -26,17 +27,20 @@ __all__ = ["analyze", "stages"]
 
 Progress = Callable[[str], None]
 
+HTA_RANKS = 64
+"""They are computed rank by rank and read rank by rank: nobody reads those of more."""
 
-def stages(load: LoadResult, *, hta: bool) -> int:
+
+def stages(load: LoadResult, *, hta: bool | Literal["all"]) -> int:
     """Return how often :func:`analyze` reports progress: once a window, and once for HolisticTraceAnalysis' numbers."""
-    return len({(trace.attempt, trace.window) for trace in load.traces}) + hta
+    return len({(trace.attempt, trace.window) for trace in load.traces}) + bool(hta)
 
 
 def analyze(
     load: LoadResult,
     manifest: RunManifest | None = None,
     *,
-    hta: bool = True,
+    hta: bool | Literal["all"] = True,
     progress: Progress | None = None,
 ) -> ClusterReport:
     """Analyse loaded traces.
@@ -44,7 +48,8 @@ def analyze(
     Args:
         load: traces and the fate of every file.
         manifest: of the run, where there is one: it knows the missing ranks and the cost of recording.
-        hta: also give HolisticTraceAnalysis' numbers (computed by ``breakdowns``, see docs/hta.md).
+        hta: also give HolisticTraceAnalysis' numbers (computed by ``breakdowns``, see docs/hta.md): above
+            :data:`HTA_RANKS` ranks of those at fault and of one other, with ``all`` of every rank.
         progress: called with a line of text for each stage.
 
     Raises:
@@ -82,10 +87,10 @@ def analyze(
     for table in TABLES:
         with guarded(table.field, failed):
             setattr(report, table.field, table.rows(material))
+    diagnose(report, windows, manifest, failed)
     if hta and traces:
         with guarded("hta", failed):
-            _add_hta(report, traces, progress)
-    diagnose(report, windows, manifest, failed)
+            _add_hta(report, traces if hta == "all" else chosen(report, traces), progress)
     with guarded("between windows", failed):
         add_between_windows(report, load.pulses, on_host=_trains_on_cpus(report))
     report.run.notes += plugins.notes()
@@ -104,6 +109,21 @@ def _nothing_usable(load: LoadResult) -> str:
         + (f": {'; '.join(sorted(reasons)[:3])}" if reasons else "")
         + ". Give a run directory, a folder of Kineto traces, or files named like rank_0.json.gz"
     )
+
+
+def chosen(report: ClusterReport, traces: Sequence[RankTrace]) -> Sequence[RankTrace]:
+    """The traces whose numbers of HolisticTraceAnalysis are computed: of many ranks, those at fault and one to compare
+    them with. The report says so."""
+    ranks = sorted({trace.rank for trace in traces if trace.rank is not None})
+    if len(ranks) <= HTA_RANKS:
+        return traces
+    late = set(report.verdict.ranks[:HTA_RANKS])
+    kept = late | set([rank for rank in ranks if rank not in late][:1])
+    report.run.notes.append(
+        f"the numbers of HolisticTraceAnalysis are of rank {', '.join(map(str, sorted(kept)))} only; "
+        "`rankscope analyze --hta-all` has those of all ranks"
+    )
+    return [trace for trace in traces if trace.rank in kept]
 
 
 def _add_hta(report: ClusterReport, traces: Sequence[RankTrace], progress: Progress | None) -> None:

@@ -69,6 +69,9 @@ def make_parser() -> argparse.ArgumentParser:
     _add_rank(analyze)
     analyze.add_argument("--no-hta", dest="hta", action="store_false", help="leave out Holistic Trace Analysis")
     analyze.add_argument(
+        "--hta-all", dest="hta", action="store_const", const="all", help="Holistic Trace Analysis of each of many ranks"
+    )
+    analyze.add_argument(
         "--cache",
         type=Path,
         metavar="DIR",

@@ -260,7 +260,7 @@ class TraceMeta:
     """How the trace numbers the peers of sends and receives: see :mod:`rankscope.trace.peers`. Empty where ranks of the
     job and places within the group are the same, or nothing was sent."""
     raw: dict[str, Any] = field(default_factory=dict)
-    """The file's top-level keys other than events, as they are."""
+    """The file's top-level keys other than events, as they are, but for the process groups, which are ``groups``."""
 
 
 @dataclass(slots=True)

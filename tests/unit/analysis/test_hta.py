@@ -8,9 +8,12 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from rankscope.analysis import pipeline
+from rankscope.analysis.diagnosis import empty_report
 from rankscope.analysis.hta.adapter import run_hta, trace_analysis
 from rankscope.analysis.hta.breakdowns import BREAKDOWNS
 
@@ -76,3 +79,13 @@ def test_one_failing_analysis_costs_only_itself(recorded, monkeypatch) -> None:
 def test_importing_the_analysis_does_not_import_hta() -> None:
     code = "import sys, rankscope.analysis.pipeline, rankscope.analysis.hta.adapter; sys.exit('hta' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0
+
+
+def test_of_many_ranks_those_at_fault_and_one_other_are_computed() -> None:
+    traces = [SimpleNamespace(rank=rank) for rank in range(65)]
+    report = empty_report(None)
+    report.verdict.ranks = [0, 9]
+    assert [trace.rank for trace in pipeline.chosen(report, traces)] == [0, 1, 9]
+    assert "of rank 0, 1, 9 only" in report.run.notes[-1]
+    assert pipeline.chosen(report, traces[:64]) == traces[:64]
+    assert len(report.run.notes) == 1

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.communicators import (
     Communicator,
+    Memberships,
     canonical,
     channels_of,
     is_point_to_point,
@@ -141,10 +142,11 @@ def match(views: Sequence[RankView]) -> Matched:
     calls: dict[Communicator, dict[int, I64]] = defaultdict(dict)
     spelled: dict[str, str] = {}
     kinds = [spelled_kinds(v.trace.collectives.kind, spelled) for v in views]
-    numbers = number_groups(views, kinds)
+    memberships = Memberships(frozenset(ranks))
+    numbers = number_groups(views, kinds, memberships)
     for column, view in enumerate(views):
         numbered = numbers.number[column]
-        found = channels_of(view, kinds[column], ranks, result.unmatched, result.known[column], numbered)
+        found = channels_of(view, kinds[column], ranks, result.unmatched, result.known[column], numbered, memberships)
         for channel, rows in found.items():
             calls[channel][column] = rows
             result.total += len(rows)

@@ -14,7 +14,7 @@ from rankscope.trace.columns import Piece
 
 I64 = NDArray[np.int64]
 
-__all__ = ["Communicator", "canonical", "channels_of", "is_point_to_point"]
+__all__ = ["Communicator", "Memberships", "canonical", "channels_of", "is_point_to_point"]
 
 _KINDS = (
     "reduce_scatter",
@@ -50,6 +50,69 @@ class Communicator:
     """Its calls do not say what they are: taken for calls of all ranks, unless the times speak against it."""
     batched: bool = False
     """Point to point, between any of the ranks: a call sends and receives several messages (``exchanges``)."""
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # of thousands of ranks, each time it is looked up, it would take longer than all else
+        object.__setattr__(self, "_hash", hash((self.ranks, self.point_to_point, self.number)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(slots=True)
+class Memberships:
+    """Lists of ranks as the ranks of a window name them. Each of a thousand ranks names the same thousand: a list is
+    looked at once, where it is one object (``trace.files.shared``)."""
+
+    world: frozenset[int]
+    """Ranks of the window."""
+    _sorted: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    """id of a list -> the list, so that the id stays its own, and the list in order."""
+    _shared: dict[int, tuple[tuple[int, ...], bool]] = field(default_factory=dict)
+    _known: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    _everybody: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _channels: dict[tuple[int, bool, int, bool, bool], Communicator] = field(default_factory=dict)
+
+    def channel(
+        self,
+        ranks: tuple[int, ...],
+        name: str,
+        *,
+        point_to_point: bool = False,
+        number: int = 0,
+        guessed: bool = False,
+        batched: bool = False,
+    ) -> Communicator:
+        """One object for each communicator; ``ranks`` come from here."""
+        key = id(ranks), point_to_point, number, guessed, batched
+        if key not in self._channels:
+            self._channels[key] = Communicator(ranks, name, point_to_point, number, guessed, batched)
+        return self._channels[key]
+
+    def everybody(self, size: int) -> tuple[int, ...]:
+        """All ranks of a job of this size."""
+        if size not in self._everybody:
+            ranks = tuple(range(size))
+            self._everybody[size] = self._known.setdefault(ranks, ranks)
+        return self._everybody[size]
+
+    def pair(self, source: int, target: int) -> tuple[int, ...]:
+        """Two ranks, in this order: one object."""
+        return self._known.setdefault((source, target), (source, target))
+
+    def sorted(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
+        """The same group in whatever order a rank lists it: one object."""
+        if id(ranks) not in self._sorted:
+            ordered = tuple(sorted(ranks))
+            self._sorted[id(ranks)] = ranks, self._known.setdefault(ordered, ordered)
+        return self._sorted[id(ranks)][1]
+
+    def shared(self, ranks: tuple[int, ...]) -> bool:
+        """Whether two of the ranks and more were recorded."""
+        if id(ranks) not in self._shared:
+            self._shared[id(ranks)] = ranks, len(self.world.intersection(ranks)) > 1
+        return self._shared[id(ranks)][1]
 
 
 def canonical(kind: str) -> str:
@@ -73,6 +136,7 @@ def channels_of(
     reasons: Counter[str],
     known: list[int],
     numbers: dict[int, int],
+    memberships: Memberships,
 ) -> dict[Communicator, I64]:
     """Rows of one rank that can be matched, by communicator. Rows of the same group, kind, peer and state are decided
     once.
@@ -84,6 +148,7 @@ def channels_of(
         reasons: receives why other rows cannot be matched, and how many.
         known: receives the rows of groups whose ranks are known, recorded or not.
         numbers: what tells groups of the same ranks apart, by index of the group (``groups.number_groups``).
+        memberships: one for all ranks of the window.
     """
     calls = view.trace.collectives
     if not kinds:
@@ -103,7 +168,9 @@ def channels_of(
     found: dict[Communicator, list[I64]] = defaultdict(list)
     for number, example in enumerate(first.tolist()):
         rows = np.flatnonzero(which == number)
-        kind, channel = _channel(view, example, kinds[example], world, numbers) if launched[example] else ("", None)
+        kind, channel = "", None
+        if launched[example]:
+            kind, channel = _channel(view, example, kinds[example], world, numbers, memberships)
         if channel is not None or kind == LONELY:
             known.extend(rows.tolist())
         if channel is None:
@@ -117,7 +184,12 @@ def channels_of(
 
 
 def _channel(
-    view: RankView, row: int, kind: str, world: tuple[int, ...], numbers: dict[int, int]
+    view: RankView,
+    row: int,
+    kind: str,
+    world: tuple[int, ...],
+    numbers: dict[int, int],
+    memberships: Memberships,
 ) -> tuple[str, Communicator | None]:
     """(kind, channel) of a call, or (why there is none, None)."""
     groups, index, peer = view.trace.groups, int(view.trace.collectives.group[row]), view.trace.collectives.peer[row]
@@ -129,23 +201,23 @@ def _channel(
         ranks, name = known[0].ranks, known[0].description or known[0].name
     elif not known:
         size = view.trace.meta.world_size
-        ranks, name = tuple(range(size)) if size else world, "all ranks"
+        ranks, name = memberships.everybody(size) if size else world, "all ranks"
     else:
         return "process group unknown", None
-    ranks = tuple(sorted(ranks))  # the same group in whatever order a rank lists it
+    ranks = memberships.sorted(ranks)
     number = numbers.get(index, 0)
-    channel = Communicator(tuple(ranks), name, number=number)
+    channel = memberships.channel(ranks, name, number=number)
     if _is_batched(kind, view.trace.collectives.pieces[row]):
-        channel = Communicator(tuple(ranks), name, point_to_point=True, number=number, batched=True)
+        channel = memberships.channel(ranks, name, point_to_point=True, number=number, batched=True)
     elif kind == "sendrecv" and peer < 0 and len(ranks) > 2:
         # NCCL runs this kernel for all-to-alls and for pairs; a kernel with arguments would say which
-        kind, channel = "all_to_all", Communicator(tuple(ranks), name, number=number, guessed=True)
+        kind, channel = "all_to_all", memberships.channel(ranks, name, number=number, guessed=True)
     if is_point_to_point(kind) and not channel.batched:
         pair = _pair(view.rank, int(peer), kind, channel.ranks)
         if pair is None:
             return "peer unknown", None
-        channel = Communicator(pair, name, point_to_point=True, number=number)
-    if len(set(channel.ranks) & set(world)) < 2:
+        channel = memberships.channel(memberships.pair(*pair), name, point_to_point=True, number=number)
+    if not memberships.shared(channel.ranks):
         return LONELY, None
     return kind, channel
 

@@ -14,6 +14,7 @@ from itertools import permutations
 
 import numpy as np
 
+from rankscope.analysis.matching.communicators import Memberships
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["GroupNumbers", "number_groups"]
@@ -44,8 +45,8 @@ class _Local:
     used_for: Counter[object]
 
 
-def number_groups(views: Sequence[RankView], kinds: Sequence[list[str]]) -> GroupNumbers:
-    """Number the groups that have the same ranks."""
+def number_groups(views: Sequence[RankView], kinds: Sequence[list[str]], memberships: Memberships) -> GroupNumbers:
+    """Number the groups that have the same ranks; ``memberships`` is one for all ranks of the window."""
     found = GroupNumbers([{} for _ in views])
     sharing: dict[tuple[int, ...], dict[int, list[_Local]]] = defaultdict(dict)
     for column, view in enumerate(views):
@@ -53,7 +54,7 @@ def number_groups(views: Sequence[RankView], kinds: Sequence[list[str]]) -> Grou
         same: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for index in np.unique(view.trace.collectives.group).tolist():
             if index >= 0 and groups[index].ranks:
-                same[tuple(sorted(groups[index].ranks))].append(index)
+                same[memberships.sorted(groups[index].ranks)].append(index)
         for ranks, indices in same.items():
             sharing[ranks][column] = [_Local(i, groups[i].name, groups[i].description, Counter()) for i in indices]
     for members in sharing.values():

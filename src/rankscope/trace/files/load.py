@@ -20,6 +20,7 @@ from rankscope.trace.files.find import Candidate, find_traces
 from rankscope.trace.files.formats import BY_NAME
 from rankscope.trace.files.identify import Identity, assign_ranks
 from rankscope.trace.files.jobs import copies, other_jobs
+from rankscope.trace.files.shared import Shared
 from rankscope.trace.files.windows import assign_windows, other_processes
 from rankscope.trace.peers import agree_on_peers
 
@@ -85,8 +86,9 @@ def load_traces(
     if progress is not None:
         progress(0, whole, "")
     results: dict[int, Decoded] = {}
+    shared = Shared()
     for index, result in _read_all(candidates, workers, cache):
-        results[index] = result
+        results[index] = result if isinstance(result, str) else [shared.take(trace) for trace in result]
         done += sizes[index]
         if progress is not None:
             progress(done, whole, str(candidates[index].path))

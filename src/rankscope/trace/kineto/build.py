@@ -170,7 +170,7 @@ def _trace(
     args = _by_row(columns["position"], comms)
     known = meta.groups_of(about.raw)
     noted = notes_of(about.raw)
-    about.raw = {key: value for key, value in about.raw.items() if key != NOTES}
+    about.raw = meta.without_groups({key: value for key, value in about.raw.items() if key != NOTES})
     collectives, groups, about.peers = build_collectives(events, strings, args, known, about.rank, noted)
     if about.peers in peers.REMARKS:
         notes.append(peers.REMARKS[about.peers])

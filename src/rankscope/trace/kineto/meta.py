@@ -12,7 +12,7 @@ from rankscope.records.limits import MAX_RANKS
 from rankscope.trace.columns import Group, TraceMeta
 from rankscope.trace.kineto import repair
 
-__all__ = ["groups_of", "parse_head", "typed"]
+__all__ = ["device_name", "groups_of", "parse_head", "rank_list", "typed", "without_groups"]
 
 _VERSION_KEYS = {
     "cuda_driver_version": "cuda_driver",
@@ -118,6 +118,14 @@ def groups_of(raw: dict[str, Any]) -> dict[str, Group]:
             name = str(entry["pg_name"])
             groups[name] = Group(name, str(entry.get("pg_desc", "")), rank_list(entry.get("ranks")))
     return groups
+
+
+def without_groups(raw: dict[str, Any]) -> dict[str, Any]:
+    """``raw`` without the groups that :func:`groups_of` gave: of thousands of ranks each names all of them."""
+    info = raw.get("distributedInfo")
+    if not isinstance(info, dict) or "pg_config" not in info:
+        return raw
+    return {**raw, "distributedInfo": {key: value for key, value in info.items() if key != "pg_config"}}
 
 
 def rank_list(value: Any) -> tuple[int, ...]:
