@@ -85,17 +85,64 @@ def test_ssh(cluster: Path) -> None:
         assert arguments.torchrun.training_script_args == ["--start", "5", "two words"]
 
 
+def in_a_container(container: dict, **given: str) -> list[str]:
+    """Its words, with Kubernetes' own substitution of variables."""
+    words = [*container["command"], *container["args"]]
+    for name, value in given.items():
+        words = [word.replace(f"$({name})", value) for word in words]
+    return words
+
+
 def test_kubernetes() -> None:
     _, job = yaml.safe_load_all((LAUNCH / "kubernetes.yaml").read_text())
     container = job["spec"]["template"]["spec"]["containers"][0]
-    assert container["command"] == ["rankscope", "run"]
     given = {"JOB_COMPLETION_INDEX": "1", "RUN_ID": "uid"}
     assert {item["name"] for item in container["env"]} == set(given)
-    words = container["args"]
-    for name, value in given.items():
-        words = [word.replace(f"$({name})", value) for word in words]
+    tool, verb, *words = in_a_container(container, **given)
+    assert (tool, verb) == ("rankscope", "run")
     arguments, plan = planned(words)
     assert plan == RunPlan(
         run_id="uid", run_dir=Path("/shared/rankscope_runs/uid"), node="1", launch="rendezvous uid", alone=False
     )  # fmt: skip
     assert arguments.torchrun.training_script == "train.py"
+
+
+def test_jobset() -> None:
+    jobset = yaml.safe_load((LAUNCH / "jobset.yaml").read_text())
+    (job,) = jobset["spec"]["replicatedJobs"]
+    container = job["template"]["spec"]["template"]["spec"]["containers"][0]
+    given = {"JOB_COMPLETION_INDEX": "1", "RUN_ID": "uid", "ATTEMPT": "2"}
+    assert {item["name"] for item in container["env"]} == set(given)
+    tool, verb, *words = in_a_container(container, **given)
+    assert (tool, verb) == ("rankscope", "run")
+    arguments, plan = planned(words)
+    assert plan == RunPlan(
+        run_id="uid-2", run_dir=Path("/shared/rankscope_runs/uid-2"), node="1", launch="rendezvous uid-2", alone=False
+    )  # fmt: skip
+    # the first pod of the first Job, by the names that the controller gives
+    name, nodes = jobset["metadata"]["name"], job["template"]["spec"]["completions"]
+    assert arguments.torchrun.master_addr == f"{name}-{job['name']}-0-0.{name}"
+    assert arguments.torchrun.nnodes == str(nodes)
+
+
+def test_leaderworkerset(cluster: Path) -> None:
+    group = yaml.safe_load((LAUNCH / "leaderworkerset.yaml").read_text())["spec"]["leaderWorkerTemplate"]
+    assert group["restartPolicy"] == "None"
+    (container,) = group["workerTemplate"]["spec"]["containers"]
+    given = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "train-0.train.default"}
+    words = in_a_container(container, RUN_ID="first", **given)
+    for name, body in (("rankscope", 'printf "%s\n" "$@" > "$OUT/call.$$"; exit 3'), ("sleep", 'echo "slept $*"')):
+        (cluster / "bin" / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
+        (cluster / "bin" / name).chmod(0o755)
+    env = {"PATH": f"{cluster / 'bin'}{os.pathsep}{os.environ['PATH']}", "OUT": str(cluster)}
+    done = subprocess.run(words, env=env, cwd=cluster, check=True, timeout=30, capture_output=True, text=True)
+    assert done.stdout == "ended with code 3\nslept infinity\n"
+    (call,) = cluster.glob("call.*")
+    verb, *rest = call.read_text().splitlines()
+    arguments, plan = planned(rest)
+    assert verb == "run"
+    assert plan == RunPlan(
+        run_id="first", run_dir=Path("/shared/rankscope_runs/first"), node="1", launch="rendezvous first", alone=False
+    )  # fmt: skip
+    assert arguments.torchrun.master_addr == "train-0.train.default"
+    assert arguments.torchrun.nnodes == str(group["size"])
