@@ -31,7 +31,9 @@ def test_a_table_that_fails_costs_its_own_field(field: str, monkeypatch: pytest.
     made = {table.field: (lambda _m, table=table: [table.field]) for table in TABLES}
     lines = tuple(Table(name, fail if name == field else rows) for name, rows in made.items())
     monkeypatch.setattr(pipeline, "TABLES", lines)
-    monkeypatch.setattr(pipeline, "diagnose", lambda *_: None)
+    for concludes in ("diagnose", "add_between_windows"):
+        monkeypatch.setattr(pipeline, concludes, lambda *_, **__: None)
+    monkeypatch.setattr(pipeline, "_trains_on_cpus", lambda _: True)
     load = load_traces([DATA / "ddp_healthy"], workers=1, cache=False)
     load.traces = load.traces[:1]
     report = pipeline.analyze(load, hta=False)

@@ -82,6 +82,11 @@ def test_ranks_that_take_turns() -> None:
     assert verdict.cost_ms_per_step == 45.0
 
 
+def test_each_of_several() -> None:
+    assert said({1: 20.0, 2: 20.0}, 22.0, (), cause="input_stall").sentence.endswith(" Each waits for input.")
+    assert " Their copies " in said({1: 20.0, 2: 20.0}, 22.0, (), cause="h2d_copy").sentence
+
+
 def test_without_a_cause() -> None:
     sentence = said({1: 20.0, 2: 20.0}, 22.0, (), cause="unexplained").sentence
     assert sentence == (

@@ -101,7 +101,7 @@ def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> 
     ranks = [d.suspect.rank for d in stragglers]
     total = sum(d.suspect.cost_ms for d in stragglers)
     same = len({d.cause for d in stragglers}) == 1
-    does = sentence_of(describe(stragglers[0].cause).phrase) if same else ""
+    does = sentence_of(describe(stragglers[0].cause).phrase, several=True) if same else ""
     if _take_turns(stragglers, evidence):
         found = (
             f"Ranks {some_ranks(ranks)} take turns: each step waits for another one, {amount(total)} of each "
