@@ -53,8 +53,8 @@ def share(ms: float, whole_ms: float) -> str:
 
 
 def sentence_of(phrase: str, *, several: bool = False) -> str:
-    """Return a cause's phrase as a sentence: "it waits for input" -> "It waits for input."; of several ranks "Each waits
-    for input."."""
+    """Return a cause's phrase as a sentence: "it waits for input" becomes "It waits for input.", of several ranks "Each
+    waits for input."."""
     for one, each in (("it ", "each "), ("its ", "their ")) if several else ():
         phrase = each + phrase.removeprefix(one) if phrase.startswith(one) else phrase
     return f"{phrase[:1].upper()}{phrase[1:]}."
