@@ -14,6 +14,7 @@ from rankscope.cli.completion import completion_verb
 from rankscope.cli.console import FORMATS
 from rankscope.cli.doctor import doctor_verb
 from rankscope.cli.gather import gather_verb
+from rankscope.cli.privacy import redact_verb
 from rankscope.cli.run import demo_verb
 from rankscope.cli.timeline import merge_verb, view_verb
 from rankscope.errors import ConfigError
@@ -32,6 +33,7 @@ examples:
   rankscope capture rankscope_runs/run_0001           a window of the running job, now
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
+  rankscope redact rankscope_runs/run_0001 -o copy    a copy that may be shown to others
   rankscope gather /tmp/rankscope_x1y2z3              what could not be gathered when the job ended
   rankscope doctor -S run.dir=/shared/runs/first      what on this node would keep a job from being recorded
   rankscope config -S schedule.active=3               what would be recorded
@@ -105,6 +107,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     gather.set_defaults(verb=gather_verb)
 
+    _add_privacy(verbs)
+
     doctor = verbs.add_parser("doctor", help="look at this node before a job: what would keep it from being recorded")
     _add_settings(doctor)
     doctor.add_argument(
@@ -173,6 +177,30 @@ def _add_timeline(verbs: argparse._SubParsersAction[_Parser]) -> None:
     view.add_argument("--port", type=int, help="default: 9001, to which the Perfetto UI may connect, or a free one")
     view.add_argument("--no-browser", dest="browser", action="store_false", help="only print the addresses")
     view.set_defaults(verb=view_verb)
+
+
+def _add_privacy(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    redact = verbs.add_parser("redact", help="copy a run without what reveals models, machines and people")
+    redact.add_argument("path", nargs="?", type=Path, metavar="RUN_OR_DIR", help="a run, a folder of traces, a trace")
+    redact.add_argument("-o", "--output", type=Path, metavar="OUT", help="folder of the copy, new or empty")
+    redact.add_argument(
+        "--level",
+        choices=("share", "vendor", "public"),
+        default="public",
+        help="for whom it is; docs/privacy.md says what each keeps (default: public, which keeps least)",
+    )
+    redact.add_argument("--policy", type=Path, metavar="FILE", help="YAML: what else is kept, or left out")
+    redact.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="the key of an earlier copy, for the same tokens (default: OUT.key.json)",
+    )
+    redact.add_argument("--no-report", dest="report", action="store_false", help="write no report of the copy")
+    redact.add_argument(
+        "--reveal", type=Path, metavar="KEY", help="print a file (or standard input) with its tokens turned back"
+    )
+    redact.set_defaults(verb=redact_verb)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

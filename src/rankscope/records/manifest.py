@@ -41,4 +41,6 @@ class RunManifest:
     lives: list[RankRecord]
     """Per attempt and rank: steps counted and how it ended (records with ``window`` None)."""
     notes: list[str] = field(default_factory=list)
+    redaction: dict[str, Any] | None = None
+    """Of a copy that `rankscope redact` made: its level, and what became of each kind of content."""
     schema_version: str = SCHEMA_VERSION

@@ -61,6 +61,8 @@ class RunInfo:
     """Median step after the last window against the median before it: what recording left behind."""
     longest_stall_ms: float | None = None
     """Longest time opening or closing a window held up a training thread."""
+    redacted: str | None = None
+    """Of a copy that `rankscope redact` made: its level. Names, shapes, hosts and paths are tokens."""
     notes: list[str] = field(default_factory=list)
 
 

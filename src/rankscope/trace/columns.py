@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "EVENT_DTYPES",
+    "REDACTED",
     "Category",
     "Collectives",
     "DeviceMemory",
@@ -27,6 +28,8 @@ __all__ = [
     "TraceMeta",
 ]
 
+REDACTED = "rankscope_redacted"
+"""Key of a trace that is a redacted copy: what was kept, and what had been repaired in the original."""
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 F64 = NDArray[np.float64]

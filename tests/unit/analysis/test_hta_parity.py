@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.hta.adapter import run_hta, trace_analysis
-from rankscope.analysis.hta.breakdowns import MOST_KERNELS, _type_of
+from rankscope.analysis.hta.breakdowns import MOST_KERNELS, type_of
 from rankscope.trace.columns import Events, RankTrace
 from rankscope.trace.files.load import load_traces
 from support.archives import unpack
@@ -216,7 +216,7 @@ def test_kernel_types_are_its_own(three: tuple[Any, Any, Any]) -> None:
     device = [codes.get(kind, -1000) for kind in ("kernel", "gpu_memcpy", "gpu_memset")]
     used = {names[c] for f in its.t.traces.values() for c in f["name"][f["cat"].isin(device)].unique()}
     assert used
-    assert {n: _type_of(n) for n in used} == {n: get_kernel_type(n) for n in used}
+    assert {n: type_of(n) for n in used} == {n: get_kernel_type(n) for n in used}
 
 
 def test_a_trace_without_a_device_has_the_same_frame() -> None:

@@ -351,7 +351,9 @@ ENDLESS = b"\x80\x04})" + b"2\x86" * 60 + b"K\x01s."  # a key whose hash takes 2
 def test_a_process_that_reads_for_longer_than_it_may_ends(tmp_path) -> None:
     path = tmp_path / "b.pickle"
     path.write_bytes(ENDLESS)
-    text = f"from rankscope.analysis.memory import process as p; p._SPARE_S = 0.1; p._load(p.Path({str(path)!r}))"
+    text = (
+        f"from rankscope.analysis.memory import process as p; p._SPARE_S = 0.1; p.load_limited(p.Path({str(path)!r}))"
+    )
     assert subprocess.run([sys.executable, "-c", text], check=False).returncode == -signal.SIGPROF
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rankscope.trace.columns import Category
-from rankscope.trace.kineto.collectives import _kind_of_name
+from rankscope.trace.kineto.collectives import kind_of_name
 from rankscope.trace.libraries import LIBRARIES
 from rankscope.trace.library import Library
 from rankscope.trace.names import Kind, classify, function, is_communication, is_fused
@@ -19,7 +19,7 @@ OTHERS = [name for row in LIBRARIES for name in row.others]
 @pytest.mark.parametrize(("row", "name", "kind"), SAMPLES, ids=lambda x: getattr(x, "name", None) or str(x)[:40])
 def test_a_sample_is_communication_of_its_kind(row: Library, name: str, kind: str) -> None:
     assert is_communication(name)
-    assert _kind_of_name(name) == kind
+    assert kind_of_name(name) == kind
     operator = bool(row.prefix) and name.startswith(f"{row.prefix}:")
     assert classify(name, Category.CPU_OP if operator else Category.KERNEL) is Kind.COMMUNICATION
     by_kernel = (r for r in LIBRARIES if r.kernels and re.search(r.kernels, function(name), re.IGNORECASE))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.rank import intervals
 from rankscope.trace.columns import Category, RankTrace
 
-__all__ = ["BREAKDOWNS", "MOST_KERNELS", "kernel_types"]
+__all__ = ["BREAKDOWNS", "MOST_KERNELS", "kernel_types", "type_of"]
 
 MOST_KERNELS = 8
 """Kernels of each type in the kernel breakdown; the others are summed up."""
@@ -48,7 +48,8 @@ _LAUNCHES = frozenset(
 Record = dict[str, Any]
 
 
-def _type_of(name: str) -> str:
+def type_of(name: str) -> str:
+    """HTA's type of a kernel of this name."""
     if _COMMUNICATION.match(name):
         return "COMMUNICATION"
     if _MEMORY.match(name):
@@ -61,7 +62,7 @@ def kernel_types(trace: RankTrace) -> dict[str, NDArray[np.int64]]:
     events = trace.events
     rows = np.flatnonzero((events.stream != -1) & (events.category != Category.CUDA_SYNC))
     names = events.name[rows]
-    types = {code: _type_of(trace.strings[code]) for code in np.unique(names).tolist()}
+    types = {code: type_of(trace.strings[code]) for code in np.unique(names).tolist()}
     return {
         kind: rows[np.isin(names, [code for code, its in types.items() if its == kind])]
         for kind in ("COMPUTATION", "COMMUNICATION", "MEMORY", "OTHER")

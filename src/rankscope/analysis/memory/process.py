@@ -26,7 +26,7 @@ from rankscope.records.codec import from_json, to_json
 from rankscope.records.rows import MemoryRow
 from rankscope.rundir.foreign import open_foreign, shown
 
-__all__ = ["MAX_BYTES", "read_rows"]
+__all__ = ["MAX_BYTES", "load_limited", "read_rows"]
 
 MAX_BYTES = 1 << 30
 """Of a snapshot: the agent leaves at most a quarter of it."""
@@ -113,7 +113,7 @@ def answer() -> None:
     for hexadecimal in said["paths"]:
         path = Path(os.fsdecode(bytes.fromhex(hexadecimal)))
         try:
-            text = to_json(memory_row(_load(path), shown(path.name), steps), indent=None)
+            text = to_json(memory_row(load_limited(path), shown(path.name), steps), indent=None)
         except (TraceError, ForeignFileError) as error:
             text = json.dumps({"fault": str(error)[:1000]})
         except MemoryError:
@@ -124,7 +124,7 @@ def answer() -> None:
         sys.stdout.flush()
 
 
-def _load(path: Path) -> dict[str, Any]:
+def load_limited(path: Path) -> dict[str, Any]:
     """Read a snapshot within limits of memory and time that follow from its size; beyond them this process ends."""
     with open_foreign(path, MAX_BYTES) as stream:
         size = os.fstat(stream.fileno()).st_size

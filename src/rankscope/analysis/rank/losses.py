@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.rank.view import name_mask
 from rankscope.trace.columns import Category, RankTrace
 
-__all__ = ["Losses", "find_losses"]
+__all__ = ["CALL_TESTS", "Losses", "find_losses"]
 
 Mask = NDArray[np.bool_]
 
@@ -24,6 +24,8 @@ _LAUNCH = re.compile(r"LaunchKernel|KernelLaunch|GraphLaunch|LaunchCooperative",
 _COPY = re.compile(r"mem(cpy|set)|fill|copy", re.IGNORECASE)
 _DRAIN = re.compile(r"^(cuda|hip)DeviceSynchronize$|^(cu|hip)CtxSynchronize$")
 _CAPTURE = re.compile(r"Stream(Begin|End)Capture")
+CALL_TESTS = (_LAUNCH, _COPY, _DRAIN, _CAPTURE)
+"""All that is asked of the name of a call."""
 USUAL = 0.5
 """A call that has work this often on some rank launches it."""
 

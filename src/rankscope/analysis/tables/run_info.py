@@ -10,7 +10,7 @@ from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord, RankStatus
 from rankscope.records.report import RunInfo, SourceFile
 from rankscope.records.rows import RankSummary
-from rankscope.trace.columns import RankTrace
+from rankscope.trace.columns import REDACTED, RankTrace
 
 __all__ = ["complete_ranks", "run_info"]
 
@@ -27,6 +27,7 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
         backend=next((t.meta.backend for t in traces if t.meta.backend), None),
         windows=_windows(traces, manifest),
         notes=_notes(traces),
+        redacted=_redacted(traces, manifest),
     )
     for trace in traces:
         info.versions = {**trace.meta.versions, **info.versions}
@@ -41,6 +42,13 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
     records = [r for w in manifest.windows for r in w.records]
     info.backend = info.backend or next((r.backend for r in records if r.backend), None)
     return info
+
+
+def _redacted(traces: Sequence[RankTrace], manifest: RunManifest | None) -> str | None:
+    """The level of a redacted copy."""
+    said = [t.meta.raw.get(REDACTED) for t in traces] + [manifest.redaction if manifest is not None else None]
+    levels = {str(copy.get("level", ""))[:80] for copy in said if isinstance(copy, dict)}
+    return ", ".join(sorted(levels)) if levels else None
 
 
 def _unnamed(traces: Sequence[RankTrace]) -> list[str]:

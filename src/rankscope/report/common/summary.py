@@ -124,9 +124,18 @@ def memory_line(report: ClusterReport) -> str | None:
     return f"peak {allocated:.1f} GiB allocated, {reserved:.1f} GiB reserved (rank {row.rank})"
 
 
+def redacted_line(report: ClusterReport) -> str:
+    """What a copy that `rankscope redact` made does not tell."""
+    return (
+        f"a redacted copy (level {plain_text.one_line(report.run.redacted, 80)}): names, shapes, hosts and paths that "
+        "are nobody else's are tokens; FLOPs and MFU cannot be told from it"
+    )
+
+
 def warnings(report: ClusterReport) -> list[str]:
     """Return what limits the report, most serious first."""
-    found, told = [], set[str]()
+    found = [redacted_line(report)] if report.run.redacted is not None else []
+    told = set[str]()
     for status, words in (
         ("missing", "left no trace"),
         ("corrupt", "left an unusable trace"),

@@ -24,7 +24,7 @@ from rankscope.trace.files.shared import Shared
 from rankscope.trace.files.windows import assign_windows, other_processes
 from rankscope.trace.peers import agree_on_peers
 
-__all__ = ["LoadResult", "load_traces"]
+__all__ = ["LoadResult", "load_traces", "process_count", "weight"]
 
 Progress = Callable[[int, int, str], None]
 """Called with bytes done, bytes in all (of the files on disk) and the file just done, at first with none."""
@@ -184,8 +184,8 @@ def _read_all(
             fresh.append(index)
         else:
             yield index, [trace]
-    fresh.sort(key=lambda i: -_weight(candidates[i].path))  # the longest first, so that no process is left with it
-    count = _process_count(workers, [_weight(candidates[i].path) for i in fresh])
+    fresh.sort(key=lambda i: -weight(candidates[i].path))  # the longest first, so that no process is left with it
+    count = process_count(workers, [weight(candidates[i].path) for i in fresh])
     done: set[int] = set()
     if count > 1:
         try:
@@ -240,12 +240,14 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _weight(path: Path) -> int:
+def weight(path: Path) -> int:
+    """Bytes of text in a file, roughly."""
     size = _size(path)
     return size * _PACKED_WEIGHT if path.suffix == ".gz" else size
 
 
-def _process_count(workers: int | None, weights: list[int]) -> int:
+def process_count(workers: int | None, weights: list[int]) -> int:
+    """Processes to work on files in, this one included: what was asked for, or what is worth it."""
     if workers is None:
         if sum(weights) < _WORTH_A_PROCESS or multiprocessing.current_process().daemon:
             return 1

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-__all__ = ["Naming", "Scheme", "naming_schemes", "parse_name", "rank_of_name", "without_rank"]
+__all__ = ["RANK_WORDS", "Naming", "Scheme", "naming_schemes", "parse_name", "rank_of_name", "without_rank"]
 
 # From the slowest to the fastest in the order of ranks, as far as frameworks agree: tensor parallel ranks are
 # neighbours everywhere. Megatron and torchtitan put pipeline stages outermost, vLLM the replicas; so the order of the
@@ -31,7 +31,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("count", r"(?<!\d)r|proc(?:ess)?|replica|trainer"),
     ("other", r"pid|seed|of|world[_-]?size|v"),
 )
-_WORD = re.compile(
+RANK_WORDS = re.compile(
     "(?<![a-z])(?:" + "|".join(f"(?P<{key}>{words})" for key, words in _WORDS) + r")[-_.=: ]?[\[(]?(\d{1,9})(?!\d)",
     re.IGNORECASE,
 )
@@ -64,7 +64,7 @@ def parse_name(name: str) -> Naming:
     words: dict[str, int | None] = {}
     rest: list[str] = []
     place = 0
-    for found in _WORD.finditer(text):
+    for found in RANK_WORDS.finditer(text):
         rest.append(text[place : found.start()])
         place = found.end()
         key = next(key for key, text in found.groupdict().items() if text is not None)
@@ -91,7 +91,7 @@ def rank_of_name(name: str) -> int | None:
 def without_rank(name: str) -> str:
     """The name with a star for the number of the rank, as the files of one job share it; empty where it says none."""
     text = _SUFFIXES.sub("", name)
-    found = [m for m in _WORD.finditer(text) if m["rank"] is not None]
+    found = [m for m in RANK_WORDS.finditer(text) if m["rank"] is not None]
     if not found:
         return ""
     last = found[-1]

@@ -93,6 +93,7 @@ def read_traces(path: Path) -> list[RankTrace]:
         notes.append(reader.damage)
     raw, kinds = meta.parse_head(head, tail)
     decoder.repairs.update(kinds)
+    decoder.repairs.update(meta.repairs_before(raw))
     return _assemble(path, decoder, chunks, raw, notes)
 
 

@@ -26,7 +26,7 @@ from rankscope.trace.kineto.noted import Note, of_host_calls, of_kernels
 from rankscope.trace.libraries import LIBRARIES
 from rankscope.trace.names import function, is_communication, is_known_compute
 
-__all__ = ["build_collectives"]
+__all__ = ["build_collectives", "kind_of_name"]
 
 _RECORD = "record_param_comms"
 _NO_CALLS = {"wait", "start_coalescing", "startcoalescing", "end_coalescing", "endcoalescing", "init"}
@@ -101,7 +101,7 @@ def build_collectives(
         seq, inputs, outputs = numbers.integers([call.seq, call.in_elements, call.out_elements]).tolist()
         stated = _text(call.collective).lower()
         kind = "" if stated.endswith("coalesced") else stated  # a launch of several calls, which are not stated
-        kind = kind or kinds.get(name) or _kind_of_name(strings[name])
+        kind = kind or kinds.get(name) or kind_of_name(strings[name])
         columns.append((kind, index, seq, _text(call.comms_id), inputs, outputs, _text(call.dtype)))
         messages.append([m for p in pieces.get(place, [call]) if (m := _message(p, known, only)) is not None])
     how = peers.numbering(((m.ranks, m.number, m.place) for several in messages for m in several), own)
@@ -267,7 +267,7 @@ def _by_operator(
     found: list[Args | None] = [args.get(row) for row in rows.tolist()]
     if None not in found:
         return found
-    named = [_plain(_kind_of_name(strings[events.name[row]])) for row in rows.tolist()]
+    named = [_plain(kind_of_name(strings[events.name[row]])) for row in rows.tolist()]
     if not len(operators):
         noted = of_host_calls(events, strings, rows, named, notes)
         return [said or note for said, note in zip(found, noted, strict=True)]
@@ -328,7 +328,8 @@ def _plain(kind: str) -> str:
     return kind.lower().replace("_", "")
 
 
-def _kind_of_name(name: str) -> str:
+def kind_of_name(name: str) -> str:
+    """Kind of the call that a kernel or a backend's operator of this name is, ``unknown`` where it does not say."""
     backend = _BACKEND.match(name)
     if backend:
         kind = backend.group(2).lower()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rankscope.errors import TraceError
 from rankscope.trace.columns import Category
 
-__all__ = ["Process", "processes"]
+__all__ = ["Process", "by_range", "label_of", "processes"]
 
 I64 = NDArray[np.int64]
 
@@ -68,7 +68,7 @@ def processes(
     owner = _by_label(hosts, every, {code: text for text, code in texts.items()}, labels)
     if owner is None:
         working = np.unique(pid[np.isin(category, _DEVICE)]).tolist()
-        owner = _by_range(hosts, working, every)
+        owner = by_range(hosts, working, every)
     if owner is None:
         raise TraceError(
             f"{source}: holds several processes ({', '.join(map(str, hosts[:8]))}), not one rank, and does not say "
@@ -87,16 +87,19 @@ def _by_label(
     """Process id -> label, where the ids' own words or the file's names for them say the rank of each host process."""
     owner: dict[int, str] = {}
     for pid in every:
-        found = [
-            m.group().lower() for text in (words.get(pid, ""), labels.get(pid, "")) for m in _RANK_LABEL.finditer(text)
-        ]
-        if found:
-            owner[pid] = " ".join(dict.fromkeys(re.sub(r"[ :=\[(-]+", "_", f) for f in found))
+        if label := label_of(words.get(pid, ""), labels.get(pid, "")):
+            owner[pid] = label
     own = [owner.get(h) for h in hosts]
     return owner if None not in own and len(set(own)) > 1 else None
 
 
-def _by_range(hosts: list[int], working: list[int], every: list[int]) -> dict[int, str] | None:
+def label_of(*texts: str) -> str:
+    """The words for a rank in texts, as one label; empty where there are none."""
+    found = [m.group().lower() for text in texts for m in _RANK_LABEL.finditer(text)]
+    return " ".join(dict.fromkeys(re.sub(r"[ :=\[(-]+", "_", f) for f in found))
+
+
+def by_range(hosts: list[int], working: list[int], every: list[int]) -> dict[int, str] | None:
     """Process id -> label, where the ids of each rank are in a range of their own, counted from 0."""
     for size in (*(10**n for n in range(3, 13)), *(1 << n for n in range(10, 41))):
         ranges = [h // size for h in hosts]

@@ -9,10 +9,10 @@ import msgspec
 
 from rankscope.records.codec import decoded_bytes
 from rankscope.records.limits import MAX_RANKS
-from rankscope.trace.columns import Group, TraceMeta
+from rankscope.trace.columns import REDACTED, Group, TraceMeta
 from rankscope.trace.kineto import repair
 
-__all__ = ["device_name", "groups_of", "parse_head", "rank_list", "typed", "without_groups"]
+__all__ = ["device_name", "groups_of", "parse_head", "rank_list", "repairs_before", "typed", "without_groups"]
 
 _VERSION_KEYS = {
     "cuda_driver_version": "cuda_driver",
@@ -95,6 +95,15 @@ def typed(raw: dict[str, Any]) -> tuple[TraceMeta, list[str]]:
         raw=raw,
     )
     return meta, notes
+
+
+def repairs_before(raw: dict[str, Any]) -> dict[str, int]:
+    """Repairs of the original of a redacted copy: kind -> how many; empty for any other file."""
+    copy = raw.get(REDACTED)
+    said = copy.get("repairs") if isinstance(copy, dict) else None
+    if not isinstance(said, dict):
+        return {}
+    return {str(kind)[:100]: count for kind, count in said.items() if type(count) is int and 0 < count < 1 << 40}
 
 
 def device_name(raw: dict[str, Any], device: int | None) -> str | None:

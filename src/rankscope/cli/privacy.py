@@ -1,0 +1,70 @@
+"""``rankscope redact``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+from rankscope.cli.console import say
+from rankscope.errors import ConfigError
+
+__all__ = ["redact_verb"]
+
+_MOST_LISTED = 12
+_MOST_TEXT = 1 << 30
+
+
+def redact_verb(arguments: argparse.Namespace) -> int:
+    """Copy a run without what reveals models, machines and people; or turn tokens back."""
+    if arguments.reveal is not None:
+        return _reveal(arguments.reveal, arguments.path)
+    if arguments.path is None or arguments.output is None:
+        raise ConfigError("name what to copy, and with -o the folder of the copy; see rankscope redact --help")
+
+    from rankscope.privacy.policy import load_policy
+    from rankscope.privacy.redact import redact
+    from rankscope.progress import work
+
+    policy = load_policy(arguments.level, arguments.policy)
+    with work(say) as doing:
+        copy = redact(
+            arguments.path,
+            arguments.output,
+            policy,
+            key=arguments.key,
+            report=arguments.report,
+            progress=doing.bytes("redacting traces"),
+        )
+    if copy.report is not None:
+        say(copy.report.verdict.sentence)
+    elif copy.no_report:
+        say(f"no report: {copy.no_report}")
+    for line in _left_out(copy.left_out):
+        say(line)
+    say(f"{copy.key} turns {copy.tokens:,} tokens back, for you only: never pass it on")
+    print(f"{copy.output}: {copy.files} files, level {policy.level}")
+    return 0
+
+
+def _left_out(files: dict[str, str]) -> list[str]:
+    """Which files are not in the copy, a line for each reason, and those that are not known by name."""
+    reasons = Counter(files.values())
+    lines = []
+    for reason, count in reasons.most_common():
+        names = [name for name, why in files.items() if why == reason]
+        some = ", ".join(names[:_MOST_LISTED]) + (f" and {count - _MOST_LISTED} more" if count > _MOST_LISTED else "")
+        lines.append(f"not in the copy ({reason}): {some}")
+    return lines
+
+
+def _reveal(key: Path, path: Path | None) -> int:
+    """Print a text, or standard input, with every known token turned back."""
+    from rankscope.privacy.tokens import load_key, reveal
+    from rankscope.rundir.foreign import read_foreign
+
+    tokens = load_key(key)
+    data = sys.stdin.buffer.read() if path is None else read_foreign(path, _MOST_TEXT)
+    sys.stdout.buffer.write(reveal(data.decode("utf-8", "surrogateescape"), tokens).encode("utf-8", "replace"))
+    return 0

@@ -1,0 +1,124 @@
+"""A memory snapshot -> its copy: sizes, times and the order of things; stacks as tokens, addresses moved."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+from rankscope.privacy.policy import Policy
+from rankscope.privacy.tokens import Tokens
+from rankscope.privacy.words import Words
+from rankscope.rundir.files import temporary_beside
+
+__all__ = ["redact_snapshot"]
+
+_PROTOCOL = 4
+"""The newest that PyTorch's memory viewer reads."""
+_ACTIONS = frozenset(
+    {
+        *("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap"),
+        *("snapshot", "oom", "user_defined", "free"),
+    }
+)
+_STATES = frozenset({"active_allocated", "active_awaiting_free", "active_pending_free", "inactive"})
+_PUBLIC_FILE = re.compile(r"/(?:torch|rankscope)/(?:[\w.\-]{1,80}/){0,12}[\w.\-]{1,80}\Z", re.ASCII)
+_SEGMENT_NUMBERS = ("device", "total_size", "allocated_size", "active_size", "requested_size")
+_OURS = ("rank", "attempt", "window", "requested_bytes")
+
+
+def redact_snapshot(source: Path, target: Path, secret: bytes, policy: Policy) -> dict[str, str]:
+    """Write the copy; for a process of its own, as it takes memory and time by what the file says.
+
+    Returns:
+        The tokens that were made.
+
+    Raises:
+        TraceError, ForeignFileError: it is no snapshot.
+        OSError: the copy cannot be written.
+    """
+    from rankscope.analysis.memory.process import load_limited
+
+    snapshot = load_limited(source)
+    scrubber = _Scrubber(Words(Tokens(secret), policy))
+    clean = scrubber.snapshot(snapshot)
+    with temporary_beside(target) as temporary:
+        with temporary.open("wb") as stream:
+            pickle.dump(clean, stream, protocol=_PROTOCOL)
+        temporary.replace(target)
+    return scrubber.words.tokens.made
+
+
+class _Scrubber:
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        self._moved = words.tokens.number("addresses", "", 1 << 40) << 9
+        self._frames: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def snapshot(self, said: dict[str, Any]) -> dict[str, Any]:
+        about = said.get("rankscope")
+        clean: dict[str, Any] = {
+            "segments": [self._segment(s) for s in said["segments"] if isinstance(s, dict)],
+            "device_traces": [
+                [self._event(e) for e in events if isinstance(e, dict) and e.get("action") in _ACTIONS]
+                for events in said["device_traces"]
+            ],
+        }
+        if isinstance(about, dict):
+            clean["rankscope"] = {key: about[key] for key in _OURS if type(about.get(key)) is int}
+            clean["rankscope"] |= {"complete": about["complete"]} if isinstance(about.get("complete"), bool) else {}
+        return clean
+
+    def _address(self, value: Any) -> Any:
+        """The same distance for all: what lies where in a segment stays."""
+        return value + self._moved if type(value) is int and value else 0
+
+    def _stream(self, value: Any) -> int:
+        return self.words.tokens.number("streams", str(value), 1 << 30) if type(value) is int and value else 0
+
+    def _segment(self, said: dict[str, Any]) -> dict[str, Any]:
+        clean: dict[str, Any] = {key: said[key] for key in _SEGMENT_NUMBERS if type(said.get(key)) is int}
+        clean["address"] = self._address(said.get("address"))
+        clean["stream"] = self._stream(said.get("stream"))
+        clean["segment_type"] = said["segment_type"] if said.get("segment_type") in ("small", "large") else "large"
+        clean["is_expandable"] = said.get("is_expandable") is True
+        clean["frames"] = self._stack(said.get("frames"))
+        clean["blocks"] = [self._block(b) for b in said["blocks"] if isinstance(b, dict)]
+        return clean
+
+    def _block(self, said: dict[str, Any]) -> dict[str, Any]:
+        clean: dict[str, Any] = {key: said[key] for key in ("size", "requested_size") if type(said.get(key)) is int}
+        clean["state"] = said["state"] if said.get("state") in _STATES else "inactive"
+        if "address" in said:
+            clean["address"] = self._address(said["address"])
+        clean["frames"] = self._stack(said.get("frames"))
+        return clean
+
+    def _event(self, said: dict[str, Any]) -> dict[str, Any]:
+        clean: dict[str, Any] = {"action": said["action"], "addr": self._address(said.get("addr"))}
+        clean["size"] = said["size"] if type(said.get("size")) is int else 0
+        clean["stream"] = self._stream(said.get("stream"))
+        if type(said.get("time_us")) is int:
+            clean["time_us"] = self.words.time_ns(said["time_us"] * 1000) // 1000
+        if type(said.get("device_free")) is int:
+            clean["device_free"] = said["device_free"]
+        clean["frames"] = self._stack(said.get("frames"))
+        return clean
+
+    def _stack(self, frames: Any) -> list[dict[str, Any]]:
+        return [self._frame(f) for f in frames if isinstance(f, dict)] if isinstance(frames, (list, tuple)) else []
+
+    def _frame(self, frame: dict[str, Any]) -> dict[str, Any]:
+        file, line, name = (str(frame.get(key, ""))[:4096] for key in ("filename", "line", "name"))
+        known = self._frames.get((file, line, name))
+        if known is None:
+            token = self.words.tokens.token
+            public = _PUBLIC_FILE.search(file)
+            number = self.words.tokens.number("line", f"{file}:{line}", 10**6)
+            if public is not None:  # which line of PyTorch it is says what of it was used, and so does its name
+                known = {"filename": public[0], "line": number, "name": token("stack", name)}
+            else:
+                known = {"filename": f"{token('path', file)}.py", "line": number, "name": token("stack", name)}
+            self._frames[file, line, name] = known
+        return known
