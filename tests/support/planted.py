@@ -17,7 +17,7 @@ import msgspec
 from rankscope.records.limits import Between
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
-from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.records.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER, STEP_LOG_MAGIC, STEP_LOG_VERSION
 
 WORD = "ZquonkVexil"
 NUMBER = 48_611
@@ -235,7 +235,9 @@ def run(folder: Path) -> Path:
         (window / f"rank_{rank:05d}.memory.pickle").write_bytes(pickle.dumps(snapshot(), 4))
     (folder / "attempt_0/rank_00001.oom.memory.pickle").write_bytes(pickle.dumps(snapshot(), 4))
     (folder / "run.json").write_text(_text(RunManifest))
-    entries = STEP_LOG_ENTRY.pack(10, 1, 0, 1) * 3 + WORD.encode()
+    header = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, PID)
+    entry = STEP_LOG_ENTRY.pack(*range(10, 27), 1, 0xFFFF, 2, NUMBER, BASE)
+    entries = header + 3 * entry + WORD.encode()
     with (pulse / "rank_00000.bin.gz").open("wb") as raw, gzip.GzipFile(f"{WORD}.bin", "wb", fileobj=raw) as stream:
         stream.write(entries)
     for name in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import multiprocessing
 import os
@@ -20,6 +19,7 @@ from rankscope.privacy.paths import clean_path
 from rankscope.privacy.policy import Policy
 from rankscope.privacy.records import redact_record
 from rankscope.privacy.snapshots import redact_snapshot
+from rankscope.privacy.step_logs import redact_step_log
 from rankscope.privacy.tokens import Tokens, load_key, new_tokens, save_key
 from rankscope.privacy.traces import redact_trace
 from rankscope.privacy.words import Words
@@ -27,9 +27,8 @@ from rankscope.records.codec import from_json, to_json
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
 from rankscope.records.report import ClusterReport
-from rankscope.records.step_log import STEP_LOG_ENTRY
 from rankscope.rundir.files import write_new
-from rankscope.rundir.foreign import read_foreign_gzip, shown
+from rankscope.rundir.foreign import shown
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.trace.files.find import Candidate, Found, find_traces
@@ -41,7 +40,6 @@ Progress = Callable[[int, int, str], None]
 _RECORD = re.compile(r"attempt_\d{1,6}/(?:window_\d{1,6}/)?rank_\d{1,7}\.json\Z", re.ASCII)
 _SNAPSHOT = re.compile(r"attempt_\d{1,6}/(?:window_\d{1,6}/)?rank_\d{1,7}(?:\.oom)?\.memory\.pickle\Z", re.ASCII)
 _PULSE = re.compile(r"attempt_\d{1,6}/pulse/rank_\d{1,7}\.bin\.gz\Z", re.ASCII)
-_MOST_LOG_BYTES = 1 << 32
 _MADE_AGAIN = re.compile(r"report/|.*\.parquet\Z")
 """What the copy gets anew, or who opens it."""
 
@@ -243,18 +241,14 @@ def _snapshot(path: Path, target: Path, copy: Copy, name: str, tokens: Tokens, p
         copy.left_out[name] = f"not a memory snapshot ({type(error).__name__})"
 
 
-def _step_log(path: Path, target: Path, copy: Copy, name: str, _tokens: Tokens, _policy: Policy) -> None:
-    """Times only: the entries are written anew, so that nothing else comes along."""
+def _step_log(path: Path, target: Path, copy: Copy, name: str, tokens: Tokens, policy: Policy) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        plain = read_foreign_gzip(path, _MOST_LOG_BYTES)
+        redact_step_log(path, target, Words(tokens, policy))
     except ForeignFileError as error:
         copy.left_out[name] = str(error)
-        return
-    whole = plain[: len(plain) // STEP_LOG_ENTRY.size * STEP_LOG_ENTRY.size]
-    entries = ((*times, inside & 1) for *times, inside in STEP_LOG_ENTRY.iter_unpack(whole))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(gzip.compress(b"".join(STEP_LOG_ENTRY.pack(*entry) for entry in entries), 1, mtime=0))
-    copy.files += 1
+    else:
+        copy.files += 1
 
 
 def _record(run_dir: RunDir, path: Path, name: str, copy: Copy, words: Words) -> bool:

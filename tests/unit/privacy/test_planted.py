@@ -15,7 +15,10 @@ import pytest
 
 from rankscope.privacy.policy import LEVELS
 from rankscope.privacy.redact import Copy, redact
-from rankscope.privacy.tokens import load_key, reveal
+from rankscope.privacy.step_logs import redact_step_log
+from rankscope.privacy.tokens import Tokens, load_key, reveal
+from rankscope.privacy.words import Words
+from rankscope.records.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER
 from rankscope.trace.kineto.build import read_trace
 from support import planted
 
@@ -131,3 +134,15 @@ def test_names_of_files_of_others_are_replaced(tmp_path: Path) -> None:
     assert found(copy.output) == set()
     assert copy.report is not None
     assert [rank.rank for rank in copy.report.ranks] == [0, 1]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_step_log_keeps_its_times_and_nothing_else(level: str, tmp_path: Path) -> None:
+    run = planted.run(tmp_path / "run")
+    words = Words(Tokens(bytes(32)), LEVELS[level])
+    redact_step_log(run / "attempt_0/pulse/rank_00000.bin.gz", tmp_path / "copy.gz", words)
+    plain = gzip.decompress((tmp_path / "copy.gz").read_bytes())
+    assert STEP_LOG_HEADER.unpack(plain[: STEP_LOG_HEADER.size])[3] == 0
+    entries = list(STEP_LOG_ENTRY.iter_unpack(plain[STEP_LOG_HEADER.size :]))
+    ended = planted.BASE if level == "share" else planted.BASE - words.earlier_ns
+    assert entries == [(*range(10, 27), 1, 0x7F, 2, 0, ended)] * 3
