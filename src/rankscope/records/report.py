@@ -52,6 +52,8 @@ class RunInfo:
     devices: list[str] = field(default_factory=list)
     backend: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    begun: str | None = None
+    """When the first analysed window began, ``2026-11-29 02:14 UTC``. None where the traces' clock is not known."""
     windows: list[str] = field(default_factory=list)
     """Each analysed window in words, e.g. ``attempt 0, window 0: steps 13 to 18``."""
     exit_code: int | None = None

@@ -6,6 +6,7 @@ import pytest
 
 from rankscope.records.between import BetweenVerdict, SlowPattern
 from rankscope.records.report import (
+    Action,
     ClockReport,
     ClusterReport,
     CollectivesReport,
@@ -16,6 +17,7 @@ from rankscope.records.report import (
     Verdict,
 )
 from rankscope.records.rows import (
+    Efficiency,
     GroupRow,
     HealthRow,
     KernelRow,
@@ -26,6 +28,7 @@ from rankscope.records.rows import (
     RankIdle,
     RankSummary,
     StepRow,
+    WorkGroup,
 )
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
 
@@ -167,6 +170,51 @@ def gpu_straggler() -> ClusterReport:
                 advice=["Read shares, not absolute times, of host-bound steps"],
             ),
         ],
+        actions=[
+            Action(
+                code="mend_input",
+                text="Give rank 1's DataLoader more workers.",
+                ranks=[1],
+                kind="replay",
+                saves_ms=60.3,
+                error_ms=1.9,
+                check="less than 1 ms a step in the data loader",
+            ),
+            Action(code="compile", text="torch.compile the model.", ranks=[0, 1], kind="bound", saves_ms=4.2),
+        ],
+        efficiency=Efficiency(
+            device="NVIDIA H100 80GB HBM3",
+            peak_tflops=989.0,
+            peak_gb_s=3350.0,
+            shapes=True,
+            tflop_per_step=11.1,
+            tflops=98.9,
+            peak_pct=10.0,
+            counted_pct=60.0,
+            plain_ms=0.0,
+            small_kernels=120.0,
+            small_ms=0.4,
+            compiled=False,
+            graphs=False,
+            groups=[
+                WorkGroup(
+                    name="matrix products",
+                    ms_per_step=15.0,
+                    kernels_per_step=99.0,
+                    tflops=740.0,
+                    peak_pct=75.0,
+                    bound="math",
+                ),
+                WorkGroup(
+                    name="element-wise, norms and losses",
+                    ms_per_step=9.0,
+                    kernels_per_step=180.0,
+                    gb_s=2900.0,
+                    peak_pct=87.0,
+                    bound="memory",
+                ),
+            ],
+        ),
         hta={
             "temporal_breakdown": {
                 "0": {"idle_time_pctg": 13.4, "compute_time_pctg": 38.2, "non_compute_time_pctg": 48.4},

@@ -69,6 +69,10 @@ def test_numbers_of_accelerators_are_not_defined_for_a_job_on_cpus(gpu_straggler
         gpu_straggler, ranks=[dataclasses.replace(r, device="CPU") for r in gpu_straggler.ranks]
     )
     on_cpus.run = dataclasses.replace(on_cpus.run, devices=["CPU"], backend="gloo")
-    assert set(known) - set(table.definitions(on_cpus, anchors)) == {"link_gb_s", "link_share_pct"}
+    assert set(known) - set(table.definitions(on_cpus, anchors)) == {
+        "link_gb_s",
+        "link_share_pct",
+        *(f"work.{name}" for name in ("ms_per_step", "kernels_per_step", "tflops", "gb_s", "peak_pct")),
+    }
     without = set(known) - set(table.definitions(gpu_straggler, []))
     assert without == {key for s in table.OURS if s.optional for key in s.metrics}

@@ -209,10 +209,10 @@ def test_what_has_no_cost_claims_no_share_of_steps(cpu_balanced: ClusterReport) 
 
 def test_findings_say_what_you_would_gain(gpu_straggler: ClusterReport) -> None:
     seen = page(gpu_straggler).seen()
-    assert "A step of 112.5 ms would take about 52.2 ms, 54 % less." in seen
+    assert "Also seen, costs less than 1 % of a step today: Gradient all-reduce is hidden" in seen
     assert "No gain in time is claimed for this." in seen
     anchors = [a["id"] for tag, a in page(gpu_straggler).tags if tag == "article"]
-    assert anchors == ["finding-input-1", "finding-exposed-comm", "finding-profiler-cost"]
+    assert anchors == ["finding-profiler-cost"], "the verdict is no finding of its own, and what costs nothing no card"
 
 
 def test_a_run_without_accelerator_does_not_talk_about_one(cpu_balanced: ClusterReport) -> None:
@@ -232,17 +232,21 @@ def test_page_says_what_is_missing(nothing_usable: ClusterReport) -> None:
 
 def test_64_ranks_stay_small_and_the_named_rank_comes_first(many_ranks: ClusterReport) -> None:
     text = WRITERS["html"](many_ranks)
-    assert len(text.encode()) < 1_000_000
-    bars = text[text.index('id="time"') :]
-    assert bars.index('href="#rank-37"') < bars.index('href="#rank-0"')
+    assert len(text.encode()) < 600_000
+    bars = text[text.index('<div class="bars">') : text.index('id="idle"')]
+    assert "▲" in bars
+    assert re.findall(r'class="who[^>]*>(?:<span[^>]*>▲ </span>)?([^<]*)<', bars) == ["rank 37", "63 others"]
 
 
-def test_a_thousand_ranks_stay_below_six_megabytes(many_ranks: ClusterReport) -> None:
+def test_a_thousand_ranks_stay_below_two_megabytes(many_ranks: ClusterReport) -> None:
     rank, rows = many_ranks.ranks[0], many_ranks.steps[:40]
     copy = type(rank)
     many_ranks.ranks = [copy(**(vars(rank) | {"rank": number})) for number in range(1024)]
     many_ranks.steps = [type(row)(**(vars(row) | {"rank": n})) for n in range(1024) for row in rows]
-    assert len(WRITERS["html"](many_ranks).encode()) < 6_000_000
+    many_ranks.idle = [type(row)(**(vars(row) | {"rank": n})) for n in range(1024) for row in many_ranks.idle[:1]]
+    text = WRITERS["html"](many_ranks)
+    assert len(text.encode()) < 2_000_000
+    assert text.count("<tr") < 600, "rows beyond the first hundred of a table are made by the script"
 
 
 def test_hover_text_agrees_with_the_document(gpu_straggler: ClusterReport) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 from rankscope.capture_backends import recorder
 from rankscope.records.limits import absent_ranks
@@ -14,6 +15,8 @@ from rankscope.trace.columns import REDACTED, RankTrace
 
 __all__ = ["complete_ranks", "run_info"]
 
+_REAL_TIME_NS = 10**18
+"""Nanoseconds since 1970 in 2001: a time above is on the real-time clock, one below has a zero of its own."""
 _WORST = {"ok": 0, "skipped": 0, "partial": 1, "corrupt": 2, "missing": 3}
 
 
@@ -25,6 +28,7 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
         hosts=sorted({t.meta.host for t in traces if t.meta.host}),
         devices=sorted({t.meta.device for t in traces if t.meta.device}),
         backend=next((t.meta.backend for t in traces if t.meta.backend), None),
+        begun=_begun(traces),
         windows=_windows(traces, manifest),
         notes=_notes(traces),
         redacted=_redacted(traces, manifest),
@@ -49,6 +53,13 @@ def _redacted(traces: Sequence[RankTrace], manifest: RunManifest | None) -> str 
     said = [t.meta.raw.get(REDACTED) for t in traces] + [manifest.redaction if manifest is not None else None]
     levels = {str(copy.get("level", ""))[:80] for copy in said if isinstance(copy, dict)}
     return ", ".join(sorted(levels)) if levels else None
+
+
+def _begun(traces: Sequence[RankTrace]) -> str | None:
+    """When the first event of all was recorded, where times are on the real-time clock."""
+    starts = [int(t.events.start[0]) for t in traces if len(t.events)]
+    first = min((ns for ns in starts if ns > _REAL_TIME_NS), default=None)
+    return None if first is None else f"{datetime.fromtimestamp(first / 1e9, timezone.utc):%Y-%m-%d %H:%M} UTC"
 
 
 def _unnamed(traces: Sequence[RankTrace]) -> list[str]:

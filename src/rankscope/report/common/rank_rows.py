@@ -31,10 +31,15 @@ class RankRow:
     note: str = ""
 
 
-def rank_rows(report: ClusterReport, limit: int) -> list[RankRow]:
+def rank_rows(report: ClusterReport, limit: int, *, apart: bool = False) -> list[RankRow]:
     """Each rank where there are few; else those that the verdict names, and all others as one.
 
     Ranks without a usable trace have one row for each status: they never take the place of what was recorded.
+
+    Args:
+        report: whose ranks.
+        limit: of rows for ranks with a trace.
+        apart: each rank without a usable trace has a row of its own, in its place.
     """
     named = set(report.verdict.ranks)
     usable = sorted((rank for rank in report.ranks if rank.compute_pct is not None), key=lambda rank: rank.rank)
@@ -61,7 +66,13 @@ def rank_rows(report: ClusterReport, limit: int) -> list[RankRow]:
         label = f"{len(others):,} {'others' if single else 'ranks'}"
         parts = tuple(breakdown.segments(mean, gaps))
         rows.append(RankRow(label=label, shares=mean, parts=parts, wait_ms=None if gaps is None else gaps.waiting_ms))
+    if apart:
+        return sorted(rows + [row for rank in broken for row in _without_trace([rank])], key=lambda r: _place(r.label))
     return rows + _without_trace(broken)
+
+
+def _place(label: str) -> int:
+    return int(label) if label.isdigit() else 1 << 40
 
 
 def _cost(report: ClusterReport, rank: int) -> float | None:

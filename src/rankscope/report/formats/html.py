@@ -15,6 +15,7 @@ from markupsafe import Markup
 from rankscope.records.report import ClusterReport, ReportError
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
+from rankscope.report.common.cells import Table
 from rankscope.report.common.rounding import tidy
 from rankscope.report.sections.base import Section, Variables
 from rankscope.report.sections.findings import LEVELS
@@ -24,6 +25,8 @@ from rankscope.report.sections.table import SECTIONS, definitions, hover
 __all__ = ["render"]
 
 _TEMPLATES = "templates"
+SHOWN_ROWS = 100
+"""Of a table, as elements of the page; the others are made by the script."""
 _SCRIPTS = ("report.js", "steps.js")
 _SIGNS = {
     "straggler": "▲",
@@ -65,9 +68,16 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "sentence": plain_text.keep_units(words.sentence(verdict)),
         "share": words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms),
         "serious": bool(report.errors) or any(rank.status != "ok" for rank in report.ranks),
+        "versions": _versions(report),
         "warnings": summary.warnings(report),
         "sections": _sections(report),
     }
+
+
+def _versions(report: ClusterReport) -> str:
+    known = report.run.versions
+    shown = [f"{name} {known[name]}" for name in ("torch", "nccl", "cuda_runtime", "rankscope") if known.get(name)]
+    return plain_text.one_line(", ".join(shown), 120)
 
 
 def _sections(report: ClusterReport) -> list[dict[str, Any]]:
@@ -114,7 +124,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals["hover"] = hover
+    environment.globals |= {"hover": hover, "shown_rows": SHOWN_ROWS}
     environment.filters |= {
         "line": plain_text.one_line,
         "prose": _prose,
@@ -123,8 +133,21 @@ def _environment() -> jinja2.Environment:
         "pct": words.pct,
         "ranks": words.ranks,
         "failed": _failed,
+        "rest": _rest,
     }
     return environment
+
+
+def _rest(table: Table) -> Markup:
+    """Rows that the script makes when asked: anchor, mark and cells; a cell is its text, or text and title.
+
+    A thousand rows as elements are most of a page's size and of the time until it is ready.
+    """
+    cells = [
+        [row.anchor, row.mark, *([c.text, c.title] if c.title else c.text for c in row.cells)]
+        for row in table.rows[SHOWN_ROWS:]
+    ]
+    return _embed(cells)
 
 
 def _prose(text: object, limit: int = 400) -> str:
@@ -152,7 +175,7 @@ def _policy(style: str, script: str) -> str:
     )
 
 
-def _embed(data: dict[str, Any]) -> Markup:
+def _embed(data: Any) -> Markup:
     """JSON inside a script element: without the characters that could end it."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704

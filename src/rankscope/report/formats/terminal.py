@@ -14,6 +14,7 @@ from rankscope.report.common import breakdown, plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
+from rankscope.report.sections.findings import costs_nothing, told
 
 __all__ = ["MAX_LINES", "lines", "render", "show"]
 
@@ -138,11 +139,14 @@ def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
 def _foot(report: ClusterReport, width: int) -> list[Text]:
     found = []
     named = {report.verdict.cause}
-    others = [finding for finding in report.findings if finding.kind not in named][:3]
+    others = [finding for finding in told(report) if finding.kind not in named][:3]
     for index, finding in enumerate(others):
         cost = "" if finding.cost_ms_per_step is None else f" ({words.ms(finding.cost_ms_per_step)} per step)"
         title = plain_text.prose(finding.title or words.cause(finding.kind), 200) + cost
         found += _labelled("Findings" if index == 0 else "", title, "", width)
+    if cheap := [f for f in costs_nothing(report) if f.kind not in named]:
+        titles = "; ".join(plain_text.prose(f.title or words.cause(f.kind), 100) for f in cheap[:3])
+        found += _labelled("Also", f"costs nothing today: {titles}", "dim", width)
     for label, line in (
         ("Modules", summary.modules_line(report)),
         ("Queue", summary.queue_line(report)),

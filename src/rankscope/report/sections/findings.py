@@ -10,7 +10,7 @@ from rankscope.report.common import wording as words
 from rankscope.report.common.metrics import Metric
 from rankscope.report.sections.base import Section, Variables
 
-__all__ = ["LEVELS", "METRICS", "SECTION", "Card", "cards"]
+__all__ = ["LEVELS", "METRICS", "SECTION", "Card", "cards", "costs_nothing", "told"]
 
 METRICS: dict[str, Metric] = {
     "cost_ms_per_step": Metric(
@@ -33,7 +33,11 @@ METRICS: dict[str, Metric] = {
         "Few steps and a high cost are an episode, not a habit.",
     ),
     "job_step_ms": Metric(
-        "Verdict and findings", "Step time", "ms", "The job's step time that the cost refers to, while recorded."
+        "Verdict and findings",
+        "Step time",
+        "ms",
+        "The job's step time that the cost refers to.",
+        "The median of unrecorded steps where the run's step log has enough of them, else the mean recorded step.",
     ),
     "confidence": Metric(
         "Verdict and findings",
@@ -64,11 +68,29 @@ class Card(NamedTuple):
     level: int
 
 
+def told(report: ClusterReport) -> list[Finding]:
+    """Findings that are not the verdict's own, and cost something or claim no cost."""
+    cheap = {id(finding) for finding in costs_nothing(report)}
+    return [f for f in report.findings if id(f) not in cheap and not _is_verdict(report, f)]
+
+
+def costs_nothing(report: ClusterReport) -> list[Finding]:
+    """Findings that are worth less than one per cent of a step."""
+    least = (report.verdict.step_ms or 0.0) / 100
+    return [f for f in report.findings if f.cost_ms_per_step is not None and f.cost_ms_per_step < least]
+
+
+def _is_verdict(report: ClusterReport, finding: Finding) -> bool:
+    verdict = report.verdict
+    own = finding.kind == verdict.cause and finding.ranks == verdict.ranks[:1]
+    return own and finding.cost_ms_per_step == verdict.cost_ms_per_step
+
+
 def cards(report: ClusterReport) -> list[Card]:
     """One card a finding, in the report's order. Anchors are unique and safe in a URL."""
     found: list[Card] = []
     taken: set[str] = set()
-    for finding in report.findings:
+    for finding in told(report):
         stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", finding.id).strip("-")[:60] or "x"
         anchor = f"finding-{stem}"
         while anchor in taken:
@@ -82,7 +104,8 @@ def cards(report: ClusterReport) -> list[Card]:
 
 def _build(report: ClusterReport) -> Variables | None:
     found = cards(report)
-    return {"cards": found} if found else None
+    also = [f"{f.title} ({words.ms(f.cost_ms_per_step)})" for f in costs_nothing(report)]
+    return {"cards": found, "also": also} if found or also else None
 
 
-SECTION = Section("findings", "Findings", "Findings", _build, METRICS, "findings.html.j2")
+SECTION = Section("findings", "Findings", "Also found", _build, METRICS, "findings.html.j2")

@@ -1,16 +1,26 @@
-"""What the job's step would gain under other assumptions, by replay."""
+"""What to do with what it would gain, and the step under other assumptions, by replay."""
 
 from __future__ import annotations
 
-from rankscope.records.report import ClusterReport
+from rankscope.records.report import Action, ClusterReport
+from rankscope.report.common import plain_text
 from rankscope.report.common import wording as words
-from rankscope.report.common.cells import Column, Row, Table, assemble, metric, numbers, text
+from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, numbers, text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.sections.base import Section, Variables, tables
 
-__all__ = ["METRICS", "SECTION", "gains"]
+__all__ = ["METRICS", "SECTION", "actions", "gains"]
 
 METRICS: dict[str, Metric] = {
+    "saves_ms": Metric(
+        "Verdict and findings",
+        "Saves",
+        "ms per step",
+        "What each step would shrink by after this change alone, by replay of the recorded steps.",
+        "At most: the time of what is changed, where what remains of it is not known. Savings do not add up: after the "
+        "first change the limit may be elsewhere.",
+    ),
+    "step_then_ms": Metric("Verdict and findings", "Step then", "ms", "The job's step time less what is saved."),
     "what_if": Metric(
         "Verdict and findings",
         "Gain",
@@ -21,6 +31,47 @@ METRICS: dict[str, Metric] = {
     ),
     "what_if_pct": Metric("Verdict and findings", "Of the step", "%", "The gain divided by the job's step time."),
 }
+_LONGEST = 400
+
+
+def actions(report: ClusterReport) -> Table:
+    """Return what to do, late ranks first, then most gain first."""
+    step = report.verdict.step_ms
+    heads = [
+        Column("Do"),
+        Column("Ranks"),
+        metric(METRICS["saves_ms"]),
+        metric(METRICS["what_if_pct"], "Of the step"),
+        metric(METRICS["step_then_ms"]),
+        Column("Check it by"),
+    ]
+    every = len(report.ranks)
+    rows = [
+        Row(
+            [
+                text(action.text, _LONGEST),
+                text("all" if len(action.ranks) == every > 1 else words.ranks(action.ranks), 40),
+                _saves(action),
+                *numbers([words.share_of_step(action.saves_ms, step)], 0),
+                *numbers([_left(action.saves_ms, step)], 1),
+                text(action.check or None, _LONGEST),
+            ],
+            anchor=f"do-{index}",
+        )
+        for index, action in enumerate(report.actions, 1)
+    ]
+    return Table("actions", heads, rows)
+
+
+def _saves(action: Action) -> Cell:
+    if action.saves_ms is None:
+        return Cell(words.DASH, "", "No gain in time is claimed for this.")
+    shown = words.plus_minus(action.saves_ms, action.error_ms, "")
+    return Cell(f"at most {shown}" if action.kind == "bound" else shown, action.saves_ms)
+
+
+def _left(saves: float | None, step: float | None) -> float | None:
+    return None if saves is None or step is None else max(step - saves, 0.0)
 
 
 def gains(report: ClusterReport) -> Table:
@@ -38,8 +89,12 @@ def gains(report: ClusterReport) -> Table:
 
 
 def _build(report: ClusterReport) -> Variables | None:
-    lead = "By replay of the recorded steps, one assumption at a time: an upper bound for what each change can bring."
-    return tables(lead, ("Gains by replay", gains(report))) if report.what_if else None
+    todo, bounds = actions(report), gains(report)
+    if not todo.rows and not bounds.rows:
+        return None
+    first = plain_text.prose(report.actions[0].text, _LONGEST) if report.actions else ""
+    lead = f"First: {first}" if first else "Nothing that was measured is worth 1 % of a step."
+    return tables(lead, ("What to do", todo), ("Bounds: one assumption at a time, by replay", bounds))
 
 
-SECTION = Section("gains", "Gains", "What a change would gain", _build, METRICS)
+SECTION = Section("gains", "To do", "What to do, and what it would gain", _build, METRICS)

@@ -51,7 +51,7 @@ METRICS: dict[str, Metric] = {
     ),
 }
 
-MAX_CELLS = 60_000
+MAX_CELLS = 24_000
 """Above this many cells neighbouring steps share a column: the page stays small and fast."""
 
 _SHOWN = {

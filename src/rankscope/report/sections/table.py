@@ -18,6 +18,7 @@ from rankscope.report.common import summary
 from rankscope.report.common.metrics import Metric
 from rankscope.report.sections import (
     between,
+    efficiency,
     findings,
     gains,
     groups,
@@ -37,15 +38,16 @@ from rankscope.report.sections.base import Section
 __all__ = ["METRICS", "OURS", "SECTIONS", "as_markdown", "definitions", "hover"]
 
 OURS: tuple[Section, ...] = (
+    gains.SECTION,
     findings.SECTION,
     time.SECTION,
     steps.SECTION,
     run_steps.SECTION,
     between.SECTION,
     ranks.SECTION,
-    gains.SECTION,
     groups.SECTION,
     modules.SECTION,
+    efficiency.SECTION,
     queues.SECTION,
     memory.SECTION,
     health.SECTION,

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rankscope.records.report import ClusterReport
-from rankscope.report.common import breakdown, plain_text, summary
+from rankscope.report.common import breakdown, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers
 from rankscope.report.common.metrics import Metric
+from rankscope.report.common.rank_rows import rank_rows
 from rankscope.report.sections import ranks
 from rankscope.report.sections.base import Section, Variables
 
@@ -51,11 +52,16 @@ METRICS: dict[str, Metric] = {
     ),
 }
 
+MOST_BARS = 8
+"""Of a large job: those that the verdict names, and the others as one. Each rank has its row in the table."""
+
 
 class Bar(NamedTuple):
-    """The bar of one rank. ``empty`` says why there is none."""
+    """The bar of one rank, or of several as one. ``empty`` says why there is none."""
 
-    rank: int
+    rank: int | None
+    """None: of several."""
+    who: str
     label: str
     named: bool
     segments: list[breakdown.Segment]
@@ -64,16 +70,17 @@ class Bar(NamedTuple):
 
 
 def bars(report: ClusterReport) -> list[Bar]:
-    """Bars in the order of :func:`summary.in_order`."""
-    idle = {row.rank: row for row in report.idle}
-    named = set(report.verdict.ranks)
+    """One bar a rank where there are few; else those that the verdict names, all others as one, and what is missing."""
+    steps = {rank.rank: rank.step_ms.get("median") for rank in report.ranks}
+    few = len(report.ranks) <= summary.FEW_RANKS
+    rows = rank_rows(report, summary.FEW_RANKS if few else MOST_BARS, apart=few)
     found = []
-    for rank in summary.in_order(report):
-        parts = breakdown.segments(rank, idle.get(rank.rank))
-        spoken = ", ".join(f"{part.label} {words.pct(part.pct)}" for part in parts)
-        empty = f"{rank.status}: {plain_text.one_line(rank.reason, 160)}" if rank.reason else rank.status
-        label = words.ms(rank.step_ms.get("median"))
-        found.append(Bar(rank.rank, label, rank.rank in named, parts, spoken, "" if parts else empty))
+    for row in rows:
+        alone = int(row.label) if row.label.isdigit() else None
+        spoken = ", ".join(f"{part.label} {words.pct(part.pct)}" for part in row.parts)
+        length = words.ms(steps.get(alone)) if alone is not None else ""
+        who = f"rank {row.label}" if alone is not None else row.label
+        found.append(Bar(alone, who, length, row.named, list(row.parts), spoken, "" if row.parts else row.note))
     return found
 
 
@@ -100,7 +107,7 @@ def _build(report: ClusterReport) -> Variables:
         "legend": legend(shown),
         "idle": idle(report),
         "device": "device" if summary.has_accelerator(report) else "main thread",
-        "many": len(shown) > summary.FEW_RANKS,
+        "many": len(report.ranks) > summary.FEW_RANKS,
     }
 
 

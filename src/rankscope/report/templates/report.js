@@ -12,8 +12,33 @@
     const x = Number(a), y = Number(b);
     return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b) : x - y;
   };
+  // Rows beyond the first hundred are made when somebody sorts, filters, copies or asks for them.
+  const whole = (table) => {
+    const name = table.id.slice("table-".length), rest = document.querySelector(`[data-rest="${name}"]`);
+    if (!rest) return table;
+    const numeric = all("thead th", table).map((th) => th.classList.contains("n"));
+    for (const [anchor, mark, ...cells] of JSON.parse(rest.textContent)) {
+      const row = table.tBodies[0].insertRow();
+      if (anchor) row.id = anchor;
+      if (mark) row.className = "mark-" + mark;
+      cells.forEach((given, i) => {
+        const [text, title] = Array.isArray(given) ? given : [given, ""], cell = document.createElement(i ? "td" : "th");
+        if (!i) cell.scope = "row";
+        if (numeric[i]) cell.className = "n";
+        if (title) cell.title = title;
+        const number = Number(text.replaceAll(",", ""));
+        cell.dataset.v = numeric[i] ? (text === "" || Number.isNaN(number) ? "" : number) : text.toLowerCase();
+        cell.textContent = text;
+        row.append(cell);
+      });
+    }
+    rest.remove();
+    document.querySelector(`[data-all="${name}"]`)?.parentNode.remove();
+    return table;
+  };
+  all("[data-all]").forEach((button) => button.addEventListener("click", () => whole(byId("table-" + button.dataset.all))));
   const sortBy = (header) => {
-    const table = header.closest("table"), body = table.tBodies[0];
+    const table = whole(header.closest("table")), body = table.tBodies[0];
     const index = [...header.parentNode.children].indexOf(header);
     const now = header.getAttribute("aria-sort");
     const up = now === "none" ? !header.classList.contains("n") || index === 0 : now === "descending";
@@ -28,9 +53,11 @@
   all("[data-filter]").forEach((input) => {
     const body = byId("table-" + input.dataset.filter).tBodies[0];
     const count = document.querySelector(`[data-count="${input.dataset.filter}"]`);
-    const texts = new Map([...body.rows].map((row) =>
-      [row, [...row.cells].map((cell) => cell.textContent + " " + (cell.title || "")).join(" ").toLowerCase()]));
+    let texts = null;
     input.addEventListener("input", () => {
+      whole(body.parentNode);
+      texts ??= new Map([...body.rows].map((row) =>
+        [row, [...row.cells].map((cell) => cell.textContent + " " + (cell.title || "")).join(" ").toLowerCase()]));
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
       for (const [row, text] of texts) {
@@ -62,7 +89,7 @@
   };
   const plain = (node) => node.textContent.trim().replace(/\s+/g, " ").replace(/([\\`*_[\]<>|~])/g, "\\$1");
   all("[data-copy-table]").forEach((button) => button.addEventListener("click", () => {
-    const table = byId("table-" + button.dataset.copyTable);
+    const table = whole(byId("table-" + button.dataset.copyTable));
     const heads = all("thead th", table).map((th) => {
       const unit = th.querySelector("small");
       const label = plain(th.querySelector("button").firstChild);
@@ -97,12 +124,13 @@
 
   // ---- a link into a folded part opens it
   const unfold = () => {
-    const target = location.hash.length > 1 && byId(decodeURIComponent(location.hash.slice(1)));
+    const id = decodeURIComponent(location.hash.slice(1));
+    if (/^rank-\d+$/.test(id) && !byId(id) && byId("table-ranks")) whole(byId("table-ranks"));
+    const target = id && byId(id);
     if (!target) return;
     for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
     target.scrollIntoView({ block: "center" });
   };
   addEventListener("hashchange", unfold);
-  addEventListener("beforeprint", () => all("details").forEach((d) => { if (!["hta", "definitions"].includes(d.id)) d.open = true; }));
   unfold();
 })();

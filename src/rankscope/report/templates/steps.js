@@ -97,7 +97,7 @@
       label.title = item.hover;
       Object.assign(input, { type: "radio", name: "metric", checked: index === 0 });
       label.append(input, item.label);
-      input.addEventListener("change", () => { metric = item; choose(); });
+      input.addEventListener("change", () => { metric = item; choose(); link(); });
       fieldset.append(label);
     });
 
@@ -135,9 +135,28 @@
       if (merged > 1) parts.push(`${merged} steps share a column; the value farthest from zero is shown.`);
       byId("heat-note").textContent = parts.join(" ");
       byId("heat-low").textContent = format(domain[0]) + " ms" + (signed() ? " (early)" : "");
-      byId("heat-high").textContent = format(domain[1]) + " ms" + (signed() ? " (late)" : "");
+      const floor = Math.abs(domain[1] - (signed() ? 0 : domain[0]) - tenth) < 1 ? ", a tenth of a step" : "";
+      byId("heat-high").textContent = format(domain[1]) + " ms" + (signed() ? " (late" + floor + ")" : floor);
       if (cursor !== null) tell();
       draw();
+    }
+    // What is looked at is in the address, so that a link shows the same.
+    function link() {
+      const state = new URLSearchParams({ value: metric.key });
+      if (cursor !== null) state.set("rank", ranks[Math.floor(cursor / m)]), state.set("step", columns[cursor % m].step);
+      history.replaceState(null, "", "#steps?" + state);
+    }
+    function follow() {
+      if (!location.hash.startsWith("#steps?")) return false;
+      const state = new URLSearchParams(location.hash.slice("#steps?".length));
+      const index = Math.max(0, metrics.findIndex((item) => item.key === state.get("value")));
+      const i = ranks.indexOf(Number(state.get("rank") ?? NaN)), j = columns.findIndex((c) => c.step === state.get("step"));
+      if (i >= 0 && j >= 0) cursor = i * m + j;
+      metric = metrics[index];
+      fieldset.querySelectorAll("input")[index].checked = true;
+      choose();
+      byId("steps").scrollIntoView();
+      return true;
     }
     const where = (i) => `rank ${ranks[Math.floor(i / m)]}, step ${columns[i % m].step}`;
     const tell = () => {
@@ -153,73 +172,112 @@
       read.append(Object.assign(document.createElement("small"), { textContent: `Step of ${format(whole)} ms: ${split}` }));
     };
 
+    // Few ranks are rows; many are columns, of which several share a pixel: the largest value is shown, so none vanishes.
+    const flip = n > 8;
+    const rows = flip ? m : n, across = flip ? n : m;
+    const at = (r, c) => (flip ? c * m + r : r * m + c);
+    const luminance = (c) => [0.2126, 0.7152, 0.0722].reduce((sum, part, i) => {
+      const x = c[i] / 255;
+      return sum + part * (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+    }, 0);
+    const shade = (v) => Math.max(0, Math.min(255, Math.round(((v - domain[0]) / (domain[1] - domain[0])) * 255)));
+    const larger = (a, b) => (a === null ? b : b === null ? a : b > a ? b : a);
+
     function draw() {
       const dpr = devicePixelRatio || 1, width = canvas.clientWidth || 600;
-      const row = n <= 8 ? 30 : n <= 24 ? 18 : n <= 80 ? 9 : n <= 200 ? 4 : n <= 400 ? 2 : 1;
-      const left = (named.length ? 40 : 24) + 7 * String(ranks[n - 1]).length, bottom = 26, height = row * n + bottom + 4;
+      const row = rows <= 8 ? 30 : rows <= 24 ? 18 : rows <= 80 ? 9 : rows <= 200 ? 4 : rows <= 400 ? 2 : 1;
+      const heads = flip ? columns.map((c) => c.step) : ranks.map(String);
+      const feet = flip ? ranks.map(String) : columns.map((c) => c.step);
+      const strip = flip ? 14 : 0, top = strip ? strip + 4 : 0; // the worst of each rank over all steps, never hidden
+      const left = (named.length && !flip ? 40 : strip ? 44 : 24) + 7 * Math.max(...heads.map((text) => text.length));
+      const bottom = flip && named.length ? 44 : 26, height = top + row * rows + bottom + 4;
       canvas.style.height = height + "px";
       canvas.width = Math.round(width * dpr);
       canvas.height = Math.round(height * dpr);
       context.setTransform(dpr, 0, 0, dpr, 0, 0);
-      const cell = Math.min((width - left) / m, 150), gap = cell > 6 && row > 4 ? 1 : 0;
-      geometry = { left, row, cell };
+      const per = Math.max(1, Math.ceil(across / Math.max(width - left, 1))), places = Math.ceil(across / per);
+      const cell = Math.min((width - left) / places, flip ? 40 : 150), gap = cell > 6 && row > 4 ? 1 : 0;
+      geometry = { left, row, cell, per, top };
       colours = palette();
       const none = variable("--none"), dim = variable("--dim"), font = variable("--sans");
       const text = cell >= 40 && row >= 18;
-      for (let i = 0; i < n; i++) for (let j = 0; j < m; j++) {
-        const v = metric.values[i * m + j];
-        const t = v === null ? 0 : Math.max(0, Math.min(255, Math.round(((v - domain[0]) / (domain[1] - domain[0])) * 255)));
-        context.fillStyle = v === null ? none : css(colours[t]);
-        const x = left + j * cell, y = i * row;
-        context.fillRect(x, y, cell - gap + (gap ? 0 : 0.5), row - gap);
-        if (!text) continue;
-        const c = colours[t], light = v === null || c[0] * 0.3 + c[1] * 0.59 + c[2] * 0.11 > 128;
-        context.fillStyle = v === null ? dim : light ? "#15171b" : "#ffffff";
-        context.font = `12px ${font}`;
-        context.textAlign = "center";
-        context.textBaseline = "middle";
-        context.fillText(format(v), x + (cell - gap) / 2, y + row / 2);
+      const paint = (v, x, y, wide, high) => {
+        context.fillStyle = v === null ? none : css(colours[shade(v)]);
+        context.fillRect(x, y, wide, high);
+      };
+      for (let c = 0; c < places; c++) {
+        const x = left + c * cell, wide = cell - gap + (gap ? 0 : 0.5);
+        let most = null;
+        for (let r = 0; r < rows; r++) {
+          let v = null;
+          for (let k = c * per; k < Math.min(across, (c + 1) * per); k++) v = larger(v, metric.values[at(r, k)]);
+          most = larger(most, v);
+          paint(v, x, top + r * row, wide, row - gap);
+          if (!text) continue;
+          const light = v === null || luminance(colours[shade(v)]) > 0.179;
+          context.fillStyle = v === null ? dim : light ? "#15171b" : "#ffffff";
+          context.font = `12px ${font}`;
+          context.textAlign = "center";
+          context.textBaseline = "middle";
+          context.fillText(format(v), x + (cell - gap) / 2, top + r * row + row / 2);
+        }
+        if (strip) paint(most, x, 0, wide, strip);
       }
       context.fillStyle = dim;
       context.font = `12px ${font}`;
       context.textBaseline = "middle";
       context.textAlign = "right";
+      if (strip) context.fillText("worst", left - 8, strip / 2);
       const every = Math.max(1, Math.ceil(14 / row));
       const marked = named.slice(0, 8).map((rank) => ranks.indexOf(rank)).filter((i) => i >= 0);
-      for (let i = 0; i < n; i += every) // the verdict's ranks are always named, and their neighbours make room
-        if (!marked.some((other) => Math.abs(other - i) * row < 14)) context.fillText(ranks[i], left - 8, Math.max(7, i * row + row / 2));
+      for (let r = 0; r < rows; r += every) // the verdict's ranks are always named, and their neighbours make room
+        if (flip || !marked.some((other) => Math.abs(other - r) * row < 14)) context.fillText(heads[r], left - 8, top + Math.max(7, r * row + row / 2));
+      context.textAlign = "center";
+      const longest = Math.max(...feet.map((foot) => foot.length)) * 7 + 10;
+      const skip = Math.max(1, Math.ceil(longest / (cell / per)));
+      for (let c = 0; c < across; c += skip) {
+        const x = left + (Math.floor(c / per) + 0.5) * cell;
+        if (x + longest / 2 <= width + 10) context.fillText(feet[c], x, top + rows * row + 12);
+      }
       context.fillStyle = variable("--accent");
       context.font = `bold 12px ${font}`;
-      for (const i of marked) context.fillText("▲ " + ranks[i], left - 8, Math.max(7, i * row + row / 2));
-      context.fillStyle = dim;
-      context.font = `12px ${font}`;
-      context.textAlign = "center";
-      const longest = Math.max(...columns.map((c) => c.step.length)) * 7 + 10;
-      const skip = Math.max(1, Math.ceil(longest / cell));
-      for (let j = 0; j < m; j += skip) context.fillText(columns[j].step, left + (j + 0.5) * cell, n * row + 12);
+      for (const i of marked) {
+        if (flip) context.fillText("▲ " + ranks[i], Math.min(left + (Math.floor(i / per) + 0.5) * cell, width - 24), top + rows * row + 30);
+        else { context.textAlign = "right"; context.fillText("▲ " + ranks[i], left - 8, Math.max(7, i * row + row / 2)); }
+      }
       context.textAlign = "left";
       context.fillStyle = variable("--ink");
       for (let j = 1; j < m; j++) // a line where another window begins
-        if (columns[j].window !== columns[j - 1].window) context.fillRect(left + j * cell - 1, 0, 1.5, n * row);
+        if (columns[j].window !== columns[j - 1].window) {
+          if (flip) context.fillRect(left, top + j * row - 1, places * cell, 1.5);
+          else context.fillRect(left + j * cell - 1, 0, 1.5, n * row);
+        }
       if (cursor !== null) {
+        const r = flip ? cursor % m : Math.floor(cursor / m), c = Math.floor((flip ? Math.floor(cursor / m) : cursor % m) / per);
         context.strokeStyle = variable("--ink");
         context.lineWidth = 2;
-        context.strokeRect(left + (cursor % m) * cell, Math.floor(cursor / m) * row, cell, Math.max(row, 3));
+        context.strokeRect(left + c * cell, top + r * row, Math.max(cell, 3), Math.max(row, 3));
       }
       const scale = byId("heat-scale").getContext("2d");
       colours.forEach((c, i) => { scale.fillStyle = css(c); scale.fillRect((i / 256) * 120, 0, 1, 10); });
     }
 
     const cellAt = (event) => {
-      const box = canvas.getBoundingClientRect(), { left, row, cell } = geometry;
-      const j = Math.floor((event.clientX - box.left - left) / cell), i = Math.floor((event.clientY - box.top) / row);
-      return i >= 0 && i < n && j >= 0 && j < m ? i * m + j : null;
+      const box = canvas.getBoundingClientRect(), { left, row, cell, per, top } = geometry;
+      const place = Math.floor((event.clientX - box.left - left) / cell);
+      const r = Math.max(0, Math.floor((event.clientY - box.top - top) / row));
+      if (place < 0 || place * per >= across || r >= rows) return null;
+      let best = at(r, place * per);
+      for (let c = place * per + 1; c < Math.min(across, (place + 1) * per); c++) // of those that share a pixel
+        if (larger(metric.values[best], metric.values[at(r, c)]) !== metric.values[best]) best = at(r, c);
+      return best;
     };
     let waiting = false;
     const move = (index) => {
       if (index === null || index === cursor) return;
       cursor = index;
       tell();
+      link();
       if (!waiting) { waiting = true; requestAnimationFrame(() => { waiting = false; draw(); }); }
     };
     canvas.addEventListener("pointermove", (event) => move(cellAt(event)));
@@ -234,11 +292,13 @@
       if (!steps) return;
       event.preventDefault();
       if (cursor === null) return move(0);
-      const i = Math.floor(cursor / m) + steps[0], j = (cursor % m) + steps[1];
+      const [down, right] = flip ? [steps[1], steps[0]] : steps;
+      const i = Math.floor(cursor / m) + down, j = (cursor % m) + right;
       if (i >= 0 && i < n && j >= 0 && j < m) move(i * m + j);
     });
     addEventListener("resize", draw);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-    choose();
+    addEventListener("hashchange", follow);
+    if (!follow()) choose();
   }
 })();
