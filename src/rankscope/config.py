@@ -19,10 +19,13 @@ from rankscope.records.spec import AgentSpec, BudgetSpec, CaptureSpec, ScheduleS
 
 __all__ = [
     "ACTIVITIES",
+    "LIVE_MODES",
     "AnalysisConfig",
     "BudgetConfig",
     "CaptureConfig",
     "GatherConfig",
+    "HangConfig",
+    "LiveConfig",
     "RunConfig",
     "ScheduleConfig",
     "StepsConfig",
@@ -188,6 +191,39 @@ class AnalysisConfig:
 
 
 @dataclass(kw_only=True, slots=True)
+class HangConfig:
+    """When a job is taken to stand still."""
+
+    after_s: float = 60.0
+    """No rank of a node has made a step for so long, and for 20 usual steps: all are asked where they stand. 0 never
+    asks, and ranks are not made ready to answer."""
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        if self.after_s:
+            _at_least("hang.after_s", self.after_s, 1, "use 0 to never ask; 60 is a good start")
+        _at_most("hang.after_s", self.after_s, MAX_WAIT_S, "a day without a step is a standstill; 0 is off")
+
+
+LIVE_MODES = ("auto", "off", "line", "log")
+
+
+@dataclass(kw_only=True, slots=True)
+class LiveConfig:
+    """What is said while the job runs."""
+
+    mode: str = "auto"
+    """``auto`` and ``log``: a line on standard error after 1, 5 and 30 minutes and then every hour, and when the step
+    logs name a rank or the job stands still. ``line``: one line of a terminal, drawn again and again. ``off``: none."""
+    metrics: bool = False
+    """Also write RUN/metrics.prom, OpenMetrics text, every few seconds."""
+
+    def __post_init__(self) -> None:
+        """Check the mode."""
+        _one_of("live.mode", self.mode, LIVE_MODES)
+
+
+@dataclass(kw_only=True, slots=True)
 class ToolConfig:
     """Everything that can be configured."""
 
@@ -201,6 +237,10 @@ class ToolConfig:
     """Where it is kept."""
     steps: StepsConfig = field(default_factory=StepsConfig)
     """How steps are counted."""
+    hang: HangConfig = field(default_factory=HangConfig)
+    """When it is asked why the job stands still."""
+    live: LiveConfig = field(default_factory=LiveConfig)
+    """What is said while it runs."""
     gather: GatherConfig = field(default_factory=GatherConfig)
     """How long is waited."""
     analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
@@ -228,6 +268,7 @@ def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
         agreement_lead=config.steps.agreement_lead,
         exit_grace_s=config.gather.exit_grace_s,
         budget=BudgetSpec(**vars(config.budget)),
+        hang_after_s=config.hang.after_s,
     )
 
 

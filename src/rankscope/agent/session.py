@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from rankscope.agent.answers import listen
 from rankscope.agent.backends.base import Capture, detailed, device_in_use
 from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_memory
 from rankscope.agent.carriers.base import Post
@@ -37,6 +38,7 @@ from rankscope.agent.windows.notices import Notices
 from rankscope.agent.windows.recording import Recording, device_name, new_record
 from rankscope.capture_backends import load_capture, resolve
 from rankscope.records.codec import to_json
+from rankscope.records.hang import RankAnswer
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec, CaptureSpec, Window
 from rankscope.rundir.files import replace_text
@@ -218,6 +220,10 @@ class Session:
             self.spec, life.rank, self._board, self._pace, carrier.heard_within_s, self.counter.source or ""
         )
         self._pulse = StepLog(self.spool.pulse(life.attempt, life.rank))
+        if self.spec.hang_after_s > 0:
+            listen(
+                self.spool.question(life.attempt, life.rank), self.spool.answer(life.attempt, life.rank), self._where
+            )
         self._pauses.start()
         self._ending.end_with_multiprocessing()
         if self.spec.capture.memory_snapshot:
@@ -232,6 +238,14 @@ class Session:
         if self._member.life is None:
             raise RuntimeError("this process is no rank so far")
         return self._member.life
+
+    def _where(self) -> tuple[RankAnswer, int | None]:
+        """What is known of a rank that is asked where it is, in a thread that does not train."""
+        part = self._pulse.phases.now if self._pulse is not None else ""
+        life, steps = self.life, self.counter.completed
+        return RankAnswer(rank=life.rank, attempt=life.attempt, token=0, time_ns=0, steps=steps, part=part), (
+            self._thread.ident
+        )
 
     def _recount(self) -> None:
         """A better signal has taken over, and counts from 1."""

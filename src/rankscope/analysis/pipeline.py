@@ -91,6 +91,7 @@ def analyze(
     if hta and traces:
         with guarded("hta", failed):
             _add_hta(report, traces if hta == "all" else chosen(report, traces), progress)
+    report.hang = manifest.hang if manifest is not None else None
     with guarded("between windows", failed):
         add_between_windows(report, load.pulses, on_host=_trains_on_cpus(report))
     report.run.notes += plugins.notes()

@@ -68,6 +68,13 @@ class StepTimes:
         own = self.entries["flags"].astype(np.uint16)
         return np.repeat(own if self.has_parts else np.where(own > 0, RECORDED, 0).astype(np.uint16), self.spans)
 
+    def between(self, begin: int, end: int) -> StepTimes:
+        """Steps ``begin`` to ``end``, counted from the first of this log, without the last."""
+        ends = np.cumsum(self.spans)
+        spans = np.minimum(ends, end) - np.maximum(ends - self.spans, begin)
+        kept = spans > 0
+        return StepTimes(self.entries[kept], spans[kept])
+
     def is_exact(self) -> npt.NDArray[np.bool_]:
         """Which steps have an entry of their own."""
         return np.repeat(self.spans == 1, self.spans)

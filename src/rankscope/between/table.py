@@ -56,12 +56,13 @@ class StepTable:
     notes: list[str] = field(default_factory=list)
 
 
-def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS) -> StepTable | None:
+def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since: int = 0) -> StepTable | None:
     """Put the logs of the ranks side by side; None where fewer than two have their parts timed.
 
     Args:
         logs: by rank.
         first: steps to leave out at the beginning.
+        since: number of the first step of these logs.
     """
     known = {rank: log for rank, log in sorted(logs.items()) if log.has_parts}
     if len(known) < 2:
@@ -105,7 +106,7 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS) -> Ste
         notes.append(f"{len(logs) - len(known)} step logs of an earlier version say nothing of the parts of a step")
     return StepTable(
         ranks=list(known),
-        first=begin,
+        first=since + begin,
         step=step,
         own=own,
         met=met,

@@ -16,7 +16,9 @@ from rankscope.cli.doctor import doctor_verb
 from rankscope.cli.gather import gather_verb
 from rankscope.cli.privacy import redact_verb
 from rankscope.cli.run import demo_verb
+from rankscope.cli.stuck import why_stuck_verb
 from rankscope.cli.timeline import merge_verb, view_verb
+from rankscope.cli.top import status_verb, top_verb
 from rankscope.errors import ConfigError
 from rankscope.records.spec import DETAILS
 
@@ -31,6 +33,8 @@ examples:
   rankscope run -S schedule=short train.py            record steps 3 to 5
   rankscope exec accelerate launch train.py           any other launcher; also mpirun -n 2 rankscope exec train.py
   rankscope capture rankscope_runs/run_0001           a window of the running job, now
+  rankscope top rankscope_runs/run_0001               how a running job is doing; `status` is the same in a line
+  rankscope why-stuck rankscope_runs/run_0001         the job stands still: which rank is not where the others are
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
   rankscope redact rankscope_runs/run_0001 -o copy    a copy that may be shown to others
@@ -97,6 +101,21 @@ def make_parser() -> argparse.ArgumentParser:
     capture.add_argument("--detail", choices=DETAILS, default="", help="what else to record")
     capture.add_argument("--timeout", type=float, default=120, metavar="S", help="wait so long (default: 120)")
     capture.set_defaults(verb=capture_verb)
+
+    stuck = verbs.add_parser("why-stuck", help="which rank the others wait for, while a job stands still")
+    stuck.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
+    stuck.add_argument("--timeout", type=float, default=60, metavar="S", help="wait so long for ranks (default: 60)")
+    stuck.set_defaults(verb=why_stuck_verb)
+
+    top = verbs.add_parser("top", help="how a running job is doing: all ranks, again and again")
+    top.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
+    top.add_argument("--ranks", type=int, default=32, metavar="N", help="show so many ranks (default: 32)")
+    top.add_argument("--once", action="store_true", help="print once and leave, as where the output is no terminal")
+    top.set_defaults(verb=top_verb)
+    status = verbs.add_parser("status", help="how a running job is doing, in a line")
+    status.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
+    status.add_argument("--json", action="store_true", help="what it is made of")
+    status.set_defaults(verb=status_verb)
 
     _add_timeline(verbs)
 

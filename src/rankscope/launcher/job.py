@@ -147,4 +147,5 @@ def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[st
         report=config.analysis.enabled,
         hta=config.analysis.hta,
         report_timeout_s=config.analysis.timeout_s,
+        metrics=config.live.metrics,
     )

@@ -9,6 +9,7 @@ from rankscope.config import ToolConfig, plan_in_words
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.launcher.arguments import RunArguments
 from rankscope.launcher.job import Session, begin
+from rankscope.launcher.live_line import live_line
 from rankscope.launcher.run_plan import check
 from rankscope.launcher.torchrun import run_torchrun
 from rankscope.launcher.wrap_up import Outcome, wrap_up
@@ -47,7 +48,7 @@ def launch(
             f"{plan_in_words(config)[0]}; {session.wanted} does not answer, the job starts all the same and what is "
             f"recorded waits in {session.spool.path}"
         )
-    with session.environment():
+    with session.environment(), live_line(session.spool, config.live.mode, say):
         ending = run_torchrun(arguments.torchrun)
     return wrap_up(session, ending, config, say)
 

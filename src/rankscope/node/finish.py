@@ -10,9 +10,12 @@ from importlib import metadata
 from pathlib import Path
 
 from rankscope import __version__
+from rankscope.between.stuck import why_stuck
+from rankscope.between.stuck_files import read_answers
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.node.manifest import NodeResult, build_manifest
 from rankscope.records.codec import to_json
+from rankscope.records.hang import HangVerdict
 from rankscope.records.manifest import RunManifest
 from rankscope.records.node_task import NodeTask
 from rankscope.records.rank import RankRecord
@@ -86,6 +89,7 @@ def finish_run(
         pause(_POLL_S)
     notes = [f"node {node} left no result within {task.gather_timeout_s:.0f} s" for node in sorted(missing)]
     manifest = _manifest(task, spec, claim, list(results.values()), notes)
+    manifest.hang = _stood_still(run_dir)
     with contextlib.suppress(RunDirError):
         write_new(run_dir.agent_spec, to_json(spec))
     marker.touch()
@@ -109,7 +113,9 @@ def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeRes
     notes = [f"node {node} left no result" for node, result in others.items() if result is None]
     with contextlib.suppress(RunDirError):
         write_new(run_dir.agent_spec, to_json(spec))
-    rewrite(run_dir.manifest, to_json(_manifest(task, spec, claim, results, notes)))
+    manifest = _manifest(task, spec, claim, results, notes)
+    manifest.hang = _stood_still(run_dir)
+    rewrite(run_dir.manifest, to_json(manifest))
 
 
 def _manifest(
@@ -124,6 +130,11 @@ def _manifest(
         versions=_versions(results),
         notes=notes,
     )
+
+
+def _stood_still(run_dir: RunDir) -> HangVerdict | None:
+    """Why the job stood still, where it did; a person who asked while it ran shows nothing."""
+    return why_stuck([node for node in read_answers(run_dir) if not node.asked])
 
 
 def is_head(own: NodeResult, node: str, nodes: Sequence[str]) -> bool:

@@ -18,16 +18,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from rankscope.between.live import read_live
+from rankscope.between.stuck import why_stuck
 from rankscope.errors import RankscopeError, RunDirError
 from rankscope.node.announcements import AnnouncementRelay
 from rankscope.node.finish import finish_run, is_head, nodes_of
 from rankscope.node.gather import Gatherer, own_record
 from rankscope.node.health.sampler import HealthWatch
 from rankscope.node.leftovers import discard, later, left_in_words, remove_unannounced, sweep
+from rankscope.node.live import LiveStatus
 from rankscope.node.liveness import LiveRanks
 from rankscope.node.manifest import NodeResult
+from rankscope.node.metrics import as_openmetrics
 from rankscope.node.report import make_report
 from rankscope.node.requests import RequestRelay
+from rankscope.node.standstill import StandstillWatch, place_answers
 from rankscope.node.state import NodeState
 from rankscope.node.step_log import StepLogDrain
 from rankscope.node.words import Words
@@ -66,11 +71,15 @@ class Helper:
         self.state = NodeState(spool)
         self._commands = commands
         self._step_logs = StepLogDrain(spool, self.state.note)
+        self._standstill = StandstillWatch(spool, self.spec.hang_after_s)
+        self._live = LiveStatus(spool)
         self._health: HealthWatch | None = None
         self._job_end: JobEnd | None = None
         self._over = threading.Event()
         self._finished = threading.Event()
         self._moved = 0
+        self._question = 0
+        self._stands = ""
 
     def run(self) -> None:
         """Work until the run is finished, the job never began, or the time is up."""
@@ -103,6 +112,7 @@ class Helper:
             if turn % _SELDOM == 0:
                 ranks.look()
                 self._step_logs.drain()  # what cannot be read now is told of in the end
+                self._border("looking at the steps", self._look_at_steps)
             turn += 1
         with contextlib.suppress(OSError):
             replace_text(self.spool.job_end, to_json(self._job_end))
@@ -114,6 +124,7 @@ class Helper:
         while ranks.alive():
             time.sleep(1)
             self._step_logs.drain()
+            self._border("looking at the steps", self._look_at_steps)
             ranks.look()
         if self.spool.lives() and not self.task.ends_with_ranks:
             self.state.note("the launcher was killed; its node helper finished the run")
@@ -182,8 +193,11 @@ class Helper:
             if turn % _SELDOM == 0:
                 self._border("passing on requests", requests.relay)
                 self._border("passing on announcements", announcements.relay)
+                self._border("placing answers", lambda: self._place_answers(run_dir, granted.node))
+                self._border("placing how the job is doing", lambda: self._place_live(run_dir, granted.node))
             turn += 1
         gatherer.gather(last=True)
+        self._border("placing answers", lambda: self._place_answers(run_dir, granted.node))
         if self._health is not None:
             self._health.close()
         self._border("placing memory snapshots", gatherer.gather_out_of_memory)
@@ -244,6 +258,40 @@ class Helper:
             node=granted.node, host=socket.gethostname(), lives=lives, records=gatherer.records(),
             notes=[*self.state.notes(), *(self._health.notes if self._health is not None else [])], exit_code=exit_code,
         )  # fmt: skip
+
+    def _look_at_steps(self) -> None:
+        counts = self._step_logs.counts()
+        self._standstill.look(counts)
+        if (found := self._standstill.found) is not None and not found.asked:
+            verdict = None if found.resumed else why_stuck([found])
+            self._stands = "" if verdict is None else verdict.sentence
+        self._live.look(counts, self._stands)
+        if self._live.found is not None:
+            with contextlib.suppress(OSError):  # the node's own disk is full: a line less
+                replace_text(self.spool.live, to_json(self._live.found, indent=None))
+
+    def _place_live(self, run_dir: RunDir, node: str) -> None:
+        """How the job is doing, for whoever reads the run directory."""
+        found, self._live.found = self._live.found, None
+        if found is None:
+            return
+        found.node = node
+        run_dir.live_folder.mkdir(exist_ok=True)
+        replace_text(run_dir.live(node), to_json(found, indent=None))
+        if self.task.metrics and any(rank.rank == 0 for rank in found.ranks):
+            replace_text(run_dir.metrics, as_openmetrics(read_live(run_dir)))
+
+    def _place_answers(self, run_dir: RunDir, node: str) -> None:
+        """Where the ranks stood when they were asked, and whether somebody asks."""
+        found, self._standstill.found = self._standstill.found, None
+        if found is not None:
+            run_dir.stuck_folder.mkdir(exist_ok=True)
+            found.node = node
+            place_answers(run_dir.stuck(node), found)
+        with contextlib.suppress(OSError):
+            asked = run_dir.stuck_question.stat().st_mtime_ns
+            if asked != self._question:
+                self._question, self._standstill.wanted = asked, True
 
     def _compare_step_logs(self) -> None:
         self._step_logs.drain()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rankscope.records.codec import SCHEMA_VERSION
+from rankscope.records.hang import HangVerdict
 from rankscope.records.limits import Attempt, WindowNumber, WorldSize
 from rankscope.records.rank import RankRecord
 
@@ -41,6 +42,8 @@ class RunManifest:
     lives: list[RankRecord]
     """Per attempt and rank: steps counted and how it ended (records with ``window`` None)."""
     notes: list[str] = field(default_factory=list)
+    hang: HangVerdict | None = None
+    """Why the job stood still, the last time that it did."""
     redaction: dict[str, Any] | None = None
     """Of a copy that `rankscope redact` made: its level, and what became of each kind of content."""
     schema_version: str = SCHEMA_VERSION

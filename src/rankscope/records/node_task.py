@@ -32,6 +32,8 @@ class NodeTask:
     """Whether the node that writes the manifest makes the report too."""
     hta: bool
     report_timeout_s: float
+    metrics: bool = False
+    """Whether RUN/metrics.prom is written while the job runs."""
     ends_with_ranks: bool = False
     """No launcher waits: each process of the job was told on its own, and the job is over when all of them are."""
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from rankscope.records.between import BetweenVerdict
 from rankscope.records.codec import SCHEMA_VERSION
+from rankscope.records.hang import HangVerdict
 from rankscope.records.limits import Rank, WorldSize
 from rankscope.records.rows import (
     Efficiency,
@@ -208,4 +209,6 @@ class ClusterReport:
     actions: list[Action] = field(default_factory=list)
     """What to do, most gain first."""
     pulse: RunSteps | None = None
+    hang: HangVerdict | None = None
+    """Why the job stood still, the last time that it did."""
     schema_version: str = SCHEMA_VERSION

@@ -147,5 +147,7 @@ class AgentSpec:
     exit_grace_s: float
     """Longest time the agent may hold up the end of a process whose window is still open."""
     budget: BudgetSpec
+    hang_after_s: float = 60.0
+    """After so many seconds without a step, and 20 usual ones, the ranks are asked where they stand; 0: never."""
     reaches_other_nodes: bool = False
     """There may be ranks on other nodes, of which the variables of a rank tell nothing (:func:`rankscope.attach`)."""

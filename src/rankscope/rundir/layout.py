@@ -56,6 +56,34 @@ class RunDir:
         """One CaptureRequest, numbered in the order of asking."""
         return self.request_folder / f"request_{number:04d}.json"
 
+    @property
+    def live_folder(self) -> Path:
+        """How the job is doing while it runs: a file a node, replaced every few seconds."""
+        return self.path / "live"
+
+    def live(self, node: str) -> Path:
+        """NodeLive of one node."""
+        return self.live_folder / f"{node}.json"
+
+    @property
+    def metrics(self) -> Path:
+        """The same as OpenMetrics text, where that is asked for."""
+        return self.path / "metrics.prom"
+
+    @property
+    def stuck_folder(self) -> Path:
+        """Answers of ranks that stood still, or were asked where they are."""
+        return self.path / "stuck"
+
+    def stuck(self, node: str) -> Path:
+        """NodeAnswers of one node."""
+        return self.stuck_folder / f"{node}.json"
+
+    @property
+    def stuck_question(self) -> Path:
+        """Written by who wants to know where the ranks are now."""
+        return self.stuck_folder / "question"
+
     def announcement(self, attempt: int, number: int) -> Path:
         """A window that rank 0 announced, for the other nodes of a job without a store that all reach."""
         return self.path / "announcements" / f"attempt_{attempt}_window_{number:04d}.json"

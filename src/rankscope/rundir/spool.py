@@ -107,6 +107,19 @@ class Spool:
         """What the helper has taken out of a ring so far."""
         return self.path / f"steps_{ring.name}"
 
+    @property
+    def live(self) -> Path:
+        """How the ranks of this node are doing now, a NodeLive; replaced every few seconds."""
+        return self.path / "live.json"
+
+    def question(self, attempt: int, rank: int) -> Path:
+        """A named pipe at which a rank listens; what is written into it is answered."""
+        return self.path / f"question_{attempt}_{rank}"
+
+    def answer(self, attempt: int, rank: int) -> Path:
+        """Where a rank is that was asked, a RankAnswer."""
+        return self.path / f"answer_{attempt}_{rank}.json"
+
     def notice(self, attempt: int, name: str) -> Path:
         """What ranks of this node tell each other; see :mod:`rankscope.agent.windows.notices`."""
         return self.path / f"notice_{attempt}_{name}"

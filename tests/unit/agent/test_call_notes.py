@@ -65,7 +65,9 @@ class Group:
     ],
 )
 def test_messages_that_the_recorder_does_not_keep(monkeypatch: pytest.MonkeyPatch, kept: str, told: list[str]) -> None:
-    monkeypatch.setattr(call_notes, "_recorded", lambda: [ENTRY | {"profiling_name": kept, "time_created_ns": 2**62}])
+    monkeypatch.setattr(
+        call_notes, "recorded_calls", lambda: [ENTRY | {"profiling_name": kept, "time_created_ns": 2**62}]
+    )
     notes = CallNotes()
     notes.begin()
     notes.made("allreduce", (Group(), [torch.ones(3)]))
@@ -74,7 +76,7 @@ def test_messages_that_the_recorder_does_not_keep(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_a_recorder_the_calls_of_python_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_notes, "_recorded", list)
+    monkeypatch.setattr(call_notes, "recorded_calls", list)
     notes = CallNotes()
     notes.begin()
     assert notes.told() is None
@@ -108,10 +110,10 @@ def test_a_recorder_that_fails_or_is_too_large_costs_nothing(monkeypatch: pytest
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
     monkeypatch.setattr(c10d, "_dump_fr_trace_json", broken, raising=False)
     monkeypatch.setattr(c10d, "_dump_nccl_trace_json", whole, raising=False)
-    assert call_notes._recorded() == [ENTRY]
+    assert call_notes.recorded_calls() == [ENTRY]
     assert asked == [1]
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "10001")
-    assert call_notes._recorded() == []
+    assert call_notes.recorded_calls() is None
     assert asked == [1]
 
 
@@ -126,7 +128,7 @@ def test_the_form_of_older_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(c10d, "_dump_fr_trace_json", raising=False)
     monkeypatch.delattr(c10d, "_dump_nccl_trace_json", raising=False)
     monkeypatch.setattr(c10d, "_dump_nccl_trace", pickled, raising=False)
-    assert call_notes._recorded() == [ENTRY]
+    assert call_notes.recorded_calls() == [ENTRY]
 
 
 SCRIPT = """

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["KEY", "MOST_NOTES", "CallNotes", "tail"]
+__all__ = ["KEY", "MOST_NOTES", "CallNotes", "recorded_calls", "recorded_groups", "tail"]
 
 KEY = "rankscope_calls"
 """Name of what is kept among the metadata of the trace."""
@@ -54,7 +54,7 @@ class CallNotes:
 
     def told(self) -> str | None:
         """What is known of the calls since the beginning, as JSON; None where that is nothing."""
-        calls = tail(_recorded(), self._since_ns)
+        calls = tail(recorded_calls() or [], self._since_ns)
         made, self._made = self._made, []
         if not calls:
             calls = made
@@ -131,20 +131,38 @@ def _elements(shapes: Any) -> int:
     return total
 
 
-def _recorded() -> list[Mapping[str, Any]]:
-    """Entries of all flight recorders of this process."""
+def recorded_groups() -> dict[str, list[int]]:
+    """The process groups of this process by their names, with their ranks."""
+    try:
+        import torch.distributed as dist
+        from torch.distributed import distributed_c10d as groups
+
+        if not (dist.is_available() and dist.is_initialized()):
+            return {}
+        found = {}
+        for group, name in list(groups._world.pg_names.items())[:1000]:  # noqa: SLF001 - no public way to all groups
+            found[str(name)] = sorted(int(rank) for rank in groups._world.pg_group_ranks[group])  # noqa: SLF001
+    except Exception:  # of another version of torch, or changed while it was read
+        return {}
+    return found
+
+
+def recorded_calls() -> list[Mapping[str, Any]] | None:
+    """Entries of all flight recorders of this process; None where there is none to be read."""
     try:
         import torch.distributed as dist
         from torch._C import _distributed_c10d as c10d
     except ImportError:
-        return []
+        return None
     if not (dist.is_available() and dist.is_initialized()) or _size() > MOST_RECORDED:
-        return []
+        return None
     found: list[Mapping[str, Any]] = []
     readers: list[tuple[Any, Callable[[Any], Any]]]
     readers = [(getattr(c10d, name), json.loads) for name in _READERS if hasattr(c10d, name)]
     if not readers and hasattr(c10d, _PICKLED):
         readers = [(getattr(c10d, _PICKLED), pickle.loads)]  # what torch in this very process has just made
+    if not readers:
+        return None
     for read, decode in readers:
         with contextlib.suppress(Exception):  # no recorder is worth an exception
             found += _entries(read, decode)

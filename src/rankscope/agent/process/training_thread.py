@@ -18,6 +18,11 @@ class TrainingThread:
         """It has been seen."""
         return self._ident is not None
 
+    @property
+    def ident(self) -> int | None:
+        """Its identifier, as :mod:`threading` has it."""
+        return self._ident
+
     def is_this(self) -> bool:
         """The caller runs in it."""
         return threading.get_ident() == self._ident

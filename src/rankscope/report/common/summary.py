@@ -115,6 +115,15 @@ def between_line(report: ClusterReport) -> str | None:
     return plain_text.prose(between.sentence)
 
 
+def hang_line(report: ClusterReport) -> str | None:
+    """Return why the job stood still, None where it did not."""
+    hang = report.hang
+    if hang is None:
+        return None
+    then = "; it went on afterwards" if hang.resumed else ""
+    return f"{plain_text.prose(hang.sentence)} (no step for {hang.idle_s:.0f} s{then})"
+
+
 def memory_line(report: ClusterReport) -> str | None:
     """Return the highest peak of device memory."""
     row = max(report.memory, key=lambda row: row.peak_allocated_bytes, default=None)
@@ -136,6 +145,8 @@ def warnings(report: ClusterReport) -> list[str]:
     """Return what limits the report, most serious first."""
     found = [redacted_line(report)] if report.run.redacted is not None else []
     told = set[str]()
+    if line := hang_line(report):
+        found.append(f"the job stood still: {line}")
     for status, words in (
         ("missing", "left no trace"),
         ("corrupt", "left an unusable trace"),

@@ -1,0 +1,126 @@
+"""A rank that stands still can be asked where it is and what it has called.
+
+The training thread itself cannot answer: it waits. So a thread of ours sleeps in a read of a named pipe from the first
+step on. It costs nothing while nobody asks: it does not wake, and Python gives it no turn. ``threading`` does not know
+it, so that a script that joins all threads does not wait for it; it is not there in forked children; and no signal is
+used, for those belong to the script. Where the process has no second thread yet, none is added, because a fork of a
+process with threads is warned of by Python 3.12 and later.
+
+An answer takes some milliseconds with the interpreter's lock, and 20 us for each entry of torch's flight recorder. It
+is asked for when no rank of the node has made a step for a long time, or when a person asks.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rankscope.agent.backends.call_notes import recorded_calls, recorded_groups
+from rankscope.agent.process.descriptors import file_of
+from rankscope.records.codec import to_json
+from rankscope.records.hang import Call, RankAnswer, ThreadStack
+from rankscope.rundir.files import replace_text
+
+__all__ = ["listen"]
+
+_MOST_CALLS = 64
+"""Of a group, the last ones."""
+_MOST_FRAMES = 60
+"""Of a thread, the innermost ones."""
+_MOST_THREADS = 64
+_QUESTION_BYTES = 512
+
+
+def listen(question: Path, answer: Path, about: Callable[[], tuple[RankAnswer, int | None]]) -> bool:
+    """Begin to answer what is written into ``question``.
+
+    Args:
+        question: a named pipe that is made here; each line is a number, which the answer repeats.
+        answer: where the answer goes.
+        about: what the agent knows: the answer to be completed, and the identifier of the training thread.
+
+    Returns:
+        Whether it will answer. Raises nothing.
+    """
+    try:
+        if len(list(Path("/proc/self/task").iterdir())) < 2:
+            return False
+        os.mkfifo(question, 0o600)
+        # Open for both, so that its end never comes; a descriptor of ours that no program started here inherits.
+        pipe = os.open(question, os.O_RDWR | os.O_CLOEXEC)
+        _thread.start_new_thread(_serve, (pipe, file_of(pipe), answer, about))
+    except (OSError, RuntimeError):
+        return False
+    return True
+
+
+def _serve(pipe: int, own: tuple[int, int], answer: Path, about: Callable[[], tuple[RankAnswer, int | None]]) -> None:
+    with contextlib.suppress(BaseException):  # whatever goes wrong ends this thread and nothing else
+        pid = os.getpid()
+        while file_of(pipe) == own and os.getpid() == pid:
+            line = os.read(pipe, _QUESTION_BYTES)
+            if sys.is_finalizing():
+                return
+            with contextlib.suppress(Exception):
+                found, trains = about()
+                found.token = int(line.split()[-1])
+                _complete(found, trains)
+                replace_text(answer, to_json(found, indent=None))
+
+
+def _complete(found: RankAnswer, trains: int | None) -> None:
+    found.time_ns = time.time_ns()
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    own = threading.get_ident()
+    frames = [(ident, frame) for ident, frame in sys._current_frames().items() if ident != own]  # noqa: SLF001
+    frames.sort(key=lambda pair: pair[0] != trains)
+    for ident, frame in frames[:_MOST_THREADS]:
+        stack = ThreadStack(name=names.get(ident, str(ident))[:80], training=ident == trains, frames=_lines(frame))
+        found.stacks.append(stack)
+    found.groups = recorded_groups()
+    entries = recorded_calls()
+    found.recorder = entries is not None
+    found.calls = _last(entries or [])
+
+
+def _lines(frame: Any) -> list[str]:
+    lines: list[str] = []
+    while frame is not None and len(lines) < _MOST_FRAMES:
+        lines.append(f"{frame.f_code.co_filename[-200:]}:{frame.f_lineno} in {frame.f_code.co_name[:80]}")
+        frame = frame.f_back
+    return lines[::-1]
+
+
+def _last(entries: list[Any]) -> list[Call]:
+    calls = []
+    for entry in entries:
+        with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
+            group = entry["process_group"]
+            types = entry.get("input_dtypes") or [""]
+            calls.append(
+                Call(
+                    group=str(group[0] if isinstance(group, (list, tuple)) else group)[:80],
+                    seq=max(int(entry.get("collective_seq_id", 0)), 0),
+                    name=str(entry["profiling_name"])[:80],
+                    done=bool(entry.get("retired")) or entry.get("state") == "completed",
+                    sizes=[[int(length) for length in shape] for shape in entry.get("input_sizes", [])[:4]],
+                    dtype=str(types[0])[:20],
+                    created_ns=max(int(entry["time_created_ns"]), 0),
+                    message=bool(entry.get("is_p2p")),
+                )
+            )
+    calls.sort(key=lambda call: call.created_ns)
+    kept: dict[str, int] = {}
+    found = []
+    for call in reversed(calls):
+        kept[call.group] = kept.get(call.group, 0) + 1
+        if kept[call.group] <= _MOST_CALLS:
+            found.append(call)
+    return found[::-1]

@@ -1,0 +1,104 @@
+"""How a job is doing now: one reader of what the nodes place, and one line for the launcher, ``status`` and ``top``."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+from rankscope.causes.wording import amount
+from rankscope.errors import ForeignFileError
+from rankscope.listing import some_ranks
+from rankscope.records.live import NodeLive, RankLive
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record
+
+__all__ = ["age_s", "in_a_line", "live_ranks", "rank_rows", "read_live"]
+
+TREND_PCT = 5.0
+"""A step time that has changed by less since the 200 steps before is said to be what it is."""
+INPUT_PCT = 5.0
+"""Less time in the data loader is no news."""
+QUIET_S = 10.0
+"""Without a step for so long, and for ten usual ones, it is said how long."""
+_MOST_NODES = 4096
+
+
+def read_live(run_dir: RunDir) -> list[NodeLive]:
+    """What the nodes of the last attempt have placed; files that are no such record are passed over."""
+    found = []
+    for path in sorted(run_dir.live_folder.glob("*.json"))[:_MOST_NODES]:
+        with contextlib.suppress(ForeignFileError):
+            found.append(read_record(NodeLive, path))
+    attempt = max((node.attempt for node in found), default=0)
+    return [node for node in found if node.attempt == attempt]
+
+
+def live_ranks(nodes: Sequence[NodeLive]) -> list[RankLive]:
+    """All ranks, in order."""
+    return sorted((rank for node in nodes for rank in node.ranks), key=lambda rank: rank.rank)
+
+
+def in_a_line(nodes: Sequence[NodeLive], width: int = 0) -> str:
+    """The job in one line, the most important first; empty before any rank has made a step.
+
+    Args:
+        nodes: what they have placed.
+        width: parts that do not fit into so many columns are left out, from the right; 0: all are there.
+    """
+    ranks = live_ranks(nodes)
+    timed = [rank for rank in ranks if rank.step_ms]
+    if not timed:
+        return ""
+    slowest = max(timed, key=lambda rank: rank.step_ms)
+    parts = [f"step {min(rank.steps for rank in ranks):,}", f"{amount(slowest.step_ms)}{_trend(slowest)}"]
+    idle = min(rank.idle_s for rank in ranks)
+    if idle > max(QUIET_S, slowest.step_ms / 100):
+        parts.append(f"no step for {idle:.0f} s")
+    news = next((node.news for node in nodes if node.news), "")
+    named = sorted({rank for node in nodes for rank in node.named})
+    if named and width:
+        parts.append(f"rank {some_ranks(named, 3)} late")
+    elif news and not width:
+        parts.append(news)
+    waits = max(timed, key=lambda rank: rank.input_pct)
+    if waits.input_pct >= INPUT_PCT:
+        parts.append(f"input {waits.input_pct:.0f} % (rank {waits.rank})")
+    while width and len(parts) > 1 and len("  ".join(parts)) > width:
+        parts.pop()
+    return "  ".join(parts)
+
+
+def _trend(rank: RankLive) -> str:
+    if not rank.before_ms:
+        return ""
+    change = 100.0 * (rank.step_ms / rank.before_ms - 1.0)
+    return f" ({change:+.0f} %)" if abs(change) >= TREND_PCT else ""
+
+
+def rank_rows(nodes: Sequence[NodeLive]) -> list[list[str]]:
+    """A table of all ranks with its heads: who has most to do before the ranks meet comes first."""
+    hosts = {rank.rank: node.host for node in nodes for rank in node.ranks}
+    named = {rank for node in nodes for rank in node.named}
+    ordered = sorted(live_ranks(nodes), key=lambda rank: (rank.rank not in named, -rank.own_ms, rank.rank))
+    rows = [["", "rank", "host", "step", "step ms", "trend", "own ms", "input %", "idle s"]]
+    rows += [
+        [
+            ">" if rank.rank in named else "",
+            str(rank.rank),
+            hosts[rank.rank][:20],
+            f"{rank.steps:,}",
+            f"{rank.step_ms:.1f}",
+            _trend(rank).strip(" ()"),
+            f"{rank.own_ms:.1f}",
+            f"{rank.input_pct:.1f}",
+            f"{rank.idle_s:.0f}" if rank.idle_s > QUIET_S else "",
+        ]
+        for rank in ordered
+    ]
+    return rows
+
+
+def age_s(nodes: Sequence[NodeLive]) -> float:
+    """Seconds since the oldest of these was written, by this host's clock."""
+    return max((time.time_ns() - node.time_ns) / 1e9 for node in nodes) if nodes else 0.0

@@ -1,0 +1,59 @@
+"""Where a rank is and what it calls, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankscope.listing import some_ranks
+from rankscope.records.hang import Call, RankState
+
+__all__ = ["call_in_words", "doing", "named", "sent"]
+
+_PARTS = {
+    "before": "between two steps",
+    "forward": "in the forward",
+    "backward": "in the backward",
+    "after": "after the backward",
+}
+_LIBRARIES = ("/torch/", "/site-packages/", "/dist-packages/", "/lib/python", "/rankscope/agent/", "<frozen")
+
+
+def named(ranks: Sequence[int]) -> str:
+    """``Rank 1`` or ``Ranks 1, 2``."""
+    return f"Rank{'s' if len(ranks) != 1 else ''} {some_ranks(sorted(ranks))}"
+
+
+def call_in_words(call: Call, group: str) -> str:
+    """``all_reduce number 57 of group default ([32, 8] Float)``."""
+    shapes = ", ".join(str(shape) for shape in call.sizes[:2])
+    sizes = f" ({' '.join(filter(None, (shapes, call.dtype)))})" if shapes else ""
+    return f"{_operation(call)} number {call.seq:,} of group {group or 'default'}{sizes}"
+
+
+def sent(call: Call) -> str:
+    """``calls all_reduce of [32, 8]``."""
+    shapes = ", ".join(str(shape) for shape in call.sizes[:2])
+    return f"calls {_operation(call)}{f' of {shapes}' if shapes else ''}"
+
+
+def _operation(call: Call) -> str:
+    return call.name.rpartition(":")[2] or call.name
+
+
+def doing(state: RankState) -> str:
+    """Where the training thread of a rank is: its part of the step, the innermost line of the script, the innermost of
+    all."""
+    answer = state.answer
+    if answer is None:
+        return "does not answer" if state.state not in ("", "Z", "X") else "has ended"
+    part = _PARTS.get(answer.part, "")
+    frames = next((stack.frames for stack in answer.stacks if stack.training), [])
+    own = [frame for frame in frames if not any(library in frame for library in _LIBRARIES)]
+    script = f"at {_short(own[-1])}" if own else ""
+    inner = f"in {_short(frames[-1])}" if frames and (not own or frames[-1] != own[-1]) else ""
+    return ", ".join(filter(None, (part, script, inner))) or "nothing is known of where it is"
+
+
+def _short(frame: str) -> str:
+    """``train.py:30 in fetch`` of a whole path."""
+    return frame.rpartition("/")[2]

@@ -1,0 +1,53 @@
+"""``rankscope why-stuck``: where the ranks of a running job are, and which of them the others wait for."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from rankscope.between.stuck import why_stuck
+from rankscope.between.stuck_files import ask_where, read_answers
+from rankscope.cli.console import say
+from rankscope.errors import RunDirError
+from rankscope.records.hang import HangVerdict
+from rankscope.rundir.layout import RunDir
+
+__all__ = ["why_stuck_verb"]
+
+_FRESH_S = 30.0
+"""What was found so lately is shown at once, instead of asking again."""
+
+
+def why_stuck_verb(arguments: argparse.Namespace) -> int:
+    """Print where the ranks are. Asks a running job; of one that has ended, what was found when it stood still."""
+    run_dir = RunDir(arguments.path)
+    if not any(run_dir.nodes.glob("*.claim.json")):
+        raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
+    ended = run_dir.manifest.exists()
+    found = read_answers(run_dir)
+    if not ended and not any(time.time_ns() - node.time_ns < _FRESH_S * 1e9 and not node.resumed for node in found):
+        say("asking the ranks where they are, which takes some ten seconds")
+        found = ask_where(run_dir, arguments.timeout)
+        if not found:
+            raise RunDirError(
+                f"no node of {run_dir.path} has answered within {arguments.timeout:.0f} s; does the job still run?"
+            )
+    verdict = why_stuck(found)
+    if verdict is None:
+        print("No rank was asked: the job has not stood still." if ended else "No rank has made a step so far.")
+        return 0
+    for line in in_lines(verdict):
+        print(line)
+    return 0
+
+
+def in_lines(verdict: HangVerdict) -> list[str]:
+    """The verdict as text, a label before each part."""
+    lines = [f"{'Stuck':9}{verdict.sentence}"]
+    lines += [f"{'Why' if not number else '':9}{line}" for number, line in enumerate(verdict.why)]
+    if verdict.next:
+        lines.append(f"{'Next':9}{verdict.next}")
+    asked = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(verdict.time_ns / 1e9))
+    since = f"asked {asked}, {verdict.idle_s:.0f} s after the last step"
+    lines.append(f"{'When':9}{since}{'; steps went on afterwards' if verdict.resumed else ''}")
+    return lines

@@ -1,0 +1,69 @@
+"""``rankscope top`` and ``status``: how a running job is doing, from anywhere its run directory can be read."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from rankscope.between.live import age_s, in_a_line, rank_rows, read_live
+from rankscope.cli.console import say
+from rankscope.errors import RunDirError
+from rankscope.records.codec import to_json
+from rankscope.records.live import NodeLive
+from rankscope.rundir.layout import RunDir
+
+__all__ = ["status_verb", "top_verb"]
+
+_STALE_S = 30.0
+"""A helper writes every few seconds."""
+
+
+def status_verb(arguments: argparse.Namespace) -> int:
+    """Print the line that `rankscope run` prints, or what it is made of."""
+    nodes = _nodes(RunDir(arguments.path))
+    if arguments.json:
+        print("[" + ",\n".join(to_json(node) for node in nodes) + "]")
+    else:
+        print(in_a_line(nodes) or "no rank has made a step so far")
+    return 0
+
+
+def top_verb(arguments: argparse.Namespace) -> int:
+    """Print all ranks, on a terminal again and again until it is interrupted."""
+    run_dir = RunDir(arguments.path)
+    again = sys.stdout.isatty() and not arguments.once
+    while True:
+        text = "\n".join([*_head(run_dir, nodes := _nodes(run_dir)), *_table(rank_rows(nodes), arguments.ranks)])
+        if not again:
+            print(text)
+            return 0
+        print(f"\x1b[H\x1b[2J{text}", flush=True)
+        try:
+            time.sleep(2)
+        except KeyboardInterrupt:
+            return 0
+
+
+def _nodes(run_dir: RunDir) -> list[NodeLive]:
+    if not any(run_dir.nodes.glob("*.claim.json")):
+        raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
+    nodes = read_live(run_dir)
+    if run_dir.manifest.exists():
+        say("the run has ended; this is how it stood at last")
+    elif nodes and (age := age_s(nodes)) > _STALE_S:
+        say(f"a node has written nothing for {age:.0f} s; this may be old")
+    return nodes
+
+
+def _head(run_dir: RunDir, nodes: list[NodeLive]) -> list[str]:
+    news = list(dict.fromkeys(node.news for node in nodes if node.news))
+    line = in_a_line(nodes, 10_000) or "no rank has made a step so far"
+    return [f"{run_dir.path}  {line}", *news, ""]
+
+
+def _table(rows: list[list[str]], most: int) -> list[str]:
+    shown = rows[: most + 1]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+    return lines + ([f"and {len(rows) - len(shown)} ranks more"] if len(rows) > len(shown) else [])

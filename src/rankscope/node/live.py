@@ -1,0 +1,155 @@
+"""What a node's ranks are doing now, from the step logs that the helper has taken out of their rings anyway."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankscope.node.gather import own_record
+from rankscope.records.live import NodeLive, RankLive
+from rankscope.records.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER, STEP_LOG_MAGIC, STEP_LOG_VERSION
+from rankscope.rundir.spool import Spool
+
+__all__ = ["LiveStatus"]
+
+LAST = 200
+"""Steps that "now" means: the reporting interval."""
+FEWEST = 20
+JUDGED = 4_000
+"""The last steps that are judged while the job runs; the report judges all."""
+PAUSE_S = 2.0
+JUDGED_EVERY_S = 60.0
+_HEADER = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, 0)
+_STEP, _INPUT, _BEFORE, _FORWARD, _SPAN = 0, 1, 3, 4, -5
+
+
+@dataclass(slots=True)
+class _Rank:
+    steps: int = 0
+    since: float = 0.0
+    world: int = 1
+    seconds: float = 0.0
+    input_seconds: float = 0.0
+    counted: int = 0
+    entries: list[tuple[int, ...]] = field(default_factory=list)
+
+
+class LiveStatus:
+    """Called often by the helper; reads the ends of the logs every two seconds, and judges them once a minute.
+
+    Args:
+        spool: of this node.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, spool: Spool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._spool = spool
+        self._clock = clock
+        self._ranks: dict[int, _Rank] = {}
+        self._attempt = -1
+        self._due = 0.0
+        self._judge_at = clock() + JUDGED_EVERY_S
+        self._judged = 0
+        self._news: tuple[str, list[int]] = ("", [])
+        self.found: NodeLive | None = None
+        """The status, until it is taken."""
+
+    def look(self, counts: dict[tuple[int, int], int], standstill: str = "") -> None:
+        """Make a new status when it is time.
+
+        Args:
+            counts: steps logged so far, by attempt and rank.
+            standstill: what is known of one that lasts; empty while steps are made.
+        """
+        now = self._clock()
+        if now < self._due or not counts:
+            return
+        self._due = now + PAUSE_S
+        attempt = max(attempt for attempt, _ in counts)
+        if attempt != self._attempt:
+            self._attempt, self._ranks, self._news, self._judged = attempt, {}, ("", []), 0
+        for (of, number), steps in counts.items():
+            if of == attempt:
+                self._read(number, steps, now)
+        most = max((rank.steps for rank in self._ranks.values()), default=0)
+        if now >= self._judge_at and most >= self._judged + LAST:
+            self._judge_at, self._judged = now + JUDGED_EVERY_S, most
+            self._judge()
+        news, named = (standstill, []) if standstill else self._news
+        self.found = NodeLive(
+            node="",
+            host=socket.gethostname(),
+            attempt=attempt,
+            world_size=max((rank.world for rank in self._ranks.values()), default=1),
+            time_ns=time.time_ns(),
+            ranks=[self._row(number, now) for number in sorted(self._ranks)],
+            news=news,
+            named=named,
+        )
+
+    def _log(self, number: int) -> Path:
+        return self._spool.step_log(self._spool.pulse(self._attempt, number))
+
+    def _tail(self, number: int, entries: int) -> bytes:
+        """The last entries of a rank's log."""
+        path = self._log(number)
+        size = path.stat().st_size - STEP_LOG_HEADER.size
+        whole = size // STEP_LOG_ENTRY.size
+        with path.open("rb") as stream:
+            stream.seek(STEP_LOG_HEADER.size + max(whole - entries, 0) * STEP_LOG_ENTRY.size)
+            return stream.read(min(whole, entries) * STEP_LOG_ENTRY.size)
+
+    def _read(self, number: int, steps: int, now: float) -> None:
+        rank = self._ranks.get(number)
+        if rank is None:
+            life = own_record(self._spool.life(self._attempt, number))
+            rank = self._ranks[number] = _Rank(since=now, world=life.world_size if life is not None else 1)
+        if steps == rank.steps:
+            return
+        rank.steps, rank.since = steps, now
+        new = min(max(steps - rank.counted, 2 * LAST), JUDGED)
+        entries = list(STEP_LOG_ENTRY.iter_unpack(self._tail(number, new)))
+        for entry in entries[-(steps - rank.counted) :] if steps > rank.counted else ():
+            rank.seconds += entry[_STEP] * entry[_SPAN] / 1e6
+            rank.input_seconds += entry[_INPUT] * entry[_SPAN] / 1e6
+        rank.counted = steps
+        rank.entries = [entry for entry in entries[-2 * LAST :] if entry[_STEP]]
+
+    def _row(self, number: int, now: float) -> RankLive:
+        rank = self._ranks[number]
+        row = RankLive(
+            rank=number, steps=rank.steps, idle_s=max(now - rank.since, 0.0), seconds=rank.seconds,
+            input_seconds=rank.input_seconds,
+        )  # fmt: skip
+        last, earlier = rank.entries[-LAST:], rank.entries[:-LAST]
+        if last:
+            row.step_ms = statistics.median(entry[_STEP] for entry in last) / 1e3
+            row.own_ms = statistics.fmean(entry[_BEFORE] + entry[_FORWARD] for entry in last) / 1e3
+            row.input_pct = 100.0 * sum(entry[_INPUT] for entry in last) / sum(entry[_STEP] for entry in last)
+        if len(earlier) >= FEWEST:
+            row.before_ms = statistics.median(entry[_STEP] for entry in earlier) / 1e3
+        return row
+
+    def _judge(self) -> None:
+        """What the step logs of this node tell so far. numpy is imported here, once a run has shown to be long."""
+        from rankscope.between.judge import judge
+        from rankscope.between.step_logs import parse
+        from rankscope.between.table import FIRST_STEPS, side_by_side
+
+        logs = {}
+        with contextlib.suppress(OSError, ValueError):
+            for number in self._ranks:
+                logs[number] = parse(_HEADER + self._tail(number, JUDGED), str(number))
+        # The first step in the tails is the same on all ranks only where they have made as many.
+        fewest = min((rank.steps for rank in self._ranks.values()), default=0)
+        begins = {number: self._ranks[number].steps - log.steps for number, log in logs.items()}
+        first = max(begins.values(), default=0)
+        logs = {number: log.between(first - begins[number], fewest - begins[number]) for number, log in logs.items()}
+        found = judge(side_by_side(logs, max(FIRST_STEPS - first, 0), first), on_host=False)
+        named = [p for p in found.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation")]
+        self._news = (named[0].sentence, list(found.ranks)) if named else ("", [])

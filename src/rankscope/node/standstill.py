@@ -1,0 +1,265 @@
+"""Does the job stand still? The helper of a node sees when no rank makes steps, and asks the ranks where they are.
+
+It asks twice, some seconds apart: a frame, a call, or a step that has changed in between is an evaluation, a checkpoint
+or a compilation that takes its time, and no standstill. Nothing here sends a signal or touches a training thread; see
+:mod:`rankscope.agent.answers`. While the job stands still the ranks are asked again, at growing intervals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankscope.errors import ForeignFileError
+from rankscope.node.gather import own_record
+from rankscope.records.codec import to_json
+from rankscope.records.hang import NodeAnswers, RankAnswer, RankState
+from rankscope.records.rank import RankRecord
+from rankscope.rundir.files import replace_text
+from rankscope.rundir.record_files import read_record
+from rankscope.rundir.spool import Spool
+
+__all__ = ["StandstillWatch", "place_answers"]
+
+USUAL_STEPS = 20
+"""A standstill is longer than so many usual steps, whatever they take."""
+BETWEEN_QUESTIONS_S = 4.0
+ANSWERS_WITHIN_S = 3.0
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+@dataclass(slots=True)
+class _Rank:
+    """One rank of this node."""
+
+    life: RankRecord
+    steps: int = 0
+    since: float = 0.0
+    """Monotonic time of its last step."""
+    usual_s: float = 0.0
+    """Seconds a step, lately."""
+    looked: tuple[float, int] | None = None
+
+
+@dataclass(slots=True)
+class _Round:
+    """Two questions, and when the next thing is to be done."""
+
+    asked: bool
+    due: float
+    first: dict[int, RankState] = field(default_factory=dict)
+    stage: int = 0
+
+
+def place_answers(path: Path, found: NodeAnswers) -> None:
+    """Write what was found. That steps went on is noted in the file of the standstill, which keeps what was said then.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if found.resumed:
+        try:
+            found = dataclasses.replace(read_record(NodeAnswers, path), resumed=True)
+        except ForeignFileError:
+            return
+    replace_text(path, to_json(found))
+
+
+class StandstillWatch:
+    """Called often by the helper; does a little each time and never waits.
+
+    Args:
+        spool: of this node.
+        after_s: as configured; 0: only when somebody asks.
+        proc: where procfs is mounted.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        after_s: float,
+        proc: Path = Path("/proc"),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spool = spool
+        self._after_s = after_s
+        self._proc = proc
+        self._clock = clock
+        self._ranks: dict[int, _Rank] = {}
+        self._attempt = -1
+        self._round: _Round | None = None
+        self._token = 0
+        self._again_at: float | None = None
+        self._pause_s = 0.0
+        self.wanted = False
+        """Somebody wants to know now."""
+        self.found: NodeAnswers | None = None
+        """What was found last, until it is taken."""
+
+    def look(self, counts: dict[tuple[int, int], int]) -> None:
+        """Note how far the ranks are, and ask them when it is time.
+
+        Args:
+            counts: steps logged so far, by attempt and rank.
+        """
+        now = self._clock()
+        self._note(counts, now)
+        if self._round is not None:
+            self._go_on(now)
+        elif self.wanted:
+            self.wanted = False
+            self._begin(now, asked=True)
+        elif self._stands_still(now):
+            self._begin(now, asked=False)
+
+    def _note(self, counts: dict[tuple[int, int], int], now: float) -> None:
+        attempt = max((attempt for attempt, _ in counts), default=-1)
+        if attempt != self._attempt:
+            self._attempt, self._ranks, self._round, self._again_at = attempt, {}, None, None
+        moved = False
+        for (of, number), steps in counts.items():
+            if of != attempt:
+                continue
+            rank = self._ranks.get(number)
+            if rank is None:
+                life = own_record(self._spool.life(attempt, number))
+                if life is None:
+                    continue
+                rank = self._ranks[number] = _Rank(life, steps, now)
+            if steps > rank.steps:
+                moved = True
+                if rank.looked is not None:
+                    rank.usual_s = (now - rank.looked[0]) / max(steps - rank.looked[1], 1)
+                rank.steps, rank.since, rank.looked = steps, now, (now, steps)
+        if moved and self._again_at is not None:
+            self._again_at = None
+            if self.found is None:
+                self.found = self._answers({}, asked=False, resumed=True)
+
+    def _stands_still(self, now: float) -> bool:
+        trained = [rank for rank in self._ranks.values() if rank.steps > 1 and self._is_alive(rank)]
+        if not self._after_s or not trained:
+            return False
+        limit = max(self._after_s, USUAL_STEPS * max(rank.usual_s for rank in trained))
+        if now - max(rank.since for rank in trained) < limit:
+            return False
+        if self._again_at is None:
+            self._pause_s = limit
+        elif now < self._again_at:
+            return False
+        return True
+
+    def _is_alive(self, rank: _Rank) -> bool:
+        state = self._state(rank.life.pid)
+        return bool(state) and state != "Z"
+
+    # ------------------------------------------------------------ a round of two questions
+
+    def _begin(self, now: float, *, asked: bool) -> None:
+        self._round = _Round(asked, now + ANSWERS_WITHIN_S)
+        self._ask()
+
+    def _go_on(self, now: float) -> None:
+        running = self._round
+        if running is None or (now < running.due and not (running.stage == 2 and self._all_answered())):
+            return
+        if running.stage == 0:
+            running.first = self._states()
+            running.stage, running.due = 1, now + BETWEEN_QUESTIONS_S - ANSWERS_WITHIN_S
+        elif running.stage == 1:
+            self._ask()
+            running.stage, running.due = 2, now + ANSWERS_WITHIN_S
+        else:
+            states = self._states()
+            for number, state in states.items():
+                if (before := running.first.get(number)) is not None:
+                    state.advances = _advances(before, state)
+                    state.cpu_s = max(state.cpu_s - before.cpu_s, 0.0)
+                    state.switches = max(state.switches - before.switches, 0)
+            if any(state.state not in ("", "Z", "X") for state in states.values()):  # else the job has just ended
+                self.found = self._answers(states, asked=running.asked)
+            self._round = None
+            if not running.asked:
+                self._pause_s *= 2
+                self._again_at = now + self._pause_s
+
+    def _ask(self) -> None:
+        self._token += 1
+        for number in self._ranks:
+            with contextlib.suppress(OSError):  # it does not listen, or is gone
+                pipe = os.open(self._spool.question(self._attempt, number), os.O_WRONLY | os.O_NONBLOCK)
+                try:
+                    os.write(pipe, b"%d\n" % self._token)
+                finally:
+                    os.close(pipe)
+
+    def _all_answered(self) -> bool:
+        return all(self._answer(number) is not None for number in self._ranks)
+
+    def _answer(self, number: int) -> RankAnswer | None:
+        try:
+            found = read_record(RankAnswer, self._spool.answer(self._attempt, number))
+        except ForeignFileError:
+            return None
+        return found if found.token == self._token else None
+
+    def _states(self) -> dict[int, RankState]:
+        now, found = self._clock(), {}
+        for number, rank in self._ranks.items():
+            found[number] = RankState(
+                rank=number, pid=rank.life.pid, state=self._state(rank.life.pid), steps=rank.steps,
+                idle_s=max(now - rank.since, 0.0), answer=self._answer(number),
+                cpu_s=self._cpu_s(rank.life.pid), switches=self._switches(rank.life.pid),
+            )  # fmt: skip
+        return found
+
+    def _answers(self, states: dict[int, RankState], *, asked: bool, resumed: bool = False) -> NodeAnswers:
+        world = max((rank.life.world_size for rank in self._ranks.values()), default=1)
+        return NodeAnswers(
+            node="", attempt=max(self._attempt, 0), world_size=world, time_ns=time.time_ns(),
+            after_s=self._after_s, asked=asked, resumed=resumed, ranks=[states[number] for number in sorted(states)],
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ procfs
+
+    def _stat(self, pid: int) -> list[str]:
+        """Of the main thread: the words behind its name."""
+        return self._text(pid, "stat").rpartition(")")[2].split()
+
+    def _text(self, pid: int, name: str) -> str:
+        try:
+            return (self._proc / str(pid) / "task" / str(pid) / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+    def _state(self, pid: int) -> str:
+        words = self._stat(pid)
+        return words[0] if words else ""
+
+    def _cpu_s(self, pid: int) -> float:
+        words = self._stat(pid)
+        return (int(words[11]) + int(words[12])) / _TICKS if len(words) > 12 else 0.0
+
+    def _switches(self, pid: int) -> int:
+        for line in self._text(pid, "status").splitlines():
+            if line.startswith("voluntary_ctxt_switches:"):
+                return int(line.split()[1])
+        return 0
+
+
+def _advances(before: RankState, after: RankState) -> bool:
+    """Whether something has changed between two answers of a rank."""
+    if after.steps != before.steps:
+        return True
+    first, second = before.answer, after.answer
+    if first is None or second is None:
+        return False
+    frames = [[s.frames for s in answer.stacks if s.training] for answer in (first, second)]
+    calls = [[(c.group, c.seq, c.name, c.done) for c in answer.calls] for answer in (first, second)]
+    return frames[0] != frames[1] or calls[0] != calls[1] or first.part != second.part

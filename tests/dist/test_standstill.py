@@ -1,0 +1,55 @@
+"""Jobs that stand still: who is named, while it lasts and in the report."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rankscope.between.stuck_files import read_answers
+from rankscope.rundir.layout import RunDir
+from support.launching import JOBS, LIMIT_S, RANKSCOPE, flags_of
+
+pytestmark = pytest.mark.forked
+
+WHY_STUCK = [sys.executable, "-m", "rankscope", "why-stuck"]
+EXPECTED = {
+    "skip": ("kinds", [1], "rank 1 calls broadcast of [3] and rank 0 calls all_reduce of [1]"),
+    "order": ("kinds", [1], "rank 1 calls broadcast of [3] and rank 0 calls all_reduce of [1]"),
+    "asleep": ("not_entered", [1], "in fetch_a_batch"),
+    "stopped": ("stopped", [1], "stopped by a signal"),
+    "long": ("long", [1], "in evaluate"),
+}
+
+
+@pytest.mark.parametrize(
+    "fault", [name if name in ("skip", "long") else pytest.param(name, marks=pytest.mark.long) for name in EXPECTED]
+)
+def test_who_is_to_blame_for_a_standstill(start, finish, tmp_path, fault):
+    kind, ranks, words = EXPECTED[fault]
+    run = RunDir(tmp_path / "RUN")
+    settings = ["schedule.skip_first=1000000", "analysis.enabled=false", "hang.after_s=2", f"run.dir={run.path}"]
+    running = start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), JOBS / "stuck.py", fault])
+    deadline = time.monotonic() + LIMIT_S
+    while not (found := read_answers(run)) and time.monotonic() < deadline:
+        assert running.poll() is None
+        time.sleep(0.1)
+    said = subprocess.run([*WHY_STUCK, run.path], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert words in said.stdout
+    (node,) = found
+    assert not node.asked
+    for state in node.ranks:  # nothing that was done about it has ended or continued a rank
+        assert Path(f"/proc/{state.pid}").exists()
+    if fault != "long":  # the job ends as jobs do that stand still: somebody kills it
+        for state in node.ranks:
+            os.kill(state.pid, signal.SIGKILL)
+    done = finish(running)
+    assert done.code == (0 if fault == "long" else 1)
+    hang = done.manifest.hang
+    assert (hang.kind, hang.ranks) == (kind, ranks), hang
+    assert hang.resumed == (fault == "long")

@@ -1,0 +1,156 @@
+"""Why a job stands still, from answers whose truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rankscope.between.stuck import why_stuck
+from rankscope.records.hang import Call, NodeAnswers, RankAnswer, RankState, ThreadStack
+
+
+def call(seq: int, name: str = "all_reduce", sizes: list[list[int]] | None = None, *, done: bool = True, group="0"):
+    return Call(
+        group=group,
+        seq=seq,
+        name=f"gloo:{name}",
+        done=done,
+        sizes=sizes or [[32]],
+        dtype="Float",
+        created_ns=1000 * seq,
+    )
+
+
+def state(rank: int, calls: list[Call], *, world=2, part="backward", frame="train.py:9 in main", groups=None, **more):
+    answer = RankAnswer(rank=rank, attempt=0, token=1, time_ns=1, steps=30, part=part, calls=calls)
+    answer.recorder = more.pop("recorder", True)
+    answer.groups = groups or {"0": list(range(world))}
+    answer.stacks = [ThreadStack(name="MainThread", training=True, frames=[frame])]
+    found = RankState(rank=rank, pid=100 + rank, state="S", steps=30, idle_s=70.0, answer=answer)
+    return replace(found, **more)
+
+
+def verdict(*ranks: RankState, world: int | None = None):
+    answers = NodeAnswers(node="a", attempt=0, world_size=world or len(ranks), time_ns=5, after_s=60, ranks=[*ranks])
+    return why_stuck([answers])
+
+
+def test_a_rank_that_has_not_entered_a_call_is_named_with_what_it_does():
+    found = verdict(
+        state(0, [call(1), call(2, done=False)]),
+        state(1, [call(1)], part="before", frame="/home/u/train.py:30 in fetch_a_batch"),
+    )
+    assert (found.kind, found.ranks, found.seq, found.group) == ("not_entered", [1], 2, "0")
+    assert found.sentence == (
+        "Rank 1 has not entered all_reduce number 2 of group 0 ([32] Float), in which rank 0 waits: between two steps, "
+        "at train.py:30 in fetch_a_batch."
+    )
+    assert found.idle_s == 70
+
+
+def test_a_rank_that_has_skipped_a_call():
+    # rank 1 leaves out the second, so that its second is the third of the others
+    theirs = [call(1), call(2, sizes=[[1]], done=False)]
+    for others in ([theirs], [theirs, theirs]):
+        ranks = [
+            state(number, [*calls, call(3, "broadcast", [[3]], done=False)]) for number, calls in enumerate(others)
+        ]
+        last = len(ranks)
+        found = verdict(*ranks, state(last, [call(1), call(2, "broadcast", [[3]], done=False)]))
+        assert (found.kind, found.ranks, found.seq) == ("skipped", [last], 2)
+        assert "has skipped all_reduce number 2 of group 0 ([1] Float)" in found.sentence
+
+
+def test_ranks_that_call_in_another_order():
+    one, two = ("all_reduce", [[1]]), ("broadcast", [[3]])
+    found = verdict(
+        state(0, [call(1), call(2, *one, done=False), call(3, *two, done=False)]),
+        state(1, [call(1), call(2, *two, done=False), call(3, *one, done=False)]),
+    )
+    assert (found.kind, found.ranks, found.seq) == ("order", [0, 1], 2)
+    found = verdict(*(state(r, [call(2, *one, done=False)]) for r in (0, 1)), state(2, [call(2, *two, done=False)]))
+    assert (found.kind, found.ranks) == ("kinds", [2])
+
+
+def test_of_two_ranks_the_one_is_named_that_does_not_call_as_before():
+    """Calls that block: nobody knows what would have come next. But each step was all_reduce, broadcast, all_reduce."""
+    step = (("all_reduce", [[1]]), ("broadcast", [[3]]), ("all_reduce", [[272]]))
+    before = [call(1 + n, *step[n % 3]) for n in range(30)]
+    found = verdict(
+        state(0, [*before, call(31, *step[0], done=False)]), state(1, [*before, call(31, *step[1], done=False)])
+    )
+    assert (found.kind, found.ranks, found.seq) == ("kinds", [1], 31)
+    assert "rank 1 calls broadcast of [3] and rank 0 calls all_reduce of [1]" in found.sentence
+    found = verdict(
+        state(0, [*before, call(31, *step[1], done=False)]), state(1, [*before, call(31, *step[0], done=False)])
+    )
+    assert found.ranks == [0]
+
+
+def test_a_loop_that_sleeps_looks_the_same_whenever_it_is_asked():
+    waits = state(0, [call(2, done=False)])
+    for busy in ({"switches": 400}, {"cpu_s": 2.0}):
+        assert verdict(waits, state(1, [call(1)], **busy)).kind == "long"
+    # a rank that spins in a call (NCCL) is busy as well, and waits
+    spins = state(0, [call(2, done=False)], cpu_s=4.0)
+    assert verdict(spins, state(1, [call(1)])).kind == "not_entered"
+
+
+def test_sizes_that_differ():
+    found = verdict(*(state(r, [call(7, sizes=[[1000 if r == 2 else 1]], done=False)]) for r in range(3)))
+    assert (found.kind, found.ranks, found.seq) == ("sizes", [2], 7)
+    assert "rank 2 calls all_reduce of [1000] and ranks 0, 1 calls all_reduce of [1]" in found.sentence
+    # what ranks receive of each other in an all-to-all may differ
+    ragged = [state(r, [call(7, "alltoall_base", [[r + 1]], done=False)]) for r in range(3)]
+    assert verdict(*ragged).kind == "all_in"
+
+
+def test_all_are_in_and_nothing_moves():
+    found = verdict(*(state(r, [call(4, done=False)]) for r in range(4)))
+    assert (found.kind, found.ranks) == ("all_in", [])
+    assert "the network is silent" in found.sentence
+
+
+def test_the_group_with_the_oldest_open_call_is_the_cause():
+    """Rank 2 waits for rank 3 in their own group; ranks 0 and 1 wait for both in the one of all."""
+    groups = {"0": [0, 1, 2, 3], "5": [2, 3]}
+    everyone = [state(r, [call(9, done=False)], groups=groups) for r in (0, 1)]
+    waits = state(2, [call(8), call(3, done=False, group="5")], groups=groups)
+    absent = state(3, [call(8)], groups=groups, part="forward")
+    found = verdict(*everyone, waits, absent)
+    assert (found.kind, found.group, found.ranks) == ("not_entered", "5", [3])
+
+
+def test_a_stopped_rank_and_one_that_is_gone_are_seen_from_outside():
+    waits = state(0, [call(2, done=False)])
+    found = verdict(waits, RankState(rank=1, pid=101, state="T", idle_s=70))
+    assert (found.kind, found.ranks, found.next) == ("stopped", [1], "Continue it: kill -CONT 101")
+    assert verdict(waits, RankState(rank=1, pid=101, state="", idle_s=70)).kind == "gone"
+
+
+def test_what_advances_does_not_stand_still():
+    waits = state(0, [call(2, done=False)])
+    found = verdict(waits, state(1, [call(1)], advances=True, frame="train.py:50 in evaluate"))
+    assert (found.kind, found.ranks) == ("long", [1])
+    assert "Rank 1 goes on, in the backward, at train.py:50 in evaluate" in found.sentence
+    # two different calls are a fault, whoever still moves
+    other = state(1, [call(2, "broadcast", done=False)], advances=True)
+    assert verdict(waits, other).kind == "kinds"
+
+
+def test_without_a_record_of_calls_the_places_tell():
+    ranks = [state(r, [], recorder=False, frame="train.py:9 in step") for r in range(3)]
+    found = verdict(*ranks, state(3, [], recorder=False, part="before", frame="train.py:3 in load"))
+    assert (found.kind, found.ranks) == ("waits_elsewhere", [3])
+    # of two ranks nobody is the odd one
+    assert verdict(ranks[0], state(1, [], recorder=False, frame="train.py:3 in load")).ranks == []
+    silent = RankState(rank=3, pid=103, state="R", idle_s=70, cpu_s=4)
+    found = verdict(*ranks, silent)
+    assert (found.kind, found.ranks) == ("waits_elsewhere", [3])
+    assert "does not answer" in found.sentence
+
+
+def test_who_was_not_asked_is_said():
+    found = verdict(state(0, [call(2, done=False)], world=4), state(1, [call(1)], world=4), world=4)
+    assert found.ranks == [1]
+    assert found.why[-1] == "2 of 4 ranks were not asked; nothing is known of them."
+    assert why_stuck([]) is None

@@ -1,0 +1,144 @@
+"""When ranks are asked where they are, and what is made of their answers; time and ranks are planted."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from rankscope.node.standstill import StandstillWatch, place_answers
+from rankscope.records.codec import to_json
+from rankscope.records.hang import RankAnswer, ThreadStack
+from rankscope.records.rank import RankRecord
+from rankscope.rundir.record_files import read_record
+from rankscope.rundir.spool import Spool
+
+
+class Node:
+    """A node of two ranks, both of them this process, which answer what the test says."""
+
+    def __init__(self, folder, after_s: float = 60.0) -> None:
+        self.spool, self.now, self.steps = Spool(folder), 0.0, {(0, 0): 0, (0, 1): 0}
+        self.watch = StandstillWatch(self.spool, after_s, clock=lambda: self.now)
+        self.pipes = {}
+        for rank in (0, 1):
+            record = RankRecord(
+                rank=rank, local_rank=rank, world_size=2, host="a", pid=os.getpid(), attempt=0, window=None
+            )
+            self.spool.life(0, rank).write_text(to_json(record))
+            os.mkfifo(self.spool.question(0, rank))
+            self.pipes[rank] = os.open(self.spool.question(0, rank), os.O_RDWR | os.O_NONBLOCK)
+
+    def go(self, seconds: float, *, steps: int = 0) -> None:
+        for _ in range(round(seconds)):
+            self.now += 1.0
+            self.steps = {key: count + steps for key, count in self.steps.items()}
+            self.watch.look(self.steps)
+
+    def asked(self, rank: int) -> int | None:
+        try:
+            return int(os.read(self.pipes[rank], 512).split()[-1])
+        except BlockingIOError:
+            return None
+
+    def answer(self, rank: int, token: int, frame: str) -> None:
+        stack = ThreadStack(name="MainThread", training=True, frames=[frame])
+        found = RankAnswer(rank=rank, attempt=0, token=token, time_ns=1, steps=1, part="backward", stacks=[stack])
+        self.spool.answer(0, rank).write_text(to_json(found))
+
+    def close(self) -> None:
+        for pipe in self.pipes.values():
+            os.close(pipe)
+
+
+@pytest.fixture
+def node(tmp_path):
+    made = []
+
+    def make(**more) -> Node:
+        made.append(Node(tmp_path, **more))
+        return made[0]
+
+    yield make
+    made[0].close()
+
+
+def round_of(node: Node, *frames: str):
+    """A round of two questions: rank 1 is at these frames, one after the other; rank 0 does not move."""
+    for frame in frames:
+        for rank in (0, 1):
+            while (token := node.asked(rank)) is None:
+                node.go(1)
+            node.answer(rank, token, frame if rank else "train.py:1 in waits")
+        node.go(5)
+    found, node.watch.found = node.watch.found, None
+    return found
+
+
+def test_nobody_is_asked_while_steps_are_made(node):
+    one = node()
+    one.go(600, steps=3)
+    one.go(59)
+    assert one.asked(0) is None
+    one.go(2)
+    assert one.asked(0) == 1
+
+
+def test_slow_steps_are_no_standstill(node):
+    one = node()
+    for _ in range(5):
+        one.go(29)
+        one.go(1, steps=1)  # 30 s a step
+    one.go(590)
+    assert one.asked(0) is None
+    one.go(20)  # 20 steps of 30 s
+    assert one.asked(0) is not None
+
+
+def test_what_stands_still_and_what_goes_on(node):
+    one = node()
+    one.go(10, steps=1)
+    one.go(61)
+    found = round_of(one, "train.py:5 in fetch", "train.py:5 in fetch")
+    assert [(s.rank, s.advances, s.steps) for s in found.ranks] == [(0, False, 10), (1, False, 10)]
+    assert found.ranks[1].answer.stacks[0].frames == ["train.py:5 in fetch"]
+    assert not found.asked
+    # asked again when as long again has passed, not before
+    one.go(100)
+    assert one.asked(0) is None
+    found = round_of(one, "train.py:7 in evaluate", "train.py:8 in evaluate")
+    assert [s.advances for s in found.ranks] == [False, True]
+
+
+def test_steps_that_go_on_are_noted_beside_what_was_said(node, tmp_path):
+    one = node()
+    one.go(10, steps=1)
+    one.go(61)
+    place_answers(tmp_path / "a.json", round_of(one, "x", "x"))
+    one.go(3, steps=1)
+    place_answers(tmp_path / "a.json", one.watch.found)
+    kept = read_record(type(one.watch.found), tmp_path / "a.json")
+    assert (kept.resumed, len(kept.ranks)) == (True, 2)
+
+
+def test_a_person_may_ask_at_any_time_and_0_asks_never(node):
+    one = node(after_s=0)
+    one.go(5, steps=1)
+    one.go(10_000)
+    assert one.asked(0) is None
+    one.watch.wanted = True
+    one.go(1)
+    found = round_of(one, "x", "x")
+    assert found.asked
+
+
+def test_a_rank_that_does_not_answer_is_told_from_outside(node):
+    one = node()
+    one.go(10, steps=1)
+    one.go(61)
+    for _ in range(2):
+        one.answer(0, one.asked(0), "train.py:1 in waits")
+        one.go(5)
+    found = one.watch.found
+    assert [s.answer is None for s in found.ranks] == [False, True]
+    assert found.ranks[1].state in ("R", "S")
