@@ -152,6 +152,7 @@ RULES: dict[type, dict[str, Rule]] = {
         "lives": _each,
         "notes": _sentences,
         "redaction": _redaction,
+        "hang": lambda _value, _words: None,  # lines of the script are in its sentences
     },
 }
 """Of each kind of record the rule of each field. A field that has none is left at its default."""
