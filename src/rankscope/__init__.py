@@ -17,9 +17,32 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rankscope.agent.attach import Attached
-    from rankscope.api import Report, analyze, load, load_traces, read_manifest, read_report
+    from rankscope.api import (
+        Diff,
+        Report,
+        analyze,
+        check,
+        diff,
+        load,
+        load_traces,
+        read_manifest,
+        read_report,
+    )
 
-__all__ = ["Report", "__version__", "analyze", "attach", "load", "load_traces", "read_manifest", "read_report", "step"]
+__all__ = [
+    "Diff",
+    "Report",
+    "__version__",
+    "analyze",
+    "attach",
+    "check",
+    "diff",
+    "load",
+    "load_traces",
+    "read_manifest",
+    "read_report",
+    "step",
+]
 
 __version__ = "0.1.0"
 

@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rankscope.analysis import pipeline
+from rankscope.compare.compare import compare
+from rankscope.compare.gate import Failure, decide, parse
+from rankscope.compare.show.notebook import Diff
+from rankscope.compare.sides.side import Side
+from rankscope.compare.sources import open_side
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest
 from rankscope.report import read
@@ -24,7 +29,20 @@ from rankscope.trace.files.load import LoadResult
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LoadResult", "Report", "RunManifest", "analyze", "load", "load_traces", "read_manifest", "read_report"]
+__all__ = [
+    "Diff",
+    "Failure",
+    "LoadResult",
+    "Report",
+    "RunManifest",
+    "analyze",
+    "check",
+    "diff",
+    "load",
+    "load_traces",
+    "read_manifest",
+    "read_report",
+]
 
 
 def load_traces(
@@ -112,6 +130,47 @@ def load(
             f"no trace in {', '.join(map(str, paths))} can be used" + (f" ({reasons})" if reasons else "")
         )
     return events_table(loaded.traces)
+
+
+def diff(before: Path | str, after: Path | str, *, store: str | None = None, force: bool = False) -> Diff:
+    """Compare two runs: what became slower or faster, and why.
+
+    Args:
+        before: the older one: a run directory, a folder of traces, a ``report.json`` or ``baseline:NAME``.
+        after: the newer one.
+        store: where baselines are; default: RANKSCOPE_BASELINES, or ``rankscope_baselines``.
+        force: give a verdict also where the runs are not comparable.
+
+    Raises:
+        rankscope.errors.RankscopeError: one of them cannot be read.
+    """
+    return Diff(compare(open_side(before, store), open_side(after, store), force=force))
+
+
+def check(
+    run: Report | Path | str,
+    conditions: Sequence[str],
+    *,
+    against: Path | str | None = None,
+    store: str | None = None,
+    force: bool = False,
+) -> list[Failure]:
+    """The conditions that hold, or cannot be decided (``failure.state``); empty where the run passes.
+
+    Args:
+        run: a run directory, a folder of traces, or a report.
+        conditions: as ``rankscope check --fail-if`` has them: ``["slower > 5 %", "slow_rank"]``.
+        against: another run, or ``baseline:NAME``.
+        store: where baselines are.
+        force: decide by times although the runs are not comparable.
+
+    Raises:
+        rankscope.errors.ConfigError: a condition that is not one, or that takes another run.
+    """
+    parsed = [condition for text in conditions for condition in parse(text)]
+    side = Side("report", run.record) if isinstance(run, Report) else open_side(run, store)
+    made = None if against is None else compare(open_side(against, store), side, force=force)
+    return decide(parsed, side.report, made, force=force)
 
 
 def read_report(path: Path | str) -> Report:

@@ -17,13 +17,14 @@ from rankscope.analysis.tables.run_info import run_info
 from rankscope.analysis.tables.table import TABLES
 from rankscope.analysis.tables.unknown_kernels import unknown_kernels
 from rankscope.analysis.windows.all_windows import analyse_windows, usable
+from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport, ReportError
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.load import LoadResult
 
-__all__ = ["analyze", "stages"]
+__all__ = ["analyze", "analyze_windows", "stages"]
 
 Progress = Callable[[str], None]
 
@@ -55,6 +56,13 @@ def analyze(
     Raises:
         AnalysisError: no trace is usable and no manifest says anything either.
     """
+    return analyze_windows(load, manifest, hta=hta, progress=progress)[0]
+
+
+def analyze_windows(
+    load: LoadResult, manifest: RunManifest | None = None, *, hta: bool = True, progress: Progress | None = None
+) -> tuple[ClusterReport, list[WindowResult]]:
+    """As :func:`analyze`, with the windows that the report was made of: what can be replayed again, and summarised."""
     errors: list[ReportError] = []
 
     def failed(where: str, error: Exception) -> None:
@@ -95,7 +103,7 @@ def analyze(
     with guarded("between windows", failed):
         add_between_windows(report, load.pulses, on_host=_trains_on_cpus(report))
     report.run.notes += plugins.notes()
-    return report
+    return report, windows
 
 
 def _trains_on_cpus(report: ClusterReport) -> bool:

@@ -14,7 +14,7 @@ from rankscope.errors import RunDirError
 if TYPE_CHECKING:
     from rankscope.records.report import ClusterReport
 
-__all__ = ["hold_standard_descriptors", "say", "show", "show_summary", "tell"]
+__all__ = ["hold_standard_descriptors", "print_utf8", "say", "show", "show_summary", "tell"]
 
 
 FORMATS = ("terminal", "json", "markdown", "html")
@@ -98,11 +98,11 @@ def show(report: ClusterReport, arguments: argparse.Namespace) -> int:
 
         show(report, Console())  # rich knows about NO_COLOR, COLUMNS and what the terminal can do
     else:
-        _print_utf8(WRITERS[arguments.format](report).rstrip("\n"))
+        print_utf8(WRITERS[arguments.format](report).rstrip("\n"))
     return 0
 
 
-def _print_utf8(text: str) -> None:
+def print_utf8(text: str) -> None:
     """JSON, Markdown and HTML are UTF-8 whatever the terminal speaks."""
     try:
         stream = sys.stdout.buffer

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from rankscope.cli.analyze import analyze_verb, report_verb, schema_verb
 from rankscope.cli.capture import capture_verb, config_verb
+from rankscope.cli.compare_parser import add_compare
 from rankscope.cli.completion import completion_verb
 from rankscope.cli.console import FORMATS
 from rankscope.cli.doctor import doctor_verb
@@ -36,6 +37,8 @@ examples:
   rankscope top rankscope_runs/run_0001               how a running job is doing; `status` is the same in a line
   rankscope why-stuck rankscope_runs/run_0001         the job stands still: which rank is not where the others are
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
+  rankscope diff rankscope_runs/run_0001 rankscope_runs/run_0002     what became slower, and why
+  rankscope check rankscope_runs/run_0002 --against baseline:gpt --fail-if 'slower > 5 %'
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
   rankscope redact rankscope_runs/run_0001 -o copy    a copy that may be shown to others
   rankscope gather /tmp/rankscope_x1y2z3              what could not be gathered when the job ended
@@ -50,6 +53,7 @@ exit codes:
   3          a run directory or an output folder that cannot be used
   4          a file that cannot be read as what it was given for
   5          no trace that can be analysed
+  10, 11     of check and diff --exit-code: a condition holds; it cannot be decided
   130, 143   interrupted, terminated
 
 Each verb has its own --help.
@@ -117,6 +121,7 @@ def make_parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="what it is made of")
     status.set_defaults(verb=status_verb)
 
+    add_compare(verbs)
     _add_timeline(verbs)
 
     gather = verbs.add_parser("gather", help="place what a job had to leave on its node, as its store was full or hung")
@@ -146,8 +151,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     config.set_defaults(verb=config_verb)
 
-    schema = verbs.add_parser("schema", help="print the JSON Schema of report.json or run.json")
-    schema.add_argument("name", choices=("report", "run"), help="which of the two")
+    schema = verbs.add_parser("schema", help="print the JSON Schema of report.json, run.json, or what diff prints")
+    schema.add_argument("name", choices=("report", "run", "diff"), help="which of them")
     schema.set_defaults(verb=schema_verb)
 
     completion = verbs.add_parser("completion", help="print a script that completes words of the command in a shell")

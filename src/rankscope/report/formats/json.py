@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from rankscope.records.codec import SCHEMA_VERSION
+from rankscope.records.diff import RunDiff
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport
 from rankscope.report.common.rounding import tidy
@@ -14,8 +15,8 @@ __all__ = ["SCHEMAS", "render", "schema"]
 
 _FIRST = ("schema_version", "run", "verdict", "ranks", "clock", "collectives", "findings", "errors")
 
-SCHEMAS = {"report": ClusterReport, "run": RunManifest}
-"""Name of a file without ``.json`` -> its record."""
+SCHEMAS = {"report": ClusterReport, "run": RunManifest, "diff": RunDiff}
+"""Name of a file without ``.json``, or of a verb that prints JSON -> its record."""
 
 
 def schema(name: str) -> dict[str, Any]:

@@ -1,0 +1,155 @@
+"""``rankscope diff``, ``rankscope check`` and ``rankscope baseline``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankscope.cli.console import print_utf8, say
+from rankscope.errors import ConfigError, RunDirError
+
+if TYPE_CHECKING:
+    from rankscope.compare.gate import Failure
+    from rankscope.records.diff import RunDiff
+
+__all__ = ["UNDECIDED", "WORSE", "baseline_verb", "check_verb", "diff_verb"]
+
+WORSE = 10
+"""Exit code: a condition holds."""
+UNDECIDED = 11
+"""Exit code: it cannot be decided."""
+
+
+def diff_verb(arguments: argparse.Namespace) -> int:
+    """Compare runs with the first one."""
+    from rankscope.compare.compare import compare
+    from rankscope.compare.show import DIFF_WRITERS
+    from rankscope.compare.sources import open_side
+
+    if len(arguments.runs) < 2:
+        raise ConfigError("diff takes at least two runs: the older one first")
+    first, *others = (open_side(source, arguments.store, say) for source in arguments.runs)
+    diffs = [compare(first, other, force=arguments.force) for other in others]
+    if arguments.output is not None:
+        _write(arguments.output, DIFF_WRITERS[_format(arguments.output)](diffs))
+    print_utf8(DIFF_WRITERS[arguments.format](diffs).rstrip("\n"))
+    if not arguments.exit_code:
+        return 0
+    verdicts = {diff.verdict for diff in diffs}
+    return WORSE if "slower" in verdicts else UNDECIDED if "not_comparable" in verdicts else 0
+
+
+def check_verb(arguments: argparse.Namespace) -> int:
+    """Say whether a run passes."""
+    from rankscope.compare.compare import compare
+    from rankscope.compare.gate import decide, parse
+    from rankscope.compare.sources import open_side
+
+    conditions = [condition for text in arguments.fail_if for condition in parse(text)]
+    if not conditions:
+        raise ConfigError("check takes a condition, for instance --fail-if 'slower > 5 %' or --fail-if slow_rank")
+    if arguments.against is None and (lonely := [c.text for c in conditions if c.needs_base]):
+        raise ConfigError(f"--fail-if {lonely[0]!r} takes another run; name it with --against")
+    run = open_side(arguments.run, arguments.store, say)
+    base = None if arguments.against is None else open_side(arguments.against, arguments.store, say)
+    diff = None if base is None else compare(base, run, force=arguments.force)
+    failures = decide(conditions, run.report, diff, force=arguments.force)
+    _show_failures(arguments.format, [c.text for c in conditions], failures, diff)
+    if any(failure.state == "holds" for failure in failures):
+        return WORSE
+    return UNDECIDED if failures and not arguments.undecided_ok else 0
+
+
+def _show_failures(form: str, conditions: list[str], failures: list[Failure], diff: RunDiff | None) -> None:
+    import dataclasses
+    import json
+
+    from rankscope.compare.show import DIFF_WRITERS
+    from rankscope.compare.show.github import workflow_commands
+    from rankscope.compare.show.markdown import failures_list
+
+    if form == "json":
+        plain = {
+            "conditions": conditions,
+            "failures": [dataclasses.asdict(failure) for failure in failures],
+            "diff": json.loads(DIFF_WRITERS["json"]([diff])) if diff is not None else None,
+        }
+        print_utf8(json.dumps(plain, indent=1, ensure_ascii=False))
+        return
+    body = DIFF_WRITERS["terminal" if form == "terminal" else "markdown"]([diff]) if diff is not None else ""
+    if form == "terminal":
+        for failure in failures:
+            print_utf8(f"{'FAIL' if failure.state == 'holds' else 'UNDECIDED'}  {failure.condition}: {failure.text}")
+        if not failures:
+            print_utf8(f"PASS  {'; '.join(conditions)}")
+        print_utf8(f"\n{body}".rstrip("\n"))
+        return
+    listed = failures_list(conditions, failures) + body
+    if form == "markdown":
+        print_utf8(listed.rstrip("\n"))
+        return
+    print_utf8(workflow_commands(failures).rstrip("\n"))
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        try:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(listed)
+        except OSError as error:
+            say(f"the summary of the job could not be written: {error}")
+
+
+def baseline_verb(arguments: argparse.Namespace) -> int:
+    """Accept runs, or show what was accepted."""
+    from rankscope.compare.baselines import Store, default_store
+    from rankscope.compare.history import history
+    from rankscope.compare.show import history as pages
+
+    store = Store(arguments.store or default_store())
+    if arguments.action == "list":
+        for name in store.names():
+            print_utf8(f"{name}  {len(store.runs(name))} runs")
+        return 0
+    if arguments.name is None:
+        raise ConfigError(f"baseline {arguments.action} takes the name of a baseline")
+    if arguments.action == "show":
+        found = history(arguments.name, store.runs(arguments.name))
+        if arguments.output is not None:
+            _write(arguments.output, pages.html(found))
+        print_utf8(pages.terminal(found).rstrip("\n"))
+        return 0
+    if not arguments.runs:
+        raise ConfigError(f"baseline {arguments.action} takes the runs to accept, the oldest first")
+    from rankscope.compare.sides.side import read_side
+
+    for number, path in enumerate(arguments.runs):
+        run = read_side(Path(path), say)
+        count = store.put(arguments.name, run, _ended(Path(path)), replace=arguments.action == "set" and not number)
+        say(f"{path} is run {count} of baseline {arguments.name} in {store.url}")
+    return 0
+
+
+def _ended(run: Path) -> str:
+    """When a run ended, by its newest record, ISO 8601 in UTC."""
+    from rankscope.rundir.layout import RunDir
+
+    known = [path for path in (RunDir(run).manifest, run) if path.exists()]
+    return datetime.fromtimestamp(known[0].stat().st_mtime, timezone.utc).isoformat(timespec="seconds")
+
+
+def _format(path: Path) -> str:
+    known = {".html": "html", ".json": "json", ".md": "markdown", ".txt": "terminal"}
+    if path.suffix not in known:
+        raise ConfigError(f"--output {path}: the name ends in one of {', '.join(known)}")
+    return known[path.suffix]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise RunDirError(f"{path} cannot be written ({error}); name another --output") from error
+    say(f"written: {path}")

@@ -1,0 +1,147 @@
+"""Baselines: runs that others are compared with, in a folder or behind any URL that fsspec knows.
+
+``STORE/NAME/NNNN.json.gz`` holds what is kept of a run (:class:`RunSummary`), in the order in which they were accepted.
+The oldest stays for good: by it slow creep is seen. Of the others the latest are kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from rankscope.compare.comparable import other_job
+from rankscope.compare.sides.side import Side, from_summaries, summary_of
+from rankscope.errors import ConfigError, ForeignFileError, RunDirError
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.run_summary import RunSummary
+
+__all__ = ["KEPT", "PREFIX", "Store", "default_store"]
+
+PREFIX = "baseline:"
+KEPT = 30
+"""Runs of a baseline; of more the second oldest goes."""
+MOST_BYTES = 1 << 30
+"""Of one run, unpacked: some 20 kB a rank and window, for tens of thousands of ranks."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FILE = re.compile(r"(\d{4,9})\.json\.gz")
+
+
+def default_store() -> str:
+    """RANKSCOPE_BASELINES, else a folder beside the runs."""
+    return os.environ.get("RANKSCOPE_BASELINES") or "rankscope_baselines"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where baselines are.
+
+    Raises:
+        RunDirError: the place cannot be used.
+    """
+
+    url: str
+
+    def names(self) -> list[str]:
+        """All baselines."""
+        files, root = self._open()
+        try:
+            found = files.ls(root, detail=False) if files.exists(root) else []
+        except OSError as error:
+            raise RunDirError(f"{self.url} cannot be read ({error})") from error
+        return sorted(name for path in found if _NAME.fullmatch(name := str(path).rstrip("/").rpartition("/")[2]))
+
+    def runs(self, name: str) -> list[RunSummary]:
+        """Runs of a baseline, the oldest first.
+
+        Raises:
+            ConfigError: there is no such baseline.
+        """
+        places = self._places(name)
+        if not places:
+            known = ", ".join(self.names()) or "none"
+            raise ConfigError(f"there is no baseline {name} in {self.url}; it has {known}")
+        return [self._read(place) for place in places]
+
+    def side(self, name: str) -> Side:
+        """A baseline to compare with."""
+        return from_summaries(name, self.runs(name))
+
+    def put(self, name: str, run: Side, created: str, *, replace: bool) -> int:
+        """Accept a run.
+
+        Args:
+            name: of the baseline.
+            run: the run.
+            created: when it ended.
+            replace: begin anew with this run.
+
+        Returns:
+            How many runs the baseline has then.
+
+        Raises:
+            ConfigError: the run is of another job than the baseline's, or the name is none.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} is no name of a baseline; letters, digits, dots and dashes are")
+        places = self._places(name)
+        if places and not replace:
+            differs = other_job(self.side(name), run)
+            if differs:
+                raise ConfigError(
+                    f"{run.name} is not put into baseline {name}: {'; '.join(differs)}; "
+                    f"`rankscope baseline set {name}` begins anew"
+                )
+        files, root = self._open()
+        number = 1 + max((int(found[1]) for place in places if (found := _file(place))), default=0)
+        place = f"{root}/{name}/{number:04d}.json.gz"
+        packed = gzip.compress(to_json(summary_of(run, created), indent=None).encode(), 6, mtime=0)
+        try:
+            files.makedirs(f"{root}/{name}", exist_ok=True)
+            files.pipe_file(f"{place}.part", packed)
+            files.mv(f"{place}.part", place)
+            gone = places if replace else places[1 : max(len(places) + 2 - KEPT, 1)]
+            for old in gone:
+                files.rm(old)
+        except OSError as error:
+            raise RunDirError(f"{self.url} cannot be written ({error})") from error
+        return 1 if replace else len(places) + 1 - len(gone)
+
+    def _places(self, name: str) -> list[str]:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} is no name of a baseline; letters, digits, dots and dashes are")
+        files, root = self._open()
+        try:
+            found = files.ls(f"{root}/{name}", detail=False) if files.exists(f"{root}/{name}") else []
+        except OSError as error:
+            raise RunDirError(f"{self.url} cannot be read ({error})") from error
+        return sorted(str(path) for path in found if _file(str(path)))
+
+    def _read(self, place: str) -> RunSummary:
+        files, _ = self._open()
+        try:
+            with files.open(place, "rb") as file:
+                unpack = zlib.decompressobj(wbits=31)
+                text = unpack.decompress(file.read(MOST_BYTES), MOST_BYTES)
+            if not unpack.eof:
+                raise ForeignFileError(f"{place} is cut off, or holds more than {MOST_BYTES >> 20} MiB; remove it")
+            return from_json(RunSummary, text)
+        except (OSError, ValueError, zlib.error) as error:
+            raise ForeignFileError(f"{place} is no run of a baseline ({error}); remove it") from error
+
+    def _open(self) -> tuple[Any, str]:
+        """The file system and the place in it. fsspec comes with torch; what it needs for a URL it names itself."""
+        import fsspec
+
+        try:
+            files, root = fsspec.core.url_to_fs(self.url)
+        except (ImportError, ValueError, OSError) as error:
+            raise RunDirError(f"{self.url} cannot be used as a place for baselines: {error}") from error
+        return files, str(root).rstrip("/")
+
+
+def _file(place: str) -> re.Match[str] | None:
+    return _FILE.fullmatch(place.rpartition("/")[2])

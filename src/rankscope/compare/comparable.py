@@ -1,0 +1,109 @@
+"""Whether two runs can be compared at all, and what about them is not the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rankscope.compare.sides.side import Side
+from rankscope.records.rank_window import RankWindow
+
+__all__ = ["changed", "not_comparable", "other_job"]
+
+LEAST_ALIKE = 0.5
+"""Share of the kinds of work (operator and shapes) that two runs of one model have in common: of less, more of them is
+other work than the same."""
+BUSY_PCT = 20.0
+"""Of ten seconds, in which some task waited for a CPU: from here on the steps of a host-bound job follow the load."""
+DISTURBED = {
+    "contended": "other load on the machine disturbed it",
+    "gpu_throttled": "a device was throttled",
+    "cpu_throttled": "the CPU quota held it",
+}
+"""Kinds of findings by which times say more of the machine than of the program."""
+
+
+def not_comparable(before: Side, after: Side) -> list[str]:
+    """Why times of the two say nothing of the program, in words; empty where they do."""
+    return [*other_job(before, after), *_disturbed(before), *_disturbed(after)]
+
+
+def other_job(before: Side, after: Side) -> list[str]:
+    """Why the two are runs of different jobs, in words."""
+    found = []
+    a, b = before.report.run, after.report.run
+    if a.world_size and b.world_size and a.world_size != b.world_size:
+        found.append(f"{a.world_size} ranks against {b.world_size}")
+    if set(a.devices) != set(b.devices):
+        found.append(f"other devices: {_listed(a.devices)} against {_listed(b.devices)}")
+    ours, theirs = _communication(before), _communication(after)
+    if ours and theirs and not ours & theirs:
+        found.append(f"other parallelism: {_listed(map(_said, ours))} against {_listed(map(_said, theirs))}")
+    alike = _alike(before, after)
+    if alike is not None and alike < LEAST_ALIKE:
+        found.append(f"another model or batch: {100 * alike:.0f} % of the operators and their shapes are the same")
+    return found
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(sorted(words)) or "none"
+
+
+def _said(use: tuple[str, int]) -> str:
+    return f"{use[0]} in groups of {use[1]}"
+
+
+def _communication(side: Side) -> set[tuple[str, int]]:
+    """Kinds of collectives with the sizes of their groups."""
+    return {
+        (own.text(kind), size) for own in side.ranks for kind, size in zip(own.calls.kind, own.calls.size, strict=True)
+    }
+
+
+def _alike(before: Side, after: Side) -> float | None:
+    """Share of the kinds of work of the pair of ranks that is most alike; None where they are not known."""
+    both = [{own.rank: _work(own) for own in side.ranks if own.work.operator} for side in (before, after)]
+    shares = []
+    for rank in sorted(set(both[0]) & set(both[1])):
+        one, other = both[0][rank], both[1][rank]
+        if not (any(shapes for _, shapes in one) and any(shapes for _, shapes in other)):
+            one, other = {(name, "") for name, _ in one}, {(name, "") for name, _ in other}
+        shares.append(len(one & other) / len(one | other))
+    return max(shares, default=None)
+
+
+def _work(own: RankWindow) -> set[tuple[str, str]]:
+    return {
+        (own.text(operator) or own.text(name), own.text(shapes))
+        for operator, name, shapes in zip(own.work.operator, own.work.name, own.work.shapes, strict=True)
+    }
+
+
+def _disturbed(side: Side) -> list[str]:
+    report = side.report
+    kinds = {finding.kind for finding in report.findings} | {str(report.verdict.kind)}
+    found = [f"{side.name}: {words}" for kind, words in DISTURBED.items() if kind in kinds]
+    pressure = max((row.pressure_cpu_pct for row in report.health if row.pressure_cpu_pct is not None), default=0.0)
+    if pressure > BUSY_PCT:
+        found.append(
+            f"{side.name}: tasks of its host waited for a CPU {pressure:.0f} % of the time (more than {BUSY_PCT:g})"
+        )
+    return found
+
+
+def changed(before: Side, after: Side) -> list[str]:
+    """Versions and settings that are not the same; those that one of the runs does not know are left out."""
+    ours, theirs = before.report.run, after.report.run
+    found = [
+        f"{name} {ours.versions[name]} -> {theirs.versions[name]}"
+        for name in sorted(set(ours.versions) & set(theirs.versions))
+        if ours.versions[name] != theirs.versions[name]
+    ]
+    if ours.backend and theirs.backend and ours.backend != theirs.backend:
+        found.append(f"backend {ours.backend} -> {theirs.backend}")
+    if ours.command and theirs.command and ours.command != theirs.command:
+        found.append("the command")
+    for name, unit in (("power_limit_w", "W power limit"), ("sm_max_mhz", "MHz highest clock")):
+        old, new = (sorted({getattr(row, name) for row in s.report.health} - {None}) for s in (before, after))
+        if old and new and old != new:
+            found.append(f"{', '.join(f'{n:g}' for n in old)} -> {', '.join(f'{n:g}' for n in new)} {unit}")
+    return found

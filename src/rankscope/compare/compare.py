@@ -1,0 +1,122 @@
+"""Two runs side by side: comparable or not, the step, what explains it, and everything that differs."""
+
+from __future__ import annotations
+
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.compare.comparable import changed, not_comparable
+from rankscope.compare.explain import Explanation, explain
+from rankscope.compare.promises import promises
+from rankscope.compare.rows.table import ROWS
+from rankscope.compare.sides.side import Side
+from rankscope.compare.steps import compare_steps
+from rankscope.compare.template import Template, make_template
+from rankscope.records.diff import DiffPart, DiffRow, DiffSide, DiffVerdict, RunDiff
+from rankscope.records.rank_window import RankWindow
+
+__all__ = ["compare"]
+
+
+def compare(before: Side, after: Side, *, force: bool = False) -> RunDiff:
+    """What became of a run.
+
+    Args:
+        before: the older run, or a baseline.
+        after: the newer one.
+        force: give a verdict also where the runs are not comparable.
+    """
+    one, other, step = compare_steps(before, after)
+    reasons = not_comparable(before, after)
+    if step.change is None:
+        reasons.append("no step time is known of both")
+    notes = [*before.notes, *after.notes]
+    parts = _parts(before, after, step, notes)
+    verdict: DiffVerdict = "same"
+    if step.change is None or (reasons and not force):
+        verdict = "not_comparable"
+    elif step.told:
+        verdict = "slower" if step.change > 0 else "faster"
+    titles = [{(f.kind, tuple(f.ranks)): f.title for f in side.report.findings} for side in (before, after)]
+    return RunDiff(
+        verdict=verdict,
+        sentence=_sentence(verdict, one, other, step, reasons),
+        before=one,
+        after=other,
+        step=step,
+        reasons=reasons,
+        changed=changed(before, after),
+        parts=parts,
+        rows=[row for rows in ROWS for row in rows(before, after)],
+        promises=promises(before, after, step),
+        findings_new=[title for key, title in titles[1].items() if key not in titles[0]],
+        findings_gone=[title for key, title in titles[0].items() if key not in titles[1]],
+        notes=notes,
+    )
+
+
+def _sentence(verdict: str, one: DiffSide, other: DiffSide, step: DiffRow, reasons: list[str]) -> str:
+    if step.change is None or step.before is None or step.after is None or not step.before:
+        return f"{one.name} and {other.name} cannot be compared: {'; '.join(reasons)}."
+    percent, noise = 100 * step.change / step.before, 100 * (step.noise or 0.0) / step.before
+    numbers = f"{step.before:.1f} -> {step.after:.1f} ms a step ({percent:+.1f} %, noise {noise:.1f} %)"
+    if verdict == "not_comparable":
+        return f"{one.name} and {other.name} cannot be compared: {'; '.join(reasons)}. Seen: {numbers}."
+    words = {"slower": "slower than", "faster": "faster than", "same": "not told apart from"}[verdict]
+    return f"{other.name} is {words} {one.name}: {numbers}."
+
+
+def _parts(before: Side, after: Side, step: DiffRow, notes: list[str]) -> list[DiffPart]:
+    if step.change is None:
+        return []
+    try:
+        found = _replayed(before, after)
+    except _NotReplayedError as reason:
+        notes.append(f"the difference is not taken apart: {reason}")
+        return []
+    parts = [
+        DiffPart(
+            kind=kind,  # type: ignore[arg-type]  # the keys are KINDS_OF_WORK
+            ms=ns / 1e6,
+            ranks={str(rank): own / 1e6 for rank, own in sorted(found.by_rank[kind].items())},
+        )
+        for kind, ns in found.parts.items()
+    ]
+    parts.sort(key=lambda part: -abs(part.ms))
+    return [*parts, DiffPart(kind="unexplained", ms=step.change - sum(part.ms for part in parts))]
+
+
+class _NotReplayedError(Exception):
+    """Why there is no replay."""
+
+
+def _replayed(before: Side, after: Side) -> Explanation:
+    """Replays of the newer run with the older one's work; where only the older one has traces, the other way round."""
+    for run, other, sign in ((after, before, 1.0), (before, after, -1.0)):
+        window = _window(run)
+        if window is None:
+            continue
+        if window.staged:
+            raise _NotReplayedError("what a stage of a pipeline waits for is not known by call")
+        own = [r for r in run.ranks if (r.attempt, r.window) == (window.attempt, window.window)]
+        found = explain(window, own, _templates(other.ranks))
+        if found is None:
+            raise _NotReplayedError(f"{other.name} has no replayed window of all these ranks")
+        if sign < 0:
+            parts = {kind: -ns for kind, ns in found.parts.items()}
+            ranks = {kind: {rank: -ns for rank, ns in own.items()} for kind, own in found.by_rank.items()}
+            return Explanation(found.replaced, found.step, parts, ranks)
+        return found
+    refused = [f"{s.name}: {w.refused}" for s in (after, before) for w in s.windows if w.refused]
+    raise _NotReplayedError("; ".join(refused[:2]) or "the traces of neither run are there")
+
+
+def _window(side: Side) -> WindowResult | None:
+    return next((w for w in side.windows if w.replay is not None and not w.refused), None)
+
+
+def _templates(ranks: list[RankWindow]) -> dict[int, Template]:
+    found = {}
+    for rank in sorted({own.rank for own in ranks}):
+        template = make_template([own for own in ranks if own.rank == rank])
+        if template is not None:
+            found[rank] = template
+    return found

@@ -1,0 +1,1 @@
+"""What two runs are compared by, one file a kind of rows, and a table (``table.py``)."""

@@ -1,0 +1,120 @@
+"""Collectives by what they are: how often, how long their transfers take and at which bus bandwidth; waits apart."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.compare.sides.noise import BETWEEN, combined, within_run
+from rankscope.compare.sides.side import Side
+from rankscope.records.diff import DiffRow
+from rankscope.records.rank_window import RankWindow
+
+__all__ = ["communication_rows"]
+
+Key = tuple[str, int, int, str]
+"""Kind, bytes, ranks of the group, its name."""
+F64 = NDArray[np.float64]
+
+
+def communication_rows(before: Side, after: Side) -> list[DiffRow]:
+    """A row for each kind of collective, and one for the time that they waited for the last rank."""
+    ours, theirs = _calls(before.ranks), _calls(after.ranks)
+    rows = [_row(key, ours.get(key), theirs.get(key)) for key in sorted(set(ours) | set(theirs))]
+    rows.sort(key=lambda row: (not row.told, -abs(row.change or 0.0)))
+    return [*rows, *_waits(before, after)]
+
+
+def _calls(ranks: Iterable[RankWindow]) -> dict[Key, tuple[float, F64, F64]]:
+    """Calls a step, transfers in ms and bus bandwidth in GB/s of each call of each rank in a step."""
+    count: dict[Key, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    steps: dict[int, int] = defaultdict(int)
+    transfer: dict[Key, list[float]] = defaultdict(list)
+    bus: dict[Key, list[float]] = defaultdict(list)
+    for own in ranks:
+        steps[own.rank] += len(own.steps.number)
+        calls = own.calls
+        for row, step in enumerate(calls.step):
+            if step < 0:
+                continue
+            key = (own.text(calls.kind[row]), calls.bytes[row], calls.size[row], own.text(calls.group[row]))
+            count[key][own.rank] += 1
+            if calls.transfer_ns:
+                transfer[key].append(calls.transfer_ns[row] / 1e6)
+                if calls.transfer_ns[row] > 0 and calls.bus_bytes[row] >= 0:
+                    bus[key].append(calls.bus_bytes[row] / calls.transfer_ns[row])
+    return {
+        key: (
+            float(np.median([n / max(steps[rank], 1) for rank, n in by_rank.items()])),
+            np.array(transfer[key]),
+            np.array(bus[key]),
+        )
+        for key, by_rank in count.items()
+    }
+
+
+def _row(key: Key, one: tuple[float, F64, F64] | None, other: tuple[float, F64, F64] | None) -> DiffRow:
+    sides = [(0.0, np.empty(0), np.empty(0)) if side is None else side for side in (one, other)]
+    times = [calls * float(np.median(transfer)) if len(transfer) else 0.0 for calls, transfer, _ in sides]
+    single = [within_run(transfer) for _, transfer, _ in sides]
+    least = min(sides[0][0], sides[1][0])
+    noise = max(BETWEEN["collective"] * min(times), least * combined(*single))
+    counted = abs(sides[0][0] - sides[1][0]) > 1e-9
+    change = times[1] - times[0]
+    words = [f"{sides[0][0]:g} -> {sides[1][0]:g} a step" if counted else f"{sides[0][0]:g} a step"]
+    if all(len(bus) for _, _, bus in sides):
+        old, new = (float(np.median(bus)) for _, _, bus in sides)
+        words.append(f"bus {old:,.1f} -> {new:,.1f} GB/s")
+    return DiffRow(
+        kind="collective",
+        name=_name(key),
+        unit="ms",
+        before=times[0] if one else None,
+        after=times[1] if other else None,
+        change=change,
+        noise=noise,
+        told=counted or abs(change) > noise,
+        status="changed" if one and other else "new" if other else "gone",
+        detail="; ".join(words),
+    )
+
+
+def _name(key: Key) -> str:
+    kind, size, ranks, group = key
+    amount = f" {size / 1e6:,.3g} MB" if size >= 0 else ""
+    named = f" ({group})" if group and group not in {"default_pg", "0"} else ""
+    return f"{kind}{amount}, group of {ranks or '?'}{named}"
+
+
+def _waits(before: Side, after: Side) -> list[DiffRow]:
+    """Of the rank whose waiting changed most. No noise is known for it: it follows from what the others do."""
+    ours, theirs = (_waited(side.ranks) for side in (before, after))
+    shared = sorted(set(ours) & set(theirs))
+    if not shared:
+        return []
+    most = max(shared, key=lambda rank: abs(theirs[rank] - ours[rank]))
+    return [
+        DiffRow(
+            kind="wait",
+            name="waiting in collectives for the last rank",
+            unit="ms",
+            before=ours[most],
+            after=theirs[most],
+            change=theirs[most] - ours[most],
+            ranks=[most],
+            detail="follows from what the last rank does, and costs only what the replay says",
+        )
+    ]
+
+
+def _waited(ranks: Iterable[RankWindow]) -> dict[int, float]:
+    total: dict[int, float] = defaultdict(float)
+    steps: dict[int, int] = defaultdict(int)
+    for own in ranks:
+        if own.calls.wait_ns:
+            steps[own.rank] += len(own.steps.number)
+            total[own.rank] += sum(n for n, step in zip(own.calls.wait_ns, own.calls.step, strict=True) if step >= 0)
+    return {rank: ns / 1e6 / steps[rank] for rank, ns in total.items() if steps[rank]}

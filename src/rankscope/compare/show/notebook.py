@@ -1,0 +1,66 @@
+"""What :func:`rankscope.diff` returns: the record, as DataFrames and as a notebook shows it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from rankscope.compare.show import html, markdown, terminal
+from rankscope.compare.show.json import render
+from rankscope.records.diff import DiffRow, RunDiff
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Diff"]
+
+
+class Diff:
+    """Two runs side by side. Every field of ``rankscope diff --format json`` is an attribute: ``diff.verdict``,
+    ``diff.sentence``, ``diff.step.change``, ``diff.parts``."""
+
+    def __init__(self, record: RunDiff) -> None:
+        self.record = record
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "record":  # as pickle and copy ask before there is a record
+            raise AttributeError(name)
+        return getattr(self.record, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Diff) and self.record == other.record
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return terminal.render([self.record])
+
+    def _repr_html_(self) -> str:
+        return html.body([self.record])
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """All that was compared, one row a thing; ``told`` says which changes are beyond their noise."""
+        return _frame(self.record.rows)
+
+    @property
+    def operators(self) -> pd.DataFrame:
+        """The compute alone, by operator and shapes."""
+        return _frame([row for row in self.record.rows if row.kind == "kernel"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``rankscope diff --format json`` prints it."""
+        plain: dict[str, Any] = json.loads(render([self.record]))
+        return plain
+
+    def to_markdown(self) -> str:
+        """For a pull request."""
+        return markdown.render([self.record])
+
+
+def _frame(rows: list[DiffRow]) -> pd.DataFrame:
+    import pandas as pd
+
+    names = [field.name for field in dataclasses.fields(DiffRow)]
+    return pd.DataFrame([dataclasses.asdict(row) for row in rows], columns=names)

@@ -1,0 +1,128 @@
+"""One of the runs that are compared, whatever it was given as: a run directory, a folder of traces, a report, or what
+a baseline has kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.pipeline import analyze_windows
+from rankscope.analysis.summary.rank_windows import summarise
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.compare.sides.unrecorded import unrecorded_steps
+from rankscope.errors import AnalysisError, ConfigError, ForeignFileError
+from rankscope.records.manifest import RunManifest
+from rankscope.records.rank_window import RankWindow
+from rankscope.records.report import ClusterReport
+from rankscope.records.run_summary import RunSummary
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record, run_limit
+from rankscope.trace.files.load import load_traces
+
+__all__ = ["Side", "from_summaries", "read_side", "summary_of"]
+
+F64 = NDArray[np.float64]
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Side:
+    """Everything that is known of a run."""
+
+    name: str
+    report: ClusterReport
+    ranks: list[RankWindow] = field(default_factory=list)
+    """Of each rank and window; empty where only the report is there."""
+    unrecorded_ms: F64 = field(default_factory=lambda: np.empty(0))
+    windows: list[WindowResult] = field(default_factory=list)
+    """What can be replayed: only where the traces are there."""
+    replicates: list[RunSummary] = field(default_factory=list)
+    """Of a baseline: its other runs."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def step_ms(self) -> F64:
+        """The recorded steps of the job: of each window and step the median over the ranks, ms. The first step of a
+        window is left out where there are others."""
+        found: list[float] = []
+        for window in sorted({(own.attempt, own.window) for own in self.ranks}):
+            own = [r.steps.length_ns for r in self.ranks if (r.attempt, r.window) == window and r.steps.length_ns]
+            size = min(map(len, own), default=0)
+            job = np.median(np.array([steps[:size] for steps in own]), axis=0) / 1e6 if size else np.empty(0)
+            found += (job[1:] if len(job) > 1 else job).tolist()
+        return np.array(found, np.float64)
+
+
+def read_side(path: Path, say: Say | None = None) -> Side:
+    """Read a run, a folder of traces or a report.
+
+    Args:
+        path: a run directory, a folder of traces, or a ``report.json``.
+        say: called with a line of text when something takes long.
+
+    Raises:
+        ConfigError: there is nothing of this name.
+        AnalysisError: no trace is usable.
+        ForeignFileError: the report or the manifest cannot be read.
+    """
+    if not path.exists():
+        raise ConfigError(f"{path} does not exist; name a run directory, a folder of traces or a report.json")
+    if path.is_file() and path.name.endswith(".json") and _is_report(path):
+        report = read_record(ClusterReport, path, run_limit(RunDir(path.parent.parent)))
+        return Side(path.parent.name if path.name == "report.json" else path.stem, report)
+    if say is not None:
+        say(f"reading {path}")
+    manifest = None
+    if RunDir(path).manifest.is_file():
+        manifest = read_record(RunManifest, RunDir(path).manifest, run_limit(RunDir(path)))
+    load = load_traces([path])
+    kept = path / "report" / "report.json"
+    if not load.traces and kept.is_file():
+        side = Side(path.name, read_record(ClusterReport, kept, run_limit(RunDir(path))))
+        side.notes.append(f"{path}: its traces are gone, so that only what its report says is compared")
+        side.unrecorded_ms = unrecorded_steps(load.pulses, side.notes)
+        return side
+    if not load.traces:
+        reasons = "; ".join(sorted({source.reason for source in load.sources if source.reason})[:3])
+        raise AnalysisError(f"{path}: no usable trace{': ' + reasons if reasons else ''}")
+    report, windows = analyze_windows(load, manifest, hta=False)
+    side = Side(path.resolve().name, report, windows=windows)
+    side.ranks = [own for window in windows for own in summarise(window)]
+    side.unrecorded_ms = unrecorded_steps(load.pulses, side.notes)
+    return side
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        read_record(ClusterReport, path, run_limit(RunDir(path.parent.parent)))
+    except ForeignFileError:
+        return path.name == "report.json"  # and its error is the one to show
+    return True
+
+
+def summary_of(side: Side, created: str = "") -> RunSummary:
+    """What a baseline keeps of a run."""
+    return RunSummary(
+        name=side.name,
+        created=created,
+        report=side.report,
+        step_ms=[round(ms, 4) for ms in side.unrecorded_ms.tolist()],
+        ranks=side.ranks,
+    )
+
+
+def from_summaries(name: str, runs: list[RunSummary]) -> Side:
+    """A baseline: its latest run is compared, and the others say how far runs of the same program are apart.
+
+    Raises:
+        AnalysisError: there is none.
+    """
+    if not runs or runs[-1].report is None:
+        raise AnalysisError(f"baseline {name} holds no run; `rankscope baseline set {name} RUN` puts one in")
+    latest = runs[-1]
+    assert latest.report is not None
+    return Side(name, latest.report, latest.ranks, np.array(latest.step_ms, np.float64), replicates=runs[:-1])

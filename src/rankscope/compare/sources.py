@@ -1,0 +1,23 @@
+"""What a word on the command line, or an argument of the Python API, stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankscope.compare.baselines import PREFIX, Store, default_store
+from rankscope.compare.sides.side import Say, Side, read_side
+
+__all__ = ["open_side"]
+
+
+def open_side(source: str | Path, store: str | None = None, say: Say | None = None) -> Side:
+    """A run directory, a folder of traces, a ``report.json``, or ``baseline:NAME``.
+
+    Args:
+        source: which of them.
+        store: where baselines are; default: RANKSCOPE_BASELINES, or ``rankscope_baselines``.
+        say: called with a line of text when something takes long.
+    """
+    if isinstance(source, str) and source.startswith(PREFIX):
+        return Store(store or default_store()).side(source.removeprefix(PREFIX))
+    return read_side(Path(source), say)

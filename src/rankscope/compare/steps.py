@@ -1,0 +1,69 @@
+"""The step of two runs: from steps that nobody recorded where both have them, and how sure the difference is."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.compare.sides.noise import BETWEEN, between_runs, combined, of_difference, usual
+from rankscope.compare.sides.side import Side
+from rankscope.records.diff import DiffRow, DiffSide
+
+__all__ = ["compare_steps"]
+
+F64 = NDArray[np.float64]
+
+DEVICE_BOUND_PCT = 10.0
+"""A device that is idle for less of the recorded window is the limit of its job."""
+FEWEST = 20
+"""Unrecorded steps; fewer are no measurement beside those of the windows."""
+
+
+def compare_steps(before: Side, after: Side) -> tuple[DiffSide, DiffSide, DiffRow]:
+    """Both steps and their difference; ``told`` where it is beyond the noise.
+
+    The noise is that of the steps of each run together with how far two runs of one program are apart: by the runs of
+    the baseline where there are at least three, else by class (``noise.BETWEEN``).
+    """
+    unrecorded = min(len(before.unrecorded_ms), len(after.unrecorded_ms)) >= FEWEST
+    series = [side.unrecorded_ms if unrecorded else side.step_ms for side in (before, after)]
+    medians = [usual(own) for own in series]
+    if None in medians:  # nothing but reports
+        medians = [side.report.verdict.step_ms for side in (before, after)]
+    sides = [
+        DiffSide(
+            name=side.name,
+            run_id=side.report.run.run_id,
+            world_size=side.report.run.world_size,
+            devices=list(side.report.run.devices),
+            step_ms=median,
+            steps=len(own),
+            step_source="unrecorded" if unrecorded else "recorded",
+            runs=1 + len(side.replicates),
+        )
+        for side, own, median in zip((before, after), series, medians, strict=True)
+    ]
+    one, other = medians
+    row = DiffRow(kind="step", name="step", unit="ms", before=one, after=other, change=None)
+    if one is not None and other is not None:
+        row.change = other - one
+        row.noise = _noise(before, after, series, min(one, other), unrecorded)
+        row.told = abs(row.change) > row.noise
+    return sides[0], sides[1], row
+
+
+def _noise(before: Side, after: Side, series: list[F64], step: float, unrecorded: bool) -> float:
+    repeated = between_runs(
+        [
+            *(m for run in before.replicates if (m := usual(np.array(run.step_ms))) is not None and unrecorded),
+            *([m for m in (usual(series[0]),) if m is not None]),
+        ]
+    )
+    limit = "device_bound" if all(_device_bound(side) for side in (before, after)) else "host_bound"
+    between = repeated if repeated is not None else BETWEEN[limit] * step
+    return combined(of_difference(series[0], series[1]), between)
+
+
+def _device_bound(side: Side) -> bool:
+    idle = [rank.idle_pct for rank in side.report.ranks if rank.idle_pct is not None and rank.device != "CPU"]
+    return bool(idle) and max(idle) < DEVICE_BOUND_PCT

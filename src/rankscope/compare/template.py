@@ -1,0 +1,90 @@
+"""One step of one rank as it usually is: its communication calls in order, and the rank's own work between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.records.rank_window import RankWindow
+
+__all__ = ["KINDS_OF_WORK", "Template", "call_keys", "make_template", "targets"]
+
+F64 = NDArray[np.float64]
+CallKey = tuple[str, int, int]
+"""Kind, ranks of the group, bytes."""
+
+KINDS_OF_WORK = ("host", "device", "transfer")
+"""What a step consists of; waiting is what it leads to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Arrays have an entry for each call of the step: work of the rank before it, and what it took to transfer, ns."""
+
+    keys: list[CallKey]
+    work: dict[str, F64]
+    """Of each of :data:`KINDS_OF_WORK`: means over the steps."""
+
+
+def call_keys(own: RankWindow) -> list[CallKey]:
+    """What each call of a rank is."""
+    calls = own.calls
+    return [(own.text(kind), size, n) for kind, size, n in zip(calls.kind, calls.size, calls.bytes, strict=True)]
+
+
+def make_template(windows: Sequence[RankWindow]) -> Template | None:
+    """The usual step over windows of one rank; None where none was replayed.
+
+    The step with the most common calls is taken. The first of a window is left out where there are others: its
+    recording began somewhere in it.
+    """
+    steps: list[tuple[tuple[CallKey, ...], F64]] = []
+    for own in windows:
+        calls = own.calls
+        if not calls.host_ns or not calls.transfer_ns:
+            continue
+        keys, place = call_keys(own), np.array(calls.step)
+        table = np.array([calls.host_ns, calls.device_ns, calls.transfer_ns], np.float64)
+        numbers = np.unique(place[place >= 0])
+        for number in numbers[1:] if len(numbers) > 1 else numbers:
+            mine = np.flatnonzero(place == number)
+            steps.append((tuple(keys[i] for i in mine.tolist()), table[:, mine]))
+    if not steps:
+        return None
+    usual, _ = Counter(keys for keys, _ in steps).most_common(1)[0]
+    mean = np.mean([table for keys, table in steps if keys == usual], axis=0)
+    return Template(list(usual), dict(zip(KINDS_OF_WORK, mean, strict=True)))
+
+
+def targets(template: Template, keys: Sequence[CallKey], own: dict[str, F64]) -> dict[str, F64]:
+    """The template's work at the calls of another program's step.
+
+    Calls are aligned by what they are. Where the programs differ, the work of a stretch is shared out as the other
+    program has it; what is before a call that only one of them has belongs to the next that both have.
+
+    Args:
+        template: of the one program.
+        keys: calls of a step of the other one.
+        own: its work, an entry a call.
+    """
+    found = {kind: np.zeros(len(keys)) for kind in own}
+    carried = dict.fromkeys(own, 0.0)
+    blocks = SequenceMatcher(None, template.keys, list(keys), autojunk=False).get_opcodes()
+    for tag, a, b, c, d in blocks:
+        for kind, mine in own.items():
+            theirs = template.work[kind][a:b]
+            if tag == "equal":
+                found[kind][c:d] = theirs
+                if kind != "transfer":
+                    found[kind][c] += carried[kind]
+                    carried[kind] = 0.0
+            elif c < d and mine[c:d].sum() > 0:
+                found[kind][c:d] = mine[c:d] * (theirs.sum() / mine[c:d].sum())
+            else:
+                carried[kind] += float(theirs.sum())
+    return found

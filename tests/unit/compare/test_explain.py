@@ -1,0 +1,79 @@
+"""What explains the difference of real runs, and how calls of different programs are aligned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rankscope.compare.compare import compare
+from rankscope.compare.template import Template, targets
+
+CALL, OTHER = ("all_reduce", 2, 100), ("all_reduce", 2, 50)
+
+
+def aligned(
+    theirs: list[tuple[tuple[str, int, int], float]], ours: list[tuple[tuple[str, int, int], float]]
+) -> list[float]:
+    template = Template([key for key, _ in theirs], {"host": np.array([ms for _, ms in theirs])})
+    found = targets(template, [key for key, _ in ours], {"host": np.array([ms for _, ms in ours])})
+    return [float(value) for value in found["host"]]
+
+
+def test_the_same_calls_get_the_other_runs_work() -> None:
+    assert aligned([(CALL, 5), (OTHER, 7)], [(CALL, 1), (OTHER, 2)]) == [5, 7]
+
+
+def test_work_before_a_call_that_is_gone_goes_to_the_next() -> None:
+    assert aligned([(OTHER, 5), (CALL, 7)], [(CALL, 3)]) == [12]
+
+
+def test_a_call_that_is_new_has_no_work_of_its_own() -> None:
+    assert aligned([(CALL, 7)], [(OTHER, 4), (CALL, 3)]) == [0, 7]
+
+
+def test_a_stretch_of_other_calls_is_shared_out_as_it_is_now() -> None:
+    assert aligned([(CALL, 8)], [(OTHER, 1), (("broadcast", 2, 1), 3)]) == [2, 6]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "delta", "kind", "ms"),
+    [
+        ("ddp_healthy", "ddp_dataloader_stall", 60, "host", 60),  # 60 ms planted in the loader of rank 1
+        ("ddp_dataloader_stall", "ddp_healthy", -60, "host", -60),
+        ("ddp_healthy", "ddp_slow_gpu", 27, "device", 27),  # 250 products of matrices on rank 1, part of them hidden
+    ],
+)
+def test_real_pairs(real, before: str, after: str, delta: float, kind: str, ms: float) -> None:
+    diff = compare(real(before), real(after))
+    assert diff.step.change == pytest.approx(delta, abs=3)
+    parts = {part.kind: part for part in diff.parts}
+    assert sum(part.ms for part in diff.parts) == pytest.approx(diff.step.change)
+    assert parts[kind].ms == pytest.approx(ms, abs=3)
+    assert abs(parts["unexplained"].ms) < 0.15 * abs(delta)
+    assert max(parts[kind].ranks, key=lambda rank: abs(parts[kind].ranks[rank])) == "1"
+    assert diff.verdict == ("slower" if delta > 0 else "faster")
+
+
+def test_the_new_operator_is_the_first_row_and_nothing_is_slower(real) -> None:
+    diff = compare(real("ddp_healthy"), real("ddp_slow_gpu"))
+    kernels = [row for row in diff.told if row.kind == "kernel"]
+    assert (kernels[0].name, kernels[0].status) == ("aten::mm [[4096,4096],[4096,4096]]", "new")
+    assert all(row.status == "new" or abs(row.change or 0) < 0.2 for row in kernels)
+
+
+def test_the_stall_is_no_slower_kernel(real) -> None:
+    diff = compare(real("ddp_healthy"), real("ddp_dataloader_stall"))
+    assert [row.name for row in diff.told if row.kind in {"kernel", "count"} and abs(row.change or 0) > 0.2] == []
+    (wait,) = [row for row in diff.rows if row.kind == "wait"]
+    assert wait.ranks == [0]
+
+
+def test_the_promise_of_the_older_report_was_kept(real) -> None:
+    (promise,) = compare(real("ddp_dataloader_stall"), real("ddp_healthy")).promises
+    assert promise.kept
+    assert "input_stall on rank 1" in promise.text
+
+
+def test_healthy_against_itself_and_without_a_device(real) -> None:
+    diff = compare(real("gloo_ddp_none"), real("gloo_ddp_none"))
+    assert (diff.verdict, diff.told, diff.step.change) == ("same", [], 0.0)

@@ -1,0 +1,133 @@
+"""What was changed in a run made by hand is told, with its size and rank, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankscope.compare.compare import compare
+from rankscope.records.diff import DiffRow
+from rankscope.records.rows import MemoryRow
+
+from .conftest import KERNELS
+
+
+def told(before, after) -> dict[str, DiffRow]:
+    return {row.name: row for row in compare(before, after).told}
+
+
+def test_equal_runs_differ_in_nothing(make_side) -> None:
+    diff = compare(make_side(), make_side())
+    assert (diff.verdict, diff.told, diff.step.change) == ("same", [], 0.0)
+    assert diff.parts == []
+    assert len(diff.rows) > 10
+
+
+@pytest.mark.parametrize(("factor", "found"), [(1.05, True), (1.01, False), (0.95, True), (0.99, False)])
+def test_five_percent_on_one_kernel_are_found_and_one_percent_are_not(make_side, factor: float, found: bool) -> None:
+    rows = told(make_side(), make_side({"mm": (10, 500.0 * factor)}))
+    assert ("mm" in rows) == found
+    assert not set(rows) - {"mm"}
+    if found:
+        assert rows["mm"].change == pytest.approx(10 * 0.5 * (factor - 1))
+        assert rows["mm"].ranks == [1]
+
+
+def test_a_kernel_beside_communication_is_never_a_slower_kernel(make_side) -> None:
+    slower = {name: (count, 1.5 * us) for name, (count, us) in KERNELS.items()}
+    diff = compare(make_side(), make_side(slower, alone=False))
+    assert not [row for row in diff.told if row.kind == "kernel"]
+    (beside,) = [row for row in diff.rows if row.kind == "beside"]
+    assert beside.change == pytest.approx(0.5 * 7.0)
+
+
+def test_new_gone_and_more_kernels(make_side) -> None:
+    before, after = make_side({"old": (2, 100.0)}), make_side({"new": (3, 100.0), "norm": (40, 50.0)})
+    rows = told(before, after)
+    assert {name: row.status for name, row in rows.items() if row.kind == "kernel"} == {
+        "old": "gone",
+        "new": "new",
+        "norm": "changed",
+    }
+    assert rows["new"].change == pytest.approx(0.3)
+    assert rows["norm"].change == pytest.approx(1.0)
+    assert rows["norm"].detail.startswith("20 -> 40 a step")
+    assert (rows["launches"].before, rows["launches"].after) == (34.0, 55.0)
+
+
+def test_a_slower_link(make_side) -> None:
+    rows = told(make_side(), make_side(transfer_us=100.0))
+    assert not rows
+    before, after = make_side(), make_side(transfer_us=150.0)
+    for own in after.ranks:
+        own.calls.transfer_ns = [150_000] * len(own.calls.step)
+    row = told(before, after)["all_reduce 4 MB, group of 2"]
+    assert row.change == pytest.approx(0.05)
+    assert "bus 40.0 -> 26.7 GB/s" in row.detail
+
+
+@pytest.mark.parametrize(
+    ("column", "before", "after", "name"),
+    [
+        ("syncs", [0, 0, 0, 0], [5, 5, 5, 5], "syncs"),
+        ("compilations", [0, 0, 0, 0], [0, 0, 3, 0], "compilations"),
+        ("copied_bytes", [10, 10, 10, 10], [20, 20, 20, 20], "copied bytes"),
+        ("allocations", [3, 3, 7, 11], [4, 3, 5, 4], None),
+        ("syncs", [0, 0, 0, 0], [0, 2, 0, 0], None),
+    ],
+)
+def test_counts_that_no_step_of_the_other_run_has(make_side, column: str, before, after, name: str | None) -> None:
+    rows = told(make_side(steps={column: before}), make_side(steps={column: after}))
+    assert list(rows) == ([name] if name else [])
+
+
+def test_a_trace_that_lost_records_counts_for_nothing(make_side) -> None:
+    after = make_side(steps={"launches": [5, 5, 5, 5]})
+    after.ranks[1].incomplete = "60 % of the device records are missing"
+    assert "launches" not in told(make_side(), after)
+
+
+def test_other_shapes_of_the_same_operator_are_one_row(make_side) -> None:
+    before, after = make_side({"bmm": (4, 100.0)}), make_side({"bmm": (4, 300.0)})
+    for side, shape in ((before, "[[8, 4]]"), (after, "[[16, 4]]")):
+        own = side.ranks[1]
+        own.strings.append(shape)
+        place = own.strings.index("bmm")
+        own.work.shapes = [len(own.strings) - 1 if op == place else -1 for op in own.work.operator]
+    rows = told(before, after)
+    assert [name for name, row in rows.items() if row.kind == "kernel"] == ["bmm"]
+    assert rows["bmm"].change == pytest.approx(4 * 0.2)
+
+
+def test_memory_peak_and_leak(make_side) -> None:
+    def memory(peaks: list[int]) -> MemoryRow:
+        most = max(peaks)
+        return MemoryRow(
+            attempt=0,
+            window=0,
+            rank=0,
+            file=None,
+            peak_allocated_bytes=most,
+            peak_reserved_bytes=most,
+            end_allocated_bytes=0,
+            end_reserved_bytes=0,
+            segment_allocs=None,
+            segment_frees=None,
+            peak_per_step=peaks,
+        )
+
+    before, after = make_side(), make_side()
+    before.report.memory, after.report.memory = (
+        [memory([1 << 30] * 4)],
+        [memory([1 << 30, 17 << 26, 9 << 27, 19 << 26])],
+    )
+    rows = told(before, after)
+    assert rows["memory peak"].change == 3 << 26
+    assert rows["memory growth a step"].after == 1 << 26
+
+
+def test_waiting_is_told_apart(make_side) -> None:
+    after = make_side()
+    for own in after.ranks:
+        own.calls.wait_ns = [7_000_000 * (own.rank == 0)] * len(own.calls.step)
+    (wait,) = [row for row in compare(make_side(), after).rows if row.kind == "wait"]
+    assert (wait.change, wait.ranks, wait.told) == (7.0, [0], False)

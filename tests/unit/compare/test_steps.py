@@ -1,0 +1,121 @@
+"""The step of two runs: slower, faster, the same, or not to be said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rankscope.compare.compare import compare
+from rankscope.compare.sides.noise import between_runs, block_length, of_difference, within_run
+from rankscope.compare.sides.side import summary_of
+from rankscope.records.report import Finding
+from rankscope.records.rows import HealthRow
+
+NOISE = np.random.default_rng(3).normal(0, 0.2, 400)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.1, "slower"), (0.9, "faster"), (1.0, "same"), (1.02, "same")])
+def test_unrecorded_steps_decide(make_side, factor: float, verdict: str) -> None:
+    before = make_side(step_ms=list(20 + NOISE[:200]))
+    after = make_side(step_ms=list(20 * factor + NOISE[200:]))
+    diff = compare(before, after)
+    assert (diff.verdict, diff.before.step_source, diff.before.steps) == (verdict, "unrecorded", 200)
+    assert diff.step.change == pytest.approx(20 * (factor - 1), abs=0.1)
+
+
+def test_repeated_runs_of_a_baseline_replace_the_assumed_noise(make_side) -> None:
+    before, after = make_side(step_ms=list(20 + NOISE[:200])), make_side(step_ms=list(20.6 + NOISE[200:]))
+    assert compare(before, after).verdict == "same"
+    before.replicates = [summary_of(make_side(step_ms=list(20 + off + NOISE[:200]))) for off in (0.01, -0.01, 0.02, 0)]
+    assert compare(before, after).verdict == "slower"
+    before.replicates = [summary_of(make_side(step_ms=list(20 + off + NOISE[:200]))) for off in (0.5, -0.5, 0.9, 0)]
+    assert compare(before, after).verdict == "same"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda side: setattr(side.report.run, "world_size", 4), "2 ranks against 4"),
+        (lambda side: setattr(side.report.run, "devices", ["Other"]), "other devices: Chip against Other"),
+        (
+            lambda side: [own.strings.__setitem__(slice(0, 3), list("xyz")) for own in side.ranks],
+            "another model or batch",
+        ),
+        (lambda side: [setattr(own.calls, "size", [4] * 4) for own in side.ranks], "other parallelism"),
+        (lambda side: side.report.health.append(HealthRow(rank=0, pressure_cpu_pct=60.0)), "waited for a CPU 60 %"),
+        (
+            lambda side: side.report.findings.append(
+                Finding(
+                    id="x",
+                    kind="gpu_throttled",
+                    ranks=[0],
+                    cost_ms_per_step=None,
+                    confidence="low",
+                    title="hot",
+                    evidence=[],
+                    advice=[],
+                )
+            ),
+            "a device was throttled",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_says_why_and_still_counts(make_side, change, reason: str) -> None:
+    after = make_side(step_ms=list(30 + NOISE[200:]))
+    after.ranks[1].steps.launches = [99] * 4
+    change(after)
+    before = make_side(step_ms=list(20 + NOISE[:200]))
+    diff = compare(before, after)
+    assert diff.verdict == "not_comparable"
+    assert any(reason in said for said in diff.reasons), diff.reasons
+    assert "launches" in {row.name for row in diff.told}
+    assert compare(before, after, force=True).verdict == "slower"
+
+
+def test_what_changed_is_listed(make_side) -> None:
+    after = make_side()
+    after.report.run.versions = {"torch": "2.12", "nccl": "2.28"}
+    assert compare(make_side(), after).changed == ["torch 2.11 -> 2.12"]
+
+
+def test_promised_against_got(make_side) -> None:
+    before, after = make_side(step_ms=list(30 + NOISE[:200])), make_side(step_ms=list(20 + NOISE[200:]))
+    before.report.verdict = replace(
+        before.report.verdict, kind="straggler", ranks=[1], cause="input_stall", cost_ms_per_step=9.5, cost_error_ms=0.5
+    )
+    (promise,) = compare(before, after).promises
+    assert (promise.promised_ms, promise.kept) == (9.5, True)
+    assert promise.got_ms == pytest.approx(10, abs=0.1)
+    assert compare(before, before).promises == []
+
+
+def test_noise_by_hand() -> None:
+    # Student's t at 99 %, three degrees of freedom: 5.841; the standard deviation of 1, 2, 3, 4 is 1.291
+    assert within_run([1.0, 2.0, 3.0, 4.0]) == pytest.approx(5.841 * 1.291 / 2, rel=1e-3)
+    assert between_runs([10.0, 12.0]) is None
+    # two degrees: 9.925; standard deviation 1, of the next run sqrt(1 + 1/3)
+    assert between_runs([9.0, 10.0, 11.0]) == pytest.approx(9.925 * (4 / 3) ** 0.5, rel=1e-3)
+    # pooled: two degrees from two runs of two steps; variances 0.5 and 0.5
+    assert of_difference(np.array([1.0, 2.0]), np.array([3.0, 4.0])) == pytest.approx(9.925 * 0.5**0.5, rel=1e-3)
+    assert within_run([1.0]) is None
+
+
+def test_blocks_are_as_long_as_steps_depend_on_each_other() -> None:
+    independent = np.random.default_rng(0).normal(0, 1, 500)
+    slow = np.convolve(independent, np.ones(20), "valid")
+    assert block_length(independent) == 3
+    assert block_length(slow) > 10
+    assert within_run(slow) > 2 * within_run(np.random.default_rng(1).permutation(slow))
+
+
+def test_a_hundred_pairs_from_one_series_are_the_same(make_side) -> None:
+    """Two runs of one program whose steps drift as those of a busy machine do: at most one is called slower."""
+    random, verdicts = np.random.default_rng(5), []
+    for _ in range(100):
+        steps = [20 * (1 + 0.01 * random.normal()) + np.convolve(random.normal(0, 0.3, 130), np.ones(8) / 4, "valid")
+                 for _ in range(2)]  # fmt: skip
+        before, after = (make_side(step_ms=list(own)) for own in steps)
+        verdicts.append(compare(before, after).verdict)
+    assert verdicts.count("slower") <= 1
