@@ -60,7 +60,11 @@ def analyze(
 
 
 def analyze_windows(
-    load: LoadResult, manifest: RunManifest | None = None, *, hta: bool = True, progress: Progress | None = None
+    load: LoadResult,
+    manifest: RunManifest | None = None,
+    *,
+    hta: bool | Literal["all"] = True,
+    progress: Progress | None = None,
 ) -> tuple[ClusterReport, list[WindowResult]]:
     """As :func:`analyze`, with the windows that the report was made of: what can be replayed again, and summarised."""
     errors: list[ReportError] = []
