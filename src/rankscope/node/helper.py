@@ -36,10 +36,11 @@ from rankscope.node.standstill import StandstillWatch, place_answers
 from rankscope.node.state import NodeState
 from rankscope.node.step_log import StepLogDrain
 from rankscope.node.words import Words
+from rankscope.records.between import SlowPattern
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.records.rank import RankRecord
-from rankscope.records.spec import AgentSpec
+from rankscope.records.spec import AgentSpec, CaptureRequest
 from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
 from rankscope.rundir.files import replace_text, write_new
 from rankscope.rundir.layout import RunDir
@@ -266,9 +267,21 @@ class Helper:
             verdict = None if found.resumed else why_stuck([found])
             self._stands = "" if verdict is None else verdict.sentence
         self._live.look(counts, self._stands)
+        if (wanted := self._live.pattern) is not None:
+            self._live.pattern = None
+            self._ask_for_window(*wanted)
         if self._live.found is not None:
             with contextlib.suppress(OSError):  # the node's own disk is full: a line less
                 replace_text(self.spool.live, to_json(self._live.found, indent=None))
+
+    def _ask_for_window(self, attempt: int, pattern: SlowPattern) -> None:
+        """Rank 0 opens a window over the next of these steps when the budget allows it, and tells the other nodes."""
+        request = CaptureRequest(
+            name="pattern", steps=self.spec.schedule.active, warmup=1, at=pattern.first if pattern.period else 0,
+            every=pattern.period or 0,
+        )  # fmt: skip
+        with contextlib.suppress(OSError):  # the node's own disk is full: a window less
+            replace_text(self.spool.notice(attempt, "pattern"), to_json(request))
 
     def _place_live(self, run_dir: RunDir, node: str) -> None:
         """How the job is doing, for whoever reads the run directory."""

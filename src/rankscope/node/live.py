@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankscope.node.gather import own_record
+from rankscope.records.between import SlowPattern
 from rankscope.records.live import NodeLive, RankLive
 from rankscope.records.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER, STEP_LOG_MAGIC, STEP_LOG_VERSION
 from rankscope.rundir.spool import Spool
@@ -22,6 +23,8 @@ LAST = 200
 FEWEST = 20
 JUDGED = 4_000
 """The last steps that are judged while the job runs; the report judges all."""
+WORTH_RECORDING = ("every", "turns", "since", "drifting")
+"""Patterns that go on and that a planned window at the beginning cannot show, or only by chance."""
 PAUSE_S = 2.0
 JUDGED_EVERY_S = 60.0
 _HEADER = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, 0)
@@ -56,6 +59,9 @@ class LiveStatus:
         self._judge_at = clock() + JUDGED_EVERY_S
         self._judged = 0
         self._news: tuple[str, list[int]] = ("", [])
+        self._wanted: set[tuple[object, ...]] = set()
+        self.pattern: tuple[int, SlowPattern] | None = None
+        """The attempt, and steps worth recording that were not known before, until it is taken."""
         self.found: NodeLive | None = None
         """The status, until it is taken."""
 
@@ -153,3 +159,9 @@ class LiveStatus:
         found = judge(side_by_side(logs, max(FIRST_STEPS - first, 0), first), on_host=False)
         named = [p for p in found.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation")]
         self._news = (named[0].sentence, list(found.ranks)) if named else ("", [])
+        for pattern in named:
+            key = (self._attempt, pattern.kind, *pattern.ranks, pattern.period)
+            if pattern.kind in WORTH_RECORDING and key not in self._wanted:
+                self._wanted.add(key)
+                self.pattern = self._attempt, pattern
+                return

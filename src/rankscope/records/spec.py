@@ -58,7 +58,8 @@ class Window:
     first: Step
     last: Step
     origin: str = "plan"
-    """``plan``, ``slow_step``, or the name of the request it answers."""
+    """``plan``, ``slow_step``, ``pattern`` (steps that the step logs have shown to be slow), or the name of the request
+    it answers."""
     backend: str = "inline"
     """What records it: a name of :mod:`rankscope.capture_backends`."""
     backend_reason: str | None = None
@@ -83,6 +84,9 @@ class CaptureRequest:
     steps: WindowSteps
     warmup: WindowSteps
     detail: str = ""
+    at: Step = 0
+    """A step that is to be recorded, or one that comes ``every`` so many steps after it; 0: as soon as possible."""
+    every: Step = 0
 
 
 DETAILS = ("shapes", "stacks", "memory")

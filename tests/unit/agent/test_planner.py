@@ -99,6 +99,22 @@ def test_a_slow_step_opens_a_window_when_the_budget_allows():
     assert (window.warm, window.first, window.last, window.origin) == (203, 204, 209, "slow_step")
 
 
+def test_a_window_over_the_next_step_of_a_pattern_when_that_is_near_and_affordable():
+    every = CaptureRequest(name="pattern", steps=6, warmup=1, at=24, every=25)
+    # the next that can be met from step 200 on is 224, of six steps the third
+    assert [ask(planner(NONE), completed, pattern=every) for completed in (200, 214)] == [None, None]
+    window = ask(planner(NONE), 215, pattern=every)
+    assert (window.warm, window.first, window.last, window.origin) == (221, 222, 227, "pattern")
+    assert ask(planner(NONE, step_pct=3.0), 215, pattern=every) is None  # 7 of 227 steps are 3.1 %
+    # a step that is too near is left for the next
+    assert ask(planner(NONE), 219, pattern=every) is None
+    assert ask(planner(NONE), 240, pattern=every).first == 247
+    # a request comes first, and what goes on in all steps is recorded at once
+    assert ask(planner(NONE), 215, pattern=every, request=ASKED).origin == "request_0000"
+    always = CaptureRequest(name="pattern", steps=6, warmup=1)
+    assert ask(planner(NONE), 215, pattern=always).first == 219
+
+
 def test_windows_every_so_often_end_with_the_budget():
     often = ScheduleSpec(skip_first=5, wait=1, warmup=1, active=2, repeat=1, every=100)
     leader = planner(often, windows=2)

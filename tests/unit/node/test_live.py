@@ -81,7 +81,15 @@ def test_once_a_minute_the_logs_are_judged_with_the_numbers_of_their_steps(tmp_p
     live = job.look(after_s=61)
     assert live.named == [1]
     assert "Rank 1 is 20 ms late in every 100th step" in live.news
+    attempt, pattern = job.status.pattern
+    assert (attempt, pattern.kind, pattern.period, pattern.first % 100) == (0, "every", 100, 99)
+    job.status.pattern = None
     assert job.look(after_s=1000).news == live.news, "nothing new to judge, and it still holds"
+    for _ in range(3):
+        job.steps(99, 40)
+        job.steps(1, 40, late_ms=20)
+    assert job.look(after_s=1000).named == [1]
+    assert job.status.pattern is None, "asked for once"
 
 
 def test_a_step_log_that_is_not_there_is_no_error(tmp_path, monkeypatch):

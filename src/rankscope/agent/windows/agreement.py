@@ -89,13 +89,16 @@ class Agreement:
             self._pace.beat,
             request=self._request(),
             slow_step=self._spec.budget.slow_step > 0 and self._board.stands("slow_step"),
+            pattern=self._pattern(),
             megabytes=self._board.gathered_megabytes,
         )
         if window is None:
             return
         self._board.announce(dataclasses.replace(window, counted_by=self._source))
         self._board.take("slow_step")
-        if window.origin not in ("plan", "slow_step"):
+        if window.origin == "pattern":
+            self._board.take("pattern")
+        elif window.origin not in ("plan", "slow_step"):
             self._answered()
 
     def _step_s(self) -> float:
@@ -112,6 +115,14 @@ class Agreement:
         except ValueError as error:
             tell(f"request number {self._requests} from outside was passed over: {error}")
             self._answered()
+            return None
+
+    def _pattern(self) -> CaptureRequest | None:
+        try:
+            return self._board.pattern()
+        except ValueError as error:
+            tell(f"what the node helper wanted to be recorded was passed over: {error}")
+            self._board.take("pattern")
             return None
 
     def _answered(self) -> None:

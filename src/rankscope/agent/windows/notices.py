@@ -94,6 +94,15 @@ class Notices:
             raise ValueError(f"detail is {request.detail!r}, none of {', '.join(DETAILS)}")
         return request
 
+    def pattern(self) -> CaptureRequest | None:
+        """Steps that the node helper wants to be recorded; it replaces what it wanted before.
+
+        Raises:
+            ValueError: it is no request, or asks for too much.
+        """
+        text = self.read("pattern")
+        return None if text is None else from_json(CaptureRequest, text)
+
     def answered(self) -> int:
         """How many requests have been answered, by earlier attempts too."""
         try:

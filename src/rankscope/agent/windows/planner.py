@@ -48,6 +48,7 @@ class Planner:
         *,
         request: CaptureRequest | None,
         slow_step: bool,
+        pattern: CaptureRequest | None = None,
         megabytes: Callable[[], float],
     ) -> Window | None:
         """The window to announce now as window ``number``, or None.
@@ -59,13 +60,14 @@ class Planner:
             beat: the synchronisation interval: the host waits for its device every so many steps.
             request: from outside, not yet answered.
             slow_step: some rank saw one.
+            pattern: steps that the step logs have shown to be slow; waits for one of them, and for the budget.
             megabytes: tells what was gathered so far; asked only where the budget decides.
         """
         lead = self._lead
         if step_s > 0:
             lead = max(lead, math.ceil(self._heard_within_s / step_s) + beat - 1)
         else:
-            request, slow_step = None, False
+            request, slow_step, pattern = None, False, None
         planned = self._schedule.window(self._planned)
         unplanned = None
         if request is not None:
@@ -78,6 +80,8 @@ class Planner:
             begins = completed + lead + 1
             last = begins + self._schedule.active - 1
             unplanned = Window(number=number, warm=begins - 1, first=begins, last=last, origin="slow_step")
+        elif pattern is not None:
+            unplanned = _over(pattern, number, completed + lead + pattern.warmup, patience=lead)
         if unplanned is not None and (planned is None or unplanned.last + self._lead < planned.warm):
             return self._unplanned(unplanned, request, completed, megabytes)
         if planned is None:
@@ -131,6 +135,19 @@ class Planner:
             and megabytes() < self._budget.megabytes
             and steps <= max(completed, window.last) * self._budget.step_pct / 100
         )
+
+
+def _over(pattern: CaptureRequest, number: int, begins: int, patience: int) -> Window | None:
+    """A window over the next step of a pattern that can be in it; None while that is farther away than ``patience``."""
+    before = (pattern.steps - 1) // 2
+    target = max(pattern.at, begins + before)
+    if pattern.every:
+        target += (pattern.at - target) % pattern.every
+    first = max(target - before, begins)
+    if first > begins + patience:
+        return None
+    last = first + pattern.steps - 1
+    return Window(number=number, warm=first - pattern.warmup, first=first, last=last, origin="pattern")
 
 
 def _steps(window: Window) -> int:

@@ -1,0 +1,146 @@
+"""What does the log of all steps cost, in time and in bytes?
+
+    python benchmarks/steplog.py [--steps 2000] [--ms 20] [--hours 10]
+
+One process trains in blocks of 20 steps, in turns without and with all that the agent does in a step that is not
+recorded (ABBA: marks at forward and backward, counts of the scheduler, the entry). The figure is the median over pairs
+of blocks of the ratio of their median steps, and of the CPU time of the thread. Weights are compared bit by bit. Then so
+many hours of steps of a log-normal length, with one in a hundred much longer, are logged, drained and placed as in a
+run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from rankscope.agent.steps import phases, step_log
+from rankscope.agent.steps.step_log import StepLog
+from rankscope.node.step_log import StepLogDrain
+from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
+
+BLOCK = 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--ms", type=float, default=20.0, help="length of a step, filled up by sleeping")
+    parser.add_argument("--hours", type=float, default=10.0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        log = StepLog(Path(folder) / "ring")
+        log.clock.follow()
+        rows = [
+            ("calls alone, us a step", _alone(log)),
+            *_paired(log, options.steps, options.ms),
+            *_bytes(Path(folder), options.hours, options.ms),
+        ]
+    for name, value in rows:
+        print(f"{name:52} {value}")
+
+
+def _logged(log: StepLog) -> None:
+    log.mark("forward")
+    log.mark("backward")
+    log.mark("backward_ended")
+    log.step(False, 0)
+
+
+def _alone(log: StepLog, turns: int = 5_000) -> str:
+    best = min(_timed(lambda: [_logged(log) for _ in range(turns)]) for _ in range(7))
+    return f"{1e6 * best / turns:.1f}"
+
+
+def _timed(call) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+class Training:
+    """Small enough to leave most of a step to sleep; the same numbers whoever asks."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), 1e-3)
+        self.batch = torch.randn(32, 256)
+
+    def step(self, log: StepLog | None, ms: float) -> None:
+        begun = time.perf_counter()
+        if log is not None:
+            log.mark("forward")
+        loss = self.model(self.batch).square().mean()
+        if log is not None:
+            log.mark("backward")
+        loss.backward()
+        if log is not None:
+            log.mark("backward_ended")
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        while (left := begun + ms / 1e3 - time.perf_counter()) > 0:
+            time.sleep(left)
+        if log is not None:
+            log.step(False, 0)
+
+
+def _paired(log: StepLog, steps: int, ms: float):
+    with_log, without = Training(), Training()
+    ratios, extra = [], []
+    for pair in range(steps // (2 * BLOCK)):
+        found = {}
+        for logged in (True, False) if pair % 2 else (False, True):
+            training, used, cpu = (with_log if logged else without), (log if logged else None), time.thread_time_ns()
+            took = [_timed(lambda t=training, used=used: t.step(used, ms)) for _ in range(BLOCK)]
+            found[logged] = statistics.median(took), (time.thread_time_ns() - cpu) / BLOCK / 1e3
+        ratios.append(found[True][0] / found[False][0])
+        extra.append(found[True][1] - found[False][1])
+    yield f"step with the log by that without, median of {len(ratios)} pairs", f"{statistics.median(ratios):.5f}"
+    quarters = statistics.quantiles(extra, n=4)
+    yield "CPU time more, us a step: median (quartiles)", f"{quarters[1]:.0f} ({quarters[0]:.0f} to {quarters[2]:.0f})"
+    same = all(torch.equal(a, b) for a, b in zip(with_log.model.parameters(), without.model.parameters(), strict=True))
+    yield "weights bit-identical", "yes" if same else "NO"
+
+
+def _bytes(folder: Path, hours: float, ms: float):
+    steps = round(hours * 3600e3 / ms)
+    rng = np.random.default_rng(0)
+    lengths = (
+        (ms * 1e6 * rng.lognormal(0, 0.05, steps) * np.where(rng.random(steps) < 0.01, 5, 1)).astype(np.int64).tolist()
+    )
+    now = [0]
+    step_log.time.perf_counter_ns = phases.perf_counter_ns = lambda: now[0]
+    spool = Spool(folder)
+    log, drain = StepLog(spool.pulse(0, 0)), StepLogDrain(spool)
+    for number, length in enumerate(lengths):
+        now[0] += length // 3
+        log.mark("forward")
+        now[0] += length // 3
+        log.mark("backward")
+        now[0] += length - 2 * (length // 3)
+        log.step(False, 0)
+        if number % 60_000 == 0:
+            drain.drain()
+    drain.drain()
+    plain = spool.step_log(spool.pulse(0, 0)).stat().st_size
+    drain.finish(RunDir(folder / "run"))
+    kept = RunDir(folder / "run").pulse(0, 0).stat().st_size
+    yield "bytes of an entry in the ring", str(STEP_LOG_ENTRY.size)
+    yield f"{hours:g} h of {ms:g} ms steps ({steps:,}): MB on the node's disk", f"{plain / 1e6:.1f}"
+    yield "the same in the run directory, gzipped: MB", f"{kept / 1e6:.1f}"
+    yield "bytes a step there", f"{kept / steps:.2f}"
+
+
+if __name__ == "__main__":
+    main()
