@@ -32,11 +32,11 @@ def _find(case: Case) -> list[Action]:
 def _launch_less(evidence: Evidence, gain: float) -> list[Action]:
     if "cuda_graphs" in evidence.uses:
         return []
-    check = f"launches a step (now {evidence.launches:.0f}), devices idle for the host"
+    check = f"launches a step (now {evidence.launches:,.0f}), devices idle for the host"
     if "compile" in evidence.uses:
         text = "Look for graph breaks (TORCH_LOGS=graph_breaks), then use CUDA graphs (mode='reduce-overhead')."
         return at_most(evidence, "cuda_graphs", text, gain, check)
-    many = f"{evidence.launches:.0f} kernels a step" if evidence.launches >= LAUNCHES else "the host's work"
+    many = f"{evidence.launches:,.0f} kernels a step" if evidence.launches >= LAUNCHES else "the host's work"
     text = f"torch.compile the model: it cuts {many}; then CUDA graphs (mode='reduce-overhead')."
     return at_most(evidence, "compile", text, gain, check)
 

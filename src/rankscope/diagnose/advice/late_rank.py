@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from rankscope.causes.wording import describe
 from rankscope.diagnose.advice.base import Advice
 from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.diagnose.base.facts import advice_for
+from rankscope.diagnose.base.late_sets import late_set
 from rankscope.diagnose.base.rule import Case
-from rankscope.records.evidence import Evidence
+from rankscope.diagnose.base.turns import take_turns
 from rankscope.records.report import Action
 
 __all__ = ["ADVICE"]
 
 
 def _find(case: Case) -> list[Action]:
-    return [_action(decision, case.evidence) for decision in case.stragglers]
+    """One action for ranks that are told the same: with what all of them cost where that is known."""
+    evidence, stragglers = case.evidence, case.stragglers
+    if not stragglers:
+        return []
+    together, turns = late_set(evidence, stragglers), take_turns(stragglers, evidence)
+    if together is None and not turns:
+        return [_action([decision], case) for decision in stragglers]
+    action = _action(stragglers, case)
+    if together is not None:
+        action.saves_ms, action.error_ms = together.cost_ms, together.error_ms
+    return [action]
 
 
-def _action(decision: StragglerDecision, evidence: Evidence) -> Action:
-    suspect, cause = decision.suspect, describe(decision.cause)
-    first = advice_for(suspect, decision.cause, evidence)[0]
+def _action(decisions: Sequence[StragglerDecision], case: Case) -> Action:
+    first = decisions[0]
     return Action(
-        code=f"mend_{decision.cause}",
-        text=first,
-        ranks=[suspect.rank],
+        code=f"mend_{first.cause}",
+        text=advice_for(first.suspect, first.cause, case.evidence)[0],
+        ranks=[d.suspect.rank for d in decisions],
         kind="replay",
-        saves_ms=suspect.cost_ms,
-        error_ms=suspect.error_ms,
-        check=cause.check,
+        saves_ms=sum(d.suspect.cost_ms for d in decisions),
+        error_ms=math.hypot(*(d.suspect.error_ms for d in decisions)),
+        check=describe(first.cause).check,
     )
 
 

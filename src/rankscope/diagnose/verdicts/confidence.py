@@ -21,7 +21,10 @@ def how_sure(decision: StragglerDecision, evidence: Evidence) -> tuple[Confidenc
     steps, ranks = len(suspect.gains_ms), len(evidence.ranks) + len(evidence.missing)
     agrees = _agrees(decision, evidence)
     rows: list[tuple[int, str]] = [
-        (LEVELS.index(decision.confidence), "it is close to what decides that a rank is late"),
+        (
+            LEVELS.index(decision.confidence),
+            "it was seen in few steps" if decision.once else "it is close to what decides that a rank is late",
+        ),
         (
             2 if steps >= 5 or (steps == 4 and agrees) or suspect.measured else 1 if steps >= 3 else 0,
             f"only {steps} steps were recorded",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES
 from rankscope.causes.wording import amount, describe, hours, parts, sentence_of, share, with_error
 from rankscope.diagnose.advice.base import in_words
-from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.diagnose.base.facts import advice_for, facts_of
 from rankscope.diagnose.base.late_sets import LateSet, late_set
 from rankscope.diagnose.base.reasons import reasons
 from rankscope.diagnose.base.rule import Case
+from rankscope.diagnose.base.turns import take_turns
 from rankscope.diagnose.verdicts.confidence import how_sure, step_log_line
 from rankscope.diagnose.verdicts.step import Step, job_step
 from rankscope.listing import some_ranks
@@ -22,8 +23,6 @@ from rankscope.thresholds import LOSES
 __all__ = ["straggler"]
 
 MOST_NAMED = 4
-TURNS = 0.8
-"""Share of the recorded steps that lose time to one rank alone, from which on ranks take turns."""
 
 
 def straggler(case: Case, actions: Sequence[Action]) -> Verdict:
@@ -34,11 +33,14 @@ def straggler(case: Case, actions: Sequence[Action]) -> Verdict:
     cost, error = suspect.cost_ms, suspect.error_ms
     if together is not None:
         cost, error = together.cost_ms, together.error_ms
+    elif take_turns(case.stragglers, evidence):
+        cost = sum(d.suspect.cost_ms for d in case.stragglers)
+        error = math.hypot(*(d.suspect.error_ms for d in case.stragglers))
     step = job_step(evidence, cost)
     gaining = sum(g > LOSES * (evidence.step_ms or 0.0) for g in suspect.gains_ms)
     confidence, sure = how_sure(first, evidence)
     late = [a for a in actions if a.kind == "replay"][:MOST_NAMED]
-    first_steps = [(f"Rank {a.ranks[0]}: " if len(late) > 1 else "") + in_words(a, step.ms) for a in late]
+    first_steps = [(f"Rank {some_ranks(a.ranks)}: " if len(late) > 1 else "") + in_words(a, step.ms) for a in late]
     second = advice_for(suspect, first.cause, evidence)[1:]
     return Verdict(
         kind="straggler",
@@ -102,7 +104,7 @@ def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> 
     total = sum(d.suspect.cost_ms for d in stragglers)
     same = len({d.cause for d in stragglers}) == 1
     does = sentence_of(describe(stragglers[0].cause).phrase, several=True) if same else ""
-    if _take_turns(stragglers, evidence):
+    if take_turns(stragglers, evidence):
         found = (
             f"Ranks {some_ranks(ranks)} take turns: each step waits for another one, {amount(total)} of each "
             f"{amount(step.ms)} step ({share(total, step.ms)}). {does}"
@@ -124,22 +126,11 @@ def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> 
     return f"{len(stragglers)} ranks hold the job up: {listed}, of each {amount(step.ms)} step."
 
 
-def _take_turns(stragglers: Sequence[StragglerDecision], evidence: Evidence) -> bool:
-    """Whether nearly every step loses time to one of them alone, and none of them to most steps."""
-    counts = {len(d.suspect.gains_ms) for d in stragglers}
-    if len(counts) != 1 or not counts or min(counts) < 2 or len({d.cause for d in stragglers}) != 1:
-        return False
-    least = LOSES * (evidence.step_ms or 0.0)
-    steps = [*zip(*(d.suspect.gains_ms for d in stragglers), strict=True)]
-    alone = [step.index(max(step)) for step in steps if sum(gain > least for gain in step) == 1]
-    often = max((alone.count(i) for i in set(alone)), default=0)
-    return len(alone) >= TURNS * len(steps) and len(set(alone)) > 1 and often < TURNS * len(steps)
-
-
 def _why(case: Case, step: Step, gaining: int, together: LateSet | None) -> list[str]:
     evidence, first = case.evidence, case.stragglers[0]
     suspect, cause = first.suspect, describe(first.cause)
-    why = [f"What follows is said of rank {suspect.rank}, the costliest of them."] if together is not None else []
+    several = len(case.stragglers) > 1
+    why = [f"What follows is said of rank {suspect.rank}, the costliest of them."] if several else []
     why += _named(suspect, first.cause, evidence)
     named = suspect.explained.get(first.cause)
     more = f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late"

@@ -125,12 +125,14 @@ def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
         ("Why", verdict.why, "No evidence was stated."),
         ("Next", verdict.next, "Nothing to do first."),
     ):
-        for index, item in enumerate(items[:3] or [fallback]):
+        shown = items[:3] or ([fallback] if label == "Next" else [])
+        for index, item in enumerate(shown):
             found += _labelled(label if index == 0 else "", plain_text.prose(item), "", width, limit)
     sure = f"{plain_text.one_line(verdict.confidence, 20)} confidence"
     if verdict.sure:
         sure = f"{sure}: {plain_text.one_line(verdict.sure, 200)}"
-    found += _labelled("Sure", sure, "dim", width)
+    if verdict.kind != "insufficient_data":
+        found += _labelled("Sure", sure, "dim", width)
     if line := summary.between_line(report):
         found += _labelled("Between", line, "", width, limit - 1)
     return found
