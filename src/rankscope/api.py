@@ -23,8 +23,8 @@ from rankscope.report.notebook import Report
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.trace.files import load as files
-from rankscope.trace.files.cache import events_table
 from rankscope.trace.files.load import LoadResult
+from rankscope.trace.files.parquet import events_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from rankscope.rundir.layout import RunDir
 if TYPE_CHECKING:
     from rankscope.records.manifest import RunManifest
 
-__all__ = ["analyze_verb", "given_ranks", "report_verb", "schema_verb"]
+__all__ = ["analyze_verb", "given_ranks", "manifest_of", "report_verb", "schema_verb"]
 
 
 def analyze_verb(arguments: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
     from rankscope.progress import work
     from rankscope.trace.files.load import load_traces
 
-    manifest = _manifest(arguments.paths)
+    manifest = manifest_of(arguments.paths)
     with work(say) as doing:
         load = load_traces(
             arguments.paths,
@@ -57,7 +57,7 @@ def given_ranks(words: Sequence[str]) -> dict[Path, int]:
     return ranks
 
 
-def _manifest(paths: Sequence[Path]) -> RunManifest | None:
+def manifest_of(paths: Sequence[Path]) -> RunManifest | None:
     """Read run.json, which knows more than the traces: steps, hosts, missing ranks. Several folders share none."""
     from rankscope.records.manifest import RunManifest
     from rankscope.rundir.record_files import read_record, run_limit

@@ -16,6 +16,7 @@ from rankscope.cli.console import FORMATS
 from rankscope.cli.doctor import doctor_verb
 from rankscope.cli.gather import gather_verb
 from rankscope.cli.privacy import redact_verb
+from rankscope.cli.reduce import cluster_report_verb, reduce_verb
 from rankscope.cli.run import demo_verb
 from rankscope.cli.stuck import why_stuck_verb
 from rankscope.cli.timeline import merge_verb, view_verb
@@ -77,10 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
     analyze = verbs.add_parser("analyze", help="report on a run, or on any traces of torch.profiler")
     analyze.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
     _add_rank(analyze)
-    analyze.add_argument("--no-hta", dest="hta", action="store_false", help="leave out Holistic Trace Analysis")
-    analyze.add_argument(
-        "--hta-all", dest="hta", action="store_const", const="all", help="Holistic Trace Analysis of each of many ranks"
-    )
+    _add_hta(analyze)
     analyze.add_argument(
         "--cache",
         type=Path,
@@ -90,6 +88,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     _add_output(analyze)
     analyze.set_defaults(verb=analyze_verb)
+
+    _add_reduction(verbs)
 
     report = verbs.add_parser("report", help="show a report again, in another format")
     report.add_argument(
@@ -181,6 +181,44 @@ def _add_demo(verbs: argparse._SubParsersAction[_Parser]) -> None:
     demo.add_argument("--steps", type=int, help="training steps (default: enough to show the fault)")
     demo.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
     demo.set_defaults(verb=demo_verb)
+
+
+def _add_hta(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-hta", dest="hta", action="store_false", help="leave out Holistic Trace Analysis")
+    parser.add_argument(
+        "--hta-all", dest="hta", action="store_const", const="all", help="Holistic Trace Analysis of each of many ranks"
+    )
+    parser.set_defaults(hta=True)
+
+
+def _add_reduction(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    from rankscope.engines.table import ENGINES
+
+    reduce = verbs.add_parser(
+        "reduce",
+        help="turn the traces of many ranks into columns, where they are; cluster-report reads those",
+        epilog="engines:\n" + "\n".join(f"  {engine.name:7} {engine.about}" for engine in ENGINES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    reduce.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
+    reduce.add_argument("--output", type=Path, metavar="DIR", required=True, help="folder of the objects")
+    reduce.add_argument("--engine", choices=[e.name for e in ENGINES], default="local", help="who works (see below)")
+    reduce.add_argument("--address", metavar="WHERE", default="", help="of the engine's scheduler, or a file with it")
+    reduce.add_argument("--workers", type=int, metavar="N", help="processes (default: the engine's own choice)")
+    reduce.add_argument("--objects", type=int, metavar="N", help="into so many objects (default: one for 16 traces)")
+    reduce.add_argument(
+        "--share",
+        metavar="I/N",
+        help="only the I-th of N shares, in this process: where srun or another launcher starts N of them",
+    )
+    reduce.set_defaults(verb=reduce_verb)
+
+    cluster = verbs.add_parser("cluster-report", help="report on a job from the objects that reduce made on its nodes")
+    cluster.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_OBJECT", help="objects, or folders of them")
+    cluster.add_argument("--run", type=Path, metavar="RUN", help="run directory, whose run.json knows missing ranks")
+    _add_hta(cluster)
+    _add_output(cluster)
+    cluster.set_defaults(verb=cluster_report_verb)
 
 
 def _add_timeline(verbs: argparse._SubParsersAction[_Parser]) -> None:

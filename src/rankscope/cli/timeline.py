@@ -7,7 +7,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from rankscope.cli.analyze import _manifest, given_ranks
+from rankscope.cli.analyze import given_ranks, manifest_of
 from rankscope.cli.console import say
 from rankscope.errors import ConfigError
 from rankscope.rundir.layout import RunDir
@@ -35,7 +35,7 @@ def merge_verb(arguments: argparse.Namespace) -> int:
         max_mb=MAX_MB if arguments.max_mb is None else arguments.max_mb,
     )
     output, ours = choose_output(RunDir(run), arguments.output)
-    manifest = _manifest([run])
+    manifest = manifest_of([run])
     with work(say) as doing:
         load = load_traces([run], ranks=given_ranks(arguments.given_ranks), progress=doing.bytes("loading traces"))
         stages, written = doing.stages(2), doing.bytes("writing the timeline")

@@ -48,6 +48,11 @@ class Candidate:
     window: int | None = None
     """From the path of a run directory; None for foreign files, whose windows are separated by time."""
 
+    @property
+    def order(self) -> tuple[int, int, int, str]:
+        """By attempt, window, rank and path."""
+        return self.attempt or 0, self.window or 0, self.name_rank or 0, str(self.path)
+
 
 @dataclass(slots=True)
 class Found:
@@ -87,7 +92,7 @@ def find_traces(paths: Sequence[Path]) -> Found:
         else:
             name = path.name if above is None else path.absolute().relative_to(above).as_posix()
             _judge(path, name, candidates, aside)
-    order = sorted(candidates.values(), key=lambda c: (c.attempt or 0, c.window or 0, c.name_rank or 0, str(c.path)))
+    order = sorted(candidates.values(), key=lambda candidate: candidate.order)
     return Found(order, list(aside.values()), sorted(snapshots), sorted(pulses))
 
 

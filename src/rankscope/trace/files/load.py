@@ -24,7 +24,7 @@ from rankscope.trace.files.shared import Shared
 from rankscope.trace.files.windows import assign_windows, other_processes
 from rankscope.trace.peers import agree_on_peers
 
-__all__ = ["LoadResult", "load_traces", "process_count", "weight"]
+__all__ = ["Decoded", "LoadResult", "load_traces", "process_count", "put_together", "read_one", "weight"]
 
 Progress = Callable[[int, int, str], None]
 """Called with bytes done, bytes in all (of the files on disk) and the file just done, at first with none."""
@@ -92,22 +92,34 @@ def load_traces(
         done += sizes[index]
         if progress is not None:
             progress(done, whole, str(candidates[index].path))
-    read: list[tuple[Candidate, RankTrace]] = []
-    for index, candidate in enumerate(candidates):
-        decoded = results[index]
-        if isinstance(decoded, str):
-            path = str(candidate.path)
-            found.aside.append(SourceFile(path=path, status="unusable", rank=candidate.name_rank, reason=decoded))
-            continue
-        # the label of a process in a merged file says what a name says elsewhere
-        read += [(replace(candidate, name=t.part) if t.part else candidate, t) for t in decoded]
-    loaded = _sorted_out(read, given, found.aside)
+    loaded = put_together([(c, results[i]) for i, c in enumerate(candidates)], found.aside, given)
     loaded.snapshots, loaded.pulses = found.snapshots, found.pulses
     if cache:
         for source in loaded.sources:
             if source.status in ("unassigned", "unusable"):  # a refused file leaves nothing beside it
                 drop_cached(Path(source.path), _folder(cache))
     return loaded
+
+
+def put_together(
+    files: Sequence[tuple[Candidate, Decoded]], aside: list[SourceFile], given: Mapping[Path, int]
+) -> LoadResult:
+    """Decide whose each trace is, and which window.
+
+    Args:
+        files: in the order of :class:`Found`, with what was read of each.
+        aside: files that are no traces; those that cannot be used are added.
+        given: resolved path -> rank, by the user.
+    """
+    read: list[tuple[Candidate, RankTrace]] = []
+    for candidate, decoded in files:
+        if isinstance(decoded, str):
+            path = str(candidate.path)
+            aside.append(SourceFile(path=path, status="unusable", rank=candidate.name_rank, reason=decoded))
+            continue
+        # the label of a process in a merged file says what a name says elsewhere
+        read += [(replace(candidate, name=t.part) if t.part else candidate, t) for t in decoded]
+    return _sorted_out(read, given, aside)
 
 
 def _given(candidates: Sequence[Candidate], ranks: Mapping[Path, int]) -> dict[Path, int]:
@@ -196,7 +208,7 @@ def _read_all(
             pass
     for index in fresh:
         if index not in done:
-            yield index, _read_one(candidates[index], cache)
+            yield index, read_one(candidates[index], cache)
 
 
 def _shared(
@@ -206,18 +218,19 @@ def _shared(
     # never fork: the caller may have threads, a CUDA context or an open profiler
     spawning = multiprocessing.get_context("spawn")
     with own_process.safe_spawn(), ProcessPoolExecutor(helpers, mp_context=spawning) as pool:
-        futures = {pool.submit(_read_one, candidates[i], cache): i for i in fresh[1:]}
+        futures = {pool.submit(read_one, candidates[i], cache): i for i in fresh[1:]}
         waiting = list(futures)
         own: int | None = fresh[0]
         while own is not None:
-            yield own, _read_one(candidates[own], cache)
+            yield own, read_one(candidates[own], cache)
             # then what no helper has begun, the shortest first
             own = futures.pop(last) if waiting and (last := waiting.pop()).cancel() else None
         for future in as_completed(futures):
             yield futures[future], future.result()
 
 
-def _read_one(candidate: Candidate, cache: bool | Path) -> Decoded:
+def read_one(candidate: Candidate, cache: bool | Path = False) -> Decoded:
+    """Read one file. No error is raised."""
     try:
         traces = BY_NAME[candidate.format].read(candidate.path)
     except TraceError as error:

@@ -1,0 +1,1 @@
+"""Where work on many ranks is done: engines behind ``concurrent.futures.Executor``."""

@@ -1,0 +1,29 @@
+"""Processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+
+from rankscope import own_process
+from rankscope.engines.base import Engine
+from rankscope.errors import ConfigError
+
+__all__ = ["ENGINE"]
+
+
+@contextmanager
+def _open(address: str, workers: int | None) -> Iterator[Executor]:
+    if address:
+        raise ConfigError(f"--address {address}: the local engine has none; name another --engine, dask for instance")
+    count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    # never fork: the caller may have threads
+    spawning = multiprocessing.get_context("spawn")
+    with own_process.safe_spawn(), ProcessPoolExecutor(count, mp_context=spawning) as pool:
+        yield pool
+
+
+ENGINE = Engine(name="local", about="processes of this machine (the default)", open=_open)

@@ -1,0 +1,12 @@
+"""All engines. To add one: a file here that gives an ``ENGINE``, and a line."""
+
+from __future__ import annotations
+
+from rankscope.engines import dask, local, mpi
+from rankscope.engines.base import Engine
+
+__all__ = ["BY_NAME", "ENGINES"]
+
+ENGINES: tuple[Engine, ...] = (local.ENGINE, dask.ENGINE, mpi.ENGINE)
+
+BY_NAME = {engine.name: engine for engine in ENGINES}

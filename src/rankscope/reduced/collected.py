@@ -1,0 +1,72 @@
+"""Objects of reduced traces -> what loading the traces themselves would have given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from rankscope.errors import AnalysisError, ForeignFileError
+from rankscope.records.report import SourceFile
+from rankscope.reduced.objects import SUFFIX, Contents, ObjectReader, ReducedFile
+from rankscope.trace.files.find import Candidate
+from rankscope.trace.files.load import Decoded, LoadResult, put_together
+from rankscope.trace.files.shared import Shared
+
+__all__ = ["load_objects"]
+
+
+def load_objects(paths: Sequence[Path], progress: Callable[[int, int, str], None] = lambda *_: None) -> LoadResult:
+    """Read objects that ``rankscope reduce`` made, from all nodes of a job.
+
+    The result is that of :func:`~rankscope.trace.files.load.load_traces` over the same traces: paths, names and reasons
+    are those of where they were read. An object that cannot be used is listed with the reason; the others go on. Of a
+    trace that several hold the first is taken.
+
+    Args:
+        paths: objects, and folders of them.
+        progress: called with objects done and objects in all, and the one just done.
+
+    Raises:
+        AnalysisError: there is none.
+    """
+    objects = [file for path in paths for file in (sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path])]
+    if not objects:
+        raise AnalysisError(
+            f"no objects of reduced traces (*{SUFFIX}) in {', '.join(map(str, paths))}; `rankscope reduce` makes them"
+        )
+    shared, files = Shared(), dict[str, tuple[Candidate, Decoded]]()
+    aside: list[SourceFile] = []
+    beside: list[Contents] = []
+    for number, path in enumerate(objects, 1):
+        try:
+            with ObjectReader.open(path) as reader:
+                beside.append(reader.contents)
+                for file in reader.contents.files:
+                    if file.path not in files:
+                        files[file.path] = _candidate(file), _decoded(reader, file, shared)
+        except ForeignFileError as error:
+            aside.append(SourceFile(path=str(path), status="unusable", reason=str(error)))
+        progress(number, len(objects), str(path))
+    told = {source.path: source for contents in beside for source in contents.aside}
+    read = sorted(files.values(), key=lambda f: f[0].order)
+    loaded = put_together(read, [*told.values(), *aside], {})
+    loaded.snapshots = _paths(path for contents in beside for path in contents.snapshots)
+    loaded.pulses = _paths(path for contents in beside for path in contents.pulses)
+    return loaded
+
+
+def _candidate(file: ReducedFile) -> Candidate:
+    return Candidate(Path(file.path), file.name, file.name_rank, file.format, file.attempt, file.window)
+
+
+def _decoded(reader: ObjectReader, file: ReducedFile, shared: Shared) -> Decoded:
+    if file.reason is not None:
+        return file.reason
+    traces = [reader.read(member, Path(file.path)) for member in file.members]
+    reasons = [found for found in traces if isinstance(found, str)]
+    return reasons[0] if reasons else [shared.take(found) for found in traces if not isinstance(found, str)]
+
+
+def _paths(texts: Iterable[str]) -> list[Path]:
+    """Those that are within reach."""
+    return sorted({path for text in texts if (path := Path(text)).is_file()})

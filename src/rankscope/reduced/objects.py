@@ -1,0 +1,155 @@
+"""One object for many traces: their columns, and last a list of them, in one file that is whole or none.
+
+An object is an uncompressed zip archive of Parquet files, one a trace. Its directory is at the end, and a file that was
+cut off has none. Each member has a checksum: a damaged one costs its rank, not the others.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankscope.errors import ForeignFileError
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.limits import Attempt, Rank, WindowNumber
+from rankscope.records.report import SourceFile
+from rankscope.rundir.files import temporary_beside
+from rankscope.rundir.foreign import open_foreign, shown
+from rankscope.trace.columns import RankTrace
+from rankscope.trace.files.parquet import PARQUET_VERSION, read_columns, write_columns
+
+__all__ = ["OBJECT_VERSION", "SUFFIX", "Contents", "Member", "ObjectReader", "ObjectWriter", "ReducedFile"]
+
+OBJECT_VERSION = 1
+"""Raise it whenever the list or its meaning changes; the columns have a version of their own."""
+SUFFIX = ".columns"
+_LIST = "contents.json"
+_KEY = f"reduced {OBJECT_VERSION} {PARQUET_VERSION}".encode()
+_MOST_BYTES = 1 << 40
+_MOST_LISTED = 1 << 28
+
+
+@dataclass(kw_only=True)
+class Member:
+    """One trace of a file."""
+
+    name: str
+    """In the archive."""
+    part: str = ""
+    """What tells its process from the others of a merged file."""
+
+
+@dataclass(kw_only=True)
+class ReducedFile:
+    """A file that was reduced, as it was found where it lay."""
+
+    path: str
+    name: str
+    name_rank: Rank | None = None
+    format: str
+    attempt: Attempt | None = None
+    window: WindowNumber | None = None
+    members: list[Member] = field(default_factory=list)
+    reason: str | None = None
+    """Why there are none."""
+
+
+@dataclass(kw_only=True)
+class Contents:
+    """What an object holds."""
+
+    version: int = OBJECT_VERSION
+    columns: int = PARQUET_VERSION
+    files: list[ReducedFile] = field(default_factory=list)
+    aside: list[SourceFile] = field(default_factory=list)
+    """Files that lay beside them and are no traces."""
+    snapshots: list[str] = field(default_factory=list)
+    pulses: list[str] = field(default_factory=list)
+
+
+class ObjectWriter:
+    """Adds traces one by one, so that no more than one is in memory."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive, self._count = archive, 0
+        self.contents = Contents()
+
+    def add(self, trace: RankTrace) -> Member:
+        """Write the columns of a trace."""
+        name = f"{self._count:06d}.parquet"
+        self._count += 1
+        text = io.BytesIO()
+        write_columns(trace, text, _KEY)
+        self._archive.writestr(zipfile.ZipInfo(name), text.getbuffer())
+        return Member(name=name, part=trace.part)
+
+    @classmethod
+    @contextmanager
+    def open(cls, target: Path) -> Iterator[ObjectWriter]:
+        """Write an object. Its name appears when all of it is on the disk; after an error there is none.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with temporary_beside(target) as temporary:
+            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+                writer = cls(archive)
+                yield writer
+                archive.writestr(zipfile.ZipInfo(_LIST), to_json(writer.contents))
+            temporary.replace(target)
+
+
+class ObjectReader:
+    """Reads an object that anybody may have written."""
+
+    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
+        self._archive, self._path = archive, path
+        self.contents = from_json(Contents, self._bytes(_LIST, _MOST_LISTED))
+        if (self.contents.version, self.contents.columns) != (OBJECT_VERSION, PARQUET_VERSION):
+            raise ForeignFileError(
+                f"{shown(path)}: version {self.contents.version}.{self.contents.columns} of another rankscope; this "
+                f"one reads {OBJECT_VERSION}.{PARQUET_VERSION}; reduce its traces again"
+            )
+
+    def read(self, member: Member, path: Path) -> RankTrace | str:
+        """The trace of a member, or why it cannot be used. ``path``: the file that it was read from."""
+        import pyarrow as pa
+
+        try:
+            text = self._bytes(member.name, _MOST_BYTES)
+            trace = read_columns(pa.BufferReader(text), len(text), path, _KEY)
+        except Exception as error:  # pyarrow fails in many ways on a file that is damaged
+            return f"{shown(self._path)}: {member.name} is damaged ({type(error).__name__}); reduce {path} again"
+        if trace is None:
+            return f"{shown(self._path)}: {member.name} holds other columns; reduce {path} again"
+        trace.part = member.part
+        return trace
+
+    def _bytes(self, name: str, most: int) -> bytes:
+        about = self._archive.getinfo(name)
+        if about.compress_type != zipfile.ZIP_STORED or about.file_size > most:
+            raise ValueError(f"{name} is no member that rankscope writes")
+        return self._archive.read(about)
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path) -> Iterator[ObjectReader]:
+        """Open an object.
+
+        Raises:
+            ForeignFileError: it cannot be read, is none, is not whole, or is of another version.
+        """
+        with open_foreign(path, _MOST_BYTES) as stream:
+            try:
+                archive = zipfile.ZipFile(stream)
+                reader = cls(archive, path)
+            except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, EOFError) as error:
+                raise ForeignFileError(
+                    f"{shown(path)}: not a whole object of reduced traces ({error}); reduce its traces again"
+                ) from error
+            with archive:
+                yield reader

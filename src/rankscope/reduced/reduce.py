@@ -1,0 +1,122 @@
+"""Traces to columns, a share at a time: each share is one object, made by whatever process has the files at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.reduced.objects import SUFFIX, ObjectWriter, ReducedFile
+from rankscope.trace.files.find import Candidate, Found, find_traces
+from rankscope.trace.files.load import read_one
+
+__all__ = ["FILES_AN_OBJECT", "Share", "reduce_share", "reduce_shares", "shares_of"]
+
+FILES_AN_OBJECT = 16
+"""An object costs 5 ms to store, its list is read at once, and a share is what is lost with a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Every ``of``-th trace under some paths, from ``number`` on. Whoever looks finds the same, in the same order."""
+
+    paths: tuple[Path, ...]
+    output: Path
+    """Folder of the object."""
+    number: int = 0
+    of: int = 1
+    name: str = "share"
+
+    @property
+    def target(self) -> Path:
+        """The object."""
+        return self.output / f"{self.name}_{self.number:05d}_of_{self.of:05d}{SUFFIX}"
+
+
+def shares_of(paths: Sequence[Path], output: Path, *, objects: int | None = None) -> list[Share]:
+    """Divide the traces under some paths.
+
+    Args:
+        paths: folders, run directories, files.
+        output: folder of the objects.
+        objects: how many; None: one for each :data:`FILES_AN_OBJECT` traces.
+    """
+    count = len(find_traces(paths).candidates)
+    whole = max(1, min(objects or -(-count // FILES_AN_OBJECT), count))
+    return [Share(tuple(paths), output, number, whole) for number in range(whole)]
+
+
+def reduce_share(share: Share) -> int:
+    """Make the object of a share, with one trace in memory at a time.
+
+    A file that cannot be read is in the object with the reason.
+
+    Returns:
+        How many files it is of.
+
+    Raises:
+        OSError: the object cannot be written.
+    """
+    found = find_traces(share.paths)
+    mine = found.candidates[share.number :: share.of]
+    share.output.mkdir(parents=True, exist_ok=True)
+    with ObjectWriter.open(share.target) as writer:
+        writer.contents.files = [_reduced(candidate, writer) for candidate in mine]
+        if share.number == 0:  # what lies beside the traces is told once
+            _beside(writer, found)
+    return len(mine)
+
+
+def reduce_shares(
+    shares: Sequence[Share],
+    executor: Executor | None = None,
+    done: Callable[[int, int], None] = lambda *_: None,
+) -> Iterator[tuple[Share, str]]:
+    """Make the objects of all shares. What fails elsewhere, its process among it, is tried once more in this process.
+
+    Args:
+        shares: of :func:`shares_of`.
+        executor: where; None: here, one after the other.
+        done: called with shares done and shares in all.
+
+    Yields:
+        The shares that have no object, and why.
+    """
+    left = list(shares)
+    if executor is not None:
+        futures = {executor.submit(reduce_share, share): share for share in shares}
+        left = []
+        for number, future in enumerate(as_completed(futures), 1):
+            if future.cancelled() or future.exception() is not None:
+                left.append(futures[future])
+            done(number - len(left), len(shares))
+    for place, share in enumerate(left):
+        try:
+            reduce_share(share)
+        except Exception as error:
+            yield share, f"{type(error).__name__}: {error}"
+        done(len(shares) - len(left) + place + 1, len(shares))
+
+
+def _reduced(candidate: Candidate, writer: ObjectWriter) -> ReducedFile:
+    file = ReducedFile(
+        path=str(candidate.path),
+        name=candidate.name,
+        name_rank=candidate.name_rank,
+        format=candidate.format,
+        attempt=candidate.attempt,
+        window=candidate.window,
+    )
+    decoded = read_one(candidate)
+    if isinstance(decoded, str):
+        file.reason = decoded
+    else:
+        file.members = [writer.add(trace) for trace in decoded]
+    return file
+
+
+def _beside(writer: ObjectWriter, found: Found) -> None:
+    writer.contents.aside = found.aside
+    writer.contents.snapshots = [str(path) for path in found.snapshots]
+    writer.contents.pulses = [str(path) for path in found.pulses]

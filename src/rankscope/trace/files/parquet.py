@@ -1,0 +1,261 @@
+"""The columns of one trace as a Parquet file. They are a public format: see docs/parquet.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+
+from rankscope.records.codec import from_json
+from rankscope.records.limits import Rank
+from rankscope.trace.columns import (
+    EVENT_DTYPES,
+    Category,
+    Collectives,
+    DeviceMemory,
+    Events,
+    Group,
+    Piece,
+    PythonCalls,
+    RankTrace,
+    Steps,
+    TraceMeta,
+)
+from rankscope.trace.files.sound import require_sound
+
+__all__ = ["KEY", "PARQUET_VERSION", "events_table", "read_columns", "write_columns"]
+
+PARQUET_VERSION = 4
+"""Raise it whenever a column or its meaning changes."""
+KEY = b"rankscope.key"
+"""In the metadata of a file of ours: what the columns are of."""
+_ABOUT = b"rankscope.trace"
+_SUM = b"rankscope.sum"
+_PLAIN = {**EVENT_DTYPES, "launch": np.int32, "step": np.int32}
+del _PLAIN["name"], _PLAIN["shape"]
+_TEXTS = ("name", "shape", "collective", "comms_id", "dtype", "pieces")
+_CALLS = {"group": np.int32, "seq": np.int64, "in_elements": np.int64, "out_elements": np.int64, "peer": np.int32}
+
+
+def write_columns(trace: RankTrace, target: str | BinaryIO, key: bytes) -> None:
+    """Write the columns of a trace as Parquet.
+
+    Args:
+        trace: any.
+        target: a file's name, or a file that is open.
+        key: what :func:`read_columns` must be told to believe them.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    about = _about(trace)
+    pq.write_table(
+        _table(trace, pa).replace_schema_metadata({KEY: key, _ABOUT: about, _SUM: _sum(about)}),
+        target,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=list(_TEXTS),
+        dictionary_pagesize_limit=64 << 20,
+        row_group_size=1 << 24,
+        write_statistics=["start", "step", "category"],
+        write_page_checksum=True,
+    )
+
+
+def read_columns(stream: Any, size: int, path: Path, key: bytes) -> RankTrace | None:
+    """Read what :func:`write_columns` wrote; None where it was written with another key. Any error may be raised.
+
+    Args:
+        stream: a file or buffer of Arrow's.
+        size: of it, bytes.
+        path: the trace file that the columns are of.
+        key: as they were written with.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(stream, read_dictionary=list(_TEXTS), page_checksum_verification=True) as file:
+        metadata = file.schema_arrow.metadata or {}
+        about = metadata.get(_ABOUT, b"")
+        if metadata.get(KEY) != key or metadata.get(_SUM) != _sum(about):
+            return None
+        if file.metadata.num_rows > size:  # an event takes ten bytes and more
+            return None
+        trace = _trace(path, file.read(use_threads=False), from_json(_About, about))
+    require_sound(trace)
+    return trace
+
+
+def _sum(about: bytes) -> bytes:
+    """Parquet has checksums of its pages, none of its foot."""
+    return b"%08x" % zlib.crc32(about)
+
+
+def _about(trace: RankTrace) -> bytes:
+    return msgspec.json.encode(
+        {
+            "rank": trace.rank,
+            "meta": dataclasses.asdict(trace.meta),
+            "steps": [trace.steps.number.tolist(), trace.steps.start.tolist(), trace.steps.duration.tolist()],
+            "groups": [[g.name, g.description, list(g.ranks)] for g in trace.groups],
+            "memory": [dataclasses.asdict(m) for m in trace.memory],
+            "repairs": trace.repairs,
+            "notes": trace.notes,
+            "dropped": trace.dropped,
+        }
+    )
+
+
+def _table(trace: RankTrace, pa: Any) -> Any:
+    """One row an event, and behind them one a call of a Python function; columns of collectives are null elsewhere."""
+    events, calls = _with_python(trace), trace.collectives
+    rows = len(events)
+    columns: dict[str, Any] = {"name": _texts(events.name, trace.strings, pa)}
+    columns |= {key: _numbers(getattr(events, key), pa) for key in _PLAIN}
+    columns["shape"] = _texts(events.shape, trace.strings, pa)
+    absent = np.ones(rows, bool)
+    absent[calls.event] = False
+    spelled = {pieces: _spelled(pieces) for pieces in set(calls.pieces)}
+    for key, values in (
+        ("collective", calls.kind),
+        ("comms_id", calls.comms_id),
+        ("dtype", calls.dtype),
+        ("pieces", [spelled[p] for p in calls.pieces]),
+    ):
+        known = {text: code for code, text in enumerate(dict.fromkeys(values))}
+        codes = np.full(rows, -1, np.int32)
+        codes[calls.event] = [known[v] for v in values]
+        columns[key] = _texts(codes, list(known), pa)
+    for key, kind in _CALLS.items():
+        whole = np.zeros(rows, kind)
+        whole[calls.event] = getattr(calls, key)
+        columns[key] = _numbers(whole, pa, absent)
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _with_python(trace: RankTrace) -> Events:
+    """The events, and behind them the calls of Python functions as events of their class."""
+    events, python = trace.events, trace.python
+    if not len(python):
+        return events
+    added: dict[str, Any] = {key: np.full(len(python), -1, getattr(events, key).dtype) for key in events.__slots__}
+    added |= {"start": python.start, "duration": python.duration, "name": python.name, "tid": python.tid}
+    added["category"] = np.full(len(python), Category.PYTHON_FUNCTION, np.int8)
+    added["bandwidth_gb_s"] = np.zeros(len(python))
+    return Events(**{key: np.concatenate((getattr(events, key), column)) for key, column in added.items()})
+
+
+def events_table(traces: Sequence[RankTrace]) -> Any:
+    """The events of several traces as one ``pyarrow.Table``, each row with its ``attempt``, ``window`` and ``rank``."""
+    import pyarrow as pa
+
+    tables = []
+    for trace in traces:
+        table = _table(trace, pa)
+        for place, name in enumerate(("attempt", "window", "rank")):
+            values = np.full(len(table), getattr(trace, name), np.int32)
+            table = table.add_column(place, name, pa.array(values))
+        tables.append(table)
+    return pa.concat_tables(tables).unify_dictionaries()
+
+
+def _spelled(pieces: tuple[Piece, ...]) -> str:
+    """``send 2 65536; recv 0 65536``: direction, peer and elements of each; -1 where unknown."""
+    return "; ".join(f"{'send' if p.sends else 'recv'} {p.peer} {p.elements}" for p in pieces)
+
+
+def _pieces(text: str) -> tuple[Piece, ...]:
+    words = (piece.split(" ") for piece in text.split("; ") if piece)
+    return tuple(Piece(way == "send", int(peer), int(elements)) for way, peer, elements in words)
+
+
+def _texts(codes: Any, strings: list[str], pa: Any) -> Any:
+    """Codes into ``strings`` (-1: null) as a dictionary of only the strings used."""
+    used, small = np.unique(codes, return_inverse=True)
+    if len(used) and used[0] < 0:
+        used, small = used[1:], small - 1
+    indices = small.astype(np.int32).reshape(-1)
+    encoded = [strings[i].encode() for i in used.tolist()]
+    offsets = np.zeros(len(encoded) + 1, np.int32)
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    texts = pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+    return pa.DictionaryArray.from_arrays(_numbers(indices, pa, indices < 0), texts)
+
+
+def _numbers(values: Any, pa: Any, absent: Any = None) -> Any:
+    """A column of numbers. Built from buffers, here and below: pyarrow's conversions would import pandas first."""
+    validity = None if absent is None else pa.py_buffer(np.packbits(~absent, bitorder="little"))
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
+
+
+def _array(column: Any, kind: Any) -> Any:
+    """The numbers of a column, writable like those just decoded; anything where it is null."""
+    array = column.combine_chunks() if hasattr(column, "chunks") else column
+    array = array.chunk(0) if hasattr(array, "chunks") else array  # older pyarrow
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize).copy()
+
+
+def _codes(column: Any) -> tuple[Any, list[str]]:
+    """Codes (-1 for null) and strings of a dictionary column."""
+    array = column.unify_dictionaries().combine_chunks()
+    array = array.chunk(0) if hasattr(array, "chunks") else array
+    codes, validity = _array(array.indices, np.int32), array.indices.buffers()[0]
+    if validity is not None:
+        bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+        codes[bits[array.offset : array.offset + len(codes)] == 0] = -1
+    return codes, array.dictionary.to_pylist()
+
+
+@dataclasses.dataclass(kw_only=True)
+class _About:
+    """What a trace holds besides its columns."""
+
+    rank: Rank | None
+    meta: TraceMeta
+    steps: list[list[int]]
+    groups: list[list[Any]]
+    memory: list[DeviceMemory]
+    repairs: dict[str, int]
+    notes: list[str]
+    dropped: dict[str, int]
+
+
+def _trace(path: Path, table: Any, about: _About) -> RankTrace:
+    name, names = _codes(table["name"])
+    shape, shapes = _codes(table["shape"])
+    columns = {key: _array(table[key], kind) for key, kind in _PLAIN.items()}
+    columns |= {"name": name, "shape": np.where(shape < 0, -1, shape + len(names)).astype(np.int32)}
+    collective, kinds = _codes(table["collective"])
+    rows = np.flatnonzero(collective >= 0)
+    texts: dict[str, Any] = {"kind": [kinds[i] for i in collective[rows].tolist()]}
+    for key in ("comms_id", "dtype"):
+        codes, values = _codes(table[key])
+        texts[key] = [values[i] for i in codes[rows].tolist()]
+    codes, values = _codes(table["pieces"])
+    pieces = [_pieces(value) for value in values]
+    texts["pieces"] = [pieces[i] for i in codes[rows].tolist()]
+    texts |= {key: _array(table[key], kind)[rows] for key, kind in _CALLS.items()}
+    steps = [np.array(v, np.int64) for v in about.steps]
+    calls = columns["category"] == Category.PYTHON_FUNCTION
+    python = PythonCalls(*(columns[key][calls] for key in ("start", "duration", "name", "tid")))
+    columns = {key: column[~calls] for key, column in columns.items()}
+    return RankTrace(
+        source=str(path),
+        rank=about.rank,
+        meta=about.meta,
+        strings=names + shapes,
+        events=Events(**columns),
+        steps=Steps(*steps),
+        groups=[Group(n, d, tuple(r)) for n, d, r in about.groups],
+        collectives=Collectives(event=rows.astype(np.int32), **texts),
+        memory=about.memory,
+        repairs=about.repairs,
+        notes=about.notes,
+        dropped=about.dropped,
+        python=python,
+    )

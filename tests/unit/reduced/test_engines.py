@@ -1,0 +1,89 @@
+"""Whoever works, the objects are the same to the byte; an engine that is not there says what is missing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from rankscope import cli
+from rankscope.engines.table import BY_NAME
+from rankscope.errors import ConfigError
+from rankscope.reduced.reduce import reduce_share, reduce_shares, shares_of
+
+TRACES = Path(__file__).parents[2] / "data" / "traces" / "ddp_slow_gpu"
+
+
+def objects_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def expected(tmp_path: Path) -> dict[str, bytes]:
+    for share in shares_of([TRACES], tmp_path / "here", objects=2):
+        reduce_share(share)
+    return objects_in(tmp_path / "here")
+
+
+@pytest.mark.data
+def test_processes_of_this_machine(expected: dict[str, bytes], tmp_path: Path) -> None:
+    output = tmp_path / "local"
+    assert cli.main(["reduce", str(TRACES), "--output", str(output), "--objects", "2", "--workers", "2"]) == 0
+    assert objects_in(output) == expected
+
+
+@pytest.mark.data
+@pytest.mark.long
+def test_dask_of_which_a_worker_is_killed(expected: dict[str, bytes], tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    output = tmp_path / "dask"
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        first = cluster.workers[0].pid
+
+        def kill() -> None:
+            while not output.is_dir():  # a share has begun
+                time.sleep(0.01)
+            os.kill(first, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with BY_NAME["dask"].open(cluster.scheduler_address, None) as executor:
+            failed = list(reduce_shares(shares_of([TRACES], output, objects=2), executor))
+        killer.join()
+    assert failed == []
+    assert {name: text for name, text in objects_in(output).items() if name.endswith(".columns")} == expected
+
+
+@pytest.mark.data
+@pytest.mark.long
+@pytest.mark.skipif(which("mpiexec") is None, reason="no MPI here")
+def test_mpi(expected: dict[str, bytes], tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    output = tmp_path / "mpi"
+    root = ["--allow-run-as-root", "--oversubscribe"]
+    command = [
+        "mpiexec", *root, "-n", "2", sys.executable, "-m", "mpi4py.futures", "-m", "rankscope",
+        "reduce", str(TRACES), "--output", str(output), "--objects", "2", "--engine", "mpi",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert objects_in(output) == expected
+
+
+@pytest.mark.parametrize(("engine", "module"), [("dask", "distributed"), ("mpi", "mpi4py.MPI")])
+def test_a_package_that_is_missing_is_named(engine: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=rf"pip install 'rankscope\[{engine}\]'"), BY_NAME[engine].open("", None):
+        pass
+
+
+def test_the_local_engine_has_no_address() -> None:
+    with pytest.raises(ConfigError, match="has none"), BY_NAME["local"].open("tcp://elsewhere", None):
+        pass
