@@ -93,7 +93,7 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
         places["after"] = _shifted(parts["after"])
     own = np.sum([*places.values()], axis=0) if wrapped else inputs + gc
     met = parts["backward"] if plain else step - own
-    held = column("held") - column("held_backward") - column("held_after") + _shifted(column("held_after"))
+    held = column("held") - column("held_backward")
     checkpoint, evaluation = _occasion(flags, CHECKPOINT), _occasion(flags, EVALUATION)
     known_steps = np.asarray(step > 0).all(axis=0)
     occasions = checkpoint.any(axis=0) | evaluation.any(axis=0)

@@ -45,7 +45,6 @@ STEP_LOG_COLUMNS = (
     "held",
     "cpu_backward",
     "held_backward",
-    "held_after",
     "device_before",
     "device_forward",
     "device_backward",
@@ -58,8 +57,9 @@ STEP_LOG_COLUMNS = (
 parts and add up to it: until the forward of the root model begins (the data loader is in it), from there to the
 backward, the backward, and what follows it until the step ends. ``input`` is time in ``DataLoader.__next__``, ``gc`` in
 Python's garbage collector. ``cpu`` is the CPU time of the training thread, ``held`` the time in which it could run and
-was not let; what of both lay in the backward and after it follows. ``device_*`` are the four parts on the device's own
-clock, where :data:`DEVICE` is set. ``issued`` is the time from the beginning of the backward to the last communication
+was not let, both from the end of one backward to that of the next, or of one step to the next where there is no
+backward; what of them lay in the backward follows. ``device_*`` are the four parts on the device's own clock, where
+:data:`DEVICE` is set. ``issued`` is the time from the beginning of the backward to the last communication
 call issued in it, 0 where it was not looked up.
 """
 STEP_LOG_ENTRY = struct.Struct(f"<{len(STEP_LOG_COLUMNS)}IHHHHQ")

@@ -51,7 +51,7 @@ def test_a_log_of_version_2_is_read_step_by_step():
         (b"", "0 bytes are no whole number of steps"),
         (bytes(17), "17 bytes"),
         (HEADER, "no whole number"),
-        (HEADER + bytes(83), "no whole number"),
+        (HEADER + bytes(79), "no whole number"),
         (HEADER[:9], "9 bytes are no step log"),
         (STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, 3, 90, 0) + bytes(90), "version 3; this rankscope knows 1 and 2"),
         (HEADER + entry(1, span=0xFFFF) * 300, "tells of 19660500 steps"),

@@ -52,7 +52,7 @@ class StepLog:
         """What is known of this step so far: flags of :mod:`rankscope.records.step_log`."""
         self.phases = Phases()
         self.clock = ThreadClock()
-        self._ran, self._held = [0, 0, 0], [0, 0, 0]
+        self._ran, self._held, self._met = [0, 0], [0, 0], False
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             self._own = file_of(self._file)
@@ -68,6 +68,7 @@ class StepLog:
         elif phase == "backward":
             self.phases.backward()
             self._count_until(0)
+            self._met = True
         elif phase == "backward_ended":
             self.phases.backward_ended()
             self._count_until(1)
@@ -90,34 +91,38 @@ class StepLog:
         first, self._last = self._last is None, now
         if self._file is not None:
             slot = STEP_LOG_HEADER.size + (self._count % STEP_LOG_CAPACITY) * STEP_LOG_ENTRY.size
-            self._count_until(2)
+            if not self._met:
+                self._count_until(0)
             spent = (elapsed, self.input_ns, paused_ns, *(_NONE if first else parts), *self._counted(), *_NONE, 0)
             flags = self.flags | (RECORDED if recorded else 0)
             try:
                 microseconds = [min(value // 1000, _LARGEST) for value in spent]
+                self._check()
                 self._write(STEP_LOG_ENTRY.pack(*microseconds, 1, flags, 0, 0, time.time_ns()), slot)
                 self._write(_header(self._count + 1), 0)
             except OSError as error:
                 self._give_up(error)
         self.input_ns = self.flags = 0
-        self._ran, self._held = [0, 0, 0], [0, 0, 0]
+        self._ran, self._held, self._met = [0, 0], [0, 0], False
         self._count += 1
         return elapsed
 
     def _count_until(self, part: int) -> None:
-        """What the thread's clock has counted belongs to this part: before the backward, the backward, after it."""
-        ran, held = self.clock.take()
+        """What the thread's clock has counted belongs to this part: 1 is the backward, 0 all since the last one."""
+        ran, held = self.clock.take(checked=part == 0)
         self._ran[part] += ran
         self._held[part] += held
 
     def _counted(self) -> tuple[int, ...]:
-        return sum(self._ran), sum(self._held), self._ran[1], self._held[1], self._held[2]
+        return sum(self._ran), sum(self._held), self._ran[1], self._held[1]
+
+    def _check(self) -> None:
+        if self._file is not None and file_of(self._file) != self._own:
+            raise OSError("the script has closed its descriptor")
 
     def _write(self, data: bytes, position: int) -> None:
         if self._file is None:
             return
-        if file_of(self._file) != self._own:
-            raise OSError("the script has closed its descriptor")
         if os.pwrite(self._file, data, position) != len(data):
             raise OSError("the disk took only a part of an entry")
 

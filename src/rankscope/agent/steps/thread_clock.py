@@ -46,9 +46,13 @@ class ThreadClock:
             self.close()
         self._last = self._read() or (0, 0)
 
-    def take(self) -> tuple[int, int]:
-        """Nanoseconds run, and held up, since the last call; (0, 0) where they are not known."""
-        now = self._read()
+    def take(self, *, checked: bool = True) -> tuple[int, int]:
+        """Nanoseconds run, and held up, since the last call; (0, 0) where they are not known.
+
+        Args:
+            checked: whether it may be that the script has closed our file since the last call.
+        """
+        now = self._read(checked)
         if now is None:
             return 0, 0
         ran, held = max(now[0] - self._last[0], 0), max(now[1] - self._last[1], 0)
@@ -61,12 +65,12 @@ class ThreadClock:
         if file is not None:
             close_own(file, self._own)
 
-    def _read(self) -> tuple[int, int] | None:
+    def _read(self, checked: bool = True) -> tuple[int, int] | None:
         if self._file is not None:
             try:
-                if file_of(self._file) == self._own:
+                if not checked or file_of(self._file) == self._own:
                     count = self._pread(self._file, self._buffer, _TEXT_BYTES, 0)
-                    ran, held, *_ = self._buffer.raw[: max(count, 0)].split()
+                    ran, held, _ = self._buffer.raw[: max(count, 0)].split(None, 2)
                     return int(ran), int(held)
             except (OSError, ValueError):
                 pass
