@@ -18,6 +18,7 @@ from rankscope.cli.gather import gather_verb
 from rankscope.cli.privacy import redact_verb
 from rankscope.cli.reduce import cluster_report_verb, reduce_verb
 from rankscope.cli.run import demo_verb
+from rankscope.cli.runs import add_runs
 from rankscope.cli.stuck import why_stuck_verb
 from rankscope.cli.timeline import merge_verb, view_verb
 from rankscope.cli.top import status_verb, top_verb
@@ -43,6 +44,7 @@ examples:
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
   rankscope redact rankscope_runs/run_0001 -o copy    a copy that may be shown to others
   rankscope gather /tmp/rankscope_x1y2z3              what could not be gathered when the job ended
+  rankscope runs prune --keep 10                      free the space of old runs; their reports stay
   rankscope doctor -S run.dir=/shared/runs/first      what on this node would keep a job from being recorded
   rankscope config -S schedule.active=3               what would be recorded
 
@@ -132,6 +134,8 @@ def make_parser() -> argparse.ArgumentParser:
     gather.set_defaults(verb=gather_verb)
 
     _add_privacy(verbs)
+
+    add_runs(verbs)
 
     doctor = verbs.add_parser("doctor", help="look at this node before a job: what would keep it from being recorded")
     _add_settings(doctor)

@@ -1,0 +1,117 @@
+"""``rankscope runs list``, ``show`` and ``prune``."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankscope.cli.console import say
+from rankscope.errors import ConfigError, RunDirError
+
+if TYPE_CHECKING:
+    from rankscope.rundir.runs import Run
+
+__all__ = ["add_runs"]
+
+_FOLDER = Path("rankscope_runs")
+_DAY_S = 86_400.0
+
+
+def add_runs(verbs: argparse._SubParsersAction[Any]) -> None:
+    """Add the verbs."""
+    runs = verbs.add_parser("runs", help="list a folder of runs, show one, free the space of old ones")
+    kinds = runs.add_subparsers(title="verbs", metavar="VERB", required=True)
+    listed = kinds.add_parser("list", help="all runs of a folder, the latest last")
+    listed.add_argument("path", nargs="?", type=Path, default=_FOLDER, metavar="FOLDER", help=f"default: {_FOLDER}")
+    listed.set_defaults(verb=list_verb)
+    show = kinds.add_parser("show", help="what is known of one run")
+    show.add_argument("path", type=Path, metavar="RUN")
+    show.set_defaults(verb=show_verb)
+    prune = kinds.add_parser("prune", help="remove traces of old runs; their reports stay")
+    prune.add_argument("path", nargs="?", type=Path, default=_FOLDER, metavar="FOLDER", help=f"default: {_FOLDER}")
+    prune.add_argument("--keep", type=int, default=10, metavar="N", help="leave the N latest alone (default: 10)")
+    prune.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="only what ended before")
+    prune.add_argument("--whole", action="store_true", help="remove the runs, with reports and all")
+    prune.add_argument("--yes", action="store_true", help="do it; otherwise it is only said what would go")
+    prune.set_defaults(verb=prune_verb)
+
+
+def list_verb(arguments: argparse.Namespace) -> int:
+    """One line a run."""
+    runs = _runs(arguments.path)
+    wide = max(len(run.name) for run in runs)
+    for run in runs:
+        print(_cut(f"{run.name:{wide}}  {_when(run)}  {_megabytes(run.size):>10}  {_what(run)}"))
+    return 0
+
+
+def show_verb(arguments: argparse.Namespace) -> int:
+    """All about one run."""
+    (run, *others) = _runs(arguments.path)
+    if others:
+        raise RunDirError(
+            f"{arguments.path} holds {len(others) + 1} runs; name one of them, or use `rankscope runs list`"
+        )
+    manifest = run.manifest
+    print(f"{run.dir.path}: {'ended' if run.finished else 'begun'} {_when(run)}")
+    if manifest is not None:
+        records = [record for window in manifest.windows for record in window.records]
+        whole = sum(record.status == "ok" for record in records)
+        print(_cut(f"command     {' '.join(manifest.argv)}"))
+        print(f"job         {manifest.world_size or 'unknown'} ranks on {len(manifest.hosts)} host(s)")
+        print(f"windows     {len(manifest.windows)}, with {whole} of {len(records)} traces whole")
+    recorded = sum(size for _, size in run.recorded)
+    print(f"size        {_megabytes(run.size)}, of which {_megabytes(recorded)} can be pruned")
+    print(f"verdict     {_what(run)}")
+    return 0
+
+
+def prune_verb(arguments: argparse.Namespace) -> int:
+    """Free the space of old runs."""
+    from rankscope.rundir.runs import remove, to_prune
+
+    if arguments.keep < 0 or not arguments.older_than >= 0:
+        raise ConfigError("--keep and --older-than are counts from 0 on; leave them out for the defaults")
+    before = time.time() - arguments.older_than * _DAY_S
+    free = count = 0
+    for run, why in to_prune(_runs(arguments.path), keep=arguments.keep, before=before, whole=arguments.whole):
+        if why is not None:
+            say(f"{run.dir.path} stays: {why}")
+            continue
+        size = sum(size for _, size in (run.files if arguments.whole else run.recorded))
+        print(f"{run.dir.path}  {_megabytes(size)}")
+        free, count = free + (remove(run, whole=arguments.whole) if arguments.yes else size), count + 1
+    done = "freed" if arguments.yes else "would be free; add --yes to remove them"
+    print(f"{count} run(s), {_megabytes(free)} {done}")
+    return 0
+
+
+def _runs(folder: Path) -> list[Run]:
+    from rankscope.rundir.runs import find_runs
+
+    runs = find_runs(folder)
+    if not runs:
+        raise RunDirError(f"{folder} holds no run; name a folder that `rankscope run` has written to")
+    return runs
+
+
+def _what(run: Run) -> str:
+    if not run.finished:
+        return "running, or it was killed"
+    return run.report.verdict.sentence if run.report is not None else "no report"
+
+
+def _when(run: Run) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(run.time))
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _cut(line: str) -> str:
+    width = shutil.get_terminal_size().columns
+    return line if len(line) <= width else f"{line[: width - 1]}…"

@@ -1,0 +1,155 @@
+"""A folder of runs: what is in it, and what can be removed from it without losing an answer.
+
+A run is finished when it has a run.json. Any other may be running still, on a node that cannot be asked, and is never
+touched. Only files that rankscope wrote, under the names it gives them, are removed; links are not followed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.records.manifest import RunManifest
+from rankscope.records.report import ClusterReport
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record, run_limit
+
+__all__ = ["RECORDED", "Run", "find_runs", "remove", "to_prune"]
+
+RECORDED = re.compile(
+    r"attempt_\d+/(?:window_\d+/rank_\d+\.(?:trace\.json\.gz|parquet|memory\.pickle)|rank_\d+\.oom\.memory\.pickle)"
+)
+"""What takes the space of a run: traces, their columns, snapshots of memory. Below the run directory."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory."""
+
+    dir: RunDir
+
+    @property
+    def name(self) -> str:
+        """Of the folder."""
+        return self.dir.path.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended and all that could be gathered is there."""
+        return self.dir.manifest.is_file()
+
+    @cached_property
+    def time(self) -> float:
+        """When it ended, or began where it has not; seconds since 1970."""
+        marks = [self.dir.manifest, self.dir.launch, self.dir.agent_spec, self.dir.path]
+        return next(mark.stat().st_mtime for mark in marks if mark.exists())
+
+    @cached_property
+    def manifest(self) -> RunManifest | None:
+        """Its run.json, None where that cannot be read."""
+        try:
+            return read_record(RunManifest, self.dir.manifest, run_limit(self.dir))
+        except ForeignFileError:
+            return None
+
+    @cached_property
+    def report(self) -> ClusterReport | None:
+        """Its report, None where there is none that can be read."""
+        try:
+            return read_record(ClusterReport, self.dir.report / "report.json", run_limit(self.dir))
+        except ForeignFileError:
+            return None
+
+    @cached_property
+    def files(self) -> list[tuple[Path, int]]:
+        """Its files and their sizes in bytes."""
+        return [(path, path.lstat().st_size) for path in _walk(self.dir.path)]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(size for _, size in self.files)
+
+    @property
+    def recorded(self) -> list[tuple[Path, int]]:
+        """The files that :data:`RECORDED` is."""
+        root = self.dir.path
+        return [(path, size) for path, size in self.files if RECORDED.fullmatch(path.relative_to(root).as_posix())]
+
+
+def find_runs(folder: Path) -> list[Run]:
+    """Return the runs in a folder, or the one that it is; the latest last.
+
+    Raises:
+        RunDirError: the folder cannot be read.
+    """
+    try:
+        found = [folder] if _is_run(folder) else [path for path in folder.iterdir() if _is_run(path)]
+        return sorted((Run(RunDir(path)) for path in found), key=lambda run: (run.time, run.name))
+    except OSError as error:
+        raise RunDirError(f"{folder} cannot be read ({error.strerror}); name a folder of runs") from error
+
+
+def to_prune(runs: Sequence[Run], *, keep: int, before: float, whole: bool = False) -> Iterator[tuple[Run, str | None]]:
+    """Choose what to prune: finished runs that ended before a time, but for the latest ones.
+
+    Args:
+        runs: of :func:`find_runs`.
+        keep: so many of the latest finished ones stay as they are.
+        before: seconds since 1970.
+        whole: the whole run goes; otherwise what was recorded does, and report, records and step logs stay.
+
+    Yields:
+        Runs that are due with None, or with the reason why they stay.
+    """
+    finished = [run for run in runs if run.finished]
+    for run in finished[: max(len(finished) - keep, 0)]:
+        if run.time >= before:
+            continue
+        if run.manifest is None:
+            yield run, "its run.json cannot be read"
+        elif not whole and run.recorded and run.report is None:
+            yield run, f"it has no report yet; `rankscope analyze {run.dir.path} --output {run.dir.report}` makes it"
+        elif whole or run.recorded:
+            yield run, None
+
+
+def remove(run: Run, *, whole: bool = False) -> int:
+    """Remove what was recorded of a run, or all of it.
+
+    Returns:
+        Bytes that are free now.
+
+    Raises:
+        RunDirError: something cannot be removed, or the run is none that is finished.
+    """
+    if not run.finished or run.dir.path.is_symlink():
+        raise RunDirError(f"{run.dir.path} is no finished run, and stays")
+    gone = run.files if whole else run.recorded
+    try:
+        if whole:
+            shutil.rmtree(run.dir.path)
+        else:
+            for path, _ in gone:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirError(f"{run.dir.path}: cannot be removed ({error}); check its rights") from error
+    return sum(size for _, size in gone)
+
+
+def _is_run(path: Path) -> bool:
+    found = RunDir(path)
+    return not path.is_symlink() and path.is_dir() and any(p.is_file() for p in (found.manifest, found.launch))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            yield from _walk(path)
+        else:
+            yield path

@@ -1,0 +1,131 @@
+"""A folder of runs: listed, shown, and pruned without touching what may be running or what is not ours."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rankscope import cli
+from rankscope.errors import RunDirError
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.runs import Run, find_runs, remove
+
+DATA = Path(__file__).parents[1] / "data" / "runs" / "ddp_input"
+TRACE = b"t" * 2_000_000
+
+
+def make(folder: Path, number: int, *, report: str | None, finished: bool = True) -> RunDir:
+    run = RunDir(folder / f"run_{number:04d}")
+    run.nodes.mkdir(parents=True)
+    run.launch.write_text("{}")
+    window = run.window(0, 0)
+    window.mkdir(parents=True)
+    run.trace(0, 0, 0).write_bytes(TRACE)
+    run.trace(0, 0, 0).with_name("rank_00000.parquet").write_bytes(b"c" * 500_000)
+    run.record(0, 0, 0).write_text("{}")
+    (window / "mine.trace.json.gz").write_bytes(b"of the user")
+    if finished:
+        shutil.copy(DATA / "run.json", run.manifest)
+        os.utime(run.manifest, (1_700_000_000 + number, 1_700_000_000 + number))
+    if report is not None:
+        run.report.mkdir()
+        shutil.copy(report, run.report / "report.json")
+    return run
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    output = tmp_path_factory.mktemp("report")
+    assert cli.main(["analyze", str(DATA), "--format", "markdown", "--output", str(output)]) == 0
+    return str(output / "report.json")
+
+
+@pytest.fixture
+def runs(tmp_path: Path, report: str) -> list[RunDir]:
+    """Two that are finished with a report, one without, the latest that is finished, and one that is not."""
+    (tmp_path / "no_run").mkdir()
+    return [
+        make(tmp_path, 1, report=report),
+        make(tmp_path, 2, report=None),
+        make(tmp_path, 3, report=report),
+        make(tmp_path, 4, report=report),
+        make(tmp_path, 5, report=None, finished=False),
+    ]
+
+
+def traces(runs: list[RunDir]) -> list[bool]:
+    return [run.trace(0, 0, 0).exists() for run in runs]
+
+
+def test_the_list_has_a_line_for_each_run(
+    runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert cli.main(["runs", "list", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [f"run_{n:04d}" for n in range(1, 6)]
+    assert all(len(line) <= 100 for line in lines)
+    assert lines[1].endswith("no report")
+    assert lines[4].endswith("running, or it was killed")
+    assert "2.5 MB" in lines[4]
+    assert cli.main(["runs", "show", str(runs[0].path)]) == 0
+    shown = capsys.readouterr().out
+    assert "of which 2.5 MB can be pruned" in shown
+    assert "2 ranks" in shown
+
+
+def test_nothing_goes_without_yes(runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "1"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "2 run(s), 5.0 MB would be free; add --yes to remove them"
+    assert traces(runs) == [True] * 5
+
+
+def test_traces_go_and_answers_stay(runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "1", "--yes"]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1] == "2 run(s), 5.0 MB freed"
+    assert "run_0002 stays: it has no report yet" in told.err
+    # the latest finished one is kept, and nobody knows whether the last one is running
+    assert traces(runs) == [False, True, False, True, True]
+    left = {path.relative_to(runs[0].path).as_posix() for path in runs[0].path.rglob("*") if path.is_file()}
+    assert left == {
+        "run.json", "nodes/launch.json", "report/report.json",
+        "attempt_0/window_000/rank_00000.json", "attempt_0/window_000/mine.trace.json.gz",
+    }  # fmt: skip
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "1", "--yes"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "0 run(s), 0.0 MB freed"
+
+
+def test_whole_runs_go_where_that_is_asked_for(runs: list[RunDir], tmp_path: Path) -> None:
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "2", "--whole", "--yes"]) == 0
+    assert [run.path.exists() for run in runs] == [False, False, True, True, True]
+    assert (tmp_path / "no_run").exists()
+
+
+def test_what_ended_lately_stays(runs: list[RunDir], tmp_path: Path) -> None:
+    os.utime(runs[2].manifest)
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "0", "--older-than", "1", "--yes"]) == 0
+    assert traces(runs) == [False, True, True, False, True]
+
+
+def test_links_are_not_followed(runs: list[RunDir], tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(runs[0].window(0, 0), elsewhere)
+    runs[0].window(0, 0).symlink_to(elsewhere)
+    (tmp_path / "alias").symlink_to(runs[2].path)
+    assert "alias" not in [run.name for run in find_runs(tmp_path)]
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "0", "--yes"]) == 0
+    assert (elsewhere / "rank_00000.trace.json.gz").exists()
+
+
+def test_what_is_not_finished_is_never_removed(runs: list[RunDir], tmp_path: Path) -> None:
+    with pytest.raises(RunDirError, match="no finished run"):
+        remove(Run(runs[4]), whole=True)
+    with pytest.raises(RunDirError, match="cannot be read"):
+        find_runs(tmp_path / "nothing")
+    assert cli.main(["runs", "list", str(tmp_path / "no_run")]) == RunDirError.exit_code
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "-1"]) == 2
