@@ -59,7 +59,10 @@ def patterns(between: BetweenVerdict) -> Table:
         numbers([p.size_ms for p in found]),
         [text(words.plus_minus(p.cost_ms, p.error_ms, "")) for p in found],
         [text(f"{p.seen} of {p.of}") for p in found],
-        [text(words.DASH if p.p_value is None else f"{p.p_value:.0e}" if p.p_value > 1e-300 else "0") for p in found],
+        [
+            text(words.DASH if p.p_value is None else "below 1e-9" if p.p_value < 1e-9 else f"{p.p_value:.0e}")
+            for p in found
+        ],
     ]
     return Table("between", heads, [Row(cells) for cells in assemble(columns)])
 

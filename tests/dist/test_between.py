@@ -1,0 +1,49 @@
+"""What happens between windows, in a real job: it is in the log of all steps, and in the verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankscope.between.step_logs import read_step_log
+from rankscope.records.step_log import CHECKPOINT, EVALUATION, WRAPPED
+
+pytestmark = pytest.mark.forked
+
+
+def test_a_burst_that_the_window_missed_is_named_in_the_report(run):
+    # rank 1's data loader takes 80 ms longer in every 25th step; the window records steps 4 and 5
+    done = run(
+        "between.py", "burst", "--ms", 80, "--steps", 400, "--width", 64, steps="skip_first=1 warmup=1 active=2",
+        report=True,
+    )  # fmt: skip
+    assert done.code == 0, done.stderr
+    verdict = done.report.verdict
+    between = verdict.between
+    (pattern,) = [p for p in between.patterns if p.ranks]
+    assert (between.kind, between.ranks) == ("named", [1])
+    assert (pattern.kind, pattern.period, pattern.first % 25, pattern.place) == ("every", 25, 24, "input")
+    assert 40 < pattern.size_ms < 120
+    assert "no such step" in between.window
+    assert verdict.ranks in ([1], []), "the window has two steps, and alone it may name nobody"
+    # AND each step has its parts
+    log = read_step_log(done.run.pulse(0, 1))
+    assert log.steps == 400
+    assert (log.flags()[1:] & WRAPPED).all()
+    parts = sum(log.column(name) for name in ("before", "forward", "backward", "after"))
+    assert abs(parts - log.column("step"))[1:].max() < 0.01  # each is cut to whole microseconds
+    assert (log.column("input")[1:] <= log.column("before")[1:] + 0.01).all()
+    assert log.column("cpu")[1:].mean() > 0.1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("occasion", "flag", "every"), [("evaluation", EVALUATION, 50), ("checkpoint", CHECKPOINT, 40)]
+)
+def test_evaluations_and_checkpoints_accuse_nobody(run, occasion, flag, every):
+    done = run("between.py", occasion, "--ms", 80, "--steps", 300, "--width", 64, report=True)
+    assert done.code == 0, done.stderr
+    between = done.report.verdict.between
+    assert between.ranks == []
+    told = [(p.kind, p.period, p.ranks) for p in between.patterns]
+    assert told == [(occasion, every, [0] if occasion == "checkpoint" else [])]
+    assert (read_step_log(done.run.pulse(0, 0)).flags() & flag > 0).sum() == 300 // every - (300 % every == 0)
