@@ -10,6 +10,7 @@
 # make docs-pictures  make the pictures of the guide again, from the recorded traces in tests/data
 # make check  ruff, mypy and codespell
 # make docs   make the pages and tables again that come from the code
+# make site   build the documentation site into build/site
 # make clean  remove the virtual environment
 #
 # All that is needed before: python3 with pip, and make. PYTHON=python3.12 chooses another Python; pip's own
@@ -71,6 +72,11 @@ test-torch:
 
 docs: $(VENV)/.installed-test
 	$(bin)/python docs/generate.py
+
+.PHONY: site
+site: $(VENV)/.installed-test
+	$(bin)/python -m pip install --quiet -c constraints.txt mkdocs-material
+	$(bin)/python -m mkdocs build --strict
 
 # Two distributions hold the package hta: an environment of its own, where rankscope's dependency gives way.
 test-hta-next:
