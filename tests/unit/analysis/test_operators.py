@@ -192,7 +192,16 @@ def test_kinds_of_work(operator: str, kernel: str, group: str) -> None:
 
 
 def test_tensor_cores_are_told_by_name() -> None:
-    names = {"nvjet_tst_128": True, "sm80_xmma_gemm_f16": True, "ampere_sgemm_128x64_tn": False, "my_gemm": None}
+    names = {
+        "nvjet_tst_128": True,
+        "sm80_xmma_gemm_f16": True,
+        "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_stage3_warpsize2x2x1_tensor16x8x8_kernel": True,
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4_kernel": False,
+        "cutlass_80_tensorop_s1688gemm_128x128_32x3_tn_align4": True,
+        "cutlass_80_simt_sgemm_128x128_8x4_tn_align1": False,
+        "ampere_sgemm_128x64_tn": False,
+        "my_gemm": None,
+    }
     assert {name: uses_tensor_cores(name) for name in names} == names
 
 

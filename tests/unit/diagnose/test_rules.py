@@ -33,6 +33,21 @@ def test_a_rank_that_costs_every_step_is_named() -> None:
     assert "That is 19 of its 96 GPU-hours a day." in found.why
 
 
+@pytest.mark.parametrize(
+    ("cause", "recording_ms", "named"),
+    [
+        ("launch_bound", 18.0, True),  # 20 ms, sure to 1
+        ("launch_bound", 19.0, False),
+        ("unexplained", 19.0, False),
+        ("slow_compute", 25.0, True),  # of the device
+        ("input_stall", 25.0, True),  # waiting for input is no part of recording
+    ],
+)
+def test_a_host_that_is_slower_at_everything_may_only_be_recorded_more_slowly(cause, recording_ms, named) -> None:
+    case = evidence(suspect(2, [20.0] * 6, cause, share=0.95), recording_ms=recording_ms)
+    assert [d.suspect.rank for d in accuse(case)] == ([2] if named else [])
+
+
 def test_waiting_for_peers_is_recordings_too() -> None:
     # 80 of 100 ms are not work; 20 of them are recording's, so 60 of 80 ms remain, half of them for the host: 37.5 %
     case = evidence(host_ms=40.0, waiting_ms=40.0, recording_ms=20.0)

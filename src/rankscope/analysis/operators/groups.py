@@ -53,6 +53,6 @@ def group_of(operator: str, kernel: str) -> str:
 
 def uses_tensor_cores(kernel: str) -> bool | None:
     """Return whether a matrix product's kernel uses tensor (matrix) cores; None where its name does not say."""
-    if _TENSOR_CORES.search(kernel):
-        return True
-    return False if _PLAIN.search(kernel) else None
+    if _PLAIN.search(kernel):  # first: xmma and cutlass are libraries of both sorts
+        return False
+    return True if _TENSOR_CORES.search(kernel) else None
