@@ -34,7 +34,7 @@ PATTERNS = {
 }
 """Name -> the kind of the pattern that should be told, and its ranks. Evaluations and checkpoints accuse nobody."""
 OCCASIONS = ("evaluation", "checkpoint")
-BURN = "while True: pass"
+BURN = "import os\np = os.getppid()\nwhile os.getppid() == p: sum(range(10_000))"
 
 
 def main() -> None:

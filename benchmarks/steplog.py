@@ -2,7 +2,7 @@
 
     python benchmarks/steplog.py [--steps 2000] [--ms 20] [--hours 10]
 
-One process trains in blocks of 20 steps, in turns without and with all that the agent does in a step that is not
+One process trains in blocks of 4 steps, in turns without and with all that the agent does in a step that is not
 recorded (ABBA: marks at forward and backward, counts of the scheduler, the entry). The figure is the median over pairs
 of blocks of the ratio of their median steps, and of the CPU time of the thread. Weights are compared bit by bit. Then
 so many hours of steps of a log-normal length, with one in a hundred much longer, are logged, drained and placed.
@@ -27,7 +27,7 @@ from rankscope.records.step_log import STEP_LOG_ENTRY
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
-BLOCK = 20
+BLOCK = 4
 
 
 def main() -> None:

@@ -59,12 +59,15 @@ def patterns(between: BetweenVerdict) -> Table:
         numbers([p.size_ms for p in found]),
         [text(words.plus_minus(p.cost_ms, p.error_ms, "")) for p in found],
         [text(f"{p.seen} of {p.of}") for p in found],
-        [
-            text(words.DASH if p.p_value is None else "below 1e-9" if p.p_value < 1e-9 else f"{p.p_value:.0e}")
-            for p in found
-        ],
+        [text(_chance(p.p_value)) for p in found],
     ]
     return Table("between", heads, [Row(cells) for cells in assemble(columns)])
+
+
+def _chance(p_value: float | None) -> str:
+    if p_value is None:
+        return words.DASH
+    return f"{p_value:.0e}" if p_value >= 1e-9 else "below 1e-9"
 
 
 _PLACES = {"input": "data loader", "gc": "garbage collector", "before": "before forward", "after": "after backward"}
