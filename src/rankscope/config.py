@@ -29,6 +29,7 @@ __all__ = [
     "RunConfig",
     "ScheduleConfig",
     "StepsConfig",
+    "StoreConfig",
     "ToolConfig",
     "plan_in_words",
     "step_sources",
@@ -174,6 +175,22 @@ class GatherConfig:
 
 
 @dataclass(kw_only=True, slots=True)
+class StoreConfig:
+    """How the run is kept."""
+
+    encrypt: list[str] = field(default_factory=list)
+    """For whom all files of a run are encrypted before they leave a node's own disk: recipients of age (age1..., or
+    ssh-ed25519 ...), or files of such lines. Needs rankscope[encrypt]; docs/privacy.md."""
+    signing_key: str | None = None
+    """File with an Ed25519 private key with which run.json is signed, for `rankscope verify`. Needs rankscope[sign]."""
+
+    def __post_init__(self) -> None:
+        """Refuse empty words."""
+        if any(not word.strip() for word in self.encrypt):
+            raise ConfigError("store.encrypt holds an empty recipient; write it as age1..., or leave it out")
+
+
+@dataclass(kw_only=True, slots=True)
 class AnalysisConfig:
     """What happens when the job has ended."""
 
@@ -243,6 +260,8 @@ class ToolConfig:
     """What is said while it runs."""
     gather: GatherConfig = field(default_factory=GatherConfig)
     """How long is waited."""
+    store: StoreConfig = field(default_factory=StoreConfig)
+    """Whether it is encrypted and signed."""
     analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
     """What follows."""
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.cli.console import say, show
 from rankscope.errors import ConfigError, ForeignFileError
+from rankscope.rundir.audit import note_deed
 from rankscope.rundir.layout import RunDir
 
 if TYPE_CHECKING:
     from rankscope.records.manifest import RunManifest
 
-__all__ = ["analyze_verb", "given_ranks", "manifest_of", "report_verb", "schema_verb"]
+__all__ = ["analyze_verb", "given_ranks", "manifest_of", "note_export", "report_verb", "schema_verb"]
 
 
 def analyze_verb(arguments: argparse.Namespace) -> int:
@@ -25,20 +28,42 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
 
     from rankscope.analysis.pipeline import analyze, stages
+    from rankscope.privacy.places import with_place
+    from rankscope.privacy.unlock import opened
     from rankscope.progress import work
     from rankscope.trace.files.load import load_traces
 
-    manifest = manifest_of(arguments.paths)
-    with work(say) as doing:
+    with contextlib.ExitStack() as stack:
+        paths = [stack.enter_context(opened(path, arguments.identity)) for path in arguments.paths]
+        sealed = {path: given for path, given in zip(paths, arguments.paths, strict=True) if path != given}
+        _refuse_beside(list(sealed.values()), arguments.output)
+        manifest = manifest_of(paths)
+        doing = stack.enter_context(work(say))
         load = load_traces(
-            arguments.paths,
+            paths,
             ranks=given_ranks(arguments.given_ranks),
-            cache=arguments.cache or True,
+            cache=False if sealed else arguments.cache or True,
             progress=doing.bytes("loading traces"),
         )
         progress = doing.stages(stages(load, hta=arguments.hta))
         report = analyze(load, manifest, hta=arguments.hta, progress=progress)
+        for path, given in sealed.items():
+            report = with_place(report, path, str(given))
+    note_export(arguments.paths[0], arguments.output)
     return show(report, arguments)
+
+
+def _refuse_beside(sealed: Sequence[Path], output: Path | None) -> None:
+    """A report that is not encrypted does not lie beside what is."""
+    for path in sealed:
+        if output is not None and output.resolve().is_relative_to(path.resolve()):
+            raise ConfigError(f"--output {output} lies in {path}, which is encrypted; name a private folder elsewhere")
+
+
+def note_export(path: Path, output: Path | None) -> None:
+    """Keep in the run directory that something of it was written elsewhere."""
+    if output is not None:
+        note_deed(RunDir(path), "exported", sys.argv, to=str(output))
 
 
 def given_ranks(words: Sequence[str]) -> dict[Path, int]:

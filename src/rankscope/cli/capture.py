@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from rankscope.cli.console import say
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.records.limits import MAX_WINDOW_STEPS
+from rankscope.rundir.audit import note_deed
 from rankscope.rundir.layout import RunDir
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ def capture_verb(arguments: argparse.Namespace) -> int:
             )
     run_dir = RunDir(arguments.path)
     request = ask(run_dir, steps=arguments.steps, warmup=arguments.warmup, detail=arguments.detail)
+    note_deed(run_dir, "asked for a window", sys.argv, request=request.name)
     say(f"{request.name}: asked for {request.steps} steps of every rank")
     deadline = time.monotonic() + arguments.timeout
     while True:

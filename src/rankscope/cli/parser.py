@@ -15,7 +15,7 @@ from rankscope.cli.completion import completion_verb
 from rankscope.cli.console import FORMATS
 from rankscope.cli.doctor import doctor_verb
 from rankscope.cli.gather import gather_verb
-from rankscope.cli.privacy import redact_verb
+from rankscope.cli.privacy import redact_verb, verify_verb
 from rankscope.cli.reduce import cluster_report_verb, reduce_verb
 from rankscope.cli.run import demo_verb
 from rankscope.cli.runs import add_runs
@@ -43,6 +43,7 @@ examples:
   rankscope check rankscope_runs/run_0002 --against baseline:gpt --fail-if 'slower > 5 %'
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
   rankscope redact rankscope_runs/run_0001 -o copy    a copy that may be shown to others
+  rankscope verify rankscope_runs/run_0001            whether its files are what they were
   rankscope gather /tmp/rankscope_x1y2z3              what could not be gathered when the job ended
   rankscope runs prune --keep 10                      free the space of old runs; their reports stay
   rankscope doctor -S run.dir=/shared/runs/first      what on this node would keep a job from being recorded
@@ -88,6 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="keep the columns of the traces there, as Parquet (default: beside the traces of a run directory, and for "
         "other people's traces in your cache folder)",
     )
+    _add_identity(analyze)
     _add_output(analyze)
     analyze.set_defaults(verb=analyze_verb)
 
@@ -230,6 +232,7 @@ def _add_timeline(verbs: argparse._SubParsersAction[_Parser]) -> None:
     merge.add_argument("path", type=Path, metavar="RUN", help="a run directory, or a folder of traces")
     _add_rank(merge)
     merge.add_argument("--output", type=Path, metavar="FILE", help="default: RUN/report/cluster.trace.json.gz")
+    _add_identity(merge)
     merge.add_argument("--steps", metavar="A-B", help="only these steps, for instance 13-15")
     merge.add_argument("--ranks", metavar="LIST", help="only these ranks, for instance 0,3 or 0-3")
     merge.add_argument("--categories", metavar="LIST", help="only these events, for instance kernel,cpu_op")
@@ -266,7 +269,20 @@ def _add_privacy(verbs: argparse._SubParsersAction[_Parser]) -> None:
     redact.add_argument(
         "--reveal", type=Path, metavar="KEY", help="print a file (or standard input) with its tokens turned back"
     )
+    _add_identity(redact)
     redact.set_defaults(verb=redact_verb)
+
+    verify = verbs.add_parser("verify", help="whether the files of a run are what they were when it ended")
+    verify.add_argument("path", type=Path, metavar="RUN", help="a run directory")
+    verify.add_argument("--key", type=Path, metavar="FILE", help="the public key that must have signed it (Ed25519)")
+    _add_identity(verify)
+    verify.set_defaults(verb=verify_verb)
+
+
+def _add_identity(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--identity", type=Path, metavar="FILE", help="the key of age with which an encrypted run is read"
+    )
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""``rankscope redact``."""
+"""``rankscope redact`` and ``rankscope verify``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 from rankscope.cli.console import say
-from rankscope.errors import ConfigError
+from rankscope.errors import ConfigError, ForeignFileError
+from rankscope.records.manifest import RunManifest
+from rankscope.rundir.audit import note_deed
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record, run_limit
 
-__all__ = ["redact_verb"]
+__all__ = ["redact_verb", "verify_verb"]
 
 _MOST_LISTED = 12
 _MOST_TEXT = 1 << 30
@@ -25,18 +29,20 @@ def redact_verb(arguments: argparse.Namespace) -> int:
 
     from rankscope.privacy.policy import load_policy
     from rankscope.privacy.redact import redact
+    from rankscope.privacy.unlock import opened
     from rankscope.progress import work
 
     policy = load_policy(arguments.level, arguments.policy)
-    with work(say) as doing:
+    with opened(arguments.path, arguments.identity) as path, work(say) as doing:
         copy = redact(
-            arguments.path,
+            path,
             arguments.output,
             policy,
             key=arguments.key,
             report=arguments.report,
             progress=doing.bytes("redacting traces"),
         )
+    note_deed(RunDir(arguments.path), "redacted", sys.argv, level=policy.level, copy=str(copy.output))
     if copy.report is not None:
         say(copy.report.verdict.sentence)
     elif copy.no_report:
@@ -45,6 +51,31 @@ def redact_verb(arguments: argparse.Namespace) -> int:
         say(line)
     say(f"{copy.key} turns {copy.tokens:,} tokens back, for you only: never pass it on")
     print(f"{copy.output}: {copy.files} files, level {policy.level}")
+    return 0
+
+
+def verify_verb(arguments: argparse.Namespace) -> int:
+    """Compare a run with what its manifest and its signature say."""
+    from rankscope.privacy.unlock import opened
+    from rankscope.privacy.verify import verify
+
+    run_dir = RunDir(arguments.path)
+    if run_dir.sealed_manifest.exists() and not run_dir.manifest.exists():
+        with opened(arguments.path, arguments.identity) as plain:
+            manifest = read_record(RunManifest, RunDir(plain).manifest, run_limit(RunDir(plain)))
+    else:
+        manifest = None
+    found = verify(arguments.path, key=arguments.key, manifest=manifest)
+    note_deed(run_dir, "verified", sys.argv, found="whole" if not found.wrong else f"{len(found.wrong)} wrong")
+    for line in found.wrong:
+        print(line)
+    for line in found.remarks:
+        say(line)
+    if found.wrong:
+        say(f"{arguments.path}: not what it was: {len(found.wrong)} file(s), {found.files} are")
+        return ForeignFileError.exit_code
+    signed = ", signed" if found.signed_by is not None else ""
+    print(f"{arguments.path}: {found.files} files are as they were{signed}")
     return 0
 
 

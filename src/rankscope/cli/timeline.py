@@ -7,7 +7,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from rankscope.cli.analyze import given_ranks, manifest_of
+from rankscope.cli.analyze import given_ranks, manifest_of, note_export
 from rankscope.cli.console import say
 from rankscope.errors import ConfigError
 from rankscope.rundir.layout import RunDir
@@ -21,6 +21,7 @@ def merge_verb(arguments: argparse.Namespace) -> int:
     if not run.is_dir():
         raise ConfigError(f"{run} is no folder; name a run directory or a folder of traces")
 
+    from rankscope.privacy.unlock import is_sealed, opened
     from rankscope.progress import work
     from rankscope.report import link_timeline
     from rankscope.timeline.merge import merge
@@ -34,12 +35,16 @@ def merge_verb(arguments: argparse.Namespace) -> int:
         categories=parse_categories(arguments.categories) if arguments.categories is not None else None,
         max_mb=MAX_MB if arguments.max_mb is None else arguments.max_mb,
     )
+    if is_sealed(run) and (arguments.output is None or arguments.output.resolve().is_relative_to(run.resolve())):
+        raise ConfigError(f"{run} is encrypted, and a timeline is not; name a private file elsewhere with --output")
     output, ours = choose_output(RunDir(run), arguments.output)
-    manifest = manifest_of([run])
-    with work(say) as doing:
-        load = load_traces([run], ranks=given_ranks(arguments.given_ranks), progress=doing.bytes("loading traces"))
+    with opened(run, arguments.identity) as path, work(say) as doing:
+        manifest, cache = manifest_of([path]), path == run
+        given = given_ranks(arguments.given_ranks)
+        load = load_traces([path], ranks=given, cache=cache, progress=doing.bytes("loading traces"))
         stages, written = doing.stages(2), doing.bytes("writing the timeline")
         merged = merge(load, output, selection, manifest, replace=ours, progress=stages, written=written)
+    note_export(run, output)
     if ours:
         link_timeline(output.parent)
     for note in merged.notes:

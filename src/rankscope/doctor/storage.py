@@ -14,8 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rankscope.doctor.base import Finding, Question
+from rankscope.errors import ConfigError
+from rankscope.node.signing import load_signing_key
+from rankscope.rundir.sealing import recipients_of
 
-__all__ = ["limits", "own_disk", "shared_folder"]
+__all__ = ["limits", "own_disk", "protection", "shared_folder"]
 
 _TRIAL_BYTES = 32 << 20
 _ENOUGH_BYTES = 2 << 30
@@ -102,6 +105,20 @@ def _file_system(folder: Path) -> str:
             if folder.resolve().is_relative_to(mount) and len(mount) >= len(best[0]):
                 best = mount, kind
     return best[1]
+
+
+def protection(question: Question) -> Iterator[Finding]:
+    """Whether what is to be encrypted and signed can be."""
+    store = question.config.store
+    try:
+        recipients = recipients_of(list(store.encrypt))
+        if recipients:
+            yield Finding("ok", f"runs are encrypted for {len(recipients)} recipient(s)")
+        if store.signing_key is not None:
+            load_signing_key(Path(store.signing_key).expanduser())
+            yield Finding("ok", f"runs are signed with {store.signing_key}")
+    except ConfigError as error:
+        yield Finding("bad", str(error), "mend it, or leave it out: with it no job is started under rankscope")
 
 
 def own_disk(_question: Question) -> Iterator[Finding]:

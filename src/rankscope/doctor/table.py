@@ -18,6 +18,7 @@ CHECKS: tuple[Check, ...] = (
     storage.shared_folder,
     storage.own_disk,
     storage.limits,
+    storage.protection,
     software.plan,
 )
 

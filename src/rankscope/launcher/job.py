@@ -15,11 +15,13 @@ from rankscope.config import ToolConfig, to_agent_spec
 from rankscope.errors import RunDirError
 from rankscope.launcher.headroom import leave_enough
 from rankscope.launcher.run_plan import BASE, RunPlan
+from rankscope.node.signing import load_signing_key
 from rankscope.rank_identity import told, was_told
 from rankscope.records.codec import to_json
 from rankscope.records.node_task import NodeTask
 from rankscope.records.secrets import mask_arguments, mask_config
 from rankscope.rundir.files import write_new
+from rankscope.rundir.sealing import recipients_of
 from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, ENV_TOLD, Spool
 
 if TYPE_CHECKING:
@@ -91,12 +93,14 @@ def begin(
         ends_with_ranks: nobody here waits for the end of the job.
 
     Raises:
+        ConfigError: what is to be encrypted or signed cannot be.
         RunDirError: the run directory is taken or cannot be written.
         OSError: this node's own disk, or its processes or descriptors, do not suffice.
     """
     from rankscope.launcher.node_helper import NodeHelper
 
     leave_enough()
+    task = _task(plan, config, argv, plain)  # first: what is to be sealed and cannot be is told before a job begins
     # mkdtemp makes it private (0700): traces show the user's code. Each node has its own, never on the shared disk.
     made = spool is None
     spool = spool or Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
@@ -105,7 +109,6 @@ def begin(
         spec = to_agent_spec(
             config, run_id=plan.run_id or (plan.run_dir.name if plan.run_dir else plan.launch), spool=spool.path
         )
-        task = _task(plan, config, argv, plain)
         task.ends_with_ranks = ends_with_ranks
         write_new(spool.spec, to_json(spec))
         write_new(spool.task, to_json(task))
@@ -148,4 +151,15 @@ def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[st
         hta=config.analysis.hta,
         report_timeout_s=config.analysis.timeout_s,
         metrics=config.live.metrics,
+        encrypt=recipients_of(list(config.store.encrypt)),
+        signing_key=_signing_key(config.store.signing_key),
     )
+
+
+def _signing_key(said: str | None) -> str | None:
+    """The file, once it is sure that it can be used."""
+    if said is None:
+        return None
+    path = Path(said).expanduser().absolute()
+    load_signing_key(path)
+    return str(path)

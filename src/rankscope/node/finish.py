@@ -14,6 +14,7 @@ from rankscope.between.stuck import why_stuck
 from rankscope.between.stuck_files import read_answers
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.node.manifest import NodeResult, build_manifest
+from rankscope.node.placing import Placing
 from rankscope.records.codec import to_json
 from rankscope.records.hang import HangVerdict
 from rankscope.records.manifest import RunManifest
@@ -21,9 +22,10 @@ from rankscope.records.node_task import NodeTask
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.claim import NodeClaim
-from rankscope.rundir.files import rewrite, write_new
+from rankscope.rundir.files import sha256_of
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
+from rankscope.rundir.sealing import sealed_name
 
 __all__ = ["finish_again", "finish_run", "is_head", "nodes_of"]
 
@@ -62,20 +64,20 @@ def finish_run(
         OSError: the run directory cannot be read or written.
     """
     run_dir = RunDir(Path(claim.run_dir))
-    if marker.exists() and run_dir.manifest.exists():
+    if marker.exists() and run_dir.ended:
         return True
     deadline = clock() + task.gather_timeout_s
     if not is_head(own, claim.node, nodes_of(run_dir)):
         # The head waits as long as this for results and writes then. A head that is lost never does.
         while clock() < deadline + _SETTLES_S:
-            if run_dir.manifest.exists():
+            if run_dir.ended:
                 return False
             waiting("waiting for the node of rank 0 to write run.json")
             pause(_POLL_S)
-        alive = [node for node in nodes_of(run_dir) if node == claim.node or run_dir.node_result(node).exists()]
+        alive = [node for node in nodes_of(run_dir) if node == claim.node or _left(run_dir, node)]
         for _ in range(alive.index(claim.node)):  # one after the other, so that one of them does it
             pause(_SETTLES_S)
-            if run_dir.manifest.exists():
+            if run_dir.ended:
                 return False
     results, missing = {claim.node: own}, set(nodes_of(run_dir)) - {claim.node}
     while missing:
@@ -88,17 +90,42 @@ def finish_run(
         waiting(f"waiting for {len(missing)} other node(s): {', '.join(sorted(missing)[:4])}")
         pause(_POLL_S)
     notes = [f"node {node} left no result within {task.gather_timeout_s:.0f} s" for node in sorted(missing)]
-    manifest = _manifest(task, spec, claim, list(results.values()), notes)
-    manifest.hang = _stood_still(run_dir)
+    placing = Placing(run_dir, task.encrypt)
     with contextlib.suppress(RunDirError):
-        write_new(run_dir.agent_spec, to_json(spec))
+        placing.record(run_dir.agent_spec, to_json(spec))
+    _small_files(run_dir, placing)
+    manifest = _manifest(task, spec, claim, list(results.values()), notes, placing)
     marker.touch()
     try:
-        write_new(run_dir.manifest, to_json(manifest))
+        placing.record(run_dir.manifest, to_json(manifest))
     except RunDirError:  # another node stood in for this one, or rank 0 had moved
         marker.unlink()
         return False
+    _sign(run_dir, manifest, task)
     return True
+
+
+def _sign(run_dir: RunDir, manifest: RunManifest, task: NodeTask) -> None:
+    """A run that cannot be signed is a run without a signature, which `rankscope verify` says."""
+    if task.signing_key is not None:
+        with contextlib.suppress(Exception):
+            from rankscope.node.signing import sign
+
+            sign(run_dir, manifest, Path(task.signing_key))
+
+
+def _small_files(run_dir: RunDir, placing: Placing) -> None:
+    """Sums of what nodes and people left in passing."""
+    for pattern in ("agent.json*", "nodes/*.json*", "requests/*.json", "announcements/*.json", "stuck/*"):
+        for path in sorted(run_dir.path.glob(pattern)):
+            with contextlib.suppress(OSError):  # it shows as a file that the manifest does not know
+                placing.known(path, sha256_of(path))
+
+
+def _left(run_dir: RunDir, node: str) -> bool:
+    """Whether a node has left its result."""
+    path = run_dir.node_result(node)
+    return path.exists() or sealed_name(path).exists()
 
 
 def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeResult) -> None:
@@ -111,17 +138,24 @@ def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeRes
     others = {node: _result(run_dir, node) for node in nodes_of(run_dir) if node != claim.node}
     results = [own, *(result for result in others.values() if result is not None)]
     notes = [f"node {node} left no result" for node, result in others.items() if result is None]
+    placing = Placing(run_dir, task.encrypt)
     with contextlib.suppress(RunDirError):
-        write_new(run_dir.agent_spec, to_json(spec))
-    manifest = _manifest(task, spec, claim, results, notes)
-    manifest.hang = _stood_still(run_dir)
-    rewrite(run_dir.manifest, to_json(manifest))
+        placing.record(run_dir.agent_spec, to_json(spec))
+    _small_files(run_dir, placing)
+    manifest = _manifest(task, spec, claim, results, notes, placing)
+    placing.again(run_dir.manifest, to_json(manifest))
+    _sign(run_dir, manifest, task)
 
 
 def _manifest(
-    task: NodeTask, spec: AgentSpec, claim: NodeClaim, results: Sequence[NodeResult], notes: Sequence[str]
+    task: NodeTask,
+    spec: AgentSpec,
+    claim: NodeClaim,
+    results: Sequence[NodeResult],
+    notes: Sequence[str],
+    placing: Placing,
 ) -> RunManifest:
-    return build_manifest(
+    manifest = build_manifest(
         results,
         run_id=claim.run_id,
         argv=task.argv,
@@ -130,6 +164,9 @@ def _manifest(
         versions=_versions(results),
         notes=notes,
     )
+    manifest.hang = _stood_still(RunDir(Path(claim.run_dir)))
+    manifest.files = dict(sorted({**{k: v for r in results for k, v in r.files.items()}, **placing.sums}.items()))
+    return manifest
 
 
 def _stood_still(run_dir: RunDir) -> HangVerdict | None:
@@ -152,6 +189,8 @@ def nodes_of(run_dir: RunDir) -> list[str]:
 
 def _result(run_dir: RunDir, node: str) -> NodeResult | None:
     path = run_dir.node_result(node)
+    if sealed_name(path).exists():  # who holds the key puts the nodes together
+        return NodeResult(node=node, host=node, lives=[], records=[])
     if not path.exists():
         return None
     try:

@@ -10,20 +10,21 @@ import contextlib
 import gzip
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.node.placing import Placing, Tee
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.secrets import mask_text
-from rankscope.rundir.files import copy_new, place, replace_text, stored, temporary_beside, write_new
+from rankscope.rundir.files import place, replace_text, stored, temporary_beside
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool
 
-__all__ = ["Gatherer", "own_record"]
+__all__ = ["Gatherer", "files_of", "own_record"]
 
 _BLOCK = 1 << 20
 _KERNEL_MARKS = (b'"cat": "kernel"', b'"cat":"kernel"')
@@ -42,6 +43,7 @@ class Gatherer:
         complete: adds to each record what this process knows.
         moved: is told each number of bytes that was handled.
         clock: in seconds, monotonic.
+        placing: how files get there; None: as they are.
     """
 
     def __init__(
@@ -52,12 +54,14 @@ class Gatherer:
         complete: Callable[[RankRecord], None] = lambda _: None,
         moved: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        placing: Placing | None = None,
     ) -> None:
         self._spool = spool
         self._run_dir = run_dir
         self._complete = complete
         self._moved = moved
         self._clock = clock
+        self.placing = placing or Placing(run_dir)
         self._failures = 0
         self._next_try = 0.0
         self.left: dict[str, str] = {}
@@ -105,7 +109,7 @@ class Gatherer:
             attempt, rank = path.stem.split("_")[2:]
             target = self._run_dir.out_of_memory(int(attempt), int(rank))
             target.parent.mkdir(parents=True, exist_ok=True)
-            copy_new(path, target)
+            self.placing.copy(path, target)
             path.unlink()
         except Exception as error:
             self.left[path.name] = _in_words(error)
@@ -154,7 +158,7 @@ class Gatherer:
         record.reason = mask_text(record.reason) if record.reason else record.reason
         record.notes = [mask_text(note) for note in record.notes]
         with contextlib.suppress(RunDirError):  # a record that is there already is the better witness
-            write_new(self._run_dir.record(*place_in), to_json(record))
+            self.placing.record(self._run_dir.record(*place_in), to_json(record))
         replace_text(placed, to_json(record))
         self._remove(path, trace)
         return record
@@ -162,7 +166,8 @@ class Gatherer:
     def _place_trace(self, source: Path, target: Path, record: RankRecord) -> None:
         """Write ``target`` and fill in what was seen on the way: size, digest, an incomplete document, no kernels."""
         digest, size, kernels, tail = hashlib.sha256(), 0, False, b""
-        with temporary_beside(target) as temporary:
+        own_disk = self._spool.path / f"packed_{target.name}"
+        with temporary_beside(own_disk if self.placing.sealed else target) as temporary:
             with (
                 source.open("rb") as plain,
                 temporary.open("wb") as raw,
@@ -175,13 +180,17 @@ class Gatherer:
                     size += len(block)
                     packed.write(block)
                     self._moved(len(block))
-            stored(temporary, digest.hexdigest())
-            try:
-                place(temporary, target)
-            except RunDirError:
-                if not _unpacks_to(target, source):
-                    raise  # another trace: both are kept, ours in the spool
-                digest = hashlib.sha256(target.read_bytes())
+            if self.placing.sealed:
+                self.placing.copy(temporary, target)
+            else:
+                stored(temporary, digest.hexdigest())
+                try:
+                    place(temporary, target)
+                except RunDirError:
+                    if not _unpacks_to(target, source):
+                        raise  # another trace: both are kept, ours in the spool
+                    digest = hashlib.sha256(target.read_bytes())
+                self.placing.known(target, digest.hexdigest())
         record.trace, record.trace_bytes, record.sha256 = target.name, size, digest.hexdigest()
         if not tail.rstrip().endswith((b"}", b"]")):
             record.status, record.reason = "corrupt", f"the trace ends in the middle of its JSON, after {size} bytes"
@@ -194,7 +203,7 @@ class Gatherer:
     def _place_snapshot(self, source: Path, target: Path, record: RankRecord) -> None:
         """Copied as it is: PyTorch's memory viewer opens plain pickles only."""
         try:
-            copy_new(source, target)
+            self.placing.copy(source, target)
         except FileNotFoundError as error:
             record.notes.append(f"no memory snapshot: {error}")
             record.snapshot = None
@@ -207,6 +216,19 @@ class Gatherer:
         if trace is not None:
             trace.unlink(missing_ok=True)
         path.unlink()
+
+
+def files_of(run_dir: RunDir, records: Sequence[RankRecord]) -> list[Path]:
+    """Files that records say were placed."""
+    found = []
+    for record in records:
+        if record.window is None or (record.trace is None and record.status == "missing"):
+            continue
+        place_in = (record.attempt, record.window, record.rank)
+        found.append(run_dir.record(*place_in))
+        found += [run_dir.trace(*place_in)] if record.trace is not None else []
+        found += [run_dir.snapshot(*place_in)] if record.snapshot is not None else []
+    return found
 
 
 def own_record(path: Path) -> RankRecord | None:
@@ -236,20 +258,5 @@ def _in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-class _Tee:
-    """A file that also hands every block to a digest."""
-
-    def __init__(self, raw: IO[bytes], update: Callable[[bytes], None]) -> None:
-        self._raw = raw
-        self._update = update
-
-    def write(self, block: bytes) -> int:
-        self._update(block)
-        return self._raw.write(block)
-
-    def flush(self) -> None:
-        self._raw.flush()
-
-
 def _gzip_into(raw: IO[bytes], update: Callable[[bytes], None]) -> Any:
-    return gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=_Tee(raw, update), mtime=0)
+    return gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=Tee(raw, update), mtime=0)

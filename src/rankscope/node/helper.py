@@ -23,13 +23,14 @@ from rankscope.between.stuck import why_stuck
 from rankscope.errors import RankscopeError, RunDirError
 from rankscope.node.announcements import AnnouncementRelay
 from rankscope.node.finish import finish_run, is_head, nodes_of
-from rankscope.node.gather import Gatherer, own_record
+from rankscope.node.gather import Gatherer, files_of, own_record
 from rankscope.node.health.sampler import HealthWatch
 from rankscope.node.leftovers import discard, later, left_in_words, remove_unannounced, sweep
 from rankscope.node.live import LiveStatus
 from rankscope.node.liveness import LiveRanks
 from rankscope.node.manifest import NodeResult
 from rankscope.node.metrics import as_openmetrics
+from rankscope.node.placing import Placing
 from rankscope.node.report import make_report
 from rankscope.node.requests import RequestRelay
 from rankscope.node.standstill import StandstillWatch, place_answers
@@ -41,8 +42,9 @@ from rankscope.records.codec import from_json, to_json
 from rankscope.records.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec, CaptureRequest
+from rankscope.rundir.audit import note_deed
 from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
-from rankscope.rundir.files import replace_text, write_new
+from rankscope.rundir.files import replace_text
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
@@ -137,10 +139,11 @@ class Helper:
         try:
             self.words.say(HelperWord(word="alive"))
             granted = self._claim()
-            if granted is None:
+            placing = self._placing(granted) if granted is not None else None
+            if granted is None or placing is None:
                 self._keep()
             else:
-                self._gather_and_finish(granted)
+                self._gather_and_finish(granted, placing)
         except BaseException as error:  # unforeseen: the next helper begins with what is on the disk
             self.state.note(f"a node helper failed: {type(error).__name__}: {error}")
             traceback.print_exc()
@@ -181,9 +184,19 @@ class Helper:
             why = "; ".join(self.state.notes()) or "the run directory could not be used"
             self.words.say(HelperWord(word="gathered", text=left_in_words(self.spool, {"": why})))
 
-    def _gather_and_finish(self, granted: NodeClaim) -> None:
+    def _placing(self, granted: NodeClaim) -> Placing | None:
+        """None where what is to be sealed cannot be: then nothing leaves this node's own disk."""
+        try:
+            return Placing(RunDir(Path(granted.run_dir)), self.task.encrypt)
+        except RankscopeError as error:
+            self.state.note(f"{granted.node}: nothing was placed, as it was to be encrypted: {error}")
+            return None
+
+    def _gather_and_finish(self, granted: NodeClaim, placing: Placing) -> None:
         run_dir = RunDir(Path(granted.run_dir))
-        gatherer = Gatherer(self.spool, run_dir, complete=self._complete, moved=self._has_moved)
+        gatherer = Gatherer(self.spool, run_dir, complete=self._complete, moved=self._has_moved, placing=placing)
+        if not self.state.earlier():
+            note_deed(run_dir, "recorded", self.task.argv, sealed=placing.sealed)
         requests = RequestRelay(self.spool, run_dir, self.state.note)
         announcements = AnnouncementRelay(self.spool, run_dir)
         self._border("removing what an earlier helper left half written", lambda: sweep(run_dir, self.state.earlier()))
@@ -203,7 +216,7 @@ class Helper:
             self._health.close()
         self._border("placing memory snapshots", gatherer.gather_out_of_memory)
         self._border("comparing the step logs", self._compare_step_logs)
-        self._border("placing the step logs", lambda: self._step_logs.finish(run_dir))
+        self._border("placing the step logs", lambda: self._step_logs.finish(run_dir, placing))
         for gone in self._border("looking for unfinished traces", lambda: remove_unannounced(self.spool)) or []:
             self.state.note(f"{granted.node}: {gone}")
         left = {**gatherer.left, **self._step_logs.left}
@@ -211,10 +224,11 @@ class Helper:
         if left:
             words = left_in_words(self.spool, left)
             self.state.note(f"{granted.node}: {words}")
+        self._border("adding up files", lambda: placing.complete(files_of(run_dir, gatherer.records())))
         own = self._result(granted, gatherer)
         try:
             with contextlib.suppress(RunDirError):  # an earlier helper of this node had placed it
-                write_new(run_dir.node_result(granted.node), to_json(own))
+                placing.record(run_dir.node_result(granted.node), to_json(own))
         except OSError as error:
             words = words or f"{self.spool.path} stays: {granted.node} could not write its result: {error.strerror}"
         self.words.say(HelperWord(word="gathered", text=words))
@@ -236,7 +250,10 @@ class Helper:
             return
         if wrote:
             self.words.say(HelperWord(word="manifest"))
-            if task.report:
+            if task.encrypt:
+                text = f"the run is encrypted: `rankscope analyze {run_dir.path} --identity KEY` makes the report"
+                self.words.say(HelperWord(word="lacking", text=text))
+            elif task.report:
                 make_report(run_dir, task, self.words)
         else:
             self.words.say(HelperWord(word="manifest", text="by another node"))
@@ -258,6 +275,7 @@ class Helper:
         return NodeResult(
             node=granted.node, host=socket.gethostname(), lives=lives, records=gatherer.records(),
             notes=[*self.state.notes(), *(self._health.notes if self._health is not None else [])], exit_code=exit_code,
+            files=gatherer.placing.sums,
         )  # fmt: skip
 
     def _look_at_steps(self) -> None:
@@ -286,7 +304,7 @@ class Helper:
     def _place_live(self, run_dir: RunDir, node: str) -> None:
         """How the job is doing, for whoever reads the run directory."""
         found, self._live.found = self._live.found, None
-        if found is None:
+        if found is None or self.task.encrypt:  # nobody reads an encrypted run while it is made
             return
         found.node = node
         run_dir.live_folder.mkdir(exist_ok=True)
@@ -297,7 +315,7 @@ class Helper:
     def _place_answers(self, run_dir: RunDir, node: str) -> None:
         """Where the ranks stood when they were asked, and whether somebody asks."""
         found, self._standstill.found = self._standstill.found, None
-        if found is not None:
+        if found is not None and not self.task.encrypt:
             run_dir.stuck_folder.mkdir(exist_ok=True)
             found.node = node
             place_answers(run_dir.stuck(node), found)

@@ -20,13 +20,13 @@ from rankscope.node.finish import finish_again
 from rankscope.node.gather import Gatherer, own_record
 from rankscope.node.leftovers import discard, left_in_words, remove_unannounced
 from rankscope.node.manifest import NodeResult
+from rankscope.node.placing import Placing
 from rankscope.node.state import NodeState
 from rankscope.node.step_log import StepLogDrain
 from rankscope.records.codec import to_json
 from rankscope.records.node_task import JobEnd, NodeTask
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
-from rankscope.rundir.files import rewrite
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.rundir.spool import Spool
@@ -71,10 +71,11 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
         state = NodeState(spool)
         granted = _claim(spool, state, task, to)
         run_dir = RunDir(Path(granted.run_dir))
-        gatherer, step_logs = Gatherer(spool, run_dir, moved=moved), StepLogDrain(spool, state.note)
+        placing = Placing(run_dir, task.encrypt)
+        gatherer, step_logs = Gatherer(spool, run_dir, moved=moved, placing=placing), StepLogDrain(spool, state.note)
         windows = len(gatherer.gather(last=True))
         gatherer.gather_out_of_memory()
-        step_logs.finish(run_dir)
+        step_logs.finish(run_dir, placing)
         for gone in remove_unannounced(spool):
             state.note(f"{granted.node}: {gone}")
         why = {**gatherer.left, **step_logs.left}
@@ -189,8 +190,9 @@ def _tell(
         records=gatherer.records(),
         notes=list(dict.fromkeys(notes)),
         exit_code=before.exit_code if before is not None else _job_end(spool).exit_code,
+        files={**(before.files if before is not None else {}), **gatherer.placing.sums},
     )
-    rewrite(path, to_json(own))
+    gatherer.placing.again(path, to_json(own))
     finish_again(task, spec, granted, own)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rankscope.listing import some_ranks
 from rankscope.records.limits import absent_ranks
-from rankscope.records.manifest import RunManifest, WindowRanks
+from rankscope.records.manifest import FileSum, RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import ScheduleSpec
 
@@ -27,6 +27,8 @@ class NodeResult:
     notes: list[str] = field(default_factory=list)
     exit_code: int | None = None
     """What this node's launcher ended with; None where it was killed."""
+    files: dict[str, FileSum] = field(default_factory=dict)
+    """That this node has placed, by path in the run directory."""
 
 
 _NOT_ARMED = (

@@ -24,7 +24,7 @@ def ask(run_dir: RunDir, *, steps: int, warmup: int, detail: str) -> CaptureRequ
     Raises:
         RunDirError: there is no run, it has ended, or it was asked too often.
     """
-    if run_dir.manifest.exists():
+    if run_dir.ended:
         raise RunDirError(f"{run_dir.path} holds a run that has ended; only a running job can be asked for a window")
     if not any(run_dir.nodes.glob("*.claim.json")):
         raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")

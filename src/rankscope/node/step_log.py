@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import shutil
 import struct
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from rankscope.errors import RunDirError
 from rankscope.node.folding import MOST_IN_ONE, fold
+from rankscope.node.placing import Placing
 from rankscope.records.step_log import (
     STEP_LOG_CAPACITY,
     STEP_LOG_COLUMNS,
@@ -21,7 +21,7 @@ from rankscope.records.step_log import (
     STEP_LOG_MAGIC,
     STEP_LOG_VERSION,
 )
-from rankscope.rundir.files import place, stored, temporary_beside
+from rankscope.rundir.files import place, sha256_of, stored, temporary_beside
 from rankscope.rundir.foreign import open_foreign
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
@@ -137,7 +137,7 @@ class StepLogDrain:
                 found[int(name[1]), int(name[2])] = self._so_far(log).steps
         return found
 
-    def finish(self, run_dir: RunDir) -> None:
+    def finish(self, run_dir: RunDir, placing: Placing | None = None) -> None:
         """Drain once more, then compress, place and remove all. Never raises; see :attr:`left`."""
         for name, why in self.drain().items():
             self._tell(f"{name} could not be read, a rank's times of all steps are missing: {why}")
@@ -150,7 +150,7 @@ class StepLogDrain:
                 _, attempt, rank = ring.name.split("_")
                 target = run_dir.pulse(int(attempt), int(rank))
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _compress_new(log, target)
+                _compress_new(log, target, placing or Placing(run_dir), self._spool.path)
                 log.unlink()
                 ring.unlink(missing_ok=True)
             except Exception as error:
@@ -202,22 +202,24 @@ def _scanned(log: Path) -> _Taken:
     return _Taken(size, steps, exact)
 
 
-def _compress_new(source: Path, target: Path) -> None:
-    with temporary_beside(target) as temporary:
+def _compress_new(source: Path, target: Path, placing: Placing, own_disk: Path) -> None:
+    with temporary_beside(own_disk / target.name if placing.sealed else target) as temporary:
         with (
             source.open("rb") as plain,
             temporary.open("wb") as raw,
             gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=raw, mtime=0) as packed,
         ):
             shutil.copyfileobj(plain, packed)
-        with temporary.open("rb") as again:
-            digest = hashlib.sha256()
-            while block := again.read(1 << 20):
-                digest.update(block)
-        stored(temporary, digest.hexdigest())
+        if placing.sealed:
+            placing.copy(temporary, target)
+            return
+        digest = sha256_of(temporary)
+        stored(temporary, digest)
         try:
             place(temporary, target)
         except RunDirError:
             if not target.stat().st_size:
                 raise
             # There already: a helper that died had placed it.
+            digest = sha256_of(target)
+    placing.known(target, digest)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 Rule = Callable[[Any, Words], Any]
 LEFT_OUT = "left out of this redacted copy"
 
-_REQUEST = re.compile(r"plan\Z|slow_step\Z|pattern\Z|request_\d{4}\Z|periodic\Z")
+_REQUEST = re.compile(r"plan\Z|slow_step\Z|pattern\Z|request_\d{4}\Z|periodic\Z|pattern\Z")
 _FILE = re.compile(r"rank_\d{1,7}\.(?:trace\.json\.gz|memory\.pickle)\Z")
 _THROTTLE = re.compile(r"reason 0x[0-9a-f]{1,8}\Z")
 

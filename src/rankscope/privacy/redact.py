@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from rankscope import own_process
 from rankscope.errors import ConfigError, ForeignFileError, RankscopeError, RunDirError, TraceError
 from rankscope.privacy.paths import clean_path
+from rankscope.privacy.places import with_place
 from rankscope.privacy.policy import Policy
 from rankscope.privacy.records import redact_record
 from rankscope.privacy.snapshots import redact_snapshot
@@ -23,12 +23,11 @@ from rankscope.privacy.step_logs import redact_step_log
 from rankscope.privacy.tokens import Tokens, load_key, new_tokens, save_key
 from rankscope.privacy.traces import redact_trace
 from rankscope.privacy.words import Words
-from rankscope.records.codec import from_json, to_json
+from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
 from rankscope.records.report import ClusterReport
 from rankscope.rundir.files import write_new
-from rankscope.rundir.foreign import shown
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.trace.files.find import Candidate, Found, find_traces
@@ -286,13 +285,5 @@ def _report(copy: Copy) -> None:
     except RankscopeError as error:
         copy.no_report = str(error)
         return
-    copy.report = from_json(ClusterReport, _without_place(to_json(made), copy.output))
+    copy.report = with_place(made, copy.output, "")
     write_report(copy.report, run_dir.report)
-
-
-def _without_place(text: str, folder: Path) -> str:
-    """Paths below the copy, not from the root of this machine."""
-    for place in {str(folder), str(folder.absolute()), str(folder.resolve()), shown(folder)}:
-        quoted = json.dumps(place, ensure_ascii=False)[1:-1]
-        text = text.replace(f"{quoted}/", "").replace(quoted, ".")
-    return text

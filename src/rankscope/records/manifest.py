@@ -7,10 +7,18 @@ from typing import Any
 
 from rankscope.records.codec import SCHEMA_VERSION
 from rankscope.records.hang import HangVerdict
-from rankscope.records.limits import Attempt, WindowNumber, WorldSize
+from rankscope.records.limits import Attempt, Count, WindowNumber, WorldSize
 from rankscope.records.rank import RankRecord
 
-__all__ = ["RunManifest", "WindowRanks"]
+__all__ = ["FileSum", "RunManifest", "WindowRanks"]
+
+
+@dataclass(kw_only=True)
+class FileSum:
+    """By which a file is known again."""
+
+    sha256: str
+    bytes: Count
 
 
 @dataclass(kw_only=True)
@@ -44,6 +52,8 @@ class RunManifest:
     notes: list[str] = field(default_factory=list)
     hang: HangVerdict | None = None
     """Why the job stood still, the last time that it did."""
+    files: dict[str, FileSum] = field(default_factory=dict)
+    """Each file that the run has left, by its path in the run directory; see `rankscope verify`."""
     redaction: dict[str, Any] | None = None
     """Of a copy that `rankscope redact` made: its level, and what became of each kind of content."""
     schema_version: str = SCHEMA_VERSION

@@ -34,6 +34,10 @@ class NodeTask:
     report_timeout_s: float
     metrics: bool = False
     """Whether RUN/metrics.prom is written while the job runs."""
+    encrypt: list[str] = field(default_factory=list)
+    """Recipients of age for whom all is sealed that is placed; empty: nothing is."""
+    signing_key: str | None = None
+    """File with the Ed25519 key with which run.json is signed."""
     ends_with_ranks: bool = False
     """No launcher waits: each process of the job was told on its own, and the job is over when all of them are."""
 

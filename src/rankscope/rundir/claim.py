@@ -49,7 +49,7 @@ def claim(
     Raises:
         RunDirError: the directory holds another or a finished run, this place is taken, or it cannot be written.
     """
-    if run_dir.manifest.exists():
+    if run_dir.ended:
         raise RunDirError(f"{run_dir.path} holds a finished run; choose another run.dir (nothing is overwritten)")
     try:
         run_dir.nodes.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rankscope.errors import RunDirError
 
-__all__ = ["copy_new", "place", "replace_text", "rewrite", "stored", "temporary_beside", "write_new"]
+__all__ = ["copy_new", "place", "replace_text", "rewrite", "sha256_of", "stored", "temporary_beside", "write_new"]
 
 _BLOCK = 1 << 20
 
@@ -45,10 +45,10 @@ def replace_text(target: Path, text: str) -> None:
     temporary.replace(target)
 
 
-def write_new(target: Path, text: str) -> None:
+def write_new(target: Path, text: str | bytes) -> None:
     """Write a file that must not exist yet; readers see all of it or nothing."""
     with temporary_beside(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
         place(temporary, target)
 
 
@@ -79,10 +79,13 @@ def temporary_beside(target: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def copy_new(source: Path, target: Path) -> None:
+def copy_new(source: Path, target: Path) -> str:
     """Copy a file to a name that must not exist yet, and make sure that it is there.
 
     A target that holds the same already, as after a helper that died between copy and removal, is as good.
+
+    Returns:
+        Its SHA-256.
 
     Raises:
         RunDirError: ``target`` exists and is another file.
@@ -98,8 +101,9 @@ def copy_new(source: Path, target: Path) -> None:
         try:
             place(temporary, target)
         except RunDirError:
-            if _sha256_of(target) != digest.hexdigest():
+            if sha256_of(target) != digest.hexdigest():
                 raise
+    return digest.hexdigest()
 
 
 def stored(path: Path, sha256: str) -> None:
@@ -115,11 +119,12 @@ def stored(path: Path, sha256: str) -> None:
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(handle)
-    if _sha256_of(path) != sha256:
+    if sha256_of(path) != sha256:
         raise OSError(errno.EIO, "what was written reads otherwise", str(path))
 
 
-def _sha256_of(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Of all that a file holds, hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(_BLOCK):

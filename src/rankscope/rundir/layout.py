@@ -20,6 +20,21 @@ class RunDir:
         return self.path / "run.json"
 
     @property
+    def sealed_manifest(self) -> Path:
+        """The same of an encrypted run."""
+        return self.path / "run.json.age"
+
+    @property
+    def signature(self) -> Path:
+        """Signature of the manifest, where a key was configured."""
+        return self.path / "run.json.sig"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has ended."""
+        return self.manifest.exists() or self.sealed_manifest.exists()
+
+    @property
     def agent_spec(self) -> Path:
         """The AgentSpec of the head node, kept for the record."""
         return self.path / "agent.json"

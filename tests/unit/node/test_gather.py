@@ -97,13 +97,16 @@ def crashed(tmp_path, monkeypatch, at):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"rankscope.node.gather.{at}", die)
+        patched.setattr(f"rankscope.node.{at}", die)
         with pytest.raises(KeyboardInterrupt):
             Gatherer(spool, run).gather()
     return spool, run
 
 
-@pytest.mark.parametrize("at", ["stored", "place", "write_new", "replace_text", "Gatherer._remove"])
+AT = ["gather.stored", "gather.place", "placing.write_new", "gather.replace_text", "gather.Gatherer._remove"]
+
+
+@pytest.mark.parametrize("at", AT)
 def test_a_helper_that_dies_anywhere_is_followed_by_one_that_finishes(tmp_path, monkeypatch, at):
     spool, run = crashed(tmp_path, monkeypatch, at)
     gatherer = Gatherer(spool, run)

@@ -85,6 +85,10 @@ def find_traces(paths: Sequence[Path]) -> Found:
                     snapshots.add(file)
                 elif _PULSE.search(whole):
                     pulses.add(file)
+                elif file.name.endswith(".age"):
+                    aside[file] = SourceFile(
+                        path=str(file), status="unusable", reason="encrypted; give --identity FILE"
+                    )
                 elif is_offered(file.name) and not _RUN_RECORDS.search(whole) and file.name != _MERGED:
                     _judge(file, file.relative_to(path).as_posix(), candidates, aside)
         elif not path.exists() and not path.is_symlink():

@@ -1,0 +1,125 @@
+"""One file into the run directory: sealed where that is wanted, checked, and its sum kept for the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from rankscope.errors import RunDirError
+from rankscope.records.manifest import FileSum
+from rankscope.rundir.files import copy_new, place, rewrite, sha256_of, stored, temporary_beside, write_new
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.sealing import Seal, sealed_name
+
+__all__ = ["Placing", "Tee"]
+
+
+class Tee:
+    """A file that also hands every block to a function."""
+
+    def __init__(self, raw: IO[bytes], update: Callable[[bytes], None]) -> None:
+        self._raw = raw
+        self._update = update
+
+    def write(self, block: bytes) -> int:
+        """Write a block."""
+        self._update(block)
+        return self._raw.write(block)
+
+    def flush(self) -> None:
+        """Hand all to the system."""
+        self._raw.flush()
+
+
+class Placing:
+    """Places files in a run directory and knows their sums.
+
+    Args:
+        run_dir: of the run.
+        recipients: of age, for whom all is sealed; empty for nobody.
+
+    Raises:
+        ConfigError: one of them is none, or the library that seals is missing.
+    """
+
+    def __init__(self, run_dir: RunDir, recipients: Sequence[str] = ()) -> None:
+        self._run_dir = run_dir
+        self._seal = Seal(recipients) if recipients else None
+        self.sums: dict[str, FileSum] = {}
+        """Of each file that was placed, by its path in the run directory."""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether what is placed is sealed."""
+        return self._seal is not None
+
+    def name(self, target: Path) -> Path:
+        """What a file is called there."""
+        return sealed_name(target) if self._seal is not None else target
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Place a copy of a file.
+
+        Raises:
+            RunDirError: another file has the name.
+            OSError: the copy could not be written.
+        """
+        if self._seal is None:
+            self.known(target, copy_new(source, target))
+            return
+        with source.open("rb") as plain:
+            self._sealed(plain, self.name(target))
+
+    def record(self, target: Path, text: str) -> None:
+        """Place a text that must not be there yet.
+
+        Raises:
+            RunDirError: it is.
+            OSError: it could not be written.
+        """
+        data = text.encode("utf-8")
+        data = data if self._seal is None else self._seal.data(data)
+        write_new(self.name(target), data)
+        self.known(self.name(target), hashlib.sha256(data).hexdigest())
+
+    def again(self, target: Path, text: str) -> None:
+        """Place a text in the place of an older one."""
+        if self._seal is None:
+            rewrite(target, text)
+        else:
+            with temporary_beside(self.name(target)) as temporary:
+                temporary.write_bytes(self._seal.data(text.encode("utf-8", "replace")))
+                temporary.replace(self.name(target))
+        self.known(self.name(target), sha256_of(self.name(target)))
+
+    def known(self, target: Path, sha256: str) -> None:
+        """Keep the sum of a file that is in its place."""
+        name = target.relative_to(self._run_dir.path).as_posix()
+        self.sums[name] = FileSum(sha256=sha256, bytes=target.stat().st_size)
+
+    def complete(self, targets: Sequence[Path]) -> None:
+        """Keep the sums of files that an earlier helper of this node has placed."""
+        for target in targets:
+            named = self.name(target)
+            if named.relative_to(self._run_dir.path).as_posix() not in self.sums and named.is_file():
+                self.known(named, sha256_of(named))
+
+    def _sealed(self, plain: IO[bytes], target: Path) -> None:
+        """Seal a stream into a file. One that is there already was placed whole; it cannot be compared, as each sealing
+        differs."""
+        assert self._seal is not None
+        digest = hashlib.sha256()
+        with temporary_beside(target) as temporary:
+            with temporary.open("wb") as raw:
+                self._seal.stream(plain, Tee(raw, digest.update))  # type: ignore[arg-type]
+            stored(temporary, digest.hexdigest())
+            try:
+                place(temporary, target)
+            except RunDirError:
+                if not target.stat().st_size:
+                    raise
+                self.known(target, sha256_of(target))
+                return
+        self.known(target, digest.hexdigest())

@@ -1,0 +1,189 @@
+"""Whether a run is what it was: every file against the manifest, and the manifest against its signature."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rankscope.errors import ConfigError, ForeignFileError, RunDirError
+from rankscope.node.signing import signed_message
+from rankscope.records.manifest import FileSum, RunManifest
+from rankscope.rundir.audit import AUDIT
+from rankscope.rundir.files import sha256_of
+from rankscope.rundir.foreign import read_foreign
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record, run_limit
+
+__all__ = ["Verified", "verify"]
+
+_MADE_LATER = re.compile(
+    rf"report/|live/|metrics\.prom\Z|stuck/question|{re.escape(AUDIT)}\Z|run\.json(?:\.age)?(?:\.sig)?\Z|.*/rank_\d+\.parquet\Z"
+)
+"""What is made of a run, and renewed: nobody has signed it."""
+_MOST_SIGNATURE_BYTES = 1 << 16
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was found. Whole where :attr:`wrong` is empty."""
+
+    files: int = 0
+    """That are as the manifest says."""
+    wrong: list[str] = field(default_factory=list)
+    """A sentence for each file that is not."""
+    remarks: list[str] = field(default_factory=list)
+    signed_by: str | None = None
+    """Public key, as OpenSSH writes it, whose signature fits the manifest."""
+
+
+def verify(run: Path, *, key: Path | None = None, manifest: RunManifest | None = None) -> Verified:
+    """Compare all files of a run with its manifest.
+
+    Args:
+        run: the run directory.
+        key: file with the public key that must have signed it (OpenSSH or PEM).
+        manifest: of an encrypted run, which whoever has its key has read.
+
+    Raises:
+        RunDirError: there is no manifest.
+        ConfigError: the key cannot be used, or a library is missing.
+    """
+    run_dir = RunDir(run)
+    if not run_dir.ended:
+        raise RunDirError(f"{run} holds no run that has ended (no run.json); only such a run can be verified")
+    found = Verified()
+    if manifest is None:
+        try:
+            manifest = read_record(RunManifest, run_dir.manifest, run_limit(run_dir))
+        except ForeignFileError as error:
+            found.wrong.append(f"run.json: changed or damaged: {error}")
+            return found
+    _signature(run_dir, manifest, key, found)
+    if not manifest.files:
+        found.remarks.append(
+            "run.json holds no sums of files: it was written by an older rankscope; nothing else is known"
+        )
+        return found
+    _files(run_dir, manifest, found)
+    return found
+
+
+def _files(run_dir: RunDir, manifest: RunManifest, found: Verified) -> None:
+    owners = {known.sha256: name for name, known in manifest.files.items()}
+    for name, known in sorted(manifest.files.items()):
+        if (wrong := _wrong(run_dir.path / name, name, known, owners, manifest)) is None:
+            found.files += 1
+        else:
+            found.wrong.append(wrong)
+    for path in _all(run_dir.path):
+        name = path.relative_to(run_dir.path).as_posix()
+        if name not in manifest.files and not _MADE_LATER.match(name):
+            found.wrong.append(f"{name}: added: the manifest does not know it")
+
+
+def _wrong(path: Path, name: str, known: FileSum, owners: dict[str, str], manifest: RunManifest) -> str | None:
+    try:
+        if path.is_symlink() or not path.is_file():
+            return f"{name}: lost" if not os.path.lexists(path) else f"{name}: replaced by something that is no file"
+        size, sha256 = path.stat().st_size, sha256_of(path)
+    except OSError as error:
+        return f"{name}: cannot be read ({error.strerror})"
+    if (size, sha256) == (known.bytes, known.sha256):
+        return None
+    if sha256 in owners:
+        return f"{name}: swapped: it holds what {owners[sha256]} held"
+    if (run := _run_of(path)) is not None and run != manifest.run_id:
+        return f"{name}: replayed: it is of another run ({run:.80})"
+    if size < known.bytes:
+        return f"{name}: truncated: {size} of {known.bytes} bytes" + ("" if size else ", nothing is left")
+    return f"{name}: changed" + (f": {size} bytes, and there were {known.bytes}" if size != known.bytes else "")
+
+
+def _run_of(path: Path) -> str | None:
+    """The run that a file says it is of: what a claim or a specification says."""
+    if path.suffix != ".json":
+        return None
+    with contextlib.suppress(ForeignFileError, ValueError, AttributeError, RecursionError):
+        said = json.loads(read_foreign(path, 1 << 24)).get("run_id")
+        return said if isinstance(said, str) else None
+    return None
+
+
+def _all(folder: Path) -> Iterator[Path]:
+    for where, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(where, name) for name in sorted(names))
+
+
+def _signature(run_dir: RunDir, manifest: RunManifest, key: Path | None, found: Verified) -> None:
+    if not os.path.lexists(run_dir.signature):
+        text = "it is not signed: who changed a file may have changed its sum (store.signing_key signs runs)"
+        (found.remarks if key is None else found.wrong).append(f"run.json: {text}")
+        return
+    try:
+        said = json.loads(read_foreign(run_dir.signature, _MOST_SIGNATURE_BYTES))
+        public, signature = _public(said["public_key"].encode()), bytes.fromhex(said["signature"])
+        name, sha256 = str(said["file"]), str(said["sha256"])
+        bound = str(said["run_id"]), int(said["attempts"])
+    except (ForeignFileError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        found.wrong.append(f"run.json.sig: no signature ({error})")
+        return
+    written = run_dir.path / name if name in (run_dir.manifest.name, run_dir.sealed_manifest.name) else run_dir.manifest
+    try:
+        actual = hashlib.sha256(written.read_bytes()).hexdigest()
+    except OSError as error:
+        found.wrong.append(f"{written.name}: cannot be read ({error.strerror})")
+        return
+    if not _fits(public, signature, signed_message(*bound, sha256)):
+        found.wrong.append("run.json.sig: changed: the signature is not that of the key it names")
+    elif bound != (manifest.run_id, manifest.attempts):
+        found.wrong.append(f"run.json.sig: replayed: it is of run {bound[0]:.80} with {bound[1]} attempt(s)")
+    elif actual != sha256:
+        found.wrong.append(f"{written.name}: changed since it was signed")
+    else:
+        found.signed_by = said["public_key"]
+        if key is None:
+            found.remarks.append(f"signed by {said['public_key']}; with --key this must be the key that is given")
+        elif _raw(_public(read_foreign(key, _MOST_SIGNATURE_BYTES))) != _raw(public):
+            found.wrong.append(f"run.json.sig: signed by another key: {said['public_key']}")
+
+
+def _public(data: bytes) -> Any:
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError as error:
+        raise ConfigError(
+            f"the signature needs the library cryptography ({error}); install it with: pip install 'rankscope[sign]'"
+        ) from error
+    load: Any = serialization.load_pem_public_key if b"BEGIN" in data else serialization.load_ssh_public_key
+    try:
+        public = load(data)
+    except Exception as error:  # the library's own kinds
+        raise ConfigError(f"no public key: {error}") from error
+    if not isinstance(public, Ed25519PublicKey):
+        raise ConfigError("the public key is no Ed25519 key")
+    return public
+
+
+def _raw(public: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return bytes(public.public_bytes(Encoding.Raw, PublicFormat.Raw))
+
+
+def _fits(public: Any, signature: bytes, message: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        public.verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True

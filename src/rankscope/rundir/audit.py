@@ -1,0 +1,67 @@
+"""Who did what with a run: a line a deed in ``audit.jsonl`` of its directory, added and never changed.
+
+It helps those who may be trusted to remember; who may write the directory may also remove the file, which
+``rankscope verify`` does not see. Nothing here raises, and nothing waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankscope.records.secrets import mask_arguments, mask_text
+from rankscope.rundir.layout import RunDir
+
+__all__ = ["AUDIT", "note_deed"]
+
+AUDIT = "audit.jsonl"
+_MOST_BYTES = 1 << 26
+"""Beyond it nothing is added: no script may fill a disk with its own deeds."""
+
+
+def note_deed(run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: bool = False, **more: str) -> None:
+    """Add a line: user, host, time and command, secrets masked. Without a run in this directory nothing is written.
+
+    Args:
+        run_dir: of the run.
+        deed: ``recorded``, ``asked for a window``, ``exported``, ``redacted``, ``verified``.
+        command: the words of the command line.
+        sealed: the run is encrypted: of the command only its verb is kept.
+        more: what else is worth knowing, as where a copy went.
+    """
+    with contextlib.suppress(Exception):  # it is a courtesy: neither a job nor a command fails for it
+        if not run_dir.nodes.is_dir() and not os.path.lexists(run_dir.manifest):
+            return
+        words = mask_arguments(list(command))
+        if sealed or run_dir.sealed_manifest.exists():  # of an encrypted run the command is nobody's either
+            words, more = words[:2], {}
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "deed": deed,
+            "user": _user(),
+            "host": socket.gethostname(),
+            "command": words,
+            **{key: mask_text(text) for key, text in more.items()},
+        }
+        data = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        path: Path = run_dir.path / AUDIT
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        handle = os.open(path, flags, 0o640)
+        try:
+            if os.fstat(handle).st_size + len(data) <= _MOST_BYTES:
+                os.write(handle, data)  # one write: lines of several hosts do not mix
+        finally:
+            os.close(handle)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except Exception:  # no name for this id, as in many containers
+        return str(os.getuid())
