@@ -15,6 +15,7 @@ from rankscope.agent.process.descriptors import close_own, file_of
 
 __all__ = ["ThreadClock"]
 
+_CHECKED_EVERY = 16
 _TEXT_BYTES = 96
 """Three numbers of at most 20 digits, with room."""
 
@@ -29,6 +30,7 @@ class ThreadClock:
         self._pread: Any = None
         self._buffer = ctypes.create_string_buffer(_TEXT_BYTES)
         self._last = (0, 0)
+        self._reads = 0
 
     def follow(self) -> None:
         """Follow the calling thread from now on; nothing where it is followed already."""
@@ -46,13 +48,9 @@ class ThreadClock:
             self.close()
         self._last = self._read() or (0, 0)
 
-    def take(self, *, checked: bool = True) -> tuple[int, int]:
-        """Nanoseconds run, and held up, since the last call; (0, 0) where they are not known.
-
-        Args:
-            checked: whether it may be that the script has closed our file since the last call.
-        """
-        now = self._read(checked)
+    def take(self) -> tuple[int, int]:
+        """Nanoseconds run, and held up, since the last call; (0, 0) where they are not known."""
+        now = self._read()
         if now is None:
             return 0, 0
         ran, held = max(now[0] - self._last[0], 0), max(now[1] - self._last[1], 0)
@@ -65,10 +63,14 @@ class ThreadClock:
         if file is not None:
             close_own(file, self._own)
 
-    def _read(self, checked: bool = True) -> tuple[int, int] | None:
+    def _read(self) -> tuple[int, int] | None:
+        self._reads += 1
         if self._file is not None:
             try:
-                if not checked or file_of(self._file) == self._own:
+                # A script that closes what it knows nothing of does so once. To ask each time whether the number is
+                # still that of our file would cost as much as reading it; a file of the script's that is read in
+                # between, at its beginning and without moving in it, is not changed by that, and holds no such numbers.
+                if self._reads % _CHECKED_EVERY or file_of(self._file) == self._own:
                     count = self._pread(self._file, self._buffer, _TEXT_BYTES, 0)
                     ran, held, _ = self._buffer.raw[: max(count, 0)].split(None, 2)
                     return int(ran), int(held)
