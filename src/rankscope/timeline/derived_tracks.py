@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.operators.python_lines import user_frames
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.replay.what_if import Segments
 from rankscope.analysis.windows.analyse import WindowResult
@@ -109,6 +110,7 @@ def straggler_intervals(window: WindowResult, column: int, verdict: Verdict) -> 
     own, others = _per_segment(window, replay.segments, column, peers, verdict.cause)
     least = max(LEAST_EXCESS * (window.step_ns or 0.0), LEAST_EXCESS_NS)
     bounds = window.profiles[column].bounds
+    frames = user_frames(view)
     found = []
     for segment in np.flatnonzero(own - others > least).tolist():
         if segment + 1 >= len(bounds):
@@ -116,7 +118,9 @@ def straggler_intervals(window: WindowResult, column: int, verdict: Verdict) -> 
         args = f'"own ms":{own[segment] / 1e6:.3f},"peers ms":{others[segment] / 1e6:.3f}'
         for begin, end in _places(window, column, verdict.cause, int(bounds[segment]), int(bounds[segment + 1])):
             axis = on_axis(window.clocks, column, np.array([begin, end], np.int64)).tolist()
-            found.append(Slice(axis[0], axis[1], describe(verdict.cause).noun, args))
+            line = next(iter(frames.inside((np.array([begin]), np.array([end])))), "") if len(frames) else ""
+            code = f',"code":{quoted(line)}' if line else ""
+            found.append(Slice(axis[0], axis[1], describe(verdict.cause).noun, args + code))
     return found
 
 

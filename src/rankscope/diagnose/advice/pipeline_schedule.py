@@ -7,7 +7,10 @@ from rankscope.diagnose.advice.base import Advice
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
 
-__all__ = ["ADVICE"]
+__all__ = ["ADVICE", "CODES"]
+
+CODES = ("even_stages", "more_micro_batches")
+"""Of these actions: in a pipeline they come first, though what they gain is not known without its schedule."""
 
 UNEVEN = 1.05
 """Compute of the longest stage over the shortest one's, from which on layers are worth moving."""

@@ -45,7 +45,7 @@ else can be priced."""
 
 
 def advise(case: Case, failed: Callable[[str, Exception], None] | None = None) -> list[Action]:
-    """Return what to do, late ranks first, then most gain first, then what has no price.
+    """Return what to do: late ranks first, then the stages of a pipeline, then most gain first, then what has no price.
 
     Nothing is advised on the job while its machine is busy: its times are not the job's.
 
@@ -58,7 +58,12 @@ def advise(case: Case, failed: Callable[[str, Exception], None] | None = None) -
         return []
     found = [action for advice in OURS for action in _guarded(advice, case, failed)]
     late = {d.suspect.rank for d in case.stragglers}
-    return sorted(found, key=lambda a: (not (a.kind == "replay" and set(a.ranks) <= late), -(a.saves_ms or 0.0)))
+
+    def place(action: Action) -> tuple[bool, bool, float]:
+        mends = action.kind == "replay" and set(action.ranks) <= late
+        return not mends, action.code not in pipeline_schedule.CODES, -(action.saves_ms or 0.0)
+
+    return sorted(found, key=place)
 
 
 def _guarded(advice: Advice, case: Case, failed: Callable[[str, Exception], None] | None) -> list[Action]:

@@ -80,8 +80,19 @@ def costs_nothing(report: ClusterReport) -> list[Finding]:
     return [f for f in report.findings if f.cost_ms_per_step is not None and f.cost_ms_per_step < least]
 
 
+_SAME = {
+    "host_bound": ("host_bound", "launch_bound"),
+    "comm_bound": ("comm_exposed",),
+    "pipeline": ("pipeline_wait",),
+    "contended": ("contended",),
+}
+"""Verdict -> kinds of findings that say the same."""
+
+
 def _is_verdict(report: ClusterReport, finding: Finding) -> bool:
     verdict = report.verdict
+    if finding.kind in _SAME.get(verdict.kind, ()):
+        return True
     own = finding.kind == verdict.cause and finding.ranks == verdict.ranks[:1]
     return own and finding.cost_ms_per_step == verdict.cost_ms_per_step
 
