@@ -15,8 +15,8 @@ from rankscope.rundir.layout import RunDir
 
 __all__ = ["status_verb", "top_verb"]
 
-_STALE_S = 30.0
-"""A helper writes every few seconds."""
+_STALE_S = 90.0
+"""A helper writes every few seconds, one of a thousand every 50."""
 
 
 def status_verb(arguments: argparse.Namespace) -> int:

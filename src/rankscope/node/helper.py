@@ -53,6 +53,7 @@ __all__ = ["Helper"]
 T = TypeVar("T")
 
 _POLL_S = 0.2
+_LIVE_FILES_PER_S = 20.0
 _SELDOM = 5
 """Requests and step logs are handled only every 5th poll, because no rank waits for them."""
 
@@ -83,6 +84,7 @@ class Helper:
         self._moved = 0
         self._question = 0
         self._stands = ""
+        self._live_due = 0.0
 
     def run(self) -> None:
         """Work until the run is finished, the job never began, or the time is up."""
@@ -306,6 +308,11 @@ class Helper:
         found, self._live.found = self._live.found, None
         if found is None or self.task.encrypt:  # nobody reads an encrypted run while it is made
             return
+        if time.monotonic() < self._live_due:
+            return
+        # All nodes of a job together write so many files a second at most, whatever their number.
+        nodes = found.world_size / max(len(found.ranks), 1)
+        self._live_due = time.monotonic() + nodes / _LIVE_FILES_PER_S
         found.node = node
         run_dir.live_folder.mkdir(exist_ok=True)
         replace_text(run_dir.live(node), to_json(found, indent=None))
