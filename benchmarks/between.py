@@ -2,9 +2,10 @@
 
     python benchmarks/between.py OUT [--runs 10] [--ranks 2] [--steps 600] [--ms 40] [--patterns burst,none]
 
-Each job runs under ``rankscope run`` without a window. Its step logs are judged as a whole, and again as they stood
-after every 50 steps: ``first said`` is the first of these from which on the right rank and no other is named. ``none+``
-trains beside burning processes.
+Each job runs under ``rankscope run`` without a window. Its step logs are judged as a whole (``right``: the right ranks
+are named; ``as such``: with the planted pattern), and again as they stood after every 50 steps: ``first said`` is the
+first of these from which on the right ranks and no other are named. ``none+`` trains beside burning processes. What is
+in OUT already is judged again and not launched.
 """
 
 from __future__ import annotations
@@ -46,9 +47,7 @@ def main() -> None:
     parser.add_argument("--ms", type=float, default=40.0)
     parser.add_argument("--patterns", default=",".join(PATTERNS))
     options = parser.parse_args()
-    print(
-        f"{'pattern':12} {'run':>3} {'step ms':>8} {'held ms':>8}  {'told':34} {'right':6} {'innocents':9} first said"
-    )
+    print(f"{'pattern':12} run  step ms  held ms  {'told':34} right  as such innocents first said")
     sums: Counter[str] = Counter()
     for run in range(options.runs):
         for pattern in options.patterns.split(","):
@@ -73,15 +72,18 @@ def _one(options: argparse.Namespace, pattern: str, run: int, sums: Counter[str]
     if pattern == "turns":
         ranks = tuple(range(options.ranks))
     told = "; ".join(f"{p.kind} {p.ranks or 'all'}" for p in verdict.patterns) or verdict.kind
-    found = [p for p in verdict.patterns if p.kind == kind and tuple(sorted(p.ranks)) == ranks]
+    named = [p for p in verdict.patterns if tuple(sorted(p.ranks)) == ranks]
+    found = [p for p in named if p.kind == kind]
     innocents = set(verdict.ranks) - set(() if kind in OCCASIONS else ranks)
-    right = bool(found) if kind else not verdict.patterns
+    right = bool(named if kind and kind not in OCCASIONS else found) if kind else not verdict.patterns
+    as_such = "yes" if found or not kind else "no"
     said = _first_said(times, set(ranks), options.steps) if kind and kind not in OCCASIONS else ""
     sums["right"] += right
+    sums["told as such"] += as_such == "yes"
     sums["jobs"] += 1
     sums["innocents named"] += len(innocents)
     step, held = verdict.step_ms or 0.0, verdict.held_ms or 0.0
-    return f"{step:8.1f} {held:8.1f}  {told:34} {'yes' if right else 'NO':6} {len(innocents):9} {said}"
+    return f"{step:8.1f} {held:8.1f}  {told:34} {'yes' if right else 'NO':6} {as_such:7} {len(innocents):9} {said}"
 
 
 def _launch(options: argparse.Namespace, pattern: str, run: int, folder: RunDir) -> None:
