@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rankscope.between.live import read_live
 from rankscope.between.step_logs import read_step_log
 from rankscope.records.step_log import CHECKPOINT, EVALUATION, WRAPPED
 
@@ -47,3 +48,18 @@ def test_evaluations_and_checkpoints_accuse_nobody(run, occasion, flag, every):
     told = [(p.kind, p.period, p.ranks) for p in between.patterns]
     assert told == [(occasion, every, [0] if occasion == "checkpoint" else [])]
     assert (read_step_log(done.run.pulse(0, 0)).flags() & flag > 0).sum() == 300 // every - (300 % every == 0)
+
+
+@pytest.mark.long
+def test_a_rank_that_turns_slow_is_recorded_without_being_asked(run):
+    """The step logs are judged once a minute while the job runs; rank 1 is late by 60 ms from step 200 on."""
+    job = ("between.py", "since", "--ms", 60, "--steps", 2000, "--width", 64)
+    done = run(*job, flags=["-S", "live.metrics=true"], steps="skip_first=1000000")
+    assert done.code == 0, done.stderr
+    records = done.records()
+    assert [(r.status, r.origin) for r in records] == [("ok", "pattern")] * 2
+    assert records[0].first_step == records[1].first_step > 200
+    # AND whoever reads the run directory sees it
+    assert 'rankscope_late{rank="1"' in done.run.metrics.read_text()
+    assert [rank for node in read_live(done.run) for rank in node.named] == [1]
+    assert "Rank 1 is" in done.stderr, "told once, while it ran"

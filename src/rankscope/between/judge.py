@@ -123,7 +123,8 @@ class _Judgement:
         kind: PatternKind = "spell"
         if to_the_end:
             kind = "always" if found.begin <= near else "since"
-            if is_growing(self.charge[row, self.numbers[found.begin : found.end]]):
+            before = max(2 * found.begin - found.end, 0)
+            if is_growing(self.late.waited_for[row, self.numbers[before : found.end]]):
                 kind = "drifting"
         mask = np.zeros_like(self.table.compared)
         mask[self.numbers[found.begin : found.end]] = True

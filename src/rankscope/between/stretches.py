@@ -24,8 +24,8 @@ SHARE = 0.05
 INSIDE = 0.8
 MOST = 5
 """Stretches of a rank that are looked for."""
-_MOST_PAIRED = 400
-"""Groups that are held against each other in pairs."""
+_MOST_FITTED = 120
+"""Points to which a line is fitted; of longer stretches they are medians of larger groups."""
 
 F64 = npt.NDArray[np.float64]
 
@@ -113,22 +113,34 @@ def _exact(struck: npt.NDArray[np.bool_], begin: int, end: int) -> tuple[int, in
     return first, low + int(np.argmax(gains)) + 1 if len(gains) else end
 
 
-def is_growing(charge: F64) -> bool:
-    """Whether a rank is late by more and more over a stretch: Kendall's tau of group medians against their order, at
-    one in a thousand, and a rise (Theil and Sen's slope) of at least half of what it ends at."""
-    groups = len(charge) // GROUP
+def is_growing(late: F64) -> bool:
+    """Whether a rank is late by more and more, not by as much from a step on: medians of groups lie closer to a line
+    that begins to rise somewhere than to two levels, and it rises by at least half of what it ends at.
+
+    Args:
+        late: ms, over the stretch and as many steps before it as there are, at most its length.
+    """
+    groups = len(late) // GROUP
     if groups < 2 * GROUP:
         return False
-    medians = np.median(charge[: groups * GROUP].reshape(groups, GROUP), axis=1)
-    places = np.unique(np.linspace(0, groups - 1, min(groups, _MOST_PAIRED)).astype(np.int64))
-    earlier, later = np.triu_indices(len(places), 1)
-    rises = medians[places[later]] - medians[places[earlier]]
-    apart = places[later] - places[earlier]
-    count = len(places)
-    spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
-    slope = float(np.median(rises / apart))
+    width = GROUP * -(-groups // _MOST_FITTED)
+    groups = len(late) // width
+    medians = np.median(late[: groups * width].reshape(groups, width), axis=1)
+    places = np.arange(groups, dtype=np.float64)
+    level = min(_spread(medians[:cut]) + _spread(medians[cut:]) for cut in range(1, groups))
+    best, rise = math.inf, 0.0
+    for knee in range(groups - GROUP):
+        ramp = np.maximum(places - knee, 0.0)
+        slope = float(((ramp - ramp.mean()) * (medians - medians.mean())).sum() / ((ramp - ramp.mean()) ** 2).sum())
+        found = _spread(medians - slope * ramp)
+        if found < best:
+            best, rise = found, slope * float(ramp[-1])
     ends_at = float(np.median(medians[-max(groups // 8, 2) :]))
-    return float(np.sign(rises).sum()) > 3.09 * spread and slope * (groups - 1) >= 0.5 * ends_at > 0
+    return best < level and rise >= 0.5 * ends_at > 0
+
+
+def _spread(values: F64) -> float:
+    return float(((values - values.mean()) ** 2).sum())
 
 
 def struck_on_others(charges: F64, usual: float) -> Iterator[float]:

@@ -175,5 +175,8 @@ def test_stretches_begin_and_end_with_their_steps():
 
 
 def test_growing_is_not_just_being_late():
-    assert is_growing(np.linspace(0, 20, 300))
-    assert not is_growing(np.full(300, 20.0) + np.random.default_rng(0).normal(0, 1, 300))
+    rng = np.random.default_rng(0)
+    assert is_growing(np.linspace(0, 20, 300) + rng.normal(0, 5, 300))
+    assert is_growing(np.concatenate([np.zeros(150), np.linspace(0, 20, 150)]) + rng.normal(0, 2, 300))
+    assert not is_growing(np.full(300, 20.0) + rng.normal(0, 1, 300))
+    assert not is_growing(np.repeat([0.0, 20.0], 150) + rng.normal(0, 5, 300)), "late from a step on"
