@@ -1,20 +1,30 @@
 """Time and memory of matching, clocks, waits and the screening for late ranks, on jobs it simulates itself.
 
     python benchmarks/scale.py [--tp 8] [--dp 8] [--steps 20] [--whole]
+    python benchmarks/scale.py --ranks 8,64,256,512,1024 [--steps 20] [--layers 3]
 
 150 collectives a rank and step in a TP x DP mesh, one rank stalled; ``--whole`` also runs the replay and the report,
 with and without the stall.
+
+``--ranks`` makes a table: for each number of ranks (TP 8 x DP, in a process of its own, 3 collectives a layer and step)
+the CPU seconds of every stage from reduced objects to the written report, the most memory until its end, and by which
+power of the ranks the last two grow. The planted rank has to be found in each.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import resource
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit" / "analysis"))
 
@@ -40,7 +50,15 @@ def main() -> int:
     for name, default in (("tp", 8), ("dp", 8), ("steps", 20)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--ranks", metavar="N,N", help="make a table of these numbers of ranks, multiples of 8")
+    parser.add_argument("--layers", type=int, default=3, help="of the table's job")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.ranks:
+        return table([int(text) for text in arguments.ranks.split(",")], arguments.steps, arguments.layers)
+    if arguments.one:
+        print(json.dumps(stages(arguments.one, arguments.steps, arguments.layers)))
+        return 0
     mesh, steps = Mesh(tp=arguments.tp, dp=arguments.dp), arguments.steps
     late = mesh.size // 3
     fault = Fault(late, Item("fetch", host=20 * MS))
@@ -78,6 +96,84 @@ def timed(what: str, work: Callable[[], T]) -> T:
     result = work()
     print(f"{what:28} {time.perf_counter() - begin:6.2f} s", flush=True)
     return result
+
+
+PARTS = ("build_graph", "prepare", "judge_ranks", "measure", "slow_groups")
+"""Of the replay, whose own stage is all of them."""
+
+
+def table(sizes: Sequence[int], steps: int, layers: int) -> int:
+    """Measure each size and print a row a stage."""
+    found: dict[int, dict[str, tuple[float, float]]] = {}
+    for size in sizes:
+        words = [sys.executable, __file__, "--one", str(size), "--steps", str(steps), "--layers", str(layers)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+        found[size] = json.loads(done.stdout.splitlines()[-1])
+        print(f"{size} ranks measured", file=sys.stderr)
+    print("| CPU s, and MB at its end | " + " | ".join(f"{size:,}" for size in sizes) + " | power |")
+    print("| --- |" + " --- |" * (len(sizes) + 1))
+    for stage in found[sizes[-1]]:
+        cells = [f"{s:.2f}, {mb:.0f}" if s >= 0.005 else "" for s, mb in (found[n].get(stage, (0.0, 0)) for n in sizes)]
+        if any(cells):
+            print(f"| {stage} | " + " | ".join(cells) + f" | {_power(found, sizes, stage)} |")
+    return 0
+
+
+def _power(found: dict[int, dict[str, tuple[float, float]]], sizes: Sequence[int], stage: str) -> str:
+    if len(sizes) < 2:
+        return ""
+    one, other = sizes[-2:]
+    before, after = found[one].get(stage, (0.0, 0))[0], found[other][stage][0]
+    return f"{math.log(after / before) / math.log(other / one):.2f}" if min(before, after) > 0.05 else ""
+
+
+def stages(size: int, steps: int, layers: int) -> dict[str, tuple[float, float]]:
+    """CPU seconds of each stage, and the process's peak of memory until its end, MB."""
+    from rankscope.analysis.windows import analyse
+    from rankscope.analysis.windows.stages import Stages
+    from rankscope.reduced.collected import load_objects
+    from rankscope.reduced.objects import ObjectWriter, ReducedFile
+    from rankscope.report import write_report
+
+    took: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+
+    def clocked(stage: str, work: Callable[[], T]) -> T:
+        begin = time.process_time()
+        try:
+            return work()
+        finally:
+            took[stage][0] += time.process_time() - begin
+            took[stage][1] = peak_mb()
+
+    run = Stages.run
+
+    def stage(self: Stages, where: str, work: Callable[[], Any], instead: Callable[[], Any]) -> Any:
+        return clocked(where.rstrip("0123456789 "), lambda: run(self, where, work, instead))
+
+    Stages.run = stage  # type: ignore[method-assign]
+    for name in PARTS:
+        _clock(analyse, name, clocked)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "all.columns"
+        late = size // 3
+        mesh, fault = Mesh(tp=8, dp=size // 8), Fault(late, Item("fetch", host=20 * MS))
+        with ObjectWriter.open(path) as writer:
+            for trace in simulate(by_hand(layers), mesh, steps=steps, noise=0.02, faults=[fault]):
+                member = clocked("columns written", lambda trace=trace: writer.add(trace))
+                name = f"rank_{trace.rank}.json"
+                writer.contents.files.append(ReducedFile(path=name, name=name, format="simulated", members=[member]))
+        del trace
+        load = clocked("columns read", lambda: load_objects([path]))
+        report = clocked("analysis", lambda: analyze(load, hta=True))
+        clocked("report written", lambda: write_report(report, Path(folder) / "report"))
+    if report.verdict.ranks != [late] or report.errors:
+        raise SystemExit(f"wrong: {report.verdict.sentence} {report.errors}")
+    return {name: (took[name][0], took[name][1]) for name in sorted(took, key=lambda n: -took[n][0])}
+
+
+def _clock(module: Any, name: str, clocked: Callable[[str, Callable[[], Any]], Any]) -> None:
+    whole = getattr(module, name)
+    setattr(module, name, lambda *args, **more: clocked(f"replay: {name}", lambda: whole(*args, **more)))
 
 
 def peak_mb() -> float:

@@ -207,7 +207,10 @@ def _add_reduction(verbs: argparse._SubParsersAction[_Parser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     reduce.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
-    reduce.add_argument("--output", type=Path, metavar="DIR", required=True, help="folder of the objects")
+    reduce.add_argument(
+        "--output", metavar="DIR_OR_URL", required=True, help="folder of the objects, or s3://, gs:// ..."
+    )
+    reduce.add_argument("--resume", action="store_true", help="leave objects alone that are there, and whole")
     reduce.add_argument("--engine", choices=[e.name for e in ENGINES], default="local", help="who works (see below)")
     reduce.add_argument("--address", metavar="WHERE", default="", help="of the engine's scheduler, or a file with it")
     reduce.add_argument("--workers", type=int, metavar="N", help="processes (default: the engine's own choice)")
@@ -220,7 +223,7 @@ def _add_reduction(verbs: argparse._SubParsersAction[_Parser]) -> None:
     reduce.set_defaults(verb=reduce_verb)
 
     cluster = verbs.add_parser("cluster-report", help="report on a job from the objects that reduce made on its nodes")
-    cluster.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_OBJECT", help="objects, or folders of them")
+    cluster.add_argument("paths", nargs="+", metavar="DIR_OR_URL", help="folders and URLs of objects, or objects")
     cluster.add_argument("--run", type=Path, metavar="RUN", help="run directory, whose run.json knows missing ranks")
     _add_hta(cluster)
     _add_output(cluster)

@@ -6,10 +6,11 @@ import argparse
 import re
 import socket
 from contextlib import nullcontext
+from pathlib import Path
 
 from rankscope.cli.analyze import manifest_of
 from rankscope.cli.console import say, show
-from rankscope.errors import AnalysisError, ConfigError, RunDirError
+from rankscope.errors import ConfigError, RunDirError
 
 __all__ = ["cluster_report_verb", "reduce_verb"]
 
@@ -24,12 +25,17 @@ def reduce_verb(arguments: argparse.Namespace) -> int:
 
     from rankscope.engines.table import BY_NAME
     from rankscope.progress import work
-    from rankscope.reduced.reduce import reduce_shares, shares_of
+    from rankscope.reduced.reduce import reduce_shares, shares_of, without_whole
+    from rankscope.reduced.store import is_url
 
     local, paths, output = arguments.engine == "local", arguments.paths, arguments.output
     if not local:  # its workers are in other folders
-        paths, output = [path.absolute() for path in paths], output.absolute()
+        paths = [path.absolute() for path in paths]
+        output = output if is_url(output) else str(Path(output).absolute())
     shares = shares_of(paths, output, objects=arguments.objects)
+    whole = len(shares)
+    if arguments.resume:
+        shares = without_whole(shares)
     alone = local and (len(shares) == 1 or arguments.workers == 1)
     engine = nullcontext() if alone else BY_NAME[arguments.engine].open(arguments.address, arguments.workers)
     with work(say) as doing, engine as executor:
@@ -37,7 +43,7 @@ def reduce_verb(arguments: argparse.Namespace) -> int:
         failed = list(reduce_shares(shares, executor, progress))
     for share, why in failed:
         say(f"no object {share.target}: {why}")
-    print(f"{arguments.output}: {len(shares) - len(failed)} object(s) of reduced traces")
+    print(f"{arguments.output}: {whole - len(failed)} object(s) of reduced traces")
     return RunDirError.exit_code if failed else 0
 
 
@@ -70,10 +76,6 @@ def share_in(text: str) -> tuple[int, int]:
 
 def cluster_report_verb(arguments: argparse.Namespace) -> int:
     """Report on a job from its objects of reduced traces."""
-    missing = [path for path in arguments.paths if not path.exists()]
-    if missing:
-        raise AnalysisError(f"{missing[0]} does not exist; `rankscope reduce --output DIR` makes objects")
-
     from rankscope.analysis.pipeline import analyze, stages
     from rankscope.progress import work
     from rankscope.reduced.collected import load_objects

@@ -8,6 +8,7 @@ from pathlib import Path
 from rankscope.errors import AnalysisError, ForeignFileError
 from rankscope.records.report import SourceFile
 from rankscope.reduced.objects import SUFFIX, Contents, ObjectReader, ReducedFile
+from rankscope.reduced.store import places_in
 from rankscope.trace.files.find import Candidate
 from rankscope.trace.files.load import Decoded, LoadResult, put_together
 from rankscope.trace.files.shared import Shared
@@ -15,7 +16,9 @@ from rankscope.trace.files.shared import Shared
 __all__ = ["load_objects"]
 
 
-def load_objects(paths: Sequence[Path], progress: Callable[[int, int, str], None] = lambda *_: None) -> LoadResult:
+def load_objects(
+    where: Sequence[str | Path], progress: Callable[[int, int, str], None] = lambda *_: None
+) -> LoadResult:
     """Read objects that ``rankscope reduce`` made, from all nodes of a job.
 
     The result is that of :func:`~rankscope.trace.files.load.load_traces` over the same traces: paths, names and reasons
@@ -23,30 +26,30 @@ def load_objects(paths: Sequence[Path], progress: Callable[[int, int, str], None
     trace that several hold the first is taken.
 
     Args:
-        paths: objects, and folders of them.
+        where: objects, and folders and URLs of them.
         progress: called with objects done and objects in all, and the one just done.
 
     Raises:
         AnalysisError: there is none.
     """
-    objects = [file for path in paths for file in (sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path])]
+    objects = [place for one in where for place in places_in(str(one))]
     if not objects:
         raise AnalysisError(
-            f"no objects of reduced traces (*{SUFFIX}) in {', '.join(map(str, paths))}; `rankscope reduce` makes them"
+            f"no objects of reduced traces (*{SUFFIX}) in {', '.join(map(str, where))}; `rankscope reduce` makes them"
         )
     shared, files = Shared(), dict[str, tuple[Candidate, Decoded]]()
     aside: list[SourceFile] = []
     beside: list[Contents] = []
-    for number, path in enumerate(objects, 1):
+    for number, place in enumerate(objects, 1):
         try:
-            with ObjectReader.open(path) as reader:
+            with ObjectReader.open(place.name, place.open) as reader:
                 beside.append(reader.contents)
                 for file in reader.contents.files:
                     if file.path not in files:
                         files[file.path] = _candidate(file), _decoded(reader, file, shared)
-        except ForeignFileError as error:
-            aside.append(SourceFile(path=str(path), status="unusable", reason=str(error)))
-        progress(number, len(objects), str(path))
+        except (OSError, ForeignFileError) as error:
+            aside.append(SourceFile(path=place.name, status="unusable", reason=str(error)))
+        progress(number, len(objects), place.name)
     told = {source.path: source for contents in beside for source in contents.aside}
     read = sorted(files.values(), key=lambda f: f[0].order)
     loaded = put_together(read, [*told.values(), *aside], {})

@@ -8,28 +8,38 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from rankscope.errors import ForeignFileError
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.limits import Attempt, Rank, WindowNumber
 from rankscope.records.report import SourceFile
 from rankscope.rundir.files import temporary_beside
-from rankscope.rundir.foreign import open_foreign, shown
+from rankscope.rundir.foreign import shown
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.parquet import PARQUET_VERSION, read_columns, write_columns
 
-__all__ = ["OBJECT_VERSION", "SUFFIX", "Contents", "Member", "ObjectReader", "ObjectWriter", "ReducedFile"]
+__all__ = [
+    "MOST_BYTES",
+    "OBJECT_VERSION",
+    "SUFFIX",
+    "Contents",
+    "Member",
+    "ObjectReader",
+    "ObjectWriter",
+    "ReducedFile",
+]
 
 OBJECT_VERSION = 1
 """Raise it whenever the list or its meaning changes; the columns have a version of their own."""
 SUFFIX = ".columns"
 _LIST = "contents.json"
 _KEY = f"reduced {OBJECT_VERSION} {PARQUET_VERSION}".encode()
-_MOST_BYTES = 1 << 40
+MOST_BYTES = 1 << 40
 _MOST_LISTED = 1 << 28
 
 
@@ -106,12 +116,12 @@ class ObjectWriter:
 class ObjectReader:
     """Reads an object that anybody may have written."""
 
-    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
-        self._archive, self._path = archive, path
+    def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
+        self._archive, self._name = archive, name
         self.contents = from_json(Contents, self._bytes(_LIST, _MOST_LISTED))
         if (self.contents.version, self.contents.columns) != (OBJECT_VERSION, PARQUET_VERSION):
             raise ForeignFileError(
-                f"{shown(path)}: version {self.contents.version}.{self.contents.columns} of another rankscope; this "
+                f"{shown(name)}: version {self.contents.version}.{self.contents.columns} of another rankscope; this "
                 f"one reads {OBJECT_VERSION}.{PARQUET_VERSION}; reduce its traces again"
             )
 
@@ -120,12 +130,12 @@ class ObjectReader:
         import pyarrow as pa
 
         try:
-            text = self._bytes(member.name, _MOST_BYTES)
+            text = self._bytes(member.name, MOST_BYTES)
             trace = read_columns(pa.BufferReader(text), len(text), path, _KEY)
         except Exception as error:  # pyarrow fails in many ways on a file that is damaged
-            return f"{shown(self._path)}: {member.name} is damaged ({type(error).__name__}); reduce {path} again"
+            return f"{shown(self._name)}: {member.name} is damaged ({type(error).__name__}); reduce {path} again"
         if trace is None:
-            return f"{shown(self._path)}: {member.name} holds other columns; reduce {path} again"
+            return f"{shown(self._name)}: {member.name} holds other columns; reduce {path} again"
         trace.part = member.part
         return trace
 
@@ -137,19 +147,20 @@ class ObjectReader:
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path) -> Iterator[ObjectReader]:
-        """Open an object.
+    def open(cls, name: str, opened: Callable[[], BinaryIO]) -> Iterator[ObjectReader]:
+        """Open an object, by its name for messages and what opens it.
 
         Raises:
-            ForeignFileError: it cannot be read, is none, is not whole, or is of another version.
+            ForeignFileError: it is none, is not whole, or is of another version.
+            OSError: it cannot be read.
         """
-        with open_foreign(path, _MOST_BYTES) as stream:
+        with opened() as stream:
             try:
                 archive = zipfile.ZipFile(stream)
-                reader = cls(archive, path)
+                reader = cls(archive, name)
             except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, EOFError) as error:
                 raise ForeignFileError(
-                    f"{shown(path)}: not a whole object of reduced traces ({error}); reduce its traces again"
+                    f"{shown(name)}: not a whole object of reduced traces ({error}); reduce its traces again"
                 ) from error
             with archive:
                 yield reader

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankscope.reduced.objects import SUFFIX, ObjectWriter, ReducedFile
+from rankscope.reduced.store import place_of, written
 from rankscope.trace.files.find import Candidate, Found, find_traces
 from rankscope.trace.files.load import read_one
 
-__all__ = ["FILES_AN_OBJECT", "Share", "reduce_share", "reduce_shares", "shares_of"]
+__all__ = ["FILES_AN_OBJECT", "Share", "reduce_share", "reduce_shares", "shares_of", "without_whole"]
 
 FILES_AN_OBJECT = 16
 """An object costs 5 ms to store, its list is read at once, and a share is what is lost with a worker."""
@@ -22,29 +23,34 @@ class Share:
     """Every ``of``-th trace under some paths, from ``number`` on. Whoever looks finds the same, in the same order."""
 
     paths: tuple[Path, ...]
-    output: Path
-    """Folder of the object."""
+    output: str
+    """Folder or URL of the object."""
     number: int = 0
     of: int = 1
     name: str = "share"
 
     @property
-    def target(self) -> Path:
+    def target(self) -> str:
         """The object."""
-        return self.output / f"{self.name}_{self.number:05d}_of_{self.of:05d}{SUFFIX}"
+        return f"{self.output.rstrip('/')}/{self.name}_{self.number:05d}_of_{self.of:05d}{SUFFIX}"
 
 
-def shares_of(paths: Sequence[Path], output: Path, *, objects: int | None = None) -> list[Share]:
+def shares_of(paths: Sequence[Path], output: str, *, objects: int | None = None) -> list[Share]:
     """Divide the traces under some paths.
 
     Args:
         paths: folders, run directories, files.
-        output: folder of the objects.
+        output: folder or URL of the objects.
         objects: how many; None: one for each :data:`FILES_AN_OBJECT` traces.
     """
     count = len(find_traces(paths).candidates)
     whole = max(1, min(objects or -(-count // FILES_AN_OBJECT), count))
     return [Share(tuple(paths), output, number, whole) for number in range(whole)]
+
+
+def without_whole(shares: Sequence[Share]) -> list[Share]:
+    """Those shares whose object is not there yet, or not from end to end."""
+    return [share for share in shares if not place_of(share.target).is_whole()]
 
 
 def reduce_share(share: Share) -> int:
@@ -60,8 +66,7 @@ def reduce_share(share: Share) -> int:
     """
     found = find_traces(share.paths)
     mine = found.candidates[share.number :: share.of]
-    share.output.mkdir(parents=True, exist_ok=True)
-    with ObjectWriter.open(share.target) as writer:
+    with written(share.target) as target, ObjectWriter.open(target) as writer:
         writer.contents.files = [_reduced(candidate, writer) for candidate in mine]
         if share.number == 0:  # what lies beside the traces is told once
             _beside(writer, found)

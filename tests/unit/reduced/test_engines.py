@@ -27,7 +27,7 @@ def objects_in(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def expected(tmp_path: Path) -> dict[str, bytes]:
-    for share in shares_of([TRACES], tmp_path / "here", objects=2):
+    for share in shares_of([TRACES], str(tmp_path / "here"), objects=2):
         reduce_share(share)
     return objects_in(tmp_path / "here")
 
@@ -55,7 +55,7 @@ def test_dask_of_which_a_worker_is_killed(expected: dict[str, bytes], tmp_path: 
         killer = threading.Thread(target=kill)
         killer.start()
         with BY_NAME["dask"].open(cluster.scheduler_address, None) as executor:
-            failed = list(reduce_shares(shares_of([TRACES], output, objects=2), executor))
+            failed = list(reduce_shares(shares_of([TRACES], str(output), objects=2), executor))
         killer.join()
     assert failed == []
     assert {name: text for name, text in objects_in(output).items() if name.endswith(".columns")} == expected

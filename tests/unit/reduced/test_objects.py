@@ -25,7 +25,7 @@ DATA = Path(__file__).parents[2] / "data"
 
 
 def reduced(folder: Path, output: Path, count: int = 2) -> list[Path]:
-    assert list(reduce_shares(shares_of([folder], output, objects=count))) == []
+    assert list(reduce_shares(shares_of([folder], str(output), objects=count))) == []
     return sorted(output.glob("*.columns"))
 
 
@@ -141,7 +141,7 @@ def test_a_share_that_fails_leaves_no_object_and_is_told(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(objects.ObjectWriter, "add", full)
-    share = Share((DATA / "traces" / "ddp_slow_gpu",), tmp_path)
+    share = Share((DATA / "traces" / "ddp_slow_gpu",), str(tmp_path))
     assert list(reduce_shares([share])) == [(share, "OSError: [Errno 28] No space left on device")]
     assert list(tmp_path.iterdir()) == []
 
@@ -165,7 +165,7 @@ class Dying(Executor):
 @pytest.mark.data
 def test_what_a_worker_leaves_undone_is_done_here(job: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    shares = shares_of([job], tmp_path / "objects", objects=2)
+    shares = shares_of([job], str(tmp_path / "objects"), objects=2)
     assert list(reduce_shares(shares, Dying(), lambda done, of: told.append((done, of)))) == []
     assert told[-1] == (2, 2)
     assert [trace.rank for trace in load_objects([tmp_path / "objects"]).traces] == [0, 1]
@@ -199,6 +199,6 @@ def test_what_the_verbs_refuse(tmp_path: Path) -> None:
 def test_an_object_is_of_every_so_manieth_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduce, "FILES_AN_OBJECT", 1)
     folder = DATA / "traces" / "ddp_slow_gpu"
-    assert [(s.number, s.of) for s in shares_of([folder], tmp_path)] == [(0, 2), (1, 2)]
-    assert [(s.number, s.of) for s in shares_of([folder], tmp_path, objects=9)] == [(0, 2), (1, 2)]
-    assert reduce_share(Share((folder,), tmp_path, 1, 2)) == 1
+    assert [(s.number, s.of) for s in shares_of([folder], str(tmp_path))] == [(0, 2), (1, 2)]
+    assert [(s.number, s.of) for s in shares_of([folder], str(tmp_path), objects=9)] == [(0, 2), (1, 2)]
+    assert reduce_share(Share((folder,), str(tmp_path), 1, 2)) == 1

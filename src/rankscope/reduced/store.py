@@ -1,0 +1,108 @@
+"""Where objects are kept: a folder, or any URL that fsspec knows (``s3://bucket/run``, ``gs://``, ``az://``).
+
+An object that arrived in part is none: its directory is at its end. So nothing but the object itself says that it is
+there, an upload that was killed is repeated, and a store needs no more than to keep what it was given.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.reduced.objects import MOST_BYTES, SUFFIX, ObjectReader
+from rankscope.rundir.foreign import open_foreign
+
+__all__ = ["Place", "is_url", "place_of", "places_in", "written"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An object, or where one is going to be."""
+
+    name: str
+    """Its path or URL."""
+    open: Callable[[], BinaryIO]
+    """For reading. It raises OSError or ForeignFileError."""
+
+    def is_whole(self) -> bool:
+        """Whether an object that this version reads is there from end to end."""
+        try:
+            with ObjectReader.open(self.name, self.open):
+                return True
+        except (OSError, ForeignFileError):
+            return False
+
+
+def is_url(where: str) -> bool:
+    """Return whether this is no path."""
+    return "://" in where
+
+
+def place_of(where: str) -> Place:
+    """Return the place of an object, by its path or URL.
+
+    Raises:
+        RunDirError: of a URL, fsspec cannot use it.
+    """
+    if not is_url(where):
+        return Place(where, lambda: open_foreign(Path(where), MOST_BYTES))
+    files, path = _opened(where)
+    return Place(where, lambda: files.open(path, "rb"))
+
+
+def places_in(where: str) -> list[Place]:
+    """Return the objects in a folder or below a URL, in the order of their names; or the one that is meant.
+
+    Raises:
+        RunDirError: it cannot be looked into.
+    """
+    if where.endswith(SUFFIX):
+        return [place_of(where)]
+    if not is_url(where):
+        return [place_of(str(path)) for path in sorted(Path(where).glob(f"*{SUFFIX}"))]
+    files, path = _opened(where)
+    try:
+        names = sorted(str(found).rpartition("/")[2] for found in files.ls(path, detail=False))
+    except OSError as error:
+        raise RunDirError(f"{where} cannot be read ({error}); check the address and your rights") from error
+    return [place_of(f"{where.rstrip('/')}/{name}") for name in names if name.endswith(SUFFIX)]
+
+
+@contextmanager
+def written(where: str) -> Iterator[Path]:
+    """A file to write an object to, which is brought to its place when the block ends without an error.
+
+    Raises:
+        OSError: it cannot be brought there, or what is there then is not what was sent.
+    """
+    if not is_url(where):
+        target = Path(where)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield target
+        return
+    files, path = _opened(where)
+    with tempfile.TemporaryDirectory() as folder:
+        local = Path(folder) / "object"
+        yield local
+        files.makedirs(path.rpartition("/")[0], exist_ok=True)
+        files.put_file(str(local), path)
+        files.invalidate_cache()
+        size = files.info(path)["size"]
+        if size != local.stat().st_size:
+            raise OSError(f"{where} holds {size} bytes of the {local.stat().st_size} that were sent")
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    """The file system and the place in it. fsspec comes with torch; what it needs for a URL it names itself."""
+    import fsspec
+
+    try:
+        files, path = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError, OSError) as error:
+        raise RunDirError(f"{url} cannot be used as a store: {error}") from error
+    return files, str(path).rstrip("/")

@@ -1,0 +1,69 @@
+"""Objects behind a URL: nothing half believed, an upload that was cut off is repeated, what is whole is left alone."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from rankscope import cli
+from rankscope.errors import RunDirError
+from rankscope.reduced.collected import load_objects
+from rankscope.reduced.reduce import reduce_shares, shares_of, without_whole
+from rankscope.reduced.store import place_of, places_in
+
+TRACES = Path(__file__).parents[2] / "data" / "traces" / "ddp_slow_gpu"
+
+pytestmark = pytest.mark.data
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory://{uuid.uuid4().hex}/objects"
+
+
+def test_a_store_gives_the_report_of_a_folder(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for output in (url, str(tmp_path / "folder")):
+        assert cli.main(["reduce", str(TRACES), "--output", output, "--objects", "2", "--workers", "1"]) == 0
+        capsys.readouterr()
+        assert cli.main(["cluster-report", output, "--format", "json"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+
+
+def test_what_is_whole_is_left_alone(url: str) -> None:
+    shares = shares_of([TRACES], url, objects=2)
+    assert list(reduce_shares(shares[:1])) == []
+    assert without_whole(shares) == shares[1:]
+    files, path = fsspec.core.url_to_fs(shares[0].target)
+    files.pipe_file(path, files.cat_file(path)[:-50])  # an upload that was cut off
+    assert without_whole(shares) == shares
+    (bad,) = load_objects([url]).sources
+    assert (bad.path, bad.status) == (shares[0].target, "unusable")
+    assert cli.main(["reduce", str(TRACES), "--output", url, "--objects", "2", "--workers", "1", "--resume"]) == 0
+    assert without_whole(shares) == []
+    assert [trace.rank for trace in load_objects([url]).traces] == [0, 1]
+
+
+def test_a_store_that_keeps_less_than_it_was_sent_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, _ = fsspec.core.url_to_fs(url)
+
+    def half(local: str, path: str, **_: Any) -> None:
+        files.pipe_file(path, Path(local).read_bytes()[:1000])
+
+    monkeypatch.setattr(type(files), "put_file", lambda self, local, path, **more: half(local, path))
+    ((share, why),) = reduce_shares(shares_of([TRACES], url, objects=1))
+    assert "holds 1000 bytes of the" in why
+    assert not place_of(share.target).is_whole()
+
+
+def test_a_url_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunDirError, match="cannot be used as a store"):
+        place_of("nowhere://bucket/object.columns")
+    with pytest.raises(RunDirError, match="cannot be read"):
+        places_in(f"memory://{uuid.uuid4().hex}")
+    assert places_in(str(tmp_path)) == []
