@@ -172,4 +172,6 @@ def test_groups_of_gloo_calls_in_a_recorded_window(tmp_path: Path, size: str, ca
     subprocess.run([sys.executable, "-c", SCRIPT, tmp_path, calls], env=environ, check=True, timeout=300)
     trace = read_trace(tmp_path / "rank_0.json")
     names = [trace.groups[g].name if g >= 0 else "?" for g in trace.collectives.group.tolist()]
-    assert names == ["1", "2", "1", "0", *(["2"] if calls == "functional" else [])]
+    # calls that go past Python are in the flight recorder, which older versions have for NCCL only
+    past = ["2" if hasattr(torch._C._distributed_c10d, "_dump_fr_trace_json") else "?"] if calls == "functional" else []
+    assert names == ["1", "2", "1", "0", *past]

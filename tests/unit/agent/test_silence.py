@@ -50,5 +50,7 @@ def test_only_the_scripts_own_profiler_is_heard_and_as_without_us(order, level, 
     subprocess.run([sys.executable, "-c", PROFILES, str(tmp_path), *orders], env=environ, check=True)
     # what libkineto said on standard error, without times and threads
     ours, theirs = ([line.split("] ")[-1] for line in (tmp_path / o).read_text().splitlines()] for o in orders)
-    assert ours == theirs
+    # that there is no device is said once, by whoever begins first: a torch for CUDA where there is none
+    once = [line for line in theirs if line.startswith("gpuGetDeviceCount")]
+    assert ours == [line for line in theirs if line not in once or order[0] == "theirs"]
     assert bool(theirs) == (level is None)
