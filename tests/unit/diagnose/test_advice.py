@@ -1,0 +1,105 @@
+"""Each piece of advice: evidence that has it, and evidence that must not: the change is in use, or gains nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rankscope.diagnose.advice.base import in_words
+from rankscope.diagnose.advice.table import OURS, advise
+from rankscope.diagnose.rules.table import open_case
+from rankscope.records.evidence import Evidence
+from rankscope.records.report import Action
+from rankscope.records.rows import WorkGroup
+from support.verdict_kinds import BUSY, H100, evidence, late
+
+FUSED = {"element-wise, norms and losses": 21.0}
+SLOW = {"host_ms": 40.0, "host_gain_ms": 40.0, "launches": 1600.0}
+LONG = replace(H100, groups=[WorkGroup(name="matrix products", ms_per_step=80.0, kernels_per_step=99.0, peak_pct=75.0)])
+
+
+def codes(case: Evidence) -> list[str]:
+    return [action.code for action in advise(open_case(case))]
+
+
+@pytest.mark.parametrize(
+    ("code", "has", "has_not"),
+    [
+        ("mend_host_sync", {"suspects": [late(1, 30.0, "host_sync")]}, {}),
+        ("compile", {"work_gains": FUSED}, {"work_gains": FUSED, "uses": ["compile"]}),
+        ("compile", SLOW, {**SLOW, "device": False}),
+        ("compile", SLOW, {**SLOW, "stacks": True}),
+        ("cuda_graphs", {**SLOW, "uses": ["compile"]}, {**SLOW, "uses": ["compile", "cuda_graphs"]}),
+        (
+            "vectorise",
+            {**SLOW, "often": "aten::add", "often_calls": 1500.0},
+            {**SLOW, "often": "aten::add", "often_calls": 300.0},
+        ),
+        (
+            "fused_optimizer",
+            {"work_gains": {"optimizer": 7.0}, "uses": ["foreach_optimizer"]},
+            {"work_gains": {"optimizer": 7.0}, "uses": ["foreach_optimizer", "fused_optimizer"]},
+        ),
+        ("larger_batch", {"work_gains": {"copies for sharding": 2.0}}, {"work_gains": {"copies for sharding": 0.9}}),
+        ("tensor_cores", {"efficiency": replace(H100, plain_ms=9.0)}, {"efficiency": H100}),
+        ("near_the_peak", {"efficiency": LONG}, {"efficiency": H100}),
+        ("reduce_once", {"repeats": 4, "repeat_ms": 9.0}, {"repeats": 4, "repeat_ms": 9.0, "overlap_gain_ms": 0.2}),
+        (
+            "hide_transfers",
+            {"transfer_ms": 30.0, "network_gain_ms": 20.0},
+            {"transfer_ms": 30.0, "network_gain_ms": 0.9},
+        ),
+        ("load_faster", {"input_ms": 30.0}, {"input_ms": 30.0, "suspects": [late(1, 30.0, "input_stall")]}),
+        ("even_stages", {"pipeline": True, "compute_ms": {0: 8.0, 1: 11.0}}, {"compute_ms": {0: 8.0, 1: 11.0}}),
+        ("record_shapes", {"compute_pct": 95.0, "shapes": False}, {"compute_pct": 95.0, "shapes": True}),
+        ("record_without_stacks", {**SLOW, "stacks": True}, SLOW),
+    ],
+)
+def test_when_it_is_advised(code: str, has: dict, has_not: dict) -> None:
+    assert code in codes(replace(evidence(), **has))
+    assert code not in codes(replace(evidence(), **has_not))
+
+
+@pytest.mark.parametrize(
+    ("uses", "said", "never"),
+    [
+        (["ddp"], "bucket_cap_mb", "fully_shard"),
+        (["fsdp2"], "set_modules_to_forward_prefetch", "bucket_cap_mb"),
+        (["fsdp1"], "backward_prefetch", "bucket_cap_mb"),
+        ([], "async_op=True", "bucket_cap_mb"),
+    ],
+)
+def test_the_knobs_are_those_of_what_shards_the_model(uses: list[str], said: str, never: str) -> None:
+    (action,) = advise(open_case(evidence(transfer_ms=30.0, network_gain_ms=20.0, uses=uses)))
+    assert said in action.text
+    assert never not in action.text
+
+
+def test_late_ranks_come_first_and_the_rest_by_gain() -> None:
+    case = evidence(late(1, 15.0, "host_sync"), work_gains={**FUSED, "copies for sharding": 3.0})
+    assert codes(case) == ["mend_host_sync", "compile", "larger_batch"]
+
+
+def test_on_a_busy_machine_nothing_is_advised_on_the_job() -> None:
+    assert codes(evidence(contention=BUSY, work_gains=FUSED)) == []
+
+
+def test_a_gain_in_words() -> None:
+    action = Action(code="x", text="Do it.", ranks=[0], kind="replay", saves_ms=38.4, error_ms=3.7)
+    assert in_words(action, 70.0) == "Do it. Saves 38 ± 4 ms a step (55 %)."
+    assert in_words(replace(action, kind="bound", error_ms=None), 70.0) == "Do it. Saves at most 38 ms a step (55 %)."
+    assert in_words(replace(action, saves_ms=None), 70.0) == "Do it."
+
+
+def test_advice_that_fails_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> list[Action]:
+        raise ValueError("no")
+
+    failed: list[str] = []
+    monkeypatch.setattr("rankscope.diagnose.advice.table.OURS", (replace(OURS[0], find=fail), *OURS[1:]))
+    case = open_case(evidence(work_gains=FUSED))
+    assert [a.code for a in advise(case, lambda code, error: failed.append(f"{code}: {error}"))] == ["compile"]
+    assert failed == ["mend: no"]
+    with pytest.raises(ValueError, match="no"):
+        advise(case)
