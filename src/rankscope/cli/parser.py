@@ -307,6 +307,12 @@ def _add_rank(parser: argparse.ArgumentParser) -> None:
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, default="terminal", help="what goes to stdout (default: terminal)")
     parser.add_argument(
+        "--schema",
+        choices=("1",),
+        default="1",
+        help="major version of the schema of --format json, so that a reader keeps its form when there is a next one",
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="DIR", help="also write report.html, report.json, report.md there"
     )
 

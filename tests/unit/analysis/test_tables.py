@@ -14,7 +14,18 @@ from rankscope.records.report import ClusterReport
 from rankscope.trace.files.load import load_traces
 
 DATA = Path(__file__).parents[2] / "data" / "traces"
-NOT_MEASURED = {"run", "verdict", "findings", "actions", "what_if", "hta", "errors", "sources", "schema_version"}
+NOT_MEASURED = {
+    "run",
+    "verdict",
+    "findings",
+    "actions",
+    "hang",
+    "what_if",
+    "hta",
+    "errors",
+    "sources",
+    "schema_version",
+}
 """Fields that the pipeline fills itself: what was given, and what is concluded."""
 
 

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rankscope.analysis.operators.work import self_time
 from rankscope.analysis.rank.view import RankView
 from rankscope.records.rows import KernelRow
 from rankscope.trace.names import Kind, family
@@ -19,8 +21,8 @@ MOST = 50
 def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRow]:
     """Return the names with most time, averaged per step over the ranks that ran them.
 
-    On a CPU-only trace an operator's time includes the operators it calls. Without step marks there are no numbers per
-    step, and ranks are compared by their sums.
+    On a CPU-only trace an operator's time is its own, without the operators that it calls. Without step marks there are
+    no numbers per step, and ranks are compared by their sums.
     """
     time: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     count: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
@@ -34,7 +36,7 @@ def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRo
         if view.steps:
             chosen &= events.step >= 0
         names, inverse = np.unique(events.name[chosen], return_inverse=True)
-        total = np.bincount(inverse, events.duration[chosen], len(names))
+        total = np.bincount(inverse, _length(view)[chosen], len(names))
         launches = np.bincount(inverse, minlength=len(names))
         kind = np.zeros(len(names), np.int8)
         kind[inverse] = view.kind[chosen]
@@ -65,6 +67,12 @@ def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRo
             )
         )
     return rows
+
+
+def _length(view: RankView) -> NDArray[np.float64]:
+    """Duration of each event, ns; without a device that of operators that compute without those that they call."""
+    length = view.trace.events.duration.astype(np.float64)
+    return length if view.device else np.where(view.kind == Kind.COMPUTE, self_time(view), length)
 
 
 def median_kernel_us(views: Sequence[RankView]) -> float | None:

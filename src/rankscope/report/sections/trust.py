@@ -143,7 +143,13 @@ def _any(value: Any) -> Cell:
 
 
 def _build(report: ClusterReport) -> Variables:
-    return {"offsets": clock_offsets(report), "sources": sources(report), "hta": hta(report)}
+    chance = report.verdict.p_value
+    return {
+        "offsets": clock_offsets(report),
+        "sources": sources(report),
+        "hta": hta(report),
+        "chance": "" if chance is None else f"{chance:.2g}",
+    }
 
 
 SECTION = Section("trust", "Trust", "How far to trust this", _build, METRICS, "trust.html.j2")
