@@ -22,20 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["TABLES", "Report"]
 
 TABLES = (
-    *(
-        "ranks",
-        "idle",
-        "steps",
-        "groups",
-        "modules",
-        "kernels",
-        "queues",
-        "findings",
-        "actions",
-        "health",
-        "memory",
-        "sources",
-    ),
+    *("ranks", "idle", "steps", "groups", "modules", "kernels", "queues", "findings", "actions", "health", "memory"),
+    "sources",
 )
 """Tables of a report: fields of :class:`ClusterReport` that hold one record a row."""
 _BY_RANK = ("ranks", "idle")

@@ -20,8 +20,8 @@ METRICS: dict[str, Metric] = {
         "Time",
         "ms per step",
         "Summed duration in one step, averaged over the ranks that ran it.",
-        "Kernels that run side by side both count, so the sum can exceed the step. An operator's time is its own, without "
-        "the operators that it calls.",
+        "Kernels that run side by side both count, so the sum can exceed the step. An operator's time is its own, "
+        "without that of the operators that it calls.",
         "HTA's kernel breakdown is wrong above ten kernels.",
     ),
     "launches_per_step": Metric("Kernels and operators", "Launches", "per step", "How often it runs in one step."),
