@@ -177,10 +177,10 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
     measured: dict[int, list[float]] = defaultdict(list)
     model: list[float] = []
     for window in windows:
-        for column, (view, late) in enumerate(zip(window.views, window.lateness, strict=False)):
+        for view, late, own_holds in zip(window.views, window.lateness, holds(window), strict=False):
             if view.rank in window.unsound:
                 continue  # late or not, its own numbers do not show why
-            held[view.rank] += holds(window, column)
+            held[view.rank] += own_holds
             gains[view.rank].append(late.gains)
             excess[view.rank] += late.excess
             even[view.rank].append(late.uniform)

@@ -13,20 +13,22 @@ from rankscope.analysis.windows.analyse import WindowResult
 __all__ = ["holds", "lost_partners"]
 
 
-def holds(window: WindowResult, column: int) -> Counter[tuple[int, ...]]:
-    """Ranks of each group -> how long its others wait for this rank (mean over them), ns over the window."""
+def holds(window: WindowResult) -> list[Counter[tuple[int, ...]]]:
+    """For each rank: ranks of each group -> how long its others wait for it (mean over them), ns over the window."""
     matched, waits = window.matched, window.waits
-    found: Counter[tuple[int, ...]] = Counter()
-    calls = matched.call[matched.of(column)]
-    calls = calls[(waits.last[calls] == column) & ~waits.early[calls]]
+    found: list[Counter[tuple[int, ...]]] = [Counter() for _ in window.views]
+    calls = np.flatnonzero(~waits.early)
     if not len(calls):
         return found
     before = np.concatenate(([0.0], np.cumsum(waits.wait)))
     first, end = matched.first[calls], matched.first[calls + 1]
     waited = (before[end] - before[first]) / (end - first - 1)
-    for channel, ns in enumerate(np.bincount(matched.channel[calls], waited).tolist()):
+    pair = waits.last[calls].astype(np.int64) * len(matched.channels) + matched.channel[calls]
+    pairs, which = np.unique(pair, return_inverse=True)
+    for number, ns in zip(pairs.tolist(), np.bincount(which.reshape(-1), waited).tolist(), strict=True):
+        column, channel = divmod(number, len(matched.channels))
         if ns > 0:
-            found[matched.channels[channel].ranks] += ns
+            found[column][matched.channels[channel].ranks] += ns
     return found
 
 
