@@ -14,6 +14,7 @@ from rankscope.cli.compare_parser import add_compare
 from rankscope.cli.completion import completion_verb
 from rankscope.cli.console import FORMATS
 from rankscope.cli.doctor import doctor_verb
+from rankscope.cli.export import add_export
 from rankscope.cli.gather import gather_verb
 from rankscope.cli.privacy import redact_verb, verify_verb
 from rankscope.cli.reduce import cluster_report_verb, reduce_verb
@@ -126,6 +127,7 @@ def make_parser() -> argparse.ArgumentParser:
     status.set_defaults(verb=status_verb)
 
     add_compare(verbs)
+    add_export(verbs)
     _add_timeline(verbs)
 
     gather = verbs.add_parser("gather", help="place what a job had to leave on its node, as its store was full or hung")

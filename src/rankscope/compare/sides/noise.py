@@ -9,6 +9,7 @@ machines (benchmarks/README.md), by what is compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +101,7 @@ def combined(*bounds: float | None) -> float:
     return float(np.sqrt(sum(bound**2 for bound in bounds if bound is not None)))
 
 
+@cache
 def _student(freedom: int) -> float:
     """Beyond which a share of :data:`LEVEL` of Student's distribution lies."""
     low, high = 0.0, 100.0

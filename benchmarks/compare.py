@@ -1,0 +1,216 @@
+"""Comparing runs: is what differs between real pairs explained, is nothing seen where there is nothing, how fast is it?
+
+    python benchmarks/compare.py FOLDER [--healthy RUN RUN ...] [--pairs 1000] [--ranks 1024]
+
+FOLDER holds the traces of runs of the same job with and without a planted fault (PAIRS names them). Four tables:
+
+1. each pair: the change of the step, what the replay attributes to host, device and transfers, how much of the change
+   that explains, and the largest change of compute, of counts, and of findings;
+2. pairs drawn from the recorded steps of one healthy run each, with replacement: how often is a step, a kernel or a
+   count told; with ``--healthy`` also pairs of blocks of unrecorded steps of repeated jobs, judged as comparable or not
+   by the load that was measured in them, and then all the same;
+3. one kernel made longer by 5 and by 1 %: how often is it told;
+4. two summaries of many ranks: how long does it take to write, read and compare them?
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+
+from rankscope.compare.compare import compare
+from rankscope.compare.sides.side import Side, read_side, summary_of
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank_window import RankWindow
+from rankscope.records.run_summary import RunSummary
+
+PAIRS = (
+    ("ddp_healthy", "ddp_slow_gpu"),
+    ("fsdp2_gpu_bound", "fsdp2_gpu_bound_slow_gpu"),
+    ("fsdp2_healthy", "fsdp2_slow_gpu"),
+    ("ddp_healthy", "ddp_grad_accum"),
+    ("ddp_healthy", "ddp_dataloader_stall"),
+    ("ddp_healthy", "ddp_pageable_h2d"),
+    ("fsdp2_healthy", "fsdp2_host_pause"),
+    ("fsdp2_healthy", "fsdp2_empty_cache"),
+    ("ddp_healthy", "ddp_uneven_sequences"),
+)
+"""Of the last the step is the same: nothing is to be explained."""
+HEALTHY = ("ddp_gpu_bound", "fsdp2_gpu_bound", "ddp_healthy", "fsdp2_healthy")
+BLOCK = 80
+"""Unrecorded steps of a block."""
+LEAST_SHARE = 0.05
+"""Of compute, of the kernel that is made longer."""
+
+
+def explained(folder: Path, sides: dict[str, Side]) -> None:
+    print("1. pairs; ms a step\n")
+    print("| pair | step | host | device | transfer | explained | compute | counts | verdict |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    good = total = 0
+    for before, after in PAIRS:
+        for name in (before, after):
+            if name not in sides:
+                sides[name] = read_side(folder / name)
+        diff = compare(sides[before], sides[after])
+        parts = {part.kind: part.ms for part in diff.parts}
+        change = diff.step.change or 0.0
+        share = 100 * (change - parts["unexplained"]) / change if abs(change) > 1 else None
+        total += share is not None
+        good += share is not None and abs(share - 100) <= 15
+        kernel = next((row for row in diff.told if row.kind == "kernel"), None)
+        counts = ", ".join(f"{r.name} {r.before:.0f} -> {r.after:.0f}" for r in diff.told if r.kind == "count")
+        print(
+            f"| {before} -> {after} | {change:+.1f} | {parts['host']:+.1f} | {parts['device']:+.1f} | "
+            f"{parts['transfer']:+.1f} | {'-' if share is None else f'{share:.0f} %'} | "
+            f"{f'{kernel.status} {kernel.name[:48]} {kernel.change:+.1f}' if kernel else '-'} | {counts or '-'} | "
+            f"{diff.verdict} |",
+            flush=True,
+        )
+    print(f"\nexplained within 15 % in {good} of {total} pairs whose step differs\n")
+
+
+def drawn(own: RankWindow, steps: np.ndarray) -> RankWindow:
+    """The rank with these of its steps, in this order."""
+    place = {name: np.array(column) for name, column in vars(own.steps).items()}
+    table = replace(own.steps, **{name: column[steps].tolist() for name, column in place.items()})
+    table.number = list(range(len(steps)))
+    work = {name: [] for name in vars(own.work)}
+    by_step: dict[int, list[int]] = {}
+    for row, step in enumerate(own.work.step):
+        by_step.setdefault(step, []).append(row)
+    for number, step in enumerate(steps.tolist()):
+        for row in by_step.get(step, []):
+            for name, column in vars(own.work).items():
+                work[name].append(number if name == "step" else column[row])
+    return replace(own, steps=table, work=replace(own.work, **work))
+
+
+def resampled(side: Side, random: np.random.Generator) -> Side:
+    steps = len(side.ranks[0].steps.number)
+    chosen = random.integers(0, steps, steps)
+    return replace(side, ranks=[drawn(own, chosen) for own in side.ranks], windows=[])
+
+
+def false_alarms(sides: dict[str, Side], folder: Path, pairs: int) -> None:
+    print(f"2. pairs drawn from one run's recorded steps, {pairs} in all\n")
+    print("| run | pairs | slower | faster | a kernel told | largest, ms | a count told |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    random = np.random.default_rng(0)
+    for name in HEALTHY:
+        if name not in sides:
+            sides[name] = read_side(folder / name)
+        verdicts, kernels, counts, largest = Counter[str](), 0, 0, 0.0
+        for _ in range(pairs // len(HEALTHY)):
+            diff = compare(resampled(sides[name], random), resampled(sides[name], random))
+            verdicts[diff.verdict] += 1
+            rows = [row for row in diff.told if row.kind == "kernel"]
+            big = [abs(row.change or 0.0) for row in rows if abs(row.change or 0.0) > 0.005 * (diff.step.before or 1.0)]
+            kernels += bool(big)
+            largest = max([largest, *(abs(row.change or 0.0) for row in rows)])
+            counts += any(row.kind == "count" for row in diff.told)
+        shown = f"{verdicts['slower']} | {verdicts['faster']} | {kernels} | {largest:.2f} | {counts}"
+        print(f"| {name} | {pairs // len(HEALTHY)} | {shown} |", flush=True)
+    print("\nA kernel counts as told when its change is over 0.5 % of the step: smaller ones are pooled.\n")
+
+
+def healthy_jobs(runs: list[Path], pairs: int) -> None:
+    sides = [read_side(run) for run in runs]
+    pressure = [max((row.pressure_cpu_pct or 0.0 for row in side.report.health), default=0.0) for side in sides]
+    medians = ", ".join(f"{float(np.median(side.unrecorded_ms)):.2f}" for side in sides)
+    print(f"repeated jobs: medians {medians} ms; CPU pressure up to {max(pressure):.0f} %\n")
+    print("| blocks of | pairs | as judged: slower, faster, same, not comparable | times judged all the same: slower |")
+    print("| --- | --- | --- | --- |")
+    random = np.random.default_rng(1)
+    for what in ("one run", "two runs"):
+        verdicts, forced = Counter[str](), Counter[str]()
+        for _ in range(pairs // 2):
+            one, other = random.choice(len(sides), 2, replace=False)
+            chosen = [sides[one], sides[one if what == "one run" else other]]
+            starts = [int(random.integers(0, len(side.unrecorded_ms) - BLOCK)) for side in chosen]
+            blocks = [
+                replace(side, unrecorded_ms=side.unrecorded_ms[start : start + BLOCK], ranks=[], windows=[])
+                for side, start in zip(chosen, starts, strict=True)
+            ]
+            verdicts[compare(blocks[0], blocks[1]).verdict] += 1
+            forced[compare(blocks[0], blocks[1], force=True).verdict] += 1
+        judged = ", ".join(str(verdicts[v]) for v in ("slower", "faster", "same", "not_comparable"))
+        print(f"| {what} | {pairs // 2} | {judged} | {forced['slower']} |", flush=True)
+    print()
+
+
+def power(sides: dict[str, Side], pairs: int) -> None:
+    print("3. one kernel of at least 5 % of compute made longer on all ranks, two draws of one run\n")
+    print("| run | kernel | 5 % longer, told | 1 % longer, told |")
+    print("| --- | --- | --- | --- |")
+    random = np.random.default_rng(2)
+    for name in ("ddp_gpu_bound", "ddp_healthy", "fsdp2_gpu_bound"):
+        side = sides[name]
+        diff = compare(resampled(side, random), resampled(side, random))
+        rows = [row for row in diff.rows if row.kind == "kernel"]
+        whole = sum(row.before or 0.0 for row in rows)
+        row = max(rows, key=lambda r: r.before or 0.0)
+        if (row.before or 0.0) < LEAST_SHARE * whole:
+            continue
+        cells = []
+        for factor in (1.05, 1.01):
+            told = 0
+            for _ in range(pairs):
+                after = resampled(side, random)
+                for own in after.ranks:
+                    lengthen(own, row.name, factor)
+                found = compare(resampled(side, random), after).told
+                told += any(r.name == row.name and r.kind == "kernel" for r in found)
+            cells.append(f"{100 * told / pairs:.0f} %")
+        share = 100 * (row.before or 0.0) / whole
+        print(f"| {name} | {row.name[:60]}, {share:.0f} % | {cells[0]} | {cells[1]} |", flush=True)
+    print()
+
+
+def lengthen(own: RankWindow, name: str, factor: float) -> None:
+    for row, (operator, shapes) in enumerate(zip(own.work.operator, own.work.shapes, strict=True)):
+        if f"{own.text(operator)} {own.text(shapes)}".strip() == name:
+            for column in (own.work.total_ns, own.work.alone_ns, own.work.alone_median_ns):
+                column[row] = round(column[row] * factor)
+
+
+def many_ranks(side: Side, ranks: int) -> None:
+    own = side.ranks[0]
+    large = replace(side, ranks=[replace(own, rank=rank) for rank in range(ranks)], windows=[])
+    begun = time.perf_counter()
+    text = to_json(summary_of(large), indent=None)
+    written = time.perf_counter()
+    again = replace(side, ranks=from_json(RunSummary, text).ranks, windows=[])
+    read = time.perf_counter()
+    diff = compare(large, again)
+    done = time.perf_counter()
+    print(f"4. {ranks} ranks: {len(text) / 1e6:.0f} MB of JSON a run, {len(own.steps.number)} steps")
+    print(f"   write {written - begun:.1f} s, read {read - written:.1f} s, compare {done - read:.1f} s; {diff.verdict}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--healthy", type=Path, nargs="+", default=[], help="run directories of one job, repeated")
+    parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--ranks", type=int, default=1024)
+    given = parser.parse_args()
+    sides: dict[str, Side] = {}
+    explained(given.folder, sides)
+    false_alarms(sides, given.folder, given.pairs)
+    if given.healthy:
+        healthy_jobs(given.healthy, given.pairs)
+    power(sides, max(given.pairs // 20, 5))
+    many_ranks(sides["ddp_gpu_bound"], given.ranks)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The numbers of a report where a team looks: one file a place, and a table (``table.py``)."""

@@ -1,0 +1,53 @@
+"""OpenMetrics text: a file that Prometheus' node_exporter reads, or that a gateway is given.
+
+Format: https://prometheus.io/docs/specs/om/open_metrics_spec/. Milliseconds become seconds and percentages ratios, as
+it wants base units.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rankscope.exporters.base import Exporter, run_name
+from rankscope.report.notebook import Report
+
+__all__ = ["EXPORTER", "as_text"]
+
+_UNITS = {"_ms": ("seconds", 1e-3), "_pct": ("ratio", 1e-2)}
+
+
+def as_text(report: Report) -> str:
+    """The numbers of a report as gauges, each with the name of the run."""
+    label, text = _escaped(run_name(report)), ""
+    for key, value in report.scalars().items():
+        name, unit, factor = _unit(key.replace("/", "_"))
+        text += f"# TYPE {name} gauge\n" + (f"# UNIT {name} {unit}\n" if unit else "")
+        text += f'{name}{{run="{label}"}} {value * factor:.9g}\n'
+    kind = _escaped(str(report.record.verdict.kind))
+    text += f'# TYPE rankscope_verdict info\nrankscope_verdict_info{{run="{label}",kind="{kind}"}} 1\n'
+    return text + "# EOF\n"
+
+
+def _unit(name: str) -> tuple[str, str, float]:
+    """A name in base units, the unit, and what to multiply with."""
+    for end, (unit, factor) in _UNITS.items():
+        if name.endswith(end):
+            return f"{name.removesuffix(end)}_{unit}", unit, factor
+    return name, "", 1.0
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _write(report: Report, destination: str, _step: int) -> str:
+    path = Path(destination)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(as_text(report), encoding="utf-8")
+    os.replace(part, path)  # a collector never reads half of it  # noqa: PTH105
+    return str(path)
+
+
+EXPORTER = Exporter(name="openmetrics", place="a file, for node_exporter one that ends in .prom", write=_write)
