@@ -55,27 +55,29 @@ def _said(use: tuple[str, int]) -> str:
 def _communication(side: Side) -> set[tuple[str, int]]:
     """Kinds of collectives with the sizes of their groups."""
     return {
-        (own.text(kind), size) for own in side.ranks for kind, size in zip(own.calls.kind, own.calls.size, strict=True)
+        (own.text(kind), size)
+        for own in side.ranks
+        for kind, size in set(zip(own.calls.kind, own.calls.size, strict=True))
     }
 
 
 def _alike(before: Side, after: Side) -> float | None:
     """Share of the kinds of work of the pair of ranks that is most alike; None where they are not known."""
-    both = [{own.rank: _work(own) for own in side.ranks if own.work.operator} for side in (before, after)]
-    shares = []
+    both = [{own.rank: own for own in side.ranks if own.work.operator} for side in (before, after)]
+    shares: list[float] = []
     for rank in sorted(set(both[0]) & set(both[1])):
-        one, other = both[0][rank], both[1][rank]
+        one, other = _work(both[0][rank]), _work(both[1][rank])
         if not (any(shapes for _, shapes in one) and any(shapes for _, shapes in other)):
             one, other = {(name, "") for name, _ in one}, {(name, "") for name, _ in other}
         shares.append(len(one & other) / len(one | other))
+        if shares[-1] == 1.0:
+            break
     return max(shares, default=None)
 
 
 def _work(own: RankWindow) -> set[tuple[str, str]]:
-    return {
-        (own.text(operator) or own.text(name), own.text(shapes))
-        for operator, name, shapes in zip(own.work.operator, own.work.name, own.work.shapes, strict=True)
-    }
+    kinds = set(zip(own.work.operator, own.work.name, own.work.shapes, strict=True))
+    return {(own.text(operator) or own.text(name), own.text(shapes)) for operator, name, shapes in kinds}
 
 
 def _disturbed(side: Side) -> list[str]:

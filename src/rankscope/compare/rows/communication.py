@@ -36,16 +36,20 @@ def _calls(ranks: Iterable[RankWindow]) -> dict[Key, tuple[float, F64, F64]]:
     bus: dict[Key, list[float]] = defaultdict(list)
     for own in ranks:
         steps[own.rank] += len(own.steps.number)
-        calls = own.calls
-        for row, step in enumerate(calls.step):
+        calls, known = own.calls, dict[tuple[int, int, int, int], Key]()
+        kinds = zip(calls.kind, calls.bytes, calls.size, calls.group, strict=True)
+        for row, (kind, step) in enumerate(zip(kinds, calls.step, strict=True)):
             if step < 0:
                 continue
-            key = (own.text(calls.kind[row]), calls.bytes[row], calls.size[row], own.text(calls.group[row]))
+            if kind not in known:
+                known[kind] = (own.text(kind[0]), kind[1], kind[2], own.text(kind[3]))
+            key = known[kind]
             count[key][own.rank] += 1
             if calls.transfer_ns:
-                transfer[key].append(calls.transfer_ns[row] / 1e6)
-                if calls.transfer_ns[row] > 0 and calls.bus_bytes[row] >= 0:
-                    bus[key].append(calls.bus_bytes[row] / calls.transfer_ns[row])
+                took = calls.transfer_ns[row]
+                transfer[key].append(took / 1e6)
+                if took > 0 and calls.bus_bytes[row] >= 0:
+                    bus[key].append(calls.bus_bytes[row] / took)
     return {
         key: (
             float(np.median([n / max(steps[rank], 1) for rank, n in by_rank.items()])),

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from statistics import median
 
-import numpy as np
-
-from rankscope.compare.sides.noise import BETWEEN, combined, within_run
+from rankscope.compare.sides.noise import BETWEEN, combined, of_difference
 from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow
 from rankscope.records.rank_window import RankWindow
@@ -39,7 +38,7 @@ class _Use:
 
     @property
     def usual_us(self) -> float | None:
-        return float(np.median(self.single_us)) if self.single_us else None
+        return median(self.single_us) if self.single_us else None
 
     def add(self, other: _Use) -> None:
         """Another kind of the same rank, to be told together."""
@@ -77,24 +76,28 @@ def work_rows(before: Side, after: Side) -> list[DiffRow]:
 
 
 def _uses(ranks: Iterable[RankWindow]) -> Uses:
-    found: Uses = defaultdict(lambda: defaultdict(_Use))
+    found: Uses = {}
     steps: dict[int, int] = defaultdict(int)
     for own in ranks:
         steps[own.rank] += len(own.steps.number)
-        work = own.work
-        for row, place in enumerate(work.name):
-            key = (own.text(work.operator[row]), own.text(work.shapes[row]), own.text(place))
-            use = found[key][own.rank]
-            use.count += work.count[row]
-            use.total_ms += work.total_ns[row] / 1e6
-            use.kernels.add(key[2])
-            if work.alone[row]:
-                use.single_us.append(work.alone_median_ns[row] / 1e3)
+        work, known = own.work, dict[tuple[int, int, int], _Use]()
+        kinds = zip(work.operator, work.shapes, work.name, strict=True)
+        numbers = zip(work.count, work.total_ns, work.alone, work.alone_median_ns, strict=True)
+        for kind, (count, total, alone, single) in zip(kinds, numbers, strict=True):
+            use = known.get(kind)
+            if use is None:  # texts are looked up once a kind, not once a step: a thousand ranks have a million rows
+                key = (own.text(kind[0]), own.text(kind[1]), own.text(kind[2]))
+                use = known[kind] = found.setdefault(key, {}).setdefault(own.rank, _Use())
+                use.kernels.add(key[2])
+            use.count += count
+            use.total_ms += total / 1e6
+            if alone:
+                use.single_us.append(single / 1e3)
     for by_rank in found.values():
         for rank, use in by_rank.items():
             use.count /= max(steps[rank], 1)
             use.total_ms /= max(steps[rank], 1)
-    return dict(found)
+    return found
 
 
 def _joined(uses: Uses, names: dict[Key, Key]) -> Uses:
@@ -155,7 +158,7 @@ def _change(one: _Use, other: _Use) -> tuple[float, float, float]:
         ms = (other.count - one.count) * mean
         return ms, 0.0, grown - ms
     ms = (other.count * b - one.count * a) / 1e3
-    spread = combined(*(within_run(use.single_us) for use in (one, other)))
+    spread = of_difference(one.single_us, other.single_us) or 0.0
     noise = min(one.count, other.count) * max(BETWEEN["kernel"] * min(a, b), spread) / 1e3
     return ms, noise, grown - ms
 

@@ -8,6 +8,7 @@ machines (benchmarks/README.md), by what is compared.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -70,22 +71,25 @@ def usual(values: F64) -> float | None:
     return float(np.median(values) if len(values) >= MANY else values.mean())
 
 
-def of_difference(one: F64, other: F64) -> float | None:
-    """Half the width of the 99 % interval of the difference of two runs' :func:`usual` steps, from their scatter.
+def of_difference(one: Sequence[float] | F64, other: Sequence[float] | F64) -> float | None:
+    """Half the width of the 99 % interval of the difference of two runs' :func:`usual` values, from their scatter.
 
-    The scatter of a few steps is known better from both runs together. None where neither has two.
+    The scatter of a few values is known better from both runs together. None where neither has two.
     """
     few = [own for own in (one, other) if len(own) < MANY]
-    if not few:
-        return combined(within_run(one), within_run(other))
+    many = [within_run(own) for own in (one, other) if len(own) >= MANY]
     freedom = sum(max(len(own) - 1, 0) for own in few)
+    if not few:
+        return combined(*many)
     if not freedom or not all(map(len, few)):
         return None
-    scatter = float(np.sqrt(sum(float(((own - own.mean()) ** 2).sum()) for own in few) / freedom))
-    return combined(
-        *(_student(freedom) * scatter / float(np.sqrt(len(own))) for own in few),
-        *(within_run(own) for own in (one, other) if len(own) >= MANY),
-    )
+    # by hand: numpy takes longer for four numbers, and there are some of each kernel and rank
+    squares = 0.0
+    for own in few:
+        mean = sum(own) / len(own)
+        squares += sum((value - mean) ** 2 for value in own)
+    scatter = math.sqrt(squares / freedom)
+    return combined(*many, *(_student(freedom) * scatter / math.sqrt(len(own)) for own in few))
 
 
 def between_runs(medians: Sequence[float]) -> float | None:
@@ -98,7 +102,7 @@ def between_runs(medians: Sequence[float]) -> float | None:
 
 def combined(*bounds: float | None) -> float:
     """Independent errors together."""
-    return float(np.sqrt(sum(bound**2 for bound in bounds if bound is not None)))
+    return math.sqrt(sum(bound**2 for bound in bounds if bound is not None))
 
 
 @cache
