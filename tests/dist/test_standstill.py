@@ -28,7 +28,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize(
-    "fault", [name if name in ("skip", "long") else pytest.param(name, marks=pytest.mark.long) for name in EXPECTED]
+    "fault", [name if name == "skip" else pytest.param(name, marks=pytest.mark.long) for name in EXPECTED]
 )
 def test_who_is_to_blame_for_a_standstill(start, finish, tmp_path, fault):
     kind, ranks, words = EXPECTED[fault]

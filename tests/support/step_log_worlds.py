@@ -41,7 +41,8 @@ def world(
 
     Args:
         late: what a rank is late by in a step, ms.
-        place: column in which it is: input, before, forward, after, or ``hidden`` (in the backward, where nobody sees).
+        place: column in which it is: input, before, forward, after, backward (computing), or ``hidden`` (sleeping in
+            the backward, where nobody sees).
         step_ms: a usual step; half of it is own work before the ranks meet.
         noise: standard deviation of own work, share of it; resembles that of the step before.
         tail: share of steps that take longer by a Pareto number of half steps.
@@ -65,24 +66,26 @@ def world(
     if late is not None:
         extra = np.array([[late(step, rank) for step in range(steps)] for rank in range(ranks)])
     common = np.array([everyone(step) for step in range(steps)]) if everyone is not None else np.zeros(steps)
-    visible = np.zeros(shape) if place == "hidden" else extra
+    inside = place in ("hidden", "backward")
+    visible = np.zeros(shape) if inside else extra
     # what is done after a backward delays the meeting in the next one
     shifted = np.concatenate([visible[:, 1:], np.zeros((ranks, 1))], axis=1) if place == "after" else visible
     columns = {name: np.zeros(shape) for name in STEP_LOG_COLUMNS}
     columns["before"], columns["forward"] = 0.3 * work + held, 0.6 * work
     columns["after"] = 0.1 * work
     before_meeting = columns["before"] + columns["forward"] + columns["after"] + visible + common
-    backward = step_ms / 2 * (1 + 0.1 * np.abs(rng.normal(0, noise, shape))) + (extra if place == "hidden" else 0.0)
+    backward = step_ms / 2 * (1 + 0.1 * np.abs(rng.normal(0, noise, shape))) + (extra if inside else 0.0)
     together = (before_meeting + backward).max(axis=0)
     columns["backward"] = together - before_meeting
-    if place != "hidden":
+    if not inside:
         columns[place] = columns[place] + (shifted if place == "after" else visible)
     columns["before"] = columns["before"] + columns["input"] * (place == "input") + common
     if meets == "forward":  # who is early waits in the forward already
         waits = columns["backward"] - columns["backward"].min(axis=0)
         columns["forward"], columns["backward"] = columns["forward"] + waits, columns["backward"] - waits
     columns["step"] = columns["before"] + columns["forward"] + columns["backward"] + columns["after"]
-    columns["cpu"], columns["cpu_backward"], columns["held"] = 0.9 * work + backward, backward, held
+    busy_inside = backward - (extra if place == "hidden" else 0.0)
+    columns["cpu"], columns["cpu_backward"], columns["held"] = 0.9 * work + busy_inside, busy_inside, held
     usual = WRAPPED | (FORWARD_CALLS if meets == "forward" else 0)
     return {rank: _log(columns, rank, usual, flags or {}) for rank in range(ranks)}
 

@@ -1,8 +1,8 @@
 """How late each rank is in each step, and how much of that the others wait for.
 
-A rank is late by its own time less the median of its peers' at the same step. The peers wait for it in the part in
-which they meet, so that its own stay there is shorter than theirs: by as much, where the job loses all of it. What of
-the lateness the peers do not wait for costs nothing, and what a busy machine took from the rank is not its own.
+A rank is late by its own time less the median of its peers' at the same step, what a busy machine took from each of
+them left out. The peers wait for it in the part in which they meet, so that its own stay there is shorter than theirs:
+by as much, where the job loses all of it. What of the lateness the peers do not wait for costs nothing.
 """
 
 from __future__ import annotations
@@ -44,19 +44,21 @@ class Lateness:
 
 def lateness(table: StepTable) -> Lateness:
     """Of a whole table."""
-    late = table.own - median_of_others(table.own)
+    alone = table.own - table.held
+    late = alone - median_of_others(alone)
     waited_for = median_of_others(table.met) - table.met
     together = np.where((late > 0) & (waited_for > 0), np.minimum(late, waited_for), 0.0)
     step = float(np.median(table.step[:, table.compared])) if table.compared.any() else 0.0
     held = float(table.held[:, table.compared].mean()) if table.compared.any() else 0.0
     contended = held > CONTENDED * step
-    excused = table.held.copy()
+    excused = np.zeros_like(table.held)
     if contended:
-        excused += BESIDE_OTHERS * np.maximum(table.cpu, 0.0)
+        more = np.maximum(table.cpu - median_of_others(table.cpu), 0.0)
+        excused = np.minimum(BESIDE_OTHERS * np.maximum(table.cpu, 0.0), more)
     charge = np.where(table.compared, np.maximum(together - excused, 0.0), 0.0)
-    ahead = np.sort(table.own, axis=0)
-    others = np.where(table.own == ahead[-1], ahead[-2], ahead[-1])  # the latest of the others
-    margin = np.minimum(np.maximum(table.own - others, 0.0), together)
+    ahead = np.sort(alone, axis=0)
+    others = np.where(alone == ahead[-1], ahead[-2], ahead[-1])  # the latest of the others
+    margin = np.minimum(np.maximum(alone - others, 0.0), together)
     return Lateness(together, charge, margin, contended)
 
 

@@ -30,8 +30,8 @@ class StepTable:
     """Arrays are rank x step; times are ms.
 
     ``own`` is time that a rank spends by itself: no peer is waited for in it. It begins where the backward of the step
-    before has ended, for there the ranks were together, and ends where the next part begins in which they meet.
-    ``met`` is that part: what a rank waits for its peers is in it.
+    before has ended, for there the ranks were together, and ends where the next part begins in which they meet; what a
+    rank computes in that part is its own, too. ``met`` is the rest of it: what a rank waits for its peers is in it.
     """
 
     ranks: list[int]
@@ -45,7 +45,7 @@ class StepTable:
     places: dict[str, F64]
     """Parts of ``own`` by name; ``input`` and ``gc`` are taken out of the part that they lie in."""
     cpu: F64
-    """CPU time of the training thread outside of the backward."""
+    """CPU time of the training thread."""
     compared: Mask
     """Steps (one dimension) that all ranks have, none recorded, and that are neither occasion nor just after one."""
     checkpoint: Mask
@@ -91,8 +91,15 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
         places["forward"] = parts["forward"]
         # What follows a backward is done before the ranks meet again, which is in the backward of the next step.
         places["after"] = _shifted(parts["after"])
+    if plain and not on_device:
+        # Who waits uses no CPU: what a rank computes in its backward is its own, and the rest may be waiting.
+        places["backward"] = np.minimum(column("cpu_backward"), parts["backward"])
     own = np.sum([*places.values()], axis=0) if wrapped else inputs + gc
-    met = parts["backward"] if plain else step - own
+    met = step - own
+    if plain:
+        met = parts["backward"]
+    if "backward" in places:
+        met = np.maximum(met - places["backward"] - column("held_backward"), 0.0)
     held = column("held") - column("held_backward")
     checkpoint, evaluation = _occasion(flags, CHECKPOINT), _occasion(flags, EVALUATION)
     known_steps = np.asarray(step > 0).all(axis=0)
@@ -112,7 +119,7 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
         met=met,
         held=np.maximum(held, 0.0),
         places=places,
-        cpu=column("cpu") - column("cpu_backward"),
+        cpu=column("cpu"),
         compared=~apart,
         checkpoint=checkpoint,
         evaluation=evaluation,

@@ -24,7 +24,8 @@ class SlowPattern:
     """Who is late. Empty: all ranks take longer alike."""
     place: str = ""
     """Where the time goes: ``input`` (the data loader), ``gc``, ``before`` (the forward, not in either), ``forward``,
-    ``after`` (between the backward and the end of the step); empty where no place stands out."""
+    ``backward`` (CPU time in it), ``after`` (between the backward and the end of the step); empty where no place stands
+    out."""
     cpu: bool = False
     """Whether the extra time is CPU time of the training thread for the most part; else it sleeps or waits."""
     period: Step | None = None

@@ -47,7 +47,7 @@ PATTERNS = {
 }
 
 
-@pytest.mark.parametrize("place", ["input", "before", "forward", "after"])
+@pytest.mark.parametrize("place", ["input", "before", "forward", "backward", "after"])
 @pytest.mark.parametrize("kind", PATTERNS)
 def test_who_is_late_is_named_with_pattern_and_place(kind: str, place: str):
     for seed, ranks, busy in ((0, 2, 0.0), (1, 4, 0.2), (2, 8, 0.0)):
@@ -85,6 +85,17 @@ def test_a_rank_that_is_late_irregularly_too_often():
     late = np.random.default_rng(5).random(700) < 0.06
     found = verdict(late=lambda step, rank: 30.0 * (rank == 1 and late[step]), tail=0.0)
     assert (found.kind, found.ranks, found.patterns[0].kind) == ("named", [1], "bursts")
+
+
+def test_who_has_more_to_do_before_a_slower_peer_computes_in_its_backward_is_not_waited_for():
+    # rank 1 has 3 ms more before the ranks meet, and rank 0 computes 10 ms more where they do
+    job = world(noise=0.01, tail=0.0, offset=0.0, late=lambda step, rank: 3.0 * (rank == 1))
+    slower = world(noise=0.01, tail=0.0, offset=0.0, late=lambda step, rank: 10.0 * (rank == 0), place="backward")
+    for name in ("input", "before"):
+        slower[1].entries[name] = job[1].entries[name]
+    slower[1].entries["backward"] = np.maximum(slower[1].entries["backward"].astype(int) - 3000, 0)
+    assert judge(side_by_side(job)).ranks == [1]
+    assert judge(side_by_side(slower)).ranks == [0]
 
 
 def test_what_is_hidden_in_the_backward_accuses_nobody():
