@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rankscope.errors import AnalysisError, ForeignFileError
+from rankscope.errors import AnalysisError
 from rankscope.records.report import SourceFile
 from rankscope.reduced.objects import SUFFIX, Contents, ObjectReader, ReducedFile
 from rankscope.reduced.store import places_in
@@ -47,7 +47,7 @@ def load_objects(
                 for file in reader.contents.files:
                     if file.path not in files:
                         files[file.path] = _candidate(file), _decoded(reader, file, shared)
-        except (OSError, ForeignFileError) as error:
+        except Exception as error:  # stores raise errors of their own
             aside.append(SourceFile(path=place.name, status="unusable", reason=str(error)))
         progress(number, len(objects), place.name)
     told = {source.path: source for contents in beside for source in contents.aside}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.errors import RunDirError
 from rankscope.reduced.objects import MOST_BYTES, SUFFIX, ObjectReader
 from rankscope.rundir.foreign import open_foreign
 
@@ -27,14 +27,14 @@ class Place:
     name: str
     """Its path or URL."""
     open: Callable[[], BinaryIO]
-    """For reading. It raises OSError or ForeignFileError."""
+    """For reading. A store raises errors of its own."""
 
     def is_whole(self) -> bool:
         """Whether an object that this version reads is there from end to end."""
         try:
             with ObjectReader.open(self.name, self.open):
                 return True
-        except (OSError, ForeignFileError):
+        except Exception:  # stores raise errors of their own
             return False
 
 
@@ -68,7 +68,7 @@ def places_in(where: str) -> list[Place]:
     files, path = _opened(where)
     try:
         names = sorted(str(found).rpartition("/")[2] for found in files.ls(path, detail=False))
-    except OSError as error:
+    except Exception as error:  # stores raise errors of their own
         raise RunDirError(f"{where} cannot be read ({error}); check the address and your rights") from error
     return [place_of(f"{where.rstrip('/')}/{name}") for name in names if name.endswith(SUFFIX)]
 
@@ -78,7 +78,7 @@ def written(where: str) -> Iterator[Path]:
     """A file to write an object to, which is brought to its place when the block ends without an error.
 
     Raises:
-        OSError: it cannot be brought there, or what is there then is not what was sent.
+        OSError: what is there then is not what was sent. A store that cannot be written raises errors of its own.
     """
     if not is_url(where):
         target = Path(where)

@@ -61,6 +61,27 @@ def test_a_store_that_keeps_less_than_it_was_sent_is_told(url: str, monkeypatch:
     assert not place_of(share.target).is_whole()
 
 
+class OwnError(Exception):
+    """Of a store, as those of Amazon's client: no OSError."""
+
+
+def test_a_store_that_is_gone_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = shares_of([TRACES], url, objects=2)
+    assert list(reduce_shares(shares)) == []
+    files, _ = fsspec.core.url_to_fs(url)
+
+    def gone(*_: Any, **__: Any) -> None:
+        raise OwnError("no connection")
+
+    monkeypatch.setattr(type(files), "open", gone)
+    assert without_whole(shares) == shares
+    loaded = load_objects([url])
+    assert [(source.status, source.reason) for source in loaded.sources] == [("unusable", "no connection")] * 2
+    monkeypatch.setattr(type(files), "ls", gone)
+    with pytest.raises(RunDirError, match="no connection"):
+        places_in(url)
+
+
 def test_a_url_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="cannot be used as a store"):
         place_of("nowhere://bucket/object.columns")
