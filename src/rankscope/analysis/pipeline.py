@@ -21,6 +21,7 @@ from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport, ReportError
+from rankscope.rundir.foreign import shown
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.load import LoadResult
 
@@ -116,7 +117,8 @@ def _trains_on_cpus(report: ClusterReport) -> bool:
 
 
 def _nothing_usable(load: LoadResult) -> str:
-    reasons = {s.reason for s in load.sources if s.reason}
+    known = [(shown(s.path), s.reason) for s in load.sources if s.reason]
+    reasons = {reason if path in reason else f"{path}: {reason}" for path, reason in known}
     return (
         "no usable trace"
         + (f": {'; '.join(sorted(reasons)[:3])}" if reasons else "")

@@ -92,7 +92,8 @@ def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     asked = {name: ms for name, ms in evidence.what_if.items() if evidence.device or name != "no_host_overhead"}
     if asked:
         why.append(by_replay(asked, step))
-    advice = [in_words(action, step) for action in actions[:MOST]]
+    bare = step - evidence.recording_ms if limit.kind == "host_bound" else step  # as its sentence has it
+    advice = [in_words(action, bare) for action in actions[:MOST]]
     confidence, sure = _confidence(evidence)
     return Verdict(
         kind=limit.kind,

@@ -181,6 +181,8 @@ def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[
     bar = max(min(_MAX_BAR, width - before - sum(len(name) + 2 for name in numbers)), 0)
     step = report.verdict.step_ms
     title = "where its time goes" if step is None else f"where a step of {words.ms(step)} goes"
+    if report.verdict.step_source == "unrecorded":  # the bars are of recorded ones
+        title = "where a recorded step goes"
     behind = "".join(f"  {name}" for name in numbers)
     found = [Text("  " + _join(heads, widths) + f"  {title:{bar}.{bar}}" + behind, style="dim")]
     used: dict[str, None] = {}

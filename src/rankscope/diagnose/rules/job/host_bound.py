@@ -36,7 +36,7 @@ def _find(case: Case) -> list[Finding]:
 
 def idle_for_hosts(evidence: Evidence) -> str:
     """How much of a step the devices wait for work, and what of that is recording's."""
-    step = evidence.whole_step_ms
+    step = evidence.step_ms or evidence.whole_step_ms
     idle = f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step while no work is queued"
     if not evidence.recording_ms:
         return f"{idle} ({evidence.own_host_pct:.0f} %)."
