@@ -154,3 +154,10 @@ def test_a_policy_file_changes_a_level_and_a_mistake_in_it_keeps_nothing(tmp_pat
         path.write_text(text)
         with pytest.raises(ConfigError, match=said.replace("[", r"\[")):
             load_policy("public", path)
+
+
+def test_the_page_has_the_table_of_levels() -> None:
+    from rankscope.privacy.policy import as_markdown
+
+    page = Path(__file__).parents[3] / "docs" / "privacy.md"
+    assert as_markdown() in page.read_text(encoding="utf-8")

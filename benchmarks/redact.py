@@ -1,0 +1,83 @@
+"""How long redacting a trace takes, in times of reading it, and what is found in copies that is in no list.
+
+    python benchmarks/redact.py [--megabytes 144] [TRACE ...]
+
+A trace that is too short is repeated until it has so many megabytes of text (its events again, later in time). Both are
+done in one process, one after the other, three times; the best of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from rankscope.privacy.policy import LEVELS
+from rankscope.privacy.tokens import new_tokens
+from rankscope.privacy.traces import redact_trace
+from rankscope.trace.kineto.build import read_trace
+
+DATA = Path(__file__).parents[1] / "tests" / "data" / "traces"
+TIMES = 3
+
+
+def repeated(source: Path, target: Path, megabytes: float) -> int:
+    """Write a trace with the events of another again and again; return its size as text."""
+    document = json.loads(gzip.decompress(source.read_bytes()))
+    events = document.pop("traceEvents")
+    timed = [event["ts"] for event in events if event.get("ph") == "X"]
+    later, size, number = max(timed) - min(timed) + 1000.0, 0, 0
+    head = json.dumps(document)[:-1] + ', "traceEvents": [\n'
+    with gzip.open(target, "wt", encoding="utf-8", compresslevel=1) as stream:
+        stream.write(head)
+        size += len(head)
+        while size < megabytes * 1e6:
+            again = [{**e, "ts": e["ts"] + number * later} if "ts" in e else e for e in events]
+            text = (",\n" if number else "") + ",\n".join(json.dumps(event) for event in again)
+            stream.write(text)
+            size, number = size + len(text), number + 1
+        stream.write("\n]}")
+    return size
+
+
+def measure(source: Path, folder: Path) -> tuple[float, float]:
+    """Best seconds of reading, and of redacting."""
+    read, redacted = [], []
+    for turn in range(TIMES):
+        begun = time.perf_counter()
+        read_trace(source)
+        read.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        redact_trace(source, folder / f"{turn}.json.gz", new_tokens(), LEVELS["public"])
+        redacted.append(time.perf_counter() - begun)
+    return min(read), min(redacted)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", nargs="*", type=Path)
+    parser.add_argument("--megabytes", type=float, default=144)
+    arguments = parser.parse_args()
+    traces = arguments.traces or [
+        DATA / "fsdp2_slow_gpu" / "rank_0.json.gz",
+        DATA / "gloo_ddp_input" / "rank_0.json.gz",
+    ]
+    print("| trace | text, MB | read, s | redacted, s | ratio | peak memory, MB |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for trace in traces:
+        with tempfile.TemporaryDirectory() as folder:
+            grown = Path(folder) / "grown.json.gz"
+            size = repeated(trace, grown, arguments.megabytes)
+            read, redacted = measure(grown, Path(folder))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        name = f"{trace.parent.name}/{trace.name}"
+        print(f"| {name} | {size / 1e6:.0f} | {read:.2f} | {redacted:.2f} | {redacted / read:.2f} | {peak:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
