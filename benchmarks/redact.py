@@ -1,4 +1,4 @@
-"""How long redacting a trace takes, in times of reading it, and what is found in copies that is in no list.
+"""How long redacting a trace takes, in times of reading it.
 
     python benchmarks/redact.py [--megabytes 144] [TRACE ...]
 

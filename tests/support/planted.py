@@ -17,7 +17,13 @@ import msgspec
 from rankscope.records.limits import Between
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
-from rankscope.records.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER, STEP_LOG_MAGIC, STEP_LOG_VERSION
+from rankscope.records.step_log import (
+    STEP_LOG_COLUMNS,
+    STEP_LOG_ENTRY,
+    STEP_LOG_HEADER,
+    STEP_LOG_MAGIC,
+    STEP_LOG_VERSION,
+)
 
 WORD = "ZquonkVexil"
 NUMBER = 48_611
@@ -236,7 +242,7 @@ def run(folder: Path) -> Path:
     (folder / "attempt_0/rank_00001.oom.memory.pickle").write_bytes(pickle.dumps(snapshot(), 4))
     (folder / "run.json").write_text(_text(RunManifest))
     header = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, PID)
-    entry = STEP_LOG_ENTRY.pack(*range(10, 27), 1, 0xFFFF, 2, NUMBER, BASE)
+    entry = STEP_LOG_ENTRY.pack(*range(len(STEP_LOG_COLUMNS)), 1, 0xFFFF, 2, NUMBER, BASE)
     entries = header + 3 * entry + WORD.encode()
     with (pulse / "rank_00000.bin.gz").open("wb") as raw, gzip.GzipFile(f"{WORD}.bin", "wb", fileobj=raw) as stream:
         stream.write(entries)

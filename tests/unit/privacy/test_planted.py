@@ -18,7 +18,7 @@ from rankscope.privacy.redact import Copy, redact
 from rankscope.privacy.step_logs import redact_step_log
 from rankscope.privacy.tokens import Tokens, load_key, reveal
 from rankscope.privacy.words import Words
-from rankscope.records.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER
+from rankscope.records.step_log import STEP_LOG_COLUMNS, STEP_LOG_ENTRY, STEP_LOG_HEADER
 from rankscope.trace.kineto.build import read_trace
 from support import planted
 
@@ -145,4 +145,4 @@ def test_a_step_log_keeps_its_times_and_nothing_else(level: str, tmp_path: Path)
     assert STEP_LOG_HEADER.unpack(plain[: STEP_LOG_HEADER.size])[3] == 0
     entries = list(STEP_LOG_ENTRY.iter_unpack(plain[STEP_LOG_HEADER.size :]))
     ended = planted.BASE if level == "share" else planted.BASE - words.earlier_ns
-    assert entries == [(*range(10, 27), 1, 0x7F, 2, 0, ended)] * 3
+    assert entries == [(*range(len(STEP_LOG_COLUMNS)), 1, 0x7F, 2, 0, ended)] * 3
