@@ -121,7 +121,7 @@ def hang_line(report: ClusterReport) -> str | None:
     if hang is None:
         return None
     then = "; it went on afterwards" if hang.resumed else ""
-    return f"{plain_text.prose(hang.sentence)} (no step for {hang.idle_s:.0f} s{then})"
+    return f"{plain_text.prose(hang.sentence)} (no step for {hang.idle_s or 0.0:.0f} s{then})"
 
 
 def memory_line(report: ClusterReport) -> str | None:
