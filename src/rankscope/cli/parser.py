@@ -187,6 +187,7 @@ def _add_demo(verbs: argparse._SubParsersAction[_Parser]) -> None:
     demo.add_argument("--bad-rank", type=int, metavar="RANK", help="the rank with the fault (default: the last)")
     demo.add_argument("--size", type=float, help="of the fault (default: as below)")
     demo.add_argument("--steps", type=int, help="training steps (default: enough to show the fault)")
+    demo.add_argument("--then-fix", action="store_true", help="run it again without the fault, and compare the two")
     demo.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
     demo.set_defaults(verb=demo_verb)
 

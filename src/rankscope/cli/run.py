@@ -75,6 +75,10 @@ def demo_verb(arguments: argparse.Namespace) -> int:
     lacking = fault.lacking(ranks)
     if lacking is not None:
         raise ConfigError(f"--fault {arguments.fault} needs {lacking}")
+    if arguments.then_fix:
+        from rankscope.cli.then_fix import then_fix
+
+        return then_fix(arguments, tuple(fault.settings), arguments.steps or fault.steps)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would set, without its banner
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else Kineto logs each start and stop
     job = ["--fault", arguments.fault, "--bad-rank", bad, "--steps", arguments.steps or fault.steps]

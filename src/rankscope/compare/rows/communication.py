@@ -103,7 +103,7 @@ def _waits(before: Side, after: Side) -> list[DiffRow]:
     return [
         DiffRow(
             kind="wait",
-            name="waiting in collectives for the last rank",
+            name="waiting for other ranks in collectives",
             unit="ms",
             before=ours[most],
             after=theirs[most],

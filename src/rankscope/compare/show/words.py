@@ -99,9 +99,10 @@ def _cut(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
 
 
 def _change(row: DiffRow) -> str:
-    if row.unit == "ms" or row.before is None or row.after is None:
+    before, after = amount(row.before, row.unit), amount(row.after, row.unit)
+    if row.unit == "ms" or row.before is None or row.after is None or before == after:
         return amount(row.change, row.unit, sign=True)
-    return f"{amount(row.before, row.unit)} -> {amount(row.after, row.unit)}"
+    return f"{before} -> {after}"
 
 
 def short(name: str) -> str:
@@ -116,7 +117,7 @@ def short(name: str) -> str:
 
 def _what(row: DiffRow) -> str:
     status = "" if row.status == "changed" else f"{row.status}: "
-    ranks = f", rank{'s' * (len(row.ranks) > 1)} {', '.join(map(str, row.ranks[:6]))}" if row.ranks else ""
+    ranks = f" on rank{'s' * (len(row.ranks) > 1)} {', '.join(map(str, row.ranks[:6]))}" if row.ranks else ""
     name = short(row.name) if row.kind == "kernel" else row.name
     return f"{status}{name}{ranks}{' ...' if len(row.ranks) > 6 else ''}"
 

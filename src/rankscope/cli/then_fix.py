@@ -1,0 +1,49 @@
+"""``rankscope demo --then-fix``: the fault found, mended, and what was promised against what was gained."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from pathlib import Path
+
+from rankscope.cli.console import print_utf8, say
+from rankscope.own_process import command
+
+__all__ = ["then_fix"]
+
+
+def then_fix(arguments: argparse.Namespace, settings: tuple[str, ...], steps: int) -> int:
+    """Run the demo with its fault and without it, each in a process of its own, and compare the two runs.
+
+    Args:
+        arguments: of the demo.
+        settings: that its fault needs, so that both runs record the same.
+        steps: of both runs.
+    """
+    folder = _free(Path("rankscope_runs"))
+    for name, fault in (("fault", arguments.fault), ("fixed", "none")):
+        words = ["demo", "--fault", fault, "--ranks", str(arguments.ranks), "--steps", str(steps)]
+        if arguments.bad_rank is not None:
+            words += ["--bad-rank", str(arguments.bad_rank)]
+        if arguments.size is not None and fault != "none":
+            words += ["--size", str(arguments.size)]
+        for setting in (*settings, *arguments.overrides, f"run.dir={folder / name}"):
+            words += ["-S", setting]
+        say(f"with {fault}" if fault != "none" else "and now without it")
+        code = subprocess.run(command("rankscope", *words), check=False).returncode
+        if code:
+            return code
+    from rankscope.compare.compare import compare
+    from rankscope.compare.show import DIFF_WRITERS
+    from rankscope.compare.sides.side import read_side
+
+    before, after = (read_side(folder / name) for name in ("fault", "fixed"))
+    print_utf8(DIFF_WRITERS["terminal"]([compare(before, after)]).rstrip("\n"))
+    return 0
+
+
+def _free(base: Path) -> Path:
+    number = 1
+    while (folder := base / f"then_fix_{number:04d}").exists():
+        number += 1
+    return folder
