@@ -28,7 +28,7 @@ from rankscope.records.codec import to_json
 from rankscope.records.hang import Call, RankAnswer, ThreadStack
 from rankscope.rundir.files import replace_text
 
-__all__ = ["listen"]
+__all__ = ["Listener"]
 
 _MOST_CALLS = 64
 """Of a group, the last ones."""
@@ -36,43 +36,58 @@ _MOST_FRAMES = 60
 """Of a thread, the innermost ones."""
 _MOST_THREADS = 64
 _QUESTION_BYTES = 512
+_ENDS_WITHIN_S = 1.0
+"""How long the end of the process waits for an answer; one takes some milliseconds."""
 
 
-def listen(question: Path, answer: Path, about: Callable[[], tuple[RankAnswer, int | None]]) -> bool:
-    """Begin to answer what is written into ``question``.
+class Listener:
+    """Answers what is written into a named pipe, from a thread of its own.
 
     Args:
-        question: a named pipe that is made here; each line is a number, which the answer repeats.
+        question: the pipe, which is made here; each line is a number, which the answer repeats.
         answer: where the answer goes.
         about: what the agent knows: the answer to be completed, and the identifier of the training thread.
-
-    Returns:
-        Whether it will answer. Raises nothing.
     """
-    try:
-        if len(list(Path("/proc/self/task").iterdir())) < 2:
+
+    def __init__(self, question: Path, answer: Path, about: Callable[[], tuple[RankAnswer, int | None]]) -> None:
+        self._question, self._answer, self._about = question, answer, about
+        self._answering = threading.Lock()
+
+    def begin(self) -> bool:
+        """Return whether it will answer. Raises nothing."""
+        try:
+            if len(list(Path("/proc/self/task").iterdir())) < 2:
+                return False
+            os.mkfifo(self._question, 0o600)
+            # Open for both, so that its end never comes; a descriptor of ours that no program started here inherits.
+            pipe = os.open(self._question, os.O_RDWR | os.O_CLOEXEC)
+            _thread.start_new_thread(self._serve, (pipe, file_of(pipe)))
+        except (OSError, RuntimeError):
             return False
-        os.mkfifo(question, 0o600)
-        # Open for both, so that its end never comes; a descriptor of ours that no program started here inherits.
-        pipe = os.open(question, os.O_RDWR | os.O_CLOEXEC)
-        _thread.start_new_thread(_serve, (pipe, file_of(pipe), answer, about))
-    except (OSError, RuntimeError):
-        return False
-    return True
+        return True
 
+    def close(self) -> None:
+        """The process ends: no answer is under way any more, and none begins.
 
-def _serve(pipe: int, own: tuple[int, int], answer: Path, about: Callable[[], tuple[RankAnswer, int | None]]) -> None:
-    with contextlib.suppress(BaseException):  # whatever goes wrong ends this thread and nothing else
-        pid = os.getpid()
-        while file_of(pipe) == own and os.getpid() == pid:
-            line = os.read(pipe, _QUESTION_BYTES)
-            if sys.is_finalizing():
-                return
-            with contextlib.suppress(Exception):
-                found, trains = about()
-                found.token = int(line.split()[-1])
-                _complete(found, trains)
-                replace_text(answer, to_json(found, indent=None))
+        A thread that is inside of torch when Python ends would end the process with an error of its own.
+        """
+        self._answering.acquire(timeout=_ENDS_WITHIN_S)  # and kept
+
+    def _serve(self, pipe: int, own: tuple[int, int]) -> None:
+        with contextlib.suppress(BaseException):  # whatever goes wrong ends this thread and nothing else
+            pid = os.getpid()
+            while file_of(pipe) == own and os.getpid() == pid:
+                line = os.read(pipe, _QUESTION_BYTES)
+                if sys.is_finalizing() or not self._answering.acquire(blocking=False):
+                    return
+                try:
+                    with contextlib.suppress(Exception):
+                        found, trains = self._about()
+                        found.token = int(line.split()[-1])
+                        _complete(found, trains)
+                        replace_text(self._answer, to_json(found, indent=None))
+                finally:
+                    self._answering.release()
 
 
 def _complete(found: RankAnswer, trains: int | None) -> None:

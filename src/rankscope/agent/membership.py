@@ -115,6 +115,12 @@ class Membership:
             self.is_first_of_node = self._elected(life)
         return True
 
+    def records(self, chosen: str) -> bool:
+        """Whether this rank is one of ``capture.ranks``: ``all``, ``first-of-node``, or their numbers."""
+        if chosen in ("all", "first-of-node"):
+            return chosen == "all" or self.is_first_of_node
+        return self.life is not None and str(self.life.rank) in chosen.split(",")
+
     def _elected(self, life: RankRecord) -> bool:
         path = self._spool.notice(life.attempt, "first_of_node")
         with contextlib.suppress(OSError):

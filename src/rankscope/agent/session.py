@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.agent.answers import listen
+from rankscope.agent.answers import Listener
 from rankscope.agent.backends.base import Capture, detailed, device_in_use
 from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_memory
 from rankscope.agent.carriers.base import Post
@@ -29,9 +29,8 @@ from rankscope.agent.process.user_profiler import UserProfilerWatch
 from rankscope.agent.signals.table import all_signals
 from rankscope.agent.steps.counter import StepCounter
 from rankscope.agent.steps.detectors import install_detectors
-from rankscope.agent.steps.gc_pauses import GcPauses
 from rankscope.agent.steps.occasions import watch_occasions
-from rankscope.agent.steps.step_log import StepLog
+from rankscope.agent.steps.step_times import StepTimes
 from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.making_way import MakingWay
 from rankscope.agent.windows.notices import Notices
@@ -43,7 +42,6 @@ from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec, CaptureSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
-from rankscope.step_time import Pace
 
 __all__ = ["Session", "user_step"]
 
@@ -70,11 +68,10 @@ class Session:
         self._detaching = CuptiTeardown()
         self._foreign = UserProfilerWatch(self._is_ours, self._stand_aside)
         self._ending = ExitHandler(guarded(self._end), spec.exit_grace_s)
-        self._pauses = GcPauses()
         self._history = MemoryHistory()
         self._thread = TrainingThread()
-        self._pulse: StepLog | None = None
-        self._pace = Pace()
+        self._times = StepTimes(self._thread)
+        self._listener: Listener | None = None
         self._in_group = False
         self._changes = 0
         self._better: str | None = None
@@ -97,10 +94,10 @@ class Session:
         _session = session = cls(spec, dict(os.environ), certain=certain)
         session._write_life()
         session.signal = install_detectors(
-            session.counter, session._fetched, session._graph_begins, session.between_steps, session._phase,
-            session._signals,
+            session.counter, session._times.fetched, session._graph_begins, session.between_steps,
+            session._times.phase, session._signals,
         )  # fmt: skip
-        watch_occasions(session._happened)
+        watch_occasions(session._times.happened)
         session._foreign.install()
         session._history.install()
         with contextlib.suppress(Exception):  # the window that needs it reports what is wrong
@@ -122,10 +119,9 @@ class Session:
         # The hooks of a backward run in threads of autograd. What else comes from another thread does not train.
         if not in_backward() and not self._thread.claim():
             return
-        if self._pulse is None and not self._first_step():
+        if not self._times.begun and not self._first_step():
             return
-        if self._pulse is not None:
-            self._time_step(self._pulse)
+        self._time_step()
         if self.counter.changes != self._changes:
             self._recount()
         self._due = True
@@ -217,14 +213,13 @@ class Session:
             several_nodes=self._member.several_nodes, carries=life.rank == 0 or self._member.is_first_of_node,
         )  # fmt: skip
         self._agreement = Agreement(
-            self.spec, life.rank, self._board, self._pace, carrier.heard_within_s, self.counter.source or ""
+            self.spec, life.rank, self._board, self._times.pace, carrier.heard_within_s, self.counter.source or ""
         )
-        self._pulse = StepLog(self.spool.pulse(life.attempt, life.rank))
+        self._times.begin(self.spool.pulse(life.attempt, life.rank))
         if self.spec.hang_after_s > 0:
-            listen(
-                self.spool.question(life.attempt, life.rank), self.spool.answer(life.attempt, life.rank), self._where
-            )
-        self._pauses.start()
+            answer = self.spool.answer(life.attempt, life.rank)
+            self._listener = Listener(self.spool.question(life.attempt, life.rank), answer, self._where)
+            self._listener.begin()
         self._ending.end_with_multiprocessing()
         if self.spec.capture.memory_snapshot:
             path = self.spool.out_of_memory(life.attempt, life.rank)
@@ -241,46 +236,29 @@ class Session:
 
     def _where(self) -> tuple[RankAnswer, int | None]:
         """What is known of a rank that is asked where it is, in a thread that does not train."""
-        part = self._pulse.phases.now if self._pulse is not None else ""
-        life, steps = self.life, self.counter.completed
-        return RankAnswer(rank=life.rank, attempt=life.attempt, token=0, time_ns=0, steps=steps, part=part), (
-            self._thread.ident
-        )
+        answer = RankAnswer(
+            rank=self.life.rank, attempt=self.life.attempt, token=0, time_ns=0, steps=self.counter.completed,
+            part=self._times.part,
+        )  # fmt: skip
+        return answer, self._thread.ident
 
     def _recount(self) -> None:
         """A better signal has taken over, and counts from 1."""
         self._changes = self.counter.changes
         self._better = f"from here on steps are counted by {self.counter.source}, which is trusted more"
         self._agreement.recount(self.counter.source or "")
-        self._pace.forget()
+        self._times.pace.forget()
 
-    def _fetched(self, spent_ns: int) -> None:
-        if self._pulse is not None:
-            self._pulse.input_ns += spent_ns
-
-    def _phase(self, name: str) -> None:
-        if self._pulse is not None and self._thread.is_this():
-            self._pulse.mark(name)
-
-    def _happened(self, flag: int) -> None:
-        if self._pulse is not None:
-            self._pulse.flags |= flag
-
-    def _time_step(self, pulse: StepLog) -> None:
+    def _time_step(self) -> None:
         recording = self._recording
-        if self._thread.is_this():
-            pulse.clock.follow()
-        paused_ns = sum(self._pauses.take().ns)
-        elapsed_ns = pulse.step(recording is not None, paused_ns)
-        if elapsed_ns == 0:
+        elapsed_ms, paused_ms = self._times.step(recorded=recording is not None)
+        if elapsed_ms == 0:
             return
         if recording is not None:
             if recording.started and not recording.has_ended(self.counter.completed - 1):
-                recording.record.steps.inside_ms.append(elapsed_ns / 1e6)
-                recording.cpu.step()
-                recording.record.gc_ms = (recording.record.gc_ms or 0.0) + paused_ns / 1e6
+                recording.took(elapsed_ms, paused_ms)
             return
-        slowness = self._pace.add(elapsed_ns / 1e6)
+        slowness = self._times.pace.add(elapsed_ms)
         if 0 < self.spec.budget.slow_step < slowness:
             self._board.post("slow_step")
 
@@ -298,7 +276,7 @@ class Session:
         recording = Recording(window, record, self.spool, self.spec, history)
         record.step_source, record.steps_counted = self.counter.source, completed
         record.step_trust = self.counter.trust
-        if not self._chosen():
+        if not self._member.records(self.spec.capture.ranks):
             chosen = f"not among the ranks that record (capture.ranks={self.spec.capture.ranks})"
             recording.give_up(chosen, status="skipped")
         elif completed > window.first:
@@ -311,7 +289,7 @@ class Session:
     def _record(self, recording: Recording, completed: int, spec: CaptureSpec) -> None:
         self._ending.guard()
         self._recording = recording  # from here on it is ended, whatever happens
-        if not recording.open(self._maker(recording.window, spec), self._pace.recent_ms):
+        if not recording.open(self._maker(recording.window, spec), self._times.pace.recent_ms):
             self._recording = None
             return
         if completed >= recording.window.first:
@@ -343,15 +321,7 @@ class Session:
             reason = None if recording.has_ended(completed) else reason
             recording.close(reason, completed, self.counter.source, leaving=leaving)
             self._compiled.note()
-            self._pace.forget()
-
-    def _chosen(self) -> bool:
-        ranks = self.spec.capture.ranks
-        if ranks == "all":
-            return True
-        if ranks == "first-of-node":
-            return self._member.is_first_of_node
-        return str(self.life.rank) in ranks.split(",")
+            self._times.pace.forget()
 
     # ------------------------------------------------------------ other profilers, forks, the end
 
@@ -419,8 +389,10 @@ class Session:
             recording.cancel(reason or "the job ended during the warm-up of this window")
         if not self._detaching.close():
             skip_destructors()
+        if self._listener is not None:
+            self._listener.close()
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
-        self.life.steps.after_ms = self._pace.recent_ms
+        self.life.steps.after_ms = self._times.pace.recent_ms
         self._write_life()
 
     def leave(self) -> None:

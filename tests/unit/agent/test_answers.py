@@ -15,7 +15,7 @@ import pytest
 SCRIPT = """
 import os, sys, threading, time
 from pathlib import Path
-from rankscope.agent.answers import listen
+from rankscope.agent.answers import Listener
 from rankscope.records.hang import RankAnswer
 
 folder = Path(sys.argv[1])
@@ -27,7 +27,8 @@ def second():
 
 threading.Thread(target=second, name="theirs", daemon=True).start()
 before = threading.active_count()
-assert listen(folder / "question", folder / "answer", about)
+listener = Listener(folder / "question", folder / "answer", about)
+assert listener.begin()
 assert threading.active_count() == before
 print("listens", flush=True)
 
@@ -41,6 +42,7 @@ if len(sys.argv) > 2:
     print("closed", flush=True)
     sys.stdin.readline()
 print("ends", flush=True)
+listener.close()
 sys.exit(3)
 """
 
@@ -108,9 +110,35 @@ def test_no_thread_is_added_where_there_is_none_yet(tmp_path):
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from rankscope.agent.answers import listen\n"
+        "from rankscope.agent.answers import Listener\n"
         "alone = len(os.listdir('/proc/self/task')) == 1\n"
-        "print(alone, listen(Path(sys.argv[1]) / 'q', Path(sys.argv[1]) / 'a', lambda: (None, None)))\n"
+        "print(alone, Listener(Path(sys.argv[1]) / 'q', Path(sys.argv[1]) / 'a', lambda: (None, None)).begin())\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout == "True False\n"
+
+
+def test_the_end_waits_for_an_answer_that_is_under_way_and_none_begins_after_it(tmp_path):
+    code = (
+        "import os, sys, threading\n"
+        "from pathlib import Path\n"
+        "from rankscope.agent.answers import Listener\n"
+        "begun, go = threading.Event(), threading.Event()\n"
+        "def about():\n"
+        "    begun.set()\n"
+        "    go.wait()\n"
+        "    print('answers', flush=True)\n"
+        "    raise ValueError\n"
+        "threading.Thread(target=go.wait, daemon=True).start()\n"
+        "listener = Listener(Path(sys.argv[1]) / 'q', Path(sys.argv[1]) / 'a', about)\n"
+        "assert listener.begin()\n"
+        "pipe = os.open(Path(sys.argv[1]) / 'q', os.O_WRONLY)\n"
+        "os.write(pipe, b'1\\n')\n"
+        "begun.wait()\n"
+        "threading.Timer(0.2, go.set).start()\n"
+        "listener.close()\n"
+        "print('closed', flush=True)\n"
+        "os.write(pipe, b'2\\n')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "answers\nclosed\n"

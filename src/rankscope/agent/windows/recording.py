@@ -125,6 +125,12 @@ class Recording:
         if self.capture is not None:
             self.cpu.begin()
 
+    def took(self, step_ms: float, paused_ms: float) -> None:
+        """A step of the window took so long, and of it the garbage collector."""
+        self.record.steps.inside_ms.append(step_ms)
+        self.record.gc_ms = (self.record.gc_ms or 0.0) + paused_ms
+        self.cpu.step()
+
     def has_ended(self, completed: int) -> bool:
         """All its steps are over, on the host."""
         return self.started and completed > self.window.last
