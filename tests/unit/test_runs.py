@@ -38,8 +38,9 @@ def make(folder: Path, number: int, *, report: str | None, finished: bool = True
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    output = tmp_path_factory.mktemp("report")
-    assert cli.main(["analyze", str(DATA), "--format", "markdown", "--output", str(output)]) == 0
+    output, run = tmp_path_factory.mktemp("report"), tmp_path_factory.mktemp("copy") / "run"
+    shutil.copytree(DATA, run)  # what is exported is noted in the run
+    assert cli.main(["analyze", str(run), "--format", "markdown", "--output", str(output)]) == 0
     return str(output / "report.json")
 
 
