@@ -30,9 +30,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit" / "analysis"
 
 from worlds import MS, Fault, Item, Mesh, by_hand, simulate
 
-from rankscope.analysis.matching.clocks import align
+from rankscope.analysis.clocks.alignment import align
+from rankscope.analysis.clocks.waits import measure_waits
 from rankscope.analysis.matching.collectives import match
-from rankscope.analysis.matching.waits import measure_waits
 from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.rank.view import make_view
 from rankscope.analysis.replay.segments import plan_segments

@@ -198,7 +198,7 @@ def test_a_broken_hydra_does_not_keep_the_job_from_running(
         return Ending(1)
 
     monkeypatch.setitem(sys.modules, "rankscope.compose", None)
-    monkeypatch.setattr("rankscope.launcher.torchrun.run_torchrun", run_torchrun)
+    monkeypatch.setattr("rankscope.launcher.run.torchrun.run_torchrun", run_torchrun)
     assert cli.main(["run", "train.py"]) == 1
     assert ran_with == ["train.py"]
     assert "not recording" in capsys.readouterr().err

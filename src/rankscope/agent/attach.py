@@ -89,7 +89,7 @@ def _attach(run_dir: Path | str | None, schedule: str | Mapping[str, int] | None
         "launch": launch, "overrides": overrides, "argv": list(sys.argv), "pid": os.getpid(), "cwd": str(Path.cwd()),
     }  # fmt: skip
     done = subprocess.run(
-        own_process.command("rankscope.launcher.attach_process", json.dumps(request)),
+        own_process.command("rankscope.launcher.exec.attach_process", json.dumps(request)),
         env=own_process.environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S, check=False,
     )  # fmt: skip
     lines = done.stdout.decode(errors="replace").splitlines()

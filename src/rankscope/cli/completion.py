@@ -16,7 +16,7 @@ def completion_verb(arguments: argparse.Namespace, parser: argparse.ArgumentPars
     """
     import shtab
 
-    from rankscope.launcher.arguments import flags
+    from rankscope.launcher.run.arguments import flags
 
     (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
     run = verbs.choices["run"]

@@ -17,8 +17,8 @@ __all__ = ["execute"]
 
 def execute(words: Sequence[str]) -> int:
     """Run any command with its ranks recorded. Where we fail, it runs as it would have without us."""
-    from rankscope.launcher.command import become
-    from rankscope.launcher.exec_plan import EXEC_HELP, parse_exec
+    from rankscope.launcher.exec.command import become
+    from rankscope.launcher.exec.plan import EXEC_HELP, parse_exec
 
     arguments = parse_exec(list(words))
     if not arguments.command:
@@ -27,7 +27,7 @@ def execute(words: Sequence[str]) -> int:
     if disabled(os.environ):
         become(arguments.command, {})
 
-    from rankscope.launcher.exec import above, in_a_rank
+    from rankscope.launcher.exec.launch import above, in_a_rank
     from rankscope.rank_identity import told
 
     def compose() -> tuple[ToolConfig, dict[str, Any]]:

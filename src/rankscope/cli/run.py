@@ -12,7 +12,7 @@ from rankscope.errors import ConfigError, RankscopeError
 from rankscope.rundir.spool import disabled
 
 if TYPE_CHECKING:
-    from rankscope.launcher.arguments import RunArguments
+    from rankscope.launcher.run.arguments import RunArguments
     from rankscope.launcher.wrap_up import Outcome
 
 __all__ = ["demo_verb", "run"]
@@ -20,8 +20,8 @@ __all__ = ["demo_verb", "run"]
 
 def run(words: Sequence[str]) -> int:
     """Launch a script under torchrun, record it, and report. Where rankscope fails, the job runs as under torchrun."""
-    from rankscope.launcher.arguments import HelpAsked, help_text, parse
-    from rankscope.launcher.torchrun import run_torchrun
+    from rankscope.launcher.run.arguments import HelpAsked, help_text, parse
+    from rankscope.launcher.run.torchrun import run_torchrun
     from rankscope.launcher.wrap_up import Outcome
 
     try:
@@ -44,8 +44,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _recorded(arguments: RunArguments, words: Sequence[str]) -> Outcome:
-    from rankscope.launcher.launch import launch
-    from rankscope.launcher.torchrun import run_torchrun
+    from rankscope.launcher.run.launch import launch
+    from rankscope.launcher.run.torchrun import run_torchrun
     from rankscope.launcher.wrap_up import Outcome
 
     try:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.diagnosis import verdict_of
-from rankscope.analysis.matching.clocks import Clocks
 from rankscope.analysis.windows.all_windows import analyse_windows, usable
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.errors import AnalysisError

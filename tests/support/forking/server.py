@@ -29,7 +29,7 @@ __all__ = ["serve"]
 LAUNCHERS = ("rankscope", "torch.distributed.run")
 NEEDED = (
     "torch", "torch._inductor.config", "torch.distributed.run", "torch.distributed.fsdp", "torch.nn.parallel",
-    "torch.utils.data", "rankscope.compose", "rankscope.cli", "rankscope.launcher.launch",
+    "torch.utils.data", "rankscope.compose", "rankscope.cli", "rankscope.launcher.run.launch",
 )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from rankscope.analysis.accounting.idle import idle_time
 from rankscope.analysis.accounting.usage import step_bounds, step_usage, usage, window_usage
-from rankscope.analysis.matching.clocks import align
+from rankscope.analysis.clocks.alignment import align
+from rankscope.analysis.clocks.waits import measure_waits
 from rankscope.analysis.matching.collectives import match
-from rankscope.analysis.matching.waits import measure_waits
 from rankscope.analysis.rank.view import make_view
 from rankscope.trace.columns import Category
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.analysis.matching.clocks import align, matched_times
+from rankscope.analysis.clocks.alignment import align, matched_times
+from rankscope.analysis.clocks.waits import bus_bytes, element_bytes, lateness, measure_waits
 from rankscope.analysis.matching.collectives import canonical, match
-from rankscope.analysis.matching.waits import bus_bytes, element_bytes, lateness, measure_waits
 from rankscope.analysis.rank.view import make_view
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.trace.files.load import load_traces

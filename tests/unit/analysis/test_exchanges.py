@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rankscope.analysis.matching.clocks import Clocks, align
+from rankscope.analysis.clocks.alignment import Clocks, align
+from rankscope.analysis.clocks.waits import Waits, measure_waits
 from rankscope.analysis.matching.collectives import Matched, match
 from rankscope.analysis.matching.rings import pipeline_channels
-from rankscope.analysis.matching.waits import Waits, measure_waits
 from rankscope.analysis.rank.view import make_view
 from rankscope.analysis.replay.collective_nodes import CallNodes
 from rankscope.analysis.replay.graph import Builder

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rankscope.analysis.matching.clocks import align
+from rankscope.analysis.clocks.alignment import align
+from rankscope.analysis.clocks.remarks import remarks
+from rankscope.analysis.clocks.steps import find_steps
 from rankscope.analysis.matching.collectives import match
-from rankscope.analysis.matching.remarks import remarks
-from rankscope.analysis.matching.steps import find_steps
 from rankscope.analysis.rank.view import make_view
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.trace.columns import Group

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.analysis.matching.clocks import align
+from rankscope.analysis.clocks.alignment import align
 from rankscope.analysis.matching.collectives import match
 from rankscope.analysis.rank.view import make_view
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rankscope.analysis.matching.clocks import align
+from rankscope.analysis.clocks.alignment import align
 from rankscope.analysis.matching.collectives import match
 from rankscope.analysis.matching.sequences import CallSequence, by_signature, heaviest_chain
 from rankscope.analysis.rank.view import make_view

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.distributed.run import get_args_parser
 
 from rankscope.errors import ConfigError
-from rankscope.launcher.arguments import HelpAsked, help_text, parse
+from rankscope.launcher.run.arguments import HelpAsked, help_text, parse
 
 
 def torchruns(argv: list[str]) -> dict[str, object] | None:

@@ -8,9 +8,9 @@ from argparse import Namespace
 import pytest
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
-from rankscope.launcher import torchrun as elastic
 from rankscope.launcher.ending import Ending
-from rankscope.launcher.torchrun import run_torchrun
+from rankscope.launcher.run import torchrun as elastic
+from rankscope.launcher.run.torchrun import run_torchrun
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_shows_torchs_frames_and_not_ours(monkeypatch: pytest.MonkeyPatch, capsy
     shown = capsys.readouterr().err
     assert shown.splitlines()[0].endswith("Traceback (most recent call last):")  # torch 2.6 puts a rank before it
     assert "ValueError: from torchrun" in shown
-    assert "launcher/torchrun.py" not in shown
+    assert "launcher/run/torchrun.py" not in shown
 
 
 def test_leaves_the_process_alone_unless_torchrun_would_die_of_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:

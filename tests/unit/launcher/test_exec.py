@@ -13,14 +13,14 @@ import pytest
 
 from rankscope.config import RunConfig, ToolConfig
 from rankscope.errors import ConfigError
-from rankscope.launcher.exec_plan import parse_exec, plan_of
-from rankscope.launcher.join import Refused, join, sign_in, spool_of
+from rankscope.launcher.exec.join import Refused, join, sign_in, spool_of
+from rankscope.launcher.exec.plan import parse_exec, plan_of
 from rankscope.rank_identity import Identity
 from support.node import until
 
 COMMAND = """
 import sys
-from rankscope.launcher.command import Command
+from rankscope.launcher.exec.command import Command
 ending = Command(sys.argv[1:]).run({"MINE": "1", "GONE": None})
 ending.leave()
 sys.exit(ending.exit_code)

@@ -13,10 +13,10 @@ import pytest
 
 from rankscope.config import AnalysisConfig, RunConfig, ToolConfig
 from rankscope.errors import RunDirError
-from rankscope.launcher import launch as launching
-from rankscope.launcher.arguments import parse
 from rankscope.launcher.ending import Ending
-from rankscope.launcher.launch import launch
+from rankscope.launcher.run import launch as launching
+from rankscope.launcher.run.arguments import parse
+from rankscope.launcher.run.launch import launch
 from rankscope.launcher.wrap_up import Outcome
 from rankscope.records.codec import to_json
 from rankscope.records.node_task import HelperWord, JobEnd

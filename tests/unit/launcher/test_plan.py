@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.config import RunConfig, ToolConfig
 from rankscope.errors import ConfigError
-from rankscope.launcher.arguments import parse
+from rankscope.launcher.run.arguments import parse
 from rankscope.launcher.run_plan import RunPlan, check
 
 

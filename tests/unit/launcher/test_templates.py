@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from rankscope.compose import compose
-from rankscope.launcher.arguments import RunArguments, parse
-from rankscope.launcher.exec_plan import parse_exec
+from rankscope.launcher.exec.plan import parse_exec
+from rankscope.launcher.run.arguments import RunArguments, parse
 from rankscope.launcher.run_plan import RunPlan, check
 
 LAUNCH = Path(__file__).parents[3] / "launch"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
-from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.devices import by_device
 from rankscope.analysis.rank.intervals import Spans

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.clocks.alignment import Clocks
+from rankscope.analysis.clocks.steps import JobSteps
+from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
-from rankscope.analysis.matching.steps import JobSteps
-from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.collective_nodes import CallNodes
 from rankscope.analysis.replay.cpu_rank import add_cpu_rank

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import TOGETHER, Matched
-from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Builder, Work
 

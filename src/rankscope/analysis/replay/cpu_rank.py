@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 import numpy as np
 
-from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.rank.cpu_only import cpu_issues, cpu_waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.collective_nodes import HOST, START, CallNodes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.rank.view import RankView, name_mask
 from rankscope.analysis.replay.collective_nodes import HOST, START, CallNodes
 from rankscope.analysis.replay.graph import Builder, Work

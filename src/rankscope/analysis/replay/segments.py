@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.clocks.steps import JobSteps
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.communicators import canonical
 from rankscope.analysis.matching.rings import pipeline_channels
-from rankscope.analysis.matching.steps import JobSteps
 from rankscope.analysis.rank.cpu_only import cpu_issues
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.alignment import NOWHERE, places_in

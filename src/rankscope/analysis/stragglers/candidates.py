@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.clocks import Clocks
-from rankscope.analysis.matching.steps import JobSteps
+from rankscope.analysis.clocks.alignment import Clocks
+from rankscope.analysis.clocks.steps import JobSteps
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
-from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import UNIFORM_LIMIT, Replay

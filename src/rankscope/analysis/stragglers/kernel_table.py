@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.steps import JobSteps
+from rankscope.analysis.clocks.steps import JobSteps
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.operators import launching_operators
 from rankscope.analysis.rank.view import RankView

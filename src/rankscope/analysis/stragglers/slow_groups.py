@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
-from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.clocks.waits import bus_bytes, element_bytes
 from rankscope.analysis.matching.communicators import canonical
-from rankscope.analysis.matching.waits import bus_bytes, element_bytes
 from rankscope.analysis.summary.texts import Texts
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.rank_window import CallColumns

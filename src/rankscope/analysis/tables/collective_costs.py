@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.clocks.waits import bus_bytes, element_bytes
 from rankscope.analysis.matching.communicators import Communicator
-from rankscope.analysis.matching.waits import bus_bytes, element_bytes
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.trace.names import Kind

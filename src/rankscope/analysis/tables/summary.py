@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rankscope.analysis.matching.waits import lateness
+from rankscope.analysis.clocks.waits import lateness
 from rankscope.analysis.tables.collective_costs import call_costs
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.report import ClockReport, CollectivesReport

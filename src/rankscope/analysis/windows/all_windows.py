@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rankscope.analysis.matching.host_clocks import host_clocks
+from rankscope.analysis.clocks.hosts import host_clocks
 from rankscope.analysis.windows.analyse import WindowResult, analyse_window
 from rankscope.records.manifest import RunManifest
 from rankscope.trace.columns import RankTrace

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.accounting.idle import IdleTime, idle_time
 from rankscope.analysis.accounting.usage import Usage, step_bounds, step_usage, window_usage
-from rankscope.analysis.matching.clocks import Clocks, align
+from rankscope.analysis.clocks.alignment import Clocks, align
+from rankscope.analysis.clocks.hosts import HostClock
+from rankscope.analysis.clocks.remarks import remarks
+from rankscope.analysis.clocks.steps import JobSteps, step_length
+from rankscope.analysis.clocks.waits import Waits, measure_waits
 from rankscope.analysis.matching.collectives import Matched, match
-from rankscope.analysis.matching.host_clocks import HostClock
-from rankscope.analysis.matching.remarks import remarks
 from rankscope.analysis.matching.rings import pipeline_channels
-from rankscope.analysis.matching.steps import JobSteps, step_length
-from rankscope.analysis.matching.waits import Waits, measure_waits
 from rankscope.analysis.rank.cpu_only import settle_ends
 from rankscope.analysis.rank.devices import devices
 from rankscope.analysis.rank.intervals import Spans

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.clocks.alignment import Clocks
+from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
-from rankscope.analysis.matching.waits import Waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.listing import some_ranks
 

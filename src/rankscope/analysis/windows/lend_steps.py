@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.segments import launch_times

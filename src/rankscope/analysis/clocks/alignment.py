@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.clock_fit import Ends, first_guess, settle, slopes
-from rankscope.analysis.matching.clock_steps import ClockStep, find_clock_step
+from rankscope.analysis.clocks.fit import Ends, first_guess, settle, slopes
+from rankscope.analysis.clocks.hosts import HostClock, host_offsets
+from rankscope.analysis.clocks.set_clocks import ClockStep, find_clock_step
 from rankscope.analysis.matching.collectives import SYMMETRIC, TOGETHER, Matched
-from rankscope.analysis.matching.host_clocks import HostClock, host_offsets
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["Clocks", "align", "matched_times"]

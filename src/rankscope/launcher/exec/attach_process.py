@@ -1,4 +1,4 @@
-"""The process that begins or joins a run for ``rankscope.attach``: ``rankscope.launcher.attach_process REQUEST``.
+"""The process that begins or joins a run for ``rankscope.attach``: ``rankscope.launcher.exec.attach_process REQUEST``.
 
 It is started by a training process and ends at once, so that the node's helper is nobody's child. It prints one line of
 JSON: where the spool and the run directory are, or why nothing is recorded.
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rankscope.launcher.join import join, sign_in, spool_of
+from rankscope.launcher.exec.join import join, sign_in, spool_of
 from rankscope.launcher.run_plan import RunPlan
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.spec import AgentSpec

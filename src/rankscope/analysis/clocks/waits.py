@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.clocks import Clocks, matched_times
+from rankscope.analysis.clocks.alignment import Clocks, matched_times
+from rankscope.analysis.clocks.steps import NONE, JobSteps, find_steps
 from rankscope.analysis.matching.collectives import Matched
-from rankscope.analysis.matching.steps import NONE, JobSteps, find_steps
 from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.rank.view import RankView
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from rankscope.config import ToolConfig, plan_in_words
 from rankscope.errors import ConfigError, RunDirError
-from rankscope.launcher.arguments import RunArguments
 from rankscope.launcher.job import Session, begin
 from rankscope.launcher.live_line import live_line
+from rankscope.launcher.run.arguments import RunArguments
+from rankscope.launcher.run.torchrun import run_torchrun
 from rankscope.launcher.run_plan import check
-from rankscope.launcher.torchrun import run_torchrun
 from rankscope.launcher.wrap_up import Outcome, wrap_up
 
 __all__ = ["launch"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.clocks.alignment import Clocks
+from rankscope.analysis.clocks.steps import JobSteps
 from rankscope.analysis.matching.collectives import UNSAID, Matched
-from rankscope.analysis.matching.steps import JobSteps
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["remarks"]

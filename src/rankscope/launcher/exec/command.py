@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from rankscope.launcher.ending import Ending
-from rankscope.launcher.witness import Witness
+from rankscope.launcher.exec.witness import Witness
 
 __all__ = ["Command", "become"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.clock_fit import Ends
+from rankscope.analysis.clocks.fit import Ends
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
 

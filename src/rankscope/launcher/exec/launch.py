@@ -17,9 +17,9 @@ from typing import Any
 
 from rankscope.config import ToolConfig, plan_in_words
 from rankscope.errors import ConfigError, RankscopeError, RunDirError
-from rankscope.launcher.command import Command, become
-from rankscope.launcher.exec_plan import ExecArguments, plan_of
-from rankscope.launcher.join import join, sign_in, spool_of
+from rankscope.launcher.exec.command import Command, become
+from rankscope.launcher.exec.join import join, sign_in, spool_of
+from rankscope.launcher.exec.plan import ExecArguments, plan_of
 from rankscope.rank_identity import Identity, launcher_process
 from rankscope.rundir.spool import Spool
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.matching.clocks import Clocks
+from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.view import RankView

@@ -1,0 +1,1 @@
+"""`rankscope exec` and `attach`: any command, or a process that runs already."""

@@ -1,0 +1,1 @@
+"""`rankscope run`: torchrun's command line, and torchrun itself."""
