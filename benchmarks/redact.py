@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from rankscope.privacy.policy import LEVELS
-from rankscope.privacy.tokens import new_tokens
-from rankscope.privacy.traces import redact_trace
+from rankscope.privacy.files.traces import redact_trace
+from rankscope.privacy.naming.policy import LEVELS
+from rankscope.privacy.naming.tokens import new_tokens
 from rankscope.trace.kineto.build import read_trace
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "traces"

@@ -167,7 +167,7 @@ def test_what_still_cannot_be_placed_stays_and_is_told(make, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("rankscope.node.gather.place", full)
+        patched.setattr("rankscope.node.gathering.gather.place", full)
         assert cli.main(["gather", str(node.spool.path)]) == RunDirError.exit_code
     assert list(node.spool.path.glob("trace_*"))
     assert "it is in" in node.manifest.windows[0].records[0].reason

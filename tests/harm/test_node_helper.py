@@ -372,7 +372,7 @@ def test_clocks_that_jump_harm_nothing(make, monkeypatch):
 
 def test_step_logs_go_on_while_the_store_hangs(make, monkeypatch):
     node, answers = make(), threading.Event()
-    monkeypatch.setattr("rankscope.node.step_log.KEPT_EXACT", 2 * STEP_LOG_CAPACITY)
+    monkeypatch.setattr("rankscope.node.gathering.step_log.KEPT_EXACT", 2 * STEP_LOG_CAPACITY)
     from rankscope.rundir import claim as claims
 
     def hangs(*words, **more):

@@ -71,7 +71,7 @@ def event(**given: Any) -> dict[str, Any]:
 
 @functools.cache
 def _known() -> list[str]:
-    from rankscope.privacy.events import Arguments
+    from rankscope.privacy.files.events import Arguments
 
     return [field.encode_name for field in msgspec.structs.fields(Arguments)]
 

@@ -23,7 +23,7 @@ __all__ = ["capture_verb", "config_verb"]
 
 def capture_verb(arguments: argparse.Namespace) -> int:
     """Ask a running job for a window, and wait for the ranks' answers."""
-    from rankscope.node.requests import answers, ask
+    from rankscope.node.watching.requests import answers, ask
 
     for name in ("steps", "warmup"):
         asked = getattr(arguments, name)

@@ -27,7 +27,7 @@ def redact_verb(arguments: argparse.Namespace) -> int:
     if arguments.path is None or arguments.output is None:
         raise ConfigError("name what to copy, and with -o the folder of the copy; see rankscope redact --help")
 
-    from rankscope.privacy.policy import load_policy
+    from rankscope.privacy.naming.policy import load_policy
     from rankscope.privacy.redact import redact
     from rankscope.privacy.unlock import opened
     from rankscope.progress import work
@@ -92,7 +92,7 @@ def _left_out(files: dict[str, str]) -> list[str]:
 
 def _reveal(key: Path, path: Path | None) -> int:
     """Print a text, or standard input, with every known token turned back."""
-    from rankscope.privacy.tokens import load_key, reveal
+    from rankscope.privacy.naming.tokens import load_key, reveal
     from rankscope.rundir.foreign import read_foreign
 
     tokens = load_key(key)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rankscope.doctor.base import Finding, Question
 from rankscope.errors import ConfigError
-from rankscope.node.signing import load_signing_key
+from rankscope.node.gathering.signing import load_signing_key
 from rankscope.rundir.sealing import recipients_of
 
 __all__ = ["limits", "own_disk", "protection", "shared_folder"]

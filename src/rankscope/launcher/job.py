@@ -15,7 +15,7 @@ from rankscope.config import ToolConfig, to_agent_spec
 from rankscope.errors import RunDirError
 from rankscope.launcher.headroom import leave_enough
 from rankscope.launcher.run_plan import BASE, RunPlan
-from rankscope.node.signing import load_signing_key
+from rankscope.node.gathering.signing import load_signing_key
 from rankscope.rank_identity import told, was_told
 from rankscope.records.codec import to_json
 from rankscope.records.node_task import NodeTask

@@ -13,8 +13,8 @@ from rankscope import __version__
 from rankscope.between.stuck import why_stuck
 from rankscope.between.stuck_files import read_answers
 from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.node.gathering.placing import Placing
 from rankscope.node.manifest import NodeResult, build_manifest
-from rankscope.node.placing import Placing
 from rankscope.records.codec import to_json
 from rankscope.records.hang import HangVerdict
 from rankscope.records.manifest import RunManifest
@@ -109,7 +109,7 @@ def _sign(run_dir: RunDir, manifest: RunManifest, task: NodeTask) -> None:
     """A run that cannot be signed is a run without a signature, which `rankscope verify` says."""
     if task.signing_key is not None:
         with contextlib.suppress(Exception):
-            from rankscope.node.signing import sign
+            from rankscope.node.gathering.signing import sign
 
             sign(run_dir, manifest, Path(task.signing_key))
 

@@ -21,21 +21,21 @@ from typing import TypeVar
 from rankscope.between.live import read_live
 from rankscope.between.stuck import why_stuck
 from rankscope.errors import RankscopeError, RunDirError
-from rankscope.node.announcements import AnnouncementRelay
 from rankscope.node.finish import finish_run, is_head, nodes_of
-from rankscope.node.gather import Gatherer, files_of, own_record
+from rankscope.node.gathering.gather import Gatherer, files_of, own_record
+from rankscope.node.gathering.leftovers import discard, later, left_in_words, remove_unannounced, sweep
+from rankscope.node.gathering.placing import Placing
+from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.health.sampler import HealthWatch
-from rankscope.node.leftovers import discard, later, left_in_words, remove_unannounced, sweep
-from rankscope.node.live import LiveStatus
-from rankscope.node.liveness import LiveRanks
 from rankscope.node.manifest import NodeResult
-from rankscope.node.metrics import as_openmetrics
-from rankscope.node.placing import Placing
 from rankscope.node.report import make_report
-from rankscope.node.requests import RequestRelay
-from rankscope.node.standstill import StandstillWatch, place_answers
 from rankscope.node.state import NodeState
-from rankscope.node.step_log import StepLogDrain
+from rankscope.node.watching.announcements import AnnouncementRelay
+from rankscope.node.watching.live import LiveStatus
+from rankscope.node.watching.liveness import LiveRanks
+from rankscope.node.watching.metrics import as_openmetrics
+from rankscope.node.watching.requests import RequestRelay
+from rankscope.node.watching.standstill import StandstillWatch, place_answers
 from rankscope.node.words import Words
 from rankscope.records.between import SlowPattern
 from rankscope.records.codec import from_json, to_json

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from rankscope.errors import ConfigError, ForeignFileError, RunDirError
 from rankscope.node.finish import finish_again
-from rankscope.node.gather import Gatherer, own_record
-from rankscope.node.leftovers import discard, left_in_words, remove_unannounced
+from rankscope.node.gathering.gather import Gatherer, own_record
+from rankscope.node.gathering.leftovers import discard, left_in_words, remove_unannounced
+from rankscope.node.gathering.placing import Placing
+from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.manifest import NodeResult
-from rankscope.node.placing import Placing
 from rankscope.node.state import NodeState
-from rankscope.node.step_log import StepLogDrain
 from rankscope.records.codec import to_json
 from rankscope.records.node_task import JobEnd, NodeTask
 from rankscope.records.spec import AgentSpec

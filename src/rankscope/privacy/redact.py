@@ -14,15 +14,15 @@ from pathlib import Path
 
 from rankscope import own_process
 from rankscope.errors import ConfigError, ForeignFileError, RankscopeError, RunDirError, TraceError
-from rankscope.privacy.paths import clean_path
+from rankscope.privacy.files.paths import clean_path
+from rankscope.privacy.files.records import redact_record
+from rankscope.privacy.files.snapshots import redact_snapshot
+from rankscope.privacy.files.step_logs import redact_step_log
+from rankscope.privacy.files.traces import redact_trace
+from rankscope.privacy.naming.policy import Policy
+from rankscope.privacy.naming.tokens import Tokens, load_key, new_tokens, save_key
+from rankscope.privacy.naming.words import Words
 from rankscope.privacy.places import with_place
-from rankscope.privacy.policy import Policy
-from rankscope.privacy.records import redact_record
-from rankscope.privacy.snapshots import redact_snapshot
-from rankscope.privacy.step_logs import redact_step_log
-from rankscope.privacy.tokens import Tokens, load_key, new_tokens, save_key
-from rankscope.privacy.traces import redact_trace
-from rankscope.privacy.words import Words
 from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.errors import ConfigError, ForeignFileError, RunDirError
-from rankscope.node.signing import signed_message
+from rankscope.node.gathering.signing import signed_message
 from rankscope.records.manifest import FileSum, RunManifest
 from rankscope.rundir.audit import AUDIT
 from rankscope.rundir.files import sha256_of

@@ -24,7 +24,7 @@ from types import FrameType
 from harm.fuzzing.mutations import mutate
 from harm.fuzzing.seeds import make_run
 from rankscope import cli
-from rankscope.node.requests import RequestRelay
+from rankscope.node.watching.requests import RequestRelay
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.agent.steps.thread_clock import ThreadClock
-from rankscope.node.step_log import StepLogDrain
+from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.records.step_log import (
     CHECKPOINT,
     RECORDED,

@@ -7,7 +7,7 @@ import pytest
 
 from rankscope.between.step_logs import parse
 from rankscope.errors import ForeignFileError
-from rankscope.node.folding import fold
+from rankscope.node.gathering.folding import fold
 from rankscope.records.step_log import (
     CHECKPOINT,
     RECORDED,

@@ -7,7 +7,7 @@ from pathlib import Path
 from rankscope.agent.carriers.base import Post
 from rankscope.agent.carriers.run_directory import CARRIER
 from rankscope.agent.windows.notices import Notices
-from rankscope.node.announcements import AnnouncementRelay
+from rankscope.node.watching.announcements import AnnouncementRelay
 from rankscope.records.spec import Window
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool

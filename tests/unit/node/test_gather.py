@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from rankscope.node.gather import Gatherer, own_record
+from rankscope.node.gathering.gather import Gatherer, own_record
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.rundir.files import stored
@@ -97,7 +97,7 @@ def crashed(tmp_path, monkeypatch, at):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"rankscope.node.{at}", die)
+        patched.setattr(f"rankscope.node.gathering.{at}", die)
         with pytest.raises(KeyboardInterrupt):
             Gatherer(spool, run).gather()
     return spool, run
@@ -130,7 +130,7 @@ def test_a_full_store_keeps_the_spool_and_is_tried_ever_more_seldom(tmp_path, mo
 
     gatherer = Gatherer(spool, run, clock=lambda: now)
     with monkeypatch.context() as patched:
-        patched.setattr("rankscope.node.gather.stored", full)
+        patched.setattr("rankscope.node.gathering.gather.stored", full)
         for second in range(100):
             now = float(second)
             gatherer.gather(last=False)

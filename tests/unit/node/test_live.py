@@ -10,9 +10,9 @@ from rankscope.agent.steps import step_log
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.between.live import in_a_line, rank_rows
 from rankscope.launcher.live_line import LiveLine
-from rankscope.node.live import LiveStatus
-from rankscope.node.metrics import as_openmetrics
-from rankscope.node.step_log import StepLogDrain
+from rankscope.node.gathering.step_log import StepLogDrain
+from rankscope.node.watching.live import LiveStatus
+from rankscope.node.watching.metrics import as_openmetrics
 from rankscope.records.live import NodeLive, RankLive
 from rankscope.rundir.spool import Spool
 

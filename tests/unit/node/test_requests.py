@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rankscope.errors import RunDirError
-from rankscope.node.requests import RequestRelay, answers, ask
+from rankscope.node.watching.requests import RequestRelay, answers, ask
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.limits import MAX_REQUESTS
 from rankscope.records.rank import RankRecord

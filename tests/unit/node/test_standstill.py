@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from rankscope.node.standstill import StandstillWatch, place_answers
+from rankscope.node.watching.standstill import StandstillWatch, place_answers
 from rankscope.records.codec import to_json
 from rankscope.records.hang import RankAnswer, ThreadStack
 from rankscope.records.rank import RankRecord

@@ -6,7 +6,7 @@ import gzip
 
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.between.step_logs import parse
-from rankscope.node.step_log import StepLogDrain
+from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.records.step_log import STEP_LOG_ENTRY
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
@@ -22,7 +22,7 @@ def placed(tmp_path):
 
 
 def test_a_long_log_is_folded_and_the_last_steps_stay_exact(tmp_path, monkeypatch):
-    monkeypatch.setattr("rankscope.node.step_log.KEPT_EXACT", 200)
+    monkeypatch.setattr("rankscope.node.gathering.step_log.KEPT_EXACT", 200)
     spool = Spool(tmp_path)
     log, drain = StepLog(spool.pulse(0, 0)), StepLogDrain(spool)
     for first in range(0, 1000, 50):
@@ -38,7 +38,7 @@ def test_a_long_log_is_folded_and_the_last_steps_stay_exact(tmp_path, monkeypatc
 
 
 def test_the_next_helper_goes_on_where_the_last_one_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("rankscope.node.step_log.KEPT_EXACT", 200)
+    monkeypatch.setattr("rankscope.node.gathering.step_log.KEPT_EXACT", 200)
     spool = Spool(tmp_path)
     log = StepLog(spool.pulse(0, 0))
     for first in range(0, 1000, 125):

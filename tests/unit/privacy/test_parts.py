@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import ConfigError
-from rankscope.privacy.meaning import meaning
-from rankscope.privacy.names import Names
-from rankscope.privacy.paths import clean_path
-from rankscope.privacy.policy import LEVELS, load_policy
-from rankscope.privacy.records import RULES
-from rankscope.privacy.tokens import Tokens, load_key, reveal, save_key
+from rankscope.privacy.files.paths import clean_path
+from rankscope.privacy.files.records import RULES
+from rankscope.privacy.naming.meaning import meaning
+from rankscope.privacy.naming.names import Names
+from rankscope.privacy.naming.policy import LEVELS, load_policy
+from rankscope.privacy.naming.tokens import Tokens, load_key, reveal, save_key
 from rankscope.trace.files.naming import parse_name, rank_of_name
 from rankscope.trace.kineto.events import category_code
 from rankscope.trace.libraries import OURS
@@ -157,7 +157,7 @@ def test_a_policy_file_changes_a_level_and_a_mistake_in_it_keeps_nothing(tmp_pat
 
 
 def test_the_page_has_the_table_of_levels() -> None:
-    from rankscope.privacy.policy import as_markdown
+    from rankscope.privacy.naming.policy import as_markdown
 
     page = Path(__file__).parents[3] / "docs" / "privacy.md"
     assert as_markdown() in page.read_text(encoding="utf-8")

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.privacy.policy import LEVELS
+from rankscope.privacy.files.step_logs import redact_step_log
+from rankscope.privacy.naming.policy import LEVELS
+from rankscope.privacy.naming.tokens import Tokens, load_key, reveal
+from rankscope.privacy.naming.words import Words
 from rankscope.privacy.redact import Copy, redact
-from rankscope.privacy.step_logs import redact_step_log
-from rankscope.privacy.tokens import Tokens, load_key, reveal
-from rankscope.privacy.words import Words
 from rankscope.records.step_log import STEP_LOG_COLUMNS, STEP_LOG_ENTRY, STEP_LOG_HEADER
 from rankscope.trace.kineto.build import read_trace
 from support import planted

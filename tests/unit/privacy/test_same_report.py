@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rankscope.analysis.pipeline import analyze
-from rankscope.privacy.policy import LEVELS
+from rankscope.privacy.naming.policy import LEVELS
 from rankscope.privacy.redact import redact
 from rankscope.records.codec import to_plain
 from rankscope.records.manifest import RunManifest

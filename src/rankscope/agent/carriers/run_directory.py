@@ -1,6 +1,6 @@
 """The run directory, which all nodes see: the helpers of the nodes carry, so that no rank touches a shared disk.
 
-A rank says in the spool that it is wanted; the rest is :mod:`rankscope.node.announcements`.
+A rank says in the spool that it is wanted; the rest is :mod:`rankscope.node.watching.announcements`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from rankscope.privacy.meaning import alike, meaning
-from rankscope.privacy.public_names import (
+from rankscope.privacy.naming.meaning import alike, meaning
+from rankscope.privacy.naming.public_names import (
     AFTER,
     CALL,
     COPIES,
@@ -21,7 +21,7 @@ from rankscope.privacy.public_names import (
     known_words,
     of_library,
 )
-from rankscope.privacy.tokens import Tokens
+from rankscope.privacy.naming.tokens import Tokens
 from rankscope.records.rank import OWN_STEP_MARK
 from rankscope.trace.columns import Category
 from rankscope.trace.kineto.events import category_code

@@ -32,7 +32,7 @@ __all__ = [
 
 def _listed(name: str) -> list[str]:
     """Words of one of the lists beside this file."""
-    text = (resources.files("rankscope.privacy") / name).read_text(encoding="ascii")
+    text = (resources.files("rankscope.privacy.naming") / name).read_text(encoding="ascii")
     return [word for line in text.splitlines() if not line.startswith("#") for word in line.split()]
 
 

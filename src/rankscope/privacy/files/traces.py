@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
-from rankscope.privacy.events import (
+from rankscope.privacy.files.events import (
     NO_RAW,
     NUMBERS,
     Arguments,
@@ -22,11 +22,11 @@ from rankscope.privacy.events import (
     as_events,
     number_of,
 )
-from rankscope.privacy.heads import head_of
-from rankscope.privacy.names import Names
-from rankscope.privacy.policy import Policy, as_plain
-from rankscope.privacy.tokens import Tokens
-from rankscope.privacy.words import Words
+from rankscope.privacy.files.heads import head_of
+from rankscope.privacy.naming.names import Names
+from rankscope.privacy.naming.policy import Policy, as_plain
+from rankscope.privacy.naming.tokens import Tokens
+from rankscope.privacy.naming.words import Words
 from rankscope.rundir.files import temporary_beside
 from rankscope.trace.kineto import meta, repair
 from rankscope.trace.kineto.chunks import Part, find_end, split

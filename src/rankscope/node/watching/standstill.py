@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankscope.errors import ForeignFileError
-from rankscope.node.gather import own_record
+from rankscope.node.gathering.gather import own_record
 from rankscope.records.codec import to_json
 from rankscope.records.hang import NodeAnswers, RankAnswer, RankState
 from rankscope.records.rank import RankRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.privacy.words import Words
+from rankscope.privacy.naming.words import Words
 from rankscope.trace.columns import REDACTED
 from rankscope.trace.kineto import repair
 from rankscope.trace.kineto.meta import rank_list

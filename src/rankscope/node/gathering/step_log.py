@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rankscope.errors import RunDirError
-from rankscope.node.folding import MOST_IN_ONE, fold
-from rankscope.node.placing import Placing
+from rankscope.node.gathering.folding import MOST_IN_ONE, fold
+from rankscope.node.gathering.placing import Placing
 from rankscope.records.step_log import (
     STEP_LOG_CAPACITY,
     STEP_LOG_COLUMNS,

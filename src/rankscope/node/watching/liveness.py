@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.node.gather import own_record
+from rankscope.node.gathering.gather import own_record
 from rankscope.rundir.spool import Spool
 
 __all__ = ["LiveRanks"]

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankscope.privacy.policy import Policy
-from rankscope.privacy.public_names import known_words
-from rankscope.privacy.tokens import Tokens
+from rankscope.privacy.naming.policy import Policy
+from rankscope.privacy.naming.public_names import known_words
+from rankscope.privacy.naming.tokens import Tokens
 from rankscope.trace.libraries import OURS
 
 __all__ = ["Words"]

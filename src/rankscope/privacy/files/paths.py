@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rankscope.privacy.tokens import Tokens
+from rankscope.privacy.naming.tokens import Tokens
 from rankscope.trace.files.naming import RANK_WORDS
 
 __all__ = ["clean_path"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rankscope.errors import ForeignFileError, RunDirError
-from rankscope.node.placing import Placing, Tee
+from rankscope.node.gathering.placing import Placing, Tee
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.secrets import mask_text

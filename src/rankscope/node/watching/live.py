@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rankscope.node.gather import own_record
+from rankscope.node.gathering.gather import own_record
 from rankscope.records.between import SlowPattern
 from rankscope.records.live import NodeLive, RankLive
 from rankscope.records.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER, STEP_LOG_MAGIC, STEP_LOG_VERSION

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rankscope.privacy.policy import Policy
-from rankscope.privacy.tokens import Tokens
-from rankscope.privacy.words import Words
+from rankscope.privacy.naming.policy import Policy
+from rankscope.privacy.naming.tokens import Tokens
+from rankscope.privacy.naming.words import Words
 from rankscope.rundir.files import temporary_beside
 
 __all__ = ["redact_snapshot"]

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 from rankscope.errors import ForeignFileError
-from rankscope.privacy.words import Words
+from rankscope.privacy.naming.words import Words
 from rankscope.records.step_log import (
     STEP_LOG_COLUMNS,
     STEP_LOG_ENTRY,

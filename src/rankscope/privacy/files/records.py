@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from rankscope.capture_backends import backend_names
 from rankscope.config import ToolConfig, step_sources
 from rankscope.node.health.gpus import THROTTLE_REASONS
-from rankscope.privacy.policy import as_plain
-from rankscope.privacy.words import Words
+from rankscope.privacy.naming.policy import as_plain
+from rankscope.privacy.naming.words import Words
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import ClockSample, HealthSample, HostSample, RankRecord, StepTimes, ThreadTimes
 

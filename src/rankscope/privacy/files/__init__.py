@@ -1,0 +1,1 @@
+"""A copy of each kind of file without what reveals."""

@@ -1,0 +1,1 @@
+"""What names are public, and the tokens that stand for all others."""
