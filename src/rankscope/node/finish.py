@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from rankscope.records.node_task import NodeTask
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.claim import NodeClaim
-from rankscope.rundir.files import sha256_of
+from rankscope.rundir.foreign import read_foreign
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.rundir.sealing import sealed_name
@@ -30,6 +31,8 @@ from rankscope.rundir.sealing import sealed_name
 __all__ = ["finish_again", "finish_run", "is_head", "nodes_of"]
 
 _POLL_S = 0.1
+_MOST_SMALL_BYTES = 1 << 24
+"""Of a request, an announcement or a result; what is larger is none."""
 _SETTLES_S = 5.0
 """For the head to write its manifest after it has seen the last result."""
 
@@ -118,8 +121,8 @@ def _small_files(run_dir: RunDir, placing: Placing) -> None:
     """Sums of what nodes and people left in passing."""
     for pattern in ("agent.json*", "nodes/*.json*", "requests/*.json", "announcements/*.json", "stuck/*"):
         for path in sorted(run_dir.path.glob(pattern)):
-            with contextlib.suppress(OSError):  # it shows as a file that the manifest does not know
-                placing.known(path, sha256_of(path))
+            with contextlib.suppress(OSError, ForeignFileError):  # it shows as a file that the manifest does not know
+                placing.known(path, hashlib.sha256(read_foreign(path, _MOST_SMALL_BYTES)).hexdigest())
 
 
 def _left(run_dir: RunDir, node: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -137,7 +136,7 @@ def _signature(run_dir: RunDir, manifest: RunManifest, key: Path | None, found: 
         return
     written = run_dir.path / name if name in (run_dir.manifest.name, run_dir.sealed_manifest.name) else run_dir.manifest
     try:
-        actual = hashlib.sha256(written.read_bytes()).hexdigest()
+        actual = sha256_of(written)
     except OSError as error:
         found.wrong.append(f"{written.name}: cannot be read ({error.strerror})")
         return

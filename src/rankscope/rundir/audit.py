@@ -11,6 +11,7 @@ import getpass
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,8 +53,11 @@ def note_deed(run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: boo
         data = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace")
         path: Path = run_dir.path / AUDIT
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        handle = os.open(path, flags, 0o640)
+        shared = run_dir.path.stat().st_mode & stat.S_IWGRP
+        handle = os.open(path, flags, 0o660 if shared else 0o600)
         try:
+            if shared and os.fstat(handle).st_uid == os.geteuid():
+                os.fchmod(handle, 0o660)  # whatever the umask of the first to write: others of the group write, too
             if os.fstat(handle).st_size + len(data) <= _MOST_BYTES:
                 os.write(handle, data)  # one write: lines of several hosts do not mix
         finally:

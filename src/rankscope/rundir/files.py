@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,9 +125,16 @@ def stored(path: Path, sha256: str) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Of all that a file holds, hexadecimal."""
+    """Of all that a regular file holds, hexadecimal.
+
+    Raises:
+        OSError: it cannot be read, or is none: a FIFO would be waited for, a device has no end.
+    """
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
         while block := stream.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
