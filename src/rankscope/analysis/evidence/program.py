@@ -9,10 +9,11 @@ import numpy as np
 
 from rankscope.analysis.operators.python_lines import readable
 from rankscope.analysis.operators.work import operator_work
+from rankscope.analysis.rank.self_time import self_time
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.rows import RankIdle, RankSummary
-from rankscope.trace.columns import Category, PythonCalls
+from rankscope.trace.columns import Category
 
 __all__ = ["compute_ms", "has_shapes", "host_lines", "most_called", "uses"]
 
@@ -78,28 +79,10 @@ def host_lines(windows: Sequence[WindowResult], idle: Sequence[RankIdle]) -> dic
         return {}
     python, steps = view.trace.python, view.trace.steps
     inside = (python.start >= steps.start[0]) & (python.start < steps.end[-1])
-    own = _self_time(python)
+    own = self_time(python.tid, python.start, python.duration)
     names, place = np.unique(python.name[inside], return_inverse=True)
     total = np.bincount(place, own[inside], len(names))
     order = np.argsort(-total)
     strings = view.trace.strings
     named = [i for i in order.tolist() if ".py(" in strings[names[i]]][:MOST_LINES]
     return {readable(strings[names[i]]): float(total[i]) / 1e6 / view.steps for i in named}
-
-
-def _self_time(python: PythonCalls) -> np.ndarray:
-    """ns of each call without the calls that it makes."""
-    own = python.duration.astype(np.float64)
-    order = np.lexsort((-python.duration, python.start, python.tid))
-    stack: list[tuple[int, int]] = []
-    thread = None
-    columns = (order, python.start[order], python.end[order], python.tid[order])
-    for row, start, end, tid in zip(*(c.tolist() for c in columns), strict=True):
-        if tid != thread:
-            stack, thread = [], tid
-        while stack and stack[-1][1] <= start:
-            stack.pop()
-        if stack:
-            own[stack[-1][0]] -= min(end, stack[-1][1]) - start
-        stack.append((row, end))
-    return np.maximum(own, 0.0)

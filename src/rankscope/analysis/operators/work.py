@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.rank.self_time import self_time as self_time_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
@@ -66,17 +67,5 @@ def self_time(view: RankView) -> F64:
     events = view.trace.events
     own = np.zeros(len(events))
     rows = np.flatnonzero(events.category == Category.CPU_OP)
-    rows = rows[np.lexsort((-events.duration[rows], events.start[rows], events.tid[rows]))]
-    own[rows] = events.duration[rows]
-    stack: list[tuple[int, int]] = []
-    thread = None
-    columns = (rows, events.start[rows], events.end[rows], events.tid[rows])
-    for row, start, end, tid in zip(*(column.tolist() for column in columns), strict=True):
-        if tid != thread:
-            stack, thread = [], tid
-        while stack and stack[-1][1] <= start:
-            stack.pop()
-        if stack:
-            own[stack[-1][0]] -= min(end, stack[-1][1]) - start
-        stack.append((row, end))
-    return np.maximum(own, 0.0)
+    own[rows] = self_time_of(events.tid[rows], events.start[rows], events.duration[rows])
+    return own
