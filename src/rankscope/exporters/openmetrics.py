@@ -6,11 +6,11 @@ it wants base units.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from rankscope.exporters.base import Exporter, run_name
 from rankscope.report.notebook import Report
+from rankscope.rundir.files import replace_text
 
 __all__ = ["EXPORTER", "as_text"]
 
@@ -44,9 +44,7 @@ def _escaped(text: str) -> str:
 def _write(report: Report, destination: str, _step: int) -> str:
     path = Path(destination)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(as_text(report), encoding="utf-8")
-    os.replace(part, path)  # a collector never reads half of it  # noqa: PTH105
+    replace_text(path, as_text(report))  # a collector never reads half of it
     return str(path)
 
 

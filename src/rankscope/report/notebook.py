@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from rankscope.records.record_view import RecordView
 from rankscope.records.report import ClusterReport
 from rankscope.report import WRITERS, write_report
 from rankscope.report.common import wording as words
@@ -41,25 +42,14 @@ _COLOURS = {
 """As in the page."""
 
 
-class Report:
+class Report(RecordView):
     """What :func:`rankscope.analyze` and :func:`rankscope.read_report` return.
 
     Every field of ``report.json`` is an attribute of the same name: ``report.verdict.sentence``,
     ``report.ranks[0].host``, ``report.findings``. docs/metrics.md defines the numbers.
     """
 
-    def __init__(self, record: ClusterReport) -> None:
-        self.record = record
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "record":  # as pickle and copy ask before there is a record
-            raise AttributeError(name)
-        return getattr(self.record, name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Report) and self.record == other.record
-
-    __hash__ = None  # type: ignore[assignment]
+    record: ClusterReport
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(field.name for field in dataclasses.fields(self.record))]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rankscope.compare.show import html, markdown, terminal
 from rankscope.compare.show.json import render
 from rankscope.records.diff import DiffRow, RunDiff
+from rankscope.records.record_view import RecordView
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,22 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Diff"]
 
 
-class Diff:
+class Diff(RecordView):
     """Two runs side by side. Every field of ``rankscope diff --format json`` is an attribute: ``diff.verdict``,
     ``diff.sentence``, ``diff.step.change``, ``diff.parts``."""
 
-    def __init__(self, record: RunDiff) -> None:
-        self.record = record
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "record":  # as pickle and copy ask before there is a record
-            raise AttributeError(name)
-        return getattr(self.record, name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Diff) and self.record == other.record
-
-    __hash__ = None  # type: ignore[assignment]
+    record: RunDiff
 
     def __repr__(self) -> str:
         return terminal.render([self.record])
