@@ -176,7 +176,7 @@ class Session:
             if completed >= recording.window.first:
                 self._start(recording, completed)
         elif recording.has_ended(completed):
-            if stepped and recording.drained():
+            if stepped and recording.drained(at_once=self._agreement.plan_comes(completed)):
                 self._close(None, completed)
         elif (overdue := recording.overdue()) is not None:
             self._close(overdue, completed)

@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
-from rankscope.config import ToolConfig, to_agent_spec
+from rankscope.config import ScheduleConfig, ToolConfig, to_agent_spec
 from rankscope.rundir.spool import Spool
 from rankscope.step_time import Pace
 
@@ -77,6 +77,16 @@ def test_a_request_that_no_rank_can_follow_is_passed_over_and_the_next_is_served
     window, planned = agreement.take()
     assert (window.origin, window.last - window.first + 1, planned) == ("request_0001", 5, None)
     assert board.answered() == 2
+
+
+def test_a_window_that_has_ended_makes_way_for_the_next_of_the_plan(tmp_path, board):
+    # 3 steps, then twice: wait 1, warm up 1, record 2: the windows record 5 to 6, and, after a warm-up in 8, 9 to 10
+    config = ToolConfig()
+    config.schedule = ScheduleConfig(skip_first=3, wait=1, warmup=1, active=2, repeat=2)
+    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 1, board, Pace(), 0.25)
+    assert agreement.due(4)
+    agreement.take()
+    assert [step for step in range(5, 20) if agreement.plan_comes(step)] == [8, 9]
 
 
 def test_a_spool_that_is_gone_is_no_error(tmp_path):

@@ -35,10 +35,13 @@ class Capture(Protocol):
     def mark(self, step: int) -> None:
         """Step ``step`` begins."""
 
-    def drained(self) -> bool:
+    def drained(self, within_s: float = 0.0) -> bool:
         """The step that was marked last has ended, on the host; has it on the device?
 
         Asked at the end of each further step, which is recorded but not marked, until it is true.
+
+        Args:
+            within_s: where threads of this process have to end something first, to wait for them at most so long.
         """
 
     def may_end(self, within_s: float) -> bool:

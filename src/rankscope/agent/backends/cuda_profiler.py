@@ -59,7 +59,7 @@ class CudaProfilerCapture:
             torch.cuda.nvtx.range_pop()  # type: ignore[no-untyped-call]
             self._marked = False
 
-    def drained(self) -> bool:
+    def drained(self, within_s: float = 0.0) -> bool:  # noqa: ARG002 - only the device is waited for
         """See :class:`Capture`."""
         self._end_range()
         return self._tail.is_over()

@@ -129,7 +129,7 @@ class InlineCapture:
         self._calls.step()
         self._marks.begin(step)
 
-    def drained(self) -> bool:
+    def drained(self, within_s: float = 0.0) -> bool:
         """See :class:`Capture`. Stopping waits for the device anyway. Where calls may end on other threads, recording
         stops now, and the profiler ends in a later step, when they have."""
         if self._steps_after is None:
@@ -138,9 +138,9 @@ class InlineCapture:
             if not self._calls.possible():
                 return True
             self._pause()
-            return False
+            return within_s > 0 and self.may_end(within_s)
         self._steps_after += 1
-        return self._calls.ended(self._steps_after)
+        return self._calls.ended(self._steps_after) or (within_s > 0 and self.may_end(within_s))
 
     def _tell_of_calls(self) -> None:
         """Only where a window ends in its time: in a job that is dying nothing is asked of anybody."""

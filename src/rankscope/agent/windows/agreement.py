@@ -76,6 +76,11 @@ class Agreement:
         self._planner.again()
         self._next, self._planned, self._busy_until = None, 0, 0
 
+    def plan_comes(self, completed: int) -> bool:
+        """Whether the next window is planned and its warm-up is to begin now, or can be left out for the last time."""
+        plan = self._spec.schedule.window(self._planned)
+        return plan is not None and not self._spec.schedule.every and completed in (plan.warm, plan.first)
+
     def closed(self, completed: int) -> None:
         """The window taken last is over; another may follow at once."""
         self._busy_until = completed - 1

@@ -34,6 +34,9 @@ recorded stays in the memory of the training process, and steps can stop coming:
 
 _CALLS_END_WITHIN_S = 10.0
 """How long asynchronous collectives are waited for where a window ends before its time: as for the device."""
+_NEXT_WINDOW_WAITS_S = 1.0
+"""The same where the next planned window is due. On a busy machine a thread of gloo can want to run at the end of each
+of many steps; the ranks for which it did so would miss a window that the others record."""
 
 
 def new_record(life: RankRecord, window: Window, planned: Window | None) -> RankRecord:
@@ -135,12 +138,16 @@ class Recording:
         """All its steps are over, on the host."""
         return self.started and completed > self.window.last
 
-    def drained(self) -> bool:
-        """They are over on the device too, and nothing else keeps the profiler from ending. To be asked once a step."""
+    def drained(self, *, at_once: bool) -> bool:
+        """They are over on the device too, and nothing else keeps the profiler from ending. To be asked once a step.
+
+        Args:
+            at_once: another window is due, which is worth a moment of waiting.
+        """
         if self.capture is None:
             return True
         try:
-            return self.capture.drained()
+            return self.capture.drained(_NEXT_WINDOW_WAITS_S if at_once else 0.0)
         except Exception:  # a device in error cannot be asked, and the window must not stay open for it
             return True
 
