@@ -29,6 +29,8 @@ from rankscope.errors import ConfigError
 
 __all__ = ["Composed", "compose"]
 
+_FREE = ("script.", "env.")
+"""Keys below these have names of the user's: none of them is there before it is set."""
 _CONF = Path(str(resources.files("rankscope.conf"))).resolve()
 
 
@@ -55,6 +57,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
     if missing:
         raise ConfigError(f"--config-dir {missing[0]} is not a folder; name one that holds groups of YAML files")
     # Not as_uri(), because Hydra does not decode percent-encoded characters.
+    overrides = [f"++{word}" if word.startswith(_FREE) else word for word in overrides]
     search = [f"'file://{_quoted(str(folder.resolve()))}'" for folder in config_dirs]
     asked = [*overrides, *([f"hydra.searchpath=[{','.join(search)}]"] if search else [])]
     with initialize_config_dir(config_dir=str(_CONF), version_base="1.3"), warnings.catch_warnings():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from rankscope.capture_backends import backend_names
 from rankscope.errors import ConfigError
@@ -264,6 +265,22 @@ class ToolConfig:
     """Whether it is encrypted and signed."""
     analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
     """What follows."""
+    script: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the script: ``script.lr=0.1`` sets its ``--lr``, or ``lr=`` of a script of Hydra. ``true`` is a flag
+    without a value; ``false`` and ``null`` leave it out. Of ``rankscope run`` and ``rankscope sweep`` only."""
+    env: dict[str, str | None] = field(default_factory=dict)
+    """Variables of the ranks' environment: ``env.OMP_NUM_THREADS=2``. ``null`` takes one away. Of ``rankscope run`` and
+    ``rankscope sweep`` only."""
+
+    def refuse_experiment(self) -> None:
+        """Refuse what only a launch of a script can follow.
+
+        Raises:
+            ConfigError: arguments or variables are set.
+        """
+        if self.script or self.env:
+            name = next(f"{kind}.{key}" for kind, own in (("script", self.script), ("env", self.env)) for key in own)
+            raise ConfigError(f"{name} is for `rankscope run` and `rankscope sweep`; give it to the command itself")
 
 
 def step_sources() -> tuple[str, ...]:

@@ -53,6 +53,23 @@ def test_a_users_own_experiment_and_group_file(theirs: Path) -> None:
     assert compose(["schedule=tiny", "schedule.active=3"], [theirs]).config.schedule.active == 3
 
 
+def test_names_below_script_and_env_are_the_users() -> None:
+    config = compose(["script.bucket-cap-mb=25", "script.optim.lr=1e-3", "env.OMP_NUM_THREADS=2", "env.A=null"]).config
+    assert config.script == {"bucket-cap-mb": 25, "optim": {"lr": 0.001}}
+    assert config.env == {"OMP_NUM_THREADS": "2", "A": None}
+    with pytest.raises(ConfigError, match=r"script\.bucket-cap-mb is for `rankscope run`"):
+        config.refuse_experiment()
+    compose([]).config.refuse_experiment()
+
+
+@pytest.mark.parametrize("experiment", ["small_buckets", "one_bucket", "larger_batch"])
+def test_every_example_of_an_experiment_turns_an_argument_that_the_demo_has(experiment: str) -> None:
+    from rankscope.demo import JOBS
+
+    (name,) = compose([f"+experiment={experiment}", "schedule=short"]).config.script
+    assert f'"--{name}"' in "".join(path.read_text() for path in (JOBS / "train.py", JOBS / "plant.py"))
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [
@@ -62,7 +79,7 @@ def test_a_users_own_experiment_and_group_file(theirs: Path) -> None:
         ("schedul=short", "no configuration key 'schedul'; did you mean schedule"),
         ("schedule=shrt", "the group schedule has no 'shrt'; did you mean short"),
         ("schedule=zzz", "known are default, long, short"),
-        ("+experiment=mine", "no configuration key 'experiment'"),
+        ("+experiment=mine", "the group experiment has no 'mine'"),
         ("schedule.active=many", "schedule.active: Value 'many' of type 'str' could not be converted to Integer"),
         ("schedule.active=null", "schedule.active"),
         ("schedule.active=1,2", "Ambiguous value"),

@@ -86,5 +86,4 @@ def _explained(name: str, config: ToolConfig) -> Iterator[str]:
         hint = f"did you mean {near[0]}?" if near else "`rankscope config --explain` lists all"
         raise ConfigError(f"there is no configuration key or group {name!r}; {hint}")
     for key in found:
-        group, _, field = key.name.partition(".")
-        yield as_text(key, yaml(getattr(getattr(config, group), field)))
+        yield as_text(key, yaml(attrgetter(key.name)(config)))

@@ -57,9 +57,11 @@ def as_markdown() -> str:
     """docs/configuration.md."""
     parts = [_HEAD]
     for group, about in groups().items():
-        parts.append(f"\n## {group}\n\n{_inline(about)}\n\n| key | default | meaning |\n| --- | --- | --- |\n")
-        for key in keys():
-            if key.name.startswith(f"{group}."):
+        parts.append(f"\n## {group}\n\n{_inline(about)}\n")
+        own = [key for key in keys() if key.name.startswith(f"{group}.")]
+        if own:  # else the names below it are the user's
+            parts.append("\n| key | default | meaning |\n| --- | --- | --- |\n")
+            for key in own:
                 meaning = _inline(key.meaning).replace("|", "\\|")
                 parts.append(f"| `{key.name}` | `{key.default}` | {meaning} |\n")
     return "".join(parts)

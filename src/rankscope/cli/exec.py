@@ -34,6 +34,7 @@ def execute(words: Sequence[str]) -> int:
         from rankscope.compose import compose as composed_of
 
         composed = composed_of(arguments.overrides, arguments.config_dirs)
+        composed.config.refuse_experiment()
         return composed.config, composed.plain
 
     hold_standard_descriptors()

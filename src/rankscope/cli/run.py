@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rankscope.cli.console import hold_standard_descriptors, say, show_summary, tell
@@ -45,6 +46,7 @@ def run(words: Sequence[str]) -> int:
 
 def _recorded(arguments: RunArguments, words: Sequence[str]) -> Outcome:
     from rankscope.launcher.run.launch import launch
+    from rankscope.launcher.run.script_arguments import with_settings
     from rankscope.launcher.run.torchrun import run_torchrun
     from rankscope.launcher.wrap_up import Outcome
 
@@ -57,7 +59,30 @@ def _recorded(arguments: RunArguments, words: Sequence[str]) -> Outcome:
     except Exception as error:  # a broken Hydra must not end the job
         say(f"not recording, the job runs without rankscope: {type(error).__name__}: {error}")
         return Outcome(run_torchrun(arguments.torchrun))
-    return launch(arguments, composed.config, plain=composed.plain, argv=["rankscope", "run", *words], say=say)
+    config, torchrun = composed.config, arguments.torchrun
+    if config.script:
+        torchrun.training_script_args = with_settings(torchrun.training_script_args, config.script)
+    with _environment(config.env):
+        return launch(arguments, config, plain=composed.plain, argv=["rankscope", "run", *words], say=say)
+
+
+@contextlib.contextmanager
+def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """What the ranks inherit."""
+    before = {name: os.environ.get(name) for name in changes}
+    _set_environment(changes)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(changes: Mapping[str, str | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def demo_verb(arguments: argparse.Namespace) -> int:

@@ -70,7 +70,7 @@ class TinyGPT(nn.Module):
         return logits
 
 
-def train(steps: int, batch: int, plant: Plant) -> None:
+def train(steps: int, batch: int, plant: Plant, bucket_cap_mb: float | None = None) -> None:
     """Run an ordinary training loop, with calls at the places where a fault can act."""
 
     def collate(samples: list[Tensor]) -> Tensor:
@@ -86,7 +86,7 @@ def train(steps: int, batch: int, plant: Plant) -> None:
         network.blocks[LAYERS // 2].register_forward_hook(in_backward)
     if plant.name == "recompile":
         network.compile(backend="eager", dynamic=False)
-    model = DistributedDataParallel(network)
+    model = DistributedDataParallel(network, bucket_cap_mb=bucket_cap_mb)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     text = Text(steps * batch * dist.get_world_size())
     loader = DataLoader(text, batch_size=batch, sampler=DistributedSampler(text), collate_fn=collate)
@@ -116,9 +116,11 @@ def sequence_length(plant: Plant) -> int:
 
 def main() -> None:
     """Parse the arguments, join the process group and train."""
-    arguments = parser(__doc__).parse_args()
+    options = parser(__doc__)
+    options.add_argument("--bucket_cap_mb", type=float, help="of gradients that are reduced at once (default: DDP's)")
+    arguments = options.parse_args()
     with planted(arguments) as plant:
-        train(arguments.steps, arguments.batch, plant)
+        train(arguments.steps, arguments.batch, plant, arguments.bucket_cap_mb)
 
 
 if __name__ == "__main__":

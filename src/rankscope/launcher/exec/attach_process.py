@@ -48,6 +48,7 @@ def _begin(spool: Spool, request: dict[str, Any]) -> None:
     from rankscope.launcher.job import begin
 
     composed = compose(request["overrides"], [])
+    composed.config.refuse_experiment()
     run_dir = Path(composed.config.run.dir).absolute() if composed.config.run.dir else None
     launch = request["launch"]
     plan = RunPlan(
