@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from difflib import get_close_matches
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rankscope.cli.console import say
