@@ -52,7 +52,15 @@ class Browser:
         return self._post("/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def open(self, path: Path) -> None:
-        self._post("/url", {"url": path.resolve().as_uri()})
+        """Open a page and wait until it is there: on a busy machine the command can return with the page before."""
+        address = path.resolve().as_uri()
+        self._post("/url", {"url": address})
+        there = f"return location.href === {json.dumps(address)} && document.readyState === 'complete'"
+        deadline = time.monotonic() + 100
+        while not self.run(there):
+            if time.monotonic() > deadline:
+                raise OSError(f"{address} was not there after 100 s")
+            time.sleep(0.05)
 
     def run(self, script: str) -> Any:
         return self._post("/execute/sync", {"script": script, "args": []})

@@ -31,7 +31,7 @@ class Lagging:
     def prepare(self): pass
     def start(self, step, metadata): self.recording, self.marked = True, [step]
     def mark(self, step): self.marked.append(step)
-    def drained(self): return next(self.answers)
+    def drained(self, within_s=0.0): return next(self.answers)
     def owns(self, profile): return False
     def stop(self, target):
         target.write_text(f"{self.marked} stopped after step {steps - 1}")
