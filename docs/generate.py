@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rankscope.causes import table as causes
-from rankscope.cli import config_help
 from rankscope.cli.parser import make_parser
+from rankscope.cli.parts import config_help
 from rankscope.diagnose.rules import table as rules
 from rankscope.report.sections import table as sections
 

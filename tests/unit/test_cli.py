@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rankscope import cli
-from rankscope.cli.config_help import keys as every_key
-from rankscope.cli.console import FORMATS, say
+from rankscope.cli.parts.config_help import keys as every_key
+from rankscope.cli.parts.console import FORMATS, say
 from rankscope.compose import _keys
 from rankscope.config import ScheduleConfig, ToolConfig, plan_in_words
 from rankscope.launcher.ending import Ending

@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from rankscope.cli.console import say
-from rankscope.cli.exec import execute
 from rankscope.cli.parser import make_parser
-from rankscope.cli.run import run
+from rankscope.cli.parts.console import say
+from rankscope.cli.verbs.exec import execute
+from rankscope.cli.verbs.run import run
 from rankscope.errors import RankscopeError
 from rankscope.records.secrets import mask_text
 

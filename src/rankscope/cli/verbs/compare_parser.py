@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from rankscope.cli.compare import baseline_verb, check_verb, diff_verb
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.verbs.compare import baseline_verb, check_verb, diff_verb
 
 __all__ = ["add_compare"]
 
@@ -44,7 +44,7 @@ examples:
 """
 
 
-def add_compare(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_compare(verbs: Verbs) -> None:
     """Add the verbs."""
     shown = argparse.RawDescriptionHelpFormatter
     diff = verbs.add_parser(

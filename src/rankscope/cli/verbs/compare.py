@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.cli.console import print_utf8, say
+from rankscope.cli.parts.console import print_utf8, say
 from rankscope.errors import ConfigError, RunDirError
 
 if TYPE_CHECKING:

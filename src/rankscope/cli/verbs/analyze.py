@@ -1,4 +1,4 @@
-"""``rankscope analyze`` and ``rankscope report``."""
+"""``rankscope analyze``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.cli.console import say, show
+from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output, add_rank
+from rankscope.cli.parts.console import say, show
 from rankscope.errors import ConfigError, ForeignFileError
 from rankscope.rundir.audit import note_deed
 from rankscope.rundir.layout import RunDir
@@ -18,7 +19,25 @@ from rankscope.rundir.layout import RunDir
 if TYPE_CHECKING:
     from rankscope.records.manifest import RunManifest
 
-__all__ = ["analyze_verb", "given_ranks", "manifest_of", "note_export", "report_verb", "schema_verb"]
+__all__ = ["add_analyze", "analyze_verb", "given_ranks", "manifest_of", "note_export"]
+
+
+def add_analyze(verbs: Verbs) -> None:
+    """Add the verb."""
+    analyze = verbs.add_parser("analyze", help="report on a run, or on any traces of torch.profiler")
+    analyze.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
+    add_rank(analyze)
+    add_hta(analyze)
+    analyze.add_argument(
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        help="keep the columns of the traces there, as Parquet (default: beside the traces of a run directory, and for "
+        "other people's traces in your cache folder)",
+    )
+    add_identity(analyze)
+    add_output(analyze)
+    analyze.set_defaults(verb=analyze_verb)
 
 
 def analyze_verb(arguments: argparse.Namespace) -> int:
@@ -95,20 +114,3 @@ def manifest_of(paths: Sequence[Path]) -> RunManifest | None:
     except ForeignFileError as error:
         say(f"left out, so that no rank is known to be missing: {error}")
         return None
-
-
-def report_verb(arguments: argparse.Namespace) -> int:
-    """Show a report that was written before."""
-    from rankscope.report.read import read_report
-
-    return show(read_report(arguments.path), arguments)
-
-
-def schema_verb(arguments: argparse.Namespace) -> int:
-    """Print the JSON Schema of a file that rankscope writes."""
-    import json
-
-    from rankscope.report.formats.json import schema
-
-    print(json.dumps(schema(arguments.name), indent=1))
-    return 0

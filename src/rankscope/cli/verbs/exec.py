@@ -6,13 +6,19 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rankscope.cli.console import hold_standard_descriptors, say, show_summary, tell
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.console import hold_standard_descriptors, say, show_summary, tell
 from rankscope.rundir.spool import disabled
 
 if TYPE_CHECKING:
     from rankscope.config import ToolConfig
 
-__all__ = ["execute"]
+__all__ = ["add_exec", "execute"]
+
+
+def add_exec(verbs: Verbs) -> None:
+    """Add the verb."""
+    verbs.add_parser("exec", help="run any other launcher or command, record its ranks and report", add_help=False)
 
 
 def execute(words: Sequence[str]) -> int:

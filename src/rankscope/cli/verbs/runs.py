@@ -6,9 +6,10 @@ import argparse
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rankscope.cli.console import say
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.console import say
 from rankscope.errors import ConfigError, RunDirError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _FOLDER = Path("rankscope_runs")
 _DAY_S = 86_400.0
 
 
-def add_runs(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_runs(verbs: Verbs) -> None:
     """Add the verbs."""
     runs = verbs.add_parser("runs", help="list a folder of runs, show one, free the space of old ones")
     kinds = runs.add_subparsers(title="verbs", metavar="VERB", required=True)

@@ -7,12 +7,35 @@ import contextlib
 import sys
 from pathlib import Path
 
-from rankscope.cli.analyze import given_ranks, manifest_of, note_export
-from rankscope.cli.console import say
+from rankscope.cli.parts.arguments import Verbs, add_identity, add_rank
+from rankscope.cli.parts.console import say
+from rankscope.cli.verbs.analyze import given_ranks, manifest_of, note_export
 from rankscope.errors import ConfigError
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["merge_verb", "view_verb"]
+__all__ = ["add_timeline", "merge_verb", "view_verb"]
+
+
+def add_timeline(verbs: Verbs) -> None:
+    """Add the verbs."""
+    merge = verbs.add_parser("merge", help="put all ranks on one timeline, for the Perfetto UI")
+    merge.add_argument("path", type=Path, metavar="RUN", help="a run directory, or a folder of traces")
+    add_rank(merge)
+    merge.add_argument("--output", type=Path, metavar="FILE", help="default: RUN/report/cluster.trace.json.gz")
+    add_identity(merge)
+    merge.add_argument("--steps", metavar="A-B", help="only these steps, for instance 13-15")
+    merge.add_argument("--ranks", metavar="LIST", help="only these ranks, for instance 0,3 or 0-3")
+    merge.add_argument("--categories", metavar="LIST", help="only these events, for instance kernel,cpu_op")
+    merge.add_argument(
+        "--max-mb", type=float, metavar="N", help="bound of the unpacked file; the least important is left out"
+    )
+    merge.set_defaults(verb=merge_verb)
+
+    view = verbs.add_parser("view", help="serve report and timeline on this machine and open them")
+    view.add_argument("path", type=Path, metavar="RUN", help="a run directory or its report folder")
+    view.add_argument("--port", type=int, help="default: 9001, to which the Perfetto UI may connect, or a free one")
+    view.add_argument("--no-browser", dest="browser", action="store_false", help="only print the addresses")
+    view.set_defaults(verb=view_verb)
 
 
 def merge_verb(arguments: argparse.Namespace) -> int:

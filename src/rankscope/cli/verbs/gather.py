@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from rankscope.cli.console import say
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.console import say
 from rankscope.errors import RunDirError
 
-__all__ = ["gather_verb"]
+__all__ = ["add_gather", "gather_verb"]
+
+
+def add_gather(verbs: Verbs) -> None:
+    """Add the verb."""
+    gather = verbs.add_parser("gather", help="place what a job had to leave on its node, as its store was full or hung")
+    gather.add_argument("path", type=Path, metavar="SPOOL", help="the folder that `rankscope run` said at its end")
+    gather.add_argument(
+        "--run-dir", type=Path, metavar="DIR", help="into another run directory (default: the one of the job)"
+    )
+    gather.set_defaults(verb=gather_verb)
 
 
 def gather_verb(arguments: argparse.Namespace) -> int:

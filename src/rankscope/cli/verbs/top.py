@@ -5,18 +5,33 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from rankscope.between.live import age_s, in_a_line, rank_rows, read_live
-from rankscope.cli.console import say
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.console import say
 from rankscope.errors import RunDirError
 from rankscope.records.codec import to_json
 from rankscope.records.live import NodeLive
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["status_verb", "top_verb"]
+__all__ = ["add_top", "status_verb", "top_verb"]
 
 _STALE_S = 90.0
 """A helper writes every few seconds, one of a thousand every 50."""
+
+
+def add_top(verbs: Verbs) -> None:
+    """Add the verbs."""
+    top = verbs.add_parser("top", help="how a running job is doing: all ranks, again and again")
+    top.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
+    top.add_argument("--ranks", type=int, default=32, metavar="N", help="show so many ranks (default: 32)")
+    top.add_argument("--once", action="store_true", help="print once and leave, as where the output is no terminal")
+    top.set_defaults(verb=top_verb)
+    status = verbs.add_parser("status", help="how a running job is doing, in a line")
+    status.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
+    status.add_argument("--json", action="store_true", help="what it is made of")
+    status.set_defaults(verb=status_verb)
 
 
 def status_verb(arguments: argparse.Namespace) -> int:

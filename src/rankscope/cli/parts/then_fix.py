@@ -6,7 +6,7 @@ import argparse
 import subprocess
 from pathlib import Path
 
-from rankscope.cli.console import print_utf8, say
+from rankscope.cli.parts.console import print_utf8, say
 from rankscope.own_process import command
 
 __all__ = ["then_fix"]

@@ -7,17 +7,50 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from rankscope.cli.console import say
+from rankscope.cli.parts.arguments import Verbs, add_identity
+from rankscope.cli.parts.console import say
 from rankscope.errors import ConfigError, ForeignFileError
 from rankscope.records.manifest import RunManifest
 from rankscope.rundir.audit import note_deed
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 
-__all__ = ["redact_verb", "verify_verb"]
+__all__ = ["add_privacy", "redact_verb", "verify_verb"]
 
 _MOST_LISTED = 12
 _MOST_TEXT = 1 << 30
+
+
+def add_privacy(verbs: Verbs) -> None:
+    """Add the verbs."""
+    redact = verbs.add_parser("redact", help="copy a run without what reveals models, machines and people")
+    redact.add_argument("path", nargs="?", type=Path, metavar="RUN_OR_DIR", help="a run, a folder of traces, a trace")
+    redact.add_argument("-o", "--output", type=Path, metavar="OUT", help="folder of the copy, new or empty")
+    redact.add_argument(
+        "--level",
+        choices=("share", "vendor", "public"),
+        default="public",
+        help="for whom it is; docs/privacy.md says what each keeps (default: public, which keeps least)",
+    )
+    redact.add_argument("--policy", type=Path, metavar="FILE", help="YAML: what else is kept, or left out")
+    redact.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="the key of an earlier copy, for the same tokens (default: OUT.key.json)",
+    )
+    redact.add_argument("--no-report", dest="report", action="store_false", help="write no report of the copy")
+    redact.add_argument(
+        "--reveal", type=Path, metavar="KEY", help="print a file (or standard input) with its tokens turned back"
+    )
+    add_identity(redact)
+    redact.set_defaults(verb=redact_verb)
+
+    verify = verbs.add_parser("verify", help="whether the files of a run are what they were when it ended")
+    verify.add_argument("path", type=Path, metavar="RUN", help="a run directory")
+    verify.add_argument("--key", type=Path, metavar="FILE", help="the public key that must have signed it (Ed25519)")
+    add_identity(verify)
+    verify.set_defaults(verb=verify_verb)
 
 
 def redact_verb(arguments: argparse.Namespace) -> int:

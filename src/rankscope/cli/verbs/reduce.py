@@ -8,11 +8,46 @@ import socket
 from contextlib import nullcontext
 from pathlib import Path
 
-from rankscope.cli.analyze import manifest_of
-from rankscope.cli.console import say, show
+from rankscope.cli.parts.arguments import Verbs, add_hta, add_output
+from rankscope.cli.parts.console import say, show
+from rankscope.cli.verbs.analyze import manifest_of
 from rankscope.errors import ConfigError, RunDirError
 
-__all__ = ["cluster_report_verb", "reduce_verb"]
+__all__ = ["add_reduce", "cluster_report_verb", "reduce_verb"]
+
+
+def add_reduce(verbs: Verbs) -> None:
+    """Add the verbs."""
+    from rankscope.engines.table import ENGINES
+
+    reduce = verbs.add_parser(
+        "reduce",
+        help="turn the traces of many ranks into columns, where they are; cluster-report reads those",
+        epilog="engines:\n" + "\n".join(f"  {engine.name:7} {engine.about}" for engine in ENGINES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    reduce.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
+    reduce.add_argument(
+        "--output", metavar="DIR_OR_URL", required=True, help="folder of the objects, or s3://, gs:// ..."
+    )
+    reduce.add_argument("--resume", action="store_true", help="leave objects alone that are there, and whole")
+    reduce.add_argument("--engine", choices=[e.name for e in ENGINES], default="local", help="who works (see below)")
+    reduce.add_argument("--address", metavar="WHERE", default="", help="of the engine's scheduler, or a file with it")
+    reduce.add_argument("--workers", type=int, metavar="N", help="processes (default: the engine's own choice)")
+    reduce.add_argument("--objects", type=int, metavar="N", help="into so many objects (default: one for 16 traces)")
+    reduce.add_argument(
+        "--share",
+        metavar="I/N",
+        help="only the I-th of N shares, in this process: where srun or another launcher starts N of them",
+    )
+    reduce.set_defaults(verb=reduce_verb)
+
+    cluster = verbs.add_parser("cluster-report", help="report on a job from the objects that reduce made on its nodes")
+    cluster.add_argument("paths", nargs="+", metavar="DIR_OR_URL", help="folders and URLs of objects, or objects")
+    cluster.add_argument("--run", type=Path, metavar="RUN", help="run directory, whose run.json knows missing ranks")
+    add_hta(cluster)
+    add_output(cluster)
+    cluster.set_defaults(verb=cluster_report_verb)
 
 
 def reduce_verb(arguments: argparse.Namespace) -> int:

@@ -5,9 +5,21 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-__all__ = ["doctor_verb"]
+from rankscope.cli.parts.arguments import Verbs, add_settings
+
+__all__ = ["add_doctor", "doctor_verb"]
 
 _MARK = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+
+
+def add_doctor(verbs: Verbs) -> None:
+    """Add the verb."""
+    doctor = verbs.add_parser("doctor", help="look at this node before a job: what would keep it from being recorded")
+    add_settings(doctor)
+    doctor.add_argument(
+        "--hosts", type=int, default=1, metavar="N", help="the same command runs on so many hosts now: wait for them"
+    )
+    doctor.set_defaults(verb=doctor_verb)
 
 
 def doctor_verb(arguments: argparse.Namespace) -> int:

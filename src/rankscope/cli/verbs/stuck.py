@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 from rankscope.between.stuck import why_stuck
 from rankscope.between.stuck_files import ask_where, read_answers
-from rankscope.cli.console import say
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.console import say
 from rankscope.errors import RunDirError
 from rankscope.records.hang import HangVerdict
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["why_stuck_verb"]
+__all__ = ["add_stuck", "why_stuck_verb"]
 
 _FRESH_S = 30.0
 """What was found so lately is shown at once, instead of asking again."""
+
+
+def add_stuck(verbs: Verbs) -> None:
+    """Add the verb."""
+    stuck = verbs.add_parser("why-stuck", help="which rank the others wait for, while a job stands still")
+    stuck.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
+    stuck.add_argument("--timeout", type=float, default=60, metavar="S", help="wait so long for ranks (default: 60)")
+    stuck.set_defaults(verb=why_stuck_verb)
 
 
 def why_stuck_verb(arguments: argparse.Namespace) -> int:

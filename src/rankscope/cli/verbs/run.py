@@ -1,22 +1,27 @@
-"""``rankscope run`` and ``rankscope demo``."""
+"""``rankscope run``."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rankscope.cli.console import hold_standard_descriptors, say, show_summary, tell
-from rankscope.errors import ConfigError, RankscopeError
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.console import hold_standard_descriptors, say, show_summary, tell
+from rankscope.errors import RankscopeError
 from rankscope.rundir.spool import disabled
 
 if TYPE_CHECKING:
     from rankscope.launcher.run.arguments import RunArguments
     from rankscope.launcher.wrap_up import Outcome
 
-__all__ = ["demo_verb", "run"]
+__all__ = ["add_run", "run"]
+
+
+def add_run(verbs: Verbs) -> None:
+    """Add the verb."""
+    verbs.add_parser("run", help="launch a script as torchrun does, record it and report", add_help=False)
 
 
 def run(words: Sequence[str]) -> int:
@@ -83,33 +88,3 @@ def _set_environment(changes: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-
-
-def demo_verb(arguments: argparse.Namespace) -> int:
-    """Train the demo job with a fault planted."""
-    from rankscope.demo import JOBS
-    from rankscope.demo.faults import FAULTS
-    from rankscope.demo.loopback import loopback_rendezvous
-
-    fault, ranks = FAULTS[arguments.fault], arguments.ranks
-    bad = ranks - 1 if arguments.bad_rank is None else arguments.bad_rank
-    if not 1 <= ranks <= 64:
-        raise ConfigError(f"--ranks {ranks} is out of 1 to 64; 2 are enough to see a slow one")
-    if not 0 <= bad < ranks:
-        raise ConfigError(f"--bad-rank {bad} is none of the {ranks} ranks, 0 to {ranks - 1}")
-    lacking = fault.lacking(ranks)
-    if lacking is not None:
-        raise ConfigError(f"--fault {arguments.fault} needs {lacking}")
-    if arguments.then_fix:
-        from rankscope.cli.then_fix import then_fix
-
-        return then_fix(arguments, tuple(fault.settings), arguments.steps or fault.steps)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would set, without its banner
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else Kineto logs each start and stop
-    job = ["--fault", arguments.fault, "--bad-rank", bad, "--steps", arguments.steps or fault.steps]
-    if arguments.size is not None:
-        job += ["--size", arguments.size]
-    settings = [word for setting in (*fault.settings, *arguments.overrides) for word in ("-S", setting)]
-    with loopback_rendezvous() as rendezvous:
-        words = [*rendezvous, "--nproc-per-node", ranks, *settings, JOBS / fault.script, *job]
-        return run([str(word) for word in words])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from rankscope.cli.console import print_utf8
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.console import print_utf8
 from rankscope.errors import RunDirError
 
 __all__ = ["add_export", "export_verb"]
@@ -15,7 +15,7 @@ _NAMES = ("openmetrics", "tensorboard", "mlflow")
 """As in ``exporters.table``, which is not imported to build the parser."""
 
 
-def add_export(verbs: argparse._SubParsersAction[Any]) -> None:
+def add_export(verbs: Verbs) -> None:
     """Add the verb."""
     export = verbs.add_parser("export", help="put the numbers of a report where a team looks")
     export.add_argument("path", type=Path, metavar="RUN_OR_FILE", help="a run directory or its report.json")

@@ -1,25 +1,32 @@
-"""``rankscope capture`` and ``rankscope config``."""
+"""``rankscope capture``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Iterator
-from difflib import get_close_matches
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from rankscope.cli.console import say
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.console import say
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.records.limits import MAX_WINDOW_STEPS
+from rankscope.records.spec import DETAILS
 from rankscope.rundir.audit import note_deed
 from rankscope.rundir.layout import RunDir
 
-if TYPE_CHECKING:
-    from rankscope.config import ToolConfig
+__all__ = ["add_capture", "capture_verb"]
 
-__all__ = ["capture_verb", "config_verb"]
+
+def add_capture(verbs: Verbs) -> None:
+    """Add the verb."""
+    capture = verbs.add_parser("capture", help="record a window of a job that is running under `rankscope run`")
+    capture.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
+    capture.add_argument("--steps", type=int, default=5, help="steps to record (default: 5)")
+    capture.add_argument("--warmup", type=int, default=2, help="steps to throw away before them (default: 2)")
+    capture.add_argument("--detail", choices=DETAILS, default="", help="what else to record")
+    capture.add_argument("--timeout", type=float, default=120, metavar="S", help="wait so long (default: 120)")
+    capture.set_defaults(verb=capture_verb)
 
 
 def capture_verb(arguments: argparse.Namespace) -> int:
@@ -60,31 +67,3 @@ def capture_verb(arguments: argparse.Namespace) -> int:
         say(reason)
     say(f"`rankscope analyze {folder}` compares the ranks now; the report at the end of the job holds all windows")
     return 0 if whole else RunDirError.exit_code
-
-
-def config_verb(arguments: argparse.Namespace) -> int:
-    """Print the composed configuration and what it records, or what its keys mean."""
-    from rankscope.compose import compose
-    from rankscope.config import plan_in_words
-
-    composed = compose(arguments.overrides, arguments.config_dirs)
-    if arguments.explain is not None:
-        print("\n\n".join(_explained(arguments.explain, composed.config)))
-        return 0
-    print(composed.yaml)
-    for line in plan_in_words(composed.config):
-        print(f"# {line}")
-    return 0
-
-
-def _explained(name: str, config: ToolConfig) -> Iterator[str]:
-    """Each key that is meant by ``name`` (a key, a group, or nothing for all) with its value and meaning."""
-    from rankscope.cli.config_help import as_text, keys, yaml
-
-    found = [key for key in keys() if not name or key.name == name or key.name.startswith(f"{name}.")]
-    if not found:
-        near = get_close_matches(name, [key.name for key in keys()], n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}?" if near else "`rankscope config --explain` lists all"
-        raise ConfigError(f"there is no configuration key or group {name!r}; {hint}")
-    for key in found:
-        yield as_text(key, yaml(attrgetter(key.name)(config)))

@@ -1,0 +1,1 @@
+"""What verbs share: arguments, how they speak, and longer pieces of one."""

@@ -1,0 +1,62 @@
+"""Arguments that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rankscope.cli.parts.console import FORMATS
+
+__all__ = ["Verbs", "add_hta", "add_identity", "add_output", "add_rank", "add_settings"]
+
+Verbs: TypeAlias = "argparse._SubParsersAction[Any]"  # noqa: SLF001 - what add_subparsers returns has no public name
+"""What a verb adds itself to."""
+
+
+def add_hta(parser: argparse.ArgumentParser) -> None:
+    """Whether Holistic Trace Analysis is part of the report."""
+    parser.add_argument("--no-hta", dest="hta", action="store_false", help="leave out Holistic Trace Analysis")
+    parser.add_argument(
+        "--hta-all", dest="hta", action="store_const", const="all", help="Holistic Trace Analysis of each of many ranks"
+    )
+    parser.set_defaults(hta=True)
+
+
+def add_identity(parser: argparse.ArgumentParser) -> None:
+    """The key of an encrypted run."""
+    parser.add_argument(
+        "--identity", type=Path, metavar="FILE", help="the key of age with which an encrypted run is read"
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Configuration, as of ``run``."""
+    parser.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    parser.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
+
+
+def add_rank(parser: argparse.ArgumentParser) -> None:
+    """Ranks of traces that do not tell."""
+    parser.add_argument(
+        "--rank",
+        dest="given_ranks",
+        metavar="FILE=RANK",
+        action="append",
+        default=[],
+        help="which rank a trace is of, where neither its content nor its name says so; may be given several times",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """How a report is shown, and where it is written."""
+    parser.add_argument("--format", choices=FORMATS, default="terminal", help="what goes to stdout (default: terminal)")
+    parser.add_argument(
+        "--schema",
+        choices=("1",),
+        default="1",
+        help="major version of the schema of --format json, so that a reader keeps its form when there is a next one",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="also write report.html, report.json, report.md there"
+    )
