@@ -133,7 +133,7 @@ def launch(
     from rankscope.launcher.job import begin
     from rankscope.launcher.run_plan import RunPlan
     from rankscope.records.manifest import RunManifest
-    from rankscope.records.node_task import JobEnd
+    from rankscope.records.running.node_task import JobEnd
     from rankscope.rundir.layout import RunDir
     from rankscope.trace.files.load import load_traces
 

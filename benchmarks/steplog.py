@@ -23,7 +23,7 @@ from torch import nn
 from rankscope.agent.steps import phases, step_log
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.node.gathering.step_log import StepLogDrain
-from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.records.running.step_log import STEP_LOG_ENTRY
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from rankscope.capture_backends import backend_names
 from rankscope.errors import ConfigError
-from rankscope.records.limits import MAX_RANKS, MAX_STEP, MAX_WINDOW_STEPS, MAX_WINDOWS
+from rankscope.limits import MAX_RANKS, MAX_STEP, MAX_WINDOW_STEPS, MAX_WINDOWS
 from rankscope.records.spec import AgentSpec, BudgetSpec, CaptureSpec, ScheduleSpec
 
 __all__ = [

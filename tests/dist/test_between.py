@@ -6,7 +6,7 @@ import pytest
 
 from rankscope.between.live import read_live
 from rankscope.between.step_logs import read_step_log
-from rankscope.records.step_log import CHECKPOINT, EVALUATION, WRAPPED
+from rankscope.records.running.step_log import CHECKPOINT, EVALUATION, WRAPPED
 
 pytestmark = pytest.mark.forked
 

@@ -21,7 +21,7 @@ from rankscope.node.__main__ import OTHER_HELPER
 from rankscope.node.helper import Helper
 from rankscope.node.words import Words
 from rankscope.own_process import command, environment
-from rankscope.records.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY, STEP_LOG_HEADER
+from rankscope.records.running.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY, STEP_LOG_HEADER
 from rankscope.rundir.layout import RunDir
 from support.node import TRACE, Node, until
 
@@ -413,7 +413,7 @@ def test_a_report_that_takes_too_long_is_given_up_with_the_command_that_makes_it
 def test_a_report_whose_process_is_killed_is_told_of(make):
     node = make(report=True).start()
     node.lives(0, world=1)
-    from rankscope.records.node_task import JobEnd
+    from rankscope.records.running.node_task import JobEnd
 
     node.helper.finish(JobEnd(exit_code=0))
     until(lambda: (word := node.helper.next_word(0.2)) is not None and word.word == "begun")

@@ -14,8 +14,8 @@ from rankscope.launcher.node_helper import NodeHelper
 from rankscope.node.manifest import NodeResult
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.manifest import RunManifest
-from rankscope.records.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.records.rank import RankRecord
+from rankscope.records.running.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from rankscope.records.limits import Between
+from rankscope.limits import Between
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
-from rankscope.records.step_log import (
+from rankscope.records.running.step_log import (
     STEP_LOG_COLUMNS,
     STEP_LOG_ENTRY,
     STEP_LOG_HEADER,

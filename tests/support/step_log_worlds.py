@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rankscope.between.step_logs import ENTRY, StepTimes
-from rankscope.records.step_log import FORWARD_CALLS, STEP_LOG_COLUMNS, WRAPPED
+from rankscope.records.running.step_log import FORWARD_CALLS, STEP_LOG_COLUMNS, WRAPPED
 
 __all__ = ["world"]
 

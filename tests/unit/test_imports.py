@@ -17,7 +17,7 @@ ALL = sorted(m.name for m in pkgutil.walk_packages(rankscope.__path__, "rankscop
 PACKAGES = ("records", "rundir", "causes")
 GROUND = (
     *("rankscope.errors", "rankscope.config", "rankscope.plugins", "rankscope.step_time", "rankscope.own_process"),
-    "rankscope.capture_backends",
+    *("rankscope.capture_backends", "rankscope.limits"),
     *(name for name in ALL if name.split(".")[1:2] and name.split(".")[1] in PACKAGES),
 )
 HEAVY = ("hydra", "omegaconf", "pandas", "hta", "plotly", "pyarrow", "rich", "jinja2")

@@ -10,10 +10,10 @@ import os
 import pytest
 
 from rankscope.errors import ForeignFileError
+from rankscope.limits import MAX_ABSENT_ROWS, MAX_RANKS, MAX_WINDOW_STEPS, absent_ranks
 from rankscope.node.manifest import NodeResult
 from rankscope.records import evidence, manifest, rank, report, rows, run_steps, spec
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.limits import MAX_ABSENT_ROWS, MAX_RANKS, MAX_WINDOW_STEPS, absent_ranks
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import ClockSample, RankRecord
 from rankscope.records.report import ClusterReport

@@ -25,7 +25,7 @@ from typing import Any
 from rankscope.agent.backends.call_notes import recorded_calls, recorded_groups
 from rankscope.agent.process.descriptors import file_of
 from rankscope.records.codec import to_json
-from rankscope.records.hang import Call, RankAnswer, ThreadStack
+from rankscope.records.running.hang import Call, RankAnswer, ThreadStack
 from rankscope.rundir.files import replace_text
 
 __all__ = ["Listener"]

@@ -37,8 +37,8 @@ from rankscope.agent.windows.notices import Notices
 from rankscope.agent.windows.recording import Recording, device_name, new_record
 from rankscope.capture_backends import load_capture, resolve
 from rankscope.records.codec import to_json
-from rankscope.records.hang import RankAnswer
 from rankscope.records.rank import RankRecord
+from rankscope.records.running.hang import RankAnswer
 from rankscope.records.spec import AgentSpec, CaptureSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool

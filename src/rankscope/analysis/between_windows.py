@@ -11,8 +11,8 @@ from rankscope.between.table import side_by_side
 from rankscope.causes.wording import amount
 from rankscope.errors import ForeignFileError
 from rankscope.listing import some_ranks
-from rankscope.records.between import BetweenVerdict, SlowPattern
 from rankscope.records.report import ClusterReport, Verdict
+from rankscope.records.running.between import BetweenVerdict, SlowPattern
 from rankscope.thresholds import MATTERS
 
 __all__ = ["add_between_windows", "join"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rankscope.causes.wording import amount
 from rankscope.errors import ForeignFileError
 from rankscope.listing import some_ranks
-from rankscope.records.live import NodeLive, RankLive
+from rankscope.records.running.live import NodeLive, RankLive
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankscope.errors import ForeignFileError
-from rankscope.records.step_log import (
+from rankscope.records.running.step_log import (
     RECORDED,
     STEP_LOG_COLUMNS,
     STEP_LOG_ENTRY,
@@ -57,14 +57,14 @@ class StepTimes:
         return "before" in (self.entries.dtype.names or ())
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
-        """A column of :data:`~rankscope.records.step_log.STEP_LOG_COLUMNS` step by step, ms; folded steps have their
-        mean, and what the log does not have is 0."""
+        """A column of :data:`~rankscope.records.running.step_log.STEP_LOG_COLUMNS` step by step, ms; folded steps have
+        their mean, and what the log does not have is 0."""
         if name not in (self.entries.dtype.names or ()):
             return np.zeros(self.steps)
         return np.repeat(self.entries[name] / 1e3, self.spans)
 
     def flags(self) -> npt.NDArray[np.uint16]:
-        """Flags step by step; see :mod:`rankscope.records.step_log`."""
+        """Flags step by step; see :mod:`rankscope.records.running.step_log`."""
         own = self.entries["flags"].astype(np.uint16)
         return np.repeat(own if self.has_parts else np.where(own > 0, RECORDED, 0).astype(np.uint16), self.spans)
 

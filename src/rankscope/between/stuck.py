@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from rankscope.between.stuck_words import call_in_words, doing, named, sent
-from rankscope.records.hang import Call, HangKind, HangVerdict, NodeAnswers, RankState
+from rankscope.records.running.hang import Call, HangKind, HangVerdict, NodeAnswers, RankState
 
 __all__ = ["why_stuck"]
 

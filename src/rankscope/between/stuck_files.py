@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from rankscope.errors import ForeignFileError, RunDirError
-from rankscope.records.hang import NodeAnswers
+from rankscope.records.running.hang import NodeAnswers
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.listing import some_ranks
-from rankscope.records.hang import Call, RankState
+from rankscope.records.running.hang import Call, RankState
 
 __all__ = ["call_in_words", "doing", "named", "sent"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankscope.between.step_logs import StepTimes
-from rankscope.records.step_log import CHECKPOINT, DEVICE, EVALUATION, FORWARD_CALLS, RECORDED, WRAPPED
+from rankscope.records.running.step_log import CHECKPOINT, DEVICE, EVALUATION, FORWARD_CALLS, RECORDED, WRAPPED
 
 __all__ = ["FIRST_STEPS", "StepTable", "side_by_side"]
 

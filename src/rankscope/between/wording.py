@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankscope.causes.wording import amount
 from rankscope.listing import some_ranks
-from rankscope.records.between import BetweenVerdict, SlowPattern
+from rankscope.records.running.between import BetweenVerdict, SlowPattern
 
 __all__ = ["conclude", "describe"]
 

@@ -18,7 +18,7 @@ from rankscope.launcher.run_plan import BASE, RunPlan
 from rankscope.node.gathering.signing import load_signing_key
 from rankscope.rank_identity import told, was_told
 from rankscope.records.codec import to_json
-from rankscope.records.node_task import NodeTask
+from rankscope.records.running.node_task import NodeTask
 from rankscope.records.secrets import mask_arguments, mask_config
 from rankscope.rundir.files import write_new
 from rankscope.rundir.sealing import recipients_of

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from rankscope.between.live import in_a_line
 from rankscope.records.codec import from_json
-from rankscope.records.live import NodeLive
+from rankscope.records.running.live import NodeLive
 from rankscope.rundir.spool import Spool
 
 __all__ = ["LiveLine", "live_line"]

@@ -16,7 +16,7 @@ from collections import deque
 
 from rankscope import own_process
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.node_task import HelperWord, JobEnd
+from rankscope.records.running.node_task import HelperWord, JobEnd
 from rankscope.rundir.spool import Spool
 
 __all__ = ["HelperLost", "NodeHelper"]

@@ -17,7 +17,7 @@ from pathlib import Path
 from rankscope.errors import RankscopeError
 from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
-from rankscope.records.node_task import HelperWord
+from rankscope.records.running.node_task import HelperWord
 from rankscope.records.secrets import mask_text
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit

@@ -22,8 +22,8 @@ from rankscope.launcher.ending import Ending
 from rankscope.launcher.job import Session
 from rankscope.launcher.progress import bars, gathering
 from rankscope.records.codec import from_json
-from rankscope.records.node_task import HelperWord, JobEnd
 from rankscope.records.report import ClusterReport
+from rankscope.records.running.node_task import HelperWord, JobEnd
 
 if TYPE_CHECKING:
     from types import FrameType

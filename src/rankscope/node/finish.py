@@ -17,10 +17,10 @@ from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.node.gathering.placing import Placing
 from rankscope.node.manifest import NodeResult, build_manifest
 from rankscope.records.codec import to_json
-from rankscope.records.hang import HangVerdict
 from rankscope.records.manifest import RunManifest
-from rankscope.records.node_task import NodeTask
 from rankscope.records.rank import RankRecord
+from rankscope.records.running.hang import HangVerdict
+from rankscope.records.running.node_task import NodeTask
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.claim import NodeClaim
 from rankscope.rundir.foreign import read_foreign

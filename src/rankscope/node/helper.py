@@ -37,10 +37,10 @@ from rankscope.node.watching.metrics import as_openmetrics
 from rankscope.node.watching.requests import RequestRelay
 from rankscope.node.watching.standstill import StandstillWatch, place_answers
 from rankscope.node.words import Words
-from rankscope.records.between import SlowPattern
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.records.rank import RankRecord
+from rankscope.records.running.between import SlowPattern
+from rankscope.records.running.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.records.spec import AgentSpec, CaptureRequest
 from rankscope.rundir.audit import note_deed
 from rankscope.rundir.claim import NodeClaim, claim, next_run_dir

@@ -24,7 +24,7 @@ from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.manifest import NodeResult
 from rankscope.node.state import NodeState
 from rankscope.records.codec import to_json
-from rankscope.records.node_task import JobEnd, NodeTask
+from rankscope.records.running.node_task import JobEnd, NodeTask
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
 from rankscope.rundir.layout import RunDir

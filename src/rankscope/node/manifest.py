@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rankscope.limits import absent_ranks
 from rankscope.listing import some_ranks
-from rankscope.records.limits import absent_ranks
 from rankscope.records.manifest import FileSum, RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import ScheduleSpec

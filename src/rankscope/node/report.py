@@ -12,7 +12,7 @@ import time
 from rankscope import own_process
 from rankscope.node.words import Words
 from rankscope.records.codec import from_json
-from rankscope.records.node_task import HelperWord, NodeTask
+from rankscope.records.running.node_task import HelperWord, NodeTask
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["make_report"]

@@ -7,7 +7,7 @@ import os
 import threading
 
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.node_task import HelperState
+from rankscope.records.running.node_task import HelperState
 from rankscope.records.secrets import mask_text
 from rankscope.rundir.claim import NodeClaim
 from rankscope.rundir.files import replace_text

@@ -8,7 +8,7 @@ import threading
 import time
 
 from rankscope.records.codec import to_json
-from rankscope.records.node_task import HelperWord
+from rankscope.records.running.node_task import HelperWord
 
 __all__ = ["Words"]
 

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
-from rankscope.records.limits import Between
+from rankscope.limits import Between
 
 __all__ = ["SCHEMA_VERSION", "decoded_bytes", "from_json", "to_json", "to_plain"]
 
@@ -47,7 +47,7 @@ def to_json(record: Any, *, indent: int | None = 1) -> str:
 
 
 def from_json(cls: type[T], text: str | bytes) -> T:
-    """Read a record of type ``cls``, and check it: types, finite numbers, ranges of :mod:`rankscope.records.limits`.
+    """Read a record of type ``cls``, and check it: types, finite numbers, ranges of :mod:`rankscope.limits`.
 
     Raises:
         ValueError: the text is not JSON, or not such a record; the message names the field.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rankscope.records.limits import Rank, Step, WorldSize
+from rankscope.limits import Rank, Step, WorldSize
 
 __all__ = [
     "DIFF_VERSION",

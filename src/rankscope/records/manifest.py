@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from rankscope.limits import Attempt, Count, WindowNumber, WorldSize
 from rankscope.records.codec import SCHEMA_VERSION
-from rankscope.records.hang import HangVerdict
-from rankscope.records.limits import Attempt, Count, WindowNumber, WorldSize
 from rankscope.records.rank import RankRecord
+from rankscope.records.running.hang import HangVerdict
 
 __all__ = ["FileSum", "RunManifest", "WindowRanks"]
 
@@ -30,7 +30,7 @@ class WindowRanks:
     world_size: WorldSize
     records: list[RankRecord]
     """One per rank of the world, in order of rank; missing ones have status ``missing``. Beyond
-    :data:`rankscope.records.limits.MAX_ABSENT_ROWS` missing ones are only counted, in ``mismatches``."""
+    :data:`rankscope.limits.MAX_ABSENT_ROWS` missing ones are only counted, in ``mismatches``."""
     mismatches: list[str] = field(default_factory=list)
 
 

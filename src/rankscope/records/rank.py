@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rankscope.records.limits import Attempt, Count, FileName, LocalRank, Rank, Step, WindowNumber, WorldSize
+from rankscope.limits import Attempt, Count, FileName, LocalRank, Rank, Step, WindowNumber, WorldSize
 
 __all__ = [
     "OWN_STEP_MARK",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from rankscope.records.limits import Attempt, Rank, Step, WindowNumber, WorldSize
+from rankscope.limits import Attempt, Rank, Step, WindowNumber, WorldSize
 
 __all__ = ["SUMMARY_VERSION", "CallColumns", "RankWindow", "StepColumns", "WorkColumns"]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rankscope.records.between import BetweenVerdict
+from rankscope.limits import Rank, WorldSize
 from rankscope.records.codec import SCHEMA_VERSION
-from rankscope.records.hang import HangVerdict
-from rankscope.records.limits import Rank, WorldSize
 from rankscope.records.rows import (
     Efficiency,
     GroupRow,
@@ -22,6 +20,8 @@ from rankscope.records.rows import (
     StepRow,
 )
 from rankscope.records.run_steps import RunSteps
+from rankscope.records.running.between import BetweenVerdict
+from rankscope.records.running.hang import HangVerdict
 
 __all__ = [
     "Action",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rankscope.records.limits import Attempt, Count, Rank, Step, WindowNumber
+from rankscope.limits import Attempt, Count, Rank, Step, WindowNumber
 from rankscope.records.rank import RankStatus
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rankscope.records.limits import Attempt, Rank, Step
+from rankscope.limits import Attempt, Rank, Step
 
 __all__ = ["RankStepTimes", "RecordedRange", "RunSteps", "StepBucket"]
 

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from rankscope.records.limits import MAX_WINDOWS, Between, Step, WindowNumber, WindowSteps
+from rankscope.limits import MAX_WINDOWS, Between, Step, WindowNumber, WindowSteps
 
 __all__ = [
     "DETAILS",

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rankscope.errors import ForeignFileError
+from rankscope.limits import Attempt, Rank, WindowNumber
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.limits import Attempt, Rank, WindowNumber
 from rankscope.records.report import SourceFile
 from rankscope.rundir.files import temporary_beside
 from rankscope.rundir.foreign import shown

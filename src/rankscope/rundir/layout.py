@@ -108,7 +108,7 @@ class RunDir:
         return sorted(self.request_folder.glob("request_*.json"))
 
     def pulse(self, attempt: int, rank: int) -> Path:
-        """A rank's log of all steps, gzipped: entries of :data:`rankscope.records.step_log.STEP_LOG_ENTRY`."""
+        """A rank's log of all steps, gzipped: entries of :data:`rankscope.records.running.step_log.STEP_LOG_ENTRY`."""
         return self.path / f"attempt_{attempt}" / "pulse" / f"rank_{rank:05d}.bin.gz"
 
     def snapshot(self, attempt: int, window: int, rank: int) -> Path:

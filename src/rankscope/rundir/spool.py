@@ -96,7 +96,7 @@ class Spool:
         return sorted(self.path.glob("life_*_*.json"))
 
     def pulse(self, attempt: int, rank: int) -> Path:
-        """A rank's ring of step times; see :data:`rankscope.records.step_log.STEP_LOG_ENTRY`."""
+        """A rank's ring of step times; see :data:`rankscope.records.running.step_log.STEP_LOG_ENTRY`."""
         return self.path / f"pulse_{attempt}_{rank}"
 
     def pulses(self) -> list[Path]:

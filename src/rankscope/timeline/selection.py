@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rankscope.errors import ConfigError
-from rankscope.records.limits import MAX_RANKS
+from rankscope.limits import MAX_RANKS
 from rankscope.trace.columns import Category
 
 __all__ = ["CATEGORIES", "MAX_MB", "Selection", "parse_categories", "parse_ranks", "parse_steps"]

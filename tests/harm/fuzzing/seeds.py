@@ -16,8 +16,8 @@ from rankscope.node.manifest import NodeResult
 from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import ClockSample, HealthSample, HostSample, RankRecord, StepTimes
+from rankscope.records.running.step_log import STEP_LOG_ENTRY_V1
 from rankscope.records.spec import CaptureRequest
-from rankscope.records.step_log import STEP_LOG_ENTRY_V1
 from rankscope.rundir.layout import RunDir
 from rankscope.trace.files.load import load_traces
 

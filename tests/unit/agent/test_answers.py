@@ -16,7 +16,7 @@ SCRIPT = """
 import os, sys, threading, time
 from pathlib import Path
 from rankscope.agent.answers import Listener
-from rankscope.records.hang import RankAnswer
+from rankscope.records.running.hang import RankAnswer
 
 folder = Path(sys.argv[1])
 trains = threading.get_ident()

@@ -8,7 +8,7 @@ import pickle
 import torch
 
 from rankscope.agent.steps.occasions import watch_occasions
-from rankscope.records.step_log import CHECKPOINT, EVALUATION
+from rankscope.records.running.step_log import CHECKPOINT, EVALUATION
 
 
 def test_evaluations_and_checkpoints_are_seen_and_change_nothing(monkeypatch):

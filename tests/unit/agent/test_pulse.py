@@ -10,7 +10,7 @@ from pathlib import Path
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.agent.steps.thread_clock import ThreadClock
 from rankscope.node.gathering.step_log import StepLogDrain
-from rankscope.records.step_log import (
+from rankscope.records.running.step_log import (
     CHECKPOINT,
     RECORDED,
     STEP_LOG_CAPACITY,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rankscope.analysis.between_windows import join
-from rankscope.records.between import BetweenVerdict, SlowPattern
 from rankscope.records.report import Verdict
+from rankscope.records.running.between import BetweenVerdict, SlowPattern
 
 
 def between(**pattern) -> BetweenVerdict:

@@ -14,7 +14,7 @@ from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
 from rankscope.records.run_steps import RecordedRange, RunSteps
-from rankscope.records.step_log import STEP_LOG_ENTRY_V1
+from rankscope.records.running.step_log import STEP_LOG_ENTRY_V1
 from rankscope.rundir.layout import RunDir
 from rankscope.trace.files.load import load_traces
 

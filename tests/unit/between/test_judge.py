@@ -11,7 +11,7 @@ from rankscope.between.judge import judge
 from rankscope.between.recurring import binomial_tail, recurring
 from rankscope.between.stretches import is_growing, stretches
 from rankscope.between.table import side_by_side
-from rankscope.records.step_log import CHECKPOINT, EVALUATION, RECORDED
+from rankscope.records.running.step_log import CHECKPOINT, EVALUATION, RECORDED
 from support.step_log_worlds import world
 
 

@@ -8,7 +8,7 @@ import pytest
 from rankscope.between.step_logs import parse
 from rankscope.errors import ForeignFileError
 from rankscope.node.gathering.folding import fold
-from rankscope.records.step_log import (
+from rankscope.records.running.step_log import (
     CHECKPOINT,
     RECORDED,
     STEP_LOG_COLUMNS,

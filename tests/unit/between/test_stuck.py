@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rankscope.between.stuck import why_stuck
-from rankscope.records.hang import Call, NodeAnswers, RankAnswer, RankState, ThreadStack
+from rankscope.records.running.hang import Call, NodeAnswers, RankAnswer, RankState, ThreadStack
 
 
 def call(seq: int, name: str = "all_reduce", sizes: list[list[int]] | None = None, *, done: bool = True, group="0"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.records.codec import from_json
-from rankscope.records.node_task import HelperWord, JobEnd, NodeTask
+from rankscope.records.running.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.rundir.spool import Spool
 
 

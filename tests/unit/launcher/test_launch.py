@@ -19,8 +19,8 @@ from rankscope.launcher.run.arguments import parse
 from rankscope.launcher.run.launch import launch
 from rankscope.launcher.wrap_up import Outcome
 from rankscope.records.codec import to_json
-from rankscope.records.node_task import HelperWord, JobEnd
 from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict
+from rankscope.records.running.node_task import HelperWord, JobEnd
 from rankscope.rundir.spool import ENV_SPEC
 
 

@@ -55,7 +55,7 @@ from rankscope.launcher.ending import Ending
 from rankscope.launcher.wrap_up import wrap_up
 from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
-from rankscope.records.node_task import HelperWord
+from rankscope.records.running.node_task import HelperWord
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 

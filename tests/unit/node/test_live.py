@@ -13,7 +13,7 @@ from rankscope.launcher.live_line import LiveLine
 from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.watching.live import LiveStatus
 from rankscope.node.watching.metrics import as_openmetrics
-from rankscope.records.live import NodeLive, RankLive
+from rankscope.records.running.live import NodeLive, RankLive
 from rankscope.rundir.spool import Spool
 
 

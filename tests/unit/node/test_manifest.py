@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rankscope.limits import MAX_ABSENT_ROWS
 from rankscope.node.manifest import NodeResult, build_manifest
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.limits import MAX_ABSENT_ROWS
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import ScheduleSpec

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from rankscope.errors import RunDirError
+from rankscope.limits import MAX_REQUESTS
 from rankscope.node.watching.requests import RequestRelay, answers, ask
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.limits import MAX_REQUESTS
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import CaptureRequest
 from rankscope.rundir.claim import claim

@@ -8,8 +8,8 @@ import pytest
 
 from rankscope.node.watching.standstill import StandstillWatch, place_answers
 from rankscope.records.codec import to_json
-from rankscope.records.hang import RankAnswer, ThreadStack
 from rankscope.records.rank import RankRecord
+from rankscope.records.running.hang import RankAnswer, ThreadStack
 from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool
 

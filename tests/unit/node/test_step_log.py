@@ -7,7 +7,7 @@ import gzip
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.between.step_logs import parse
 from rankscope.node.gathering.step_log import StepLogDrain
-from rankscope.records.step_log import STEP_LOG_ENTRY
+from rankscope.records.running.step_log import STEP_LOG_ENTRY
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 

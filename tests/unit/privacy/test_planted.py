@@ -18,7 +18,7 @@ from rankscope.privacy.naming.policy import LEVELS
 from rankscope.privacy.naming.tokens import Tokens, load_key, reveal
 from rankscope.privacy.naming.words import Words
 from rankscope.privacy.redact import Copy, redact
-from rankscope.records.step_log import STEP_LOG_COLUMNS, STEP_LOG_ENTRY, STEP_LOG_HEADER
+from rankscope.records.running.step_log import STEP_LOG_COLUMNS, STEP_LOG_ENTRY, STEP_LOG_HEADER
 from rankscope.trace.kineto.build import read_trace
 from support import planted
 

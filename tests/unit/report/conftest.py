@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.records.between import BetweenVerdict, SlowPattern
 from rankscope.records.report import (
     Action,
     ClockReport,
@@ -31,6 +30,7 @@ from rankscope.records.rows import (
     WorkGroup,
 )
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
+from rankscope.records.running.between import BetweenVerdict, SlowPattern
 
 GEMM = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "

@@ -11,7 +11,7 @@ import torch
 from rankscope.agent.process.guard import guarded
 from rankscope.agent.process.import_hooks import after_import
 from rankscope.agent.signals.base import after
-from rankscope.records.step_log import CHECKPOINT, EVALUATION
+from rankscope.records.running.step_log import CHECKPOINT, EVALUATION
 
 __all__ = ["watch_occasions"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from rankscope.agent.process.descriptors import close_own, file_of
 from rankscope.agent.steps.phases import Phases
 from rankscope.agent.steps.thread_clock import ThreadClock
-from rankscope.records.step_log import (
+from rankscope.records.running.step_log import (
     EVALUATION,
     FORWARD_CALLS,
     RECORDED,
@@ -49,7 +49,7 @@ class StepLog:
         self.input_ns = 0
         """Time in the data loader, since the step began."""
         self.flags = 0
-        """What is known of this step so far: flags of :mod:`rankscope.records.step_log`."""
+        """What is known of this step so far: flags of :mod:`rankscope.records.running.step_log`."""
         self.phases = Phases()
         self.clock = ThreadClock()
         self._ran, self._held, self._met = [0, 0], [0, 0], False

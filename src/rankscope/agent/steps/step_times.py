@@ -51,7 +51,7 @@ class StepTimes:
             self._log.mark(name)
 
     def happened(self, flag: int) -> None:
-        """Something is known of this step: a flag of :mod:`rankscope.records.step_log`."""
+        """Something is known of this step: a flag of :mod:`rankscope.records.running.step_log`."""
         if self._log is not None:
             self._log.flags |= flag
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankscope.agent.process.guard import tell
+from rankscope.limits import MAX_WINDOW_STEPS
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.limits import MAX_WINDOW_STEPS
 from rankscope.records.spec import DETAILS, CaptureRequest, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from rankscope.capture_backends import recorder
-from rankscope.records.limits import absent_ranks
+from rankscope.limits import absent_ranks
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord, RankStatus
 from rankscope.records.report import RunInfo, SourceFile

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from rankscope.between.step_logs import last_attempt, read_step_log
 from rankscope.errors import AnalysisError, ForeignFileError
-from rankscope.records.limits import absent_ranks
+from rankscope.limits import absent_ranks
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
-from rankscope.records.step_log import RECORDED
+from rankscope.records.running.step_log import RECORDED
 from rankscope.step_time import sync_interval
 
 __all__ = ["read_step_logs"]

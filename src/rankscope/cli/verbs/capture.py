@@ -10,7 +10,7 @@ from pathlib import Path
 from rankscope.cli.parts.arguments import Verbs
 from rankscope.cli.parts.console import say
 from rankscope.errors import ConfigError, RunDirError
-from rankscope.records.limits import MAX_WINDOW_STEPS
+from rankscope.limits import MAX_WINDOW_STEPS
 from rankscope.records.spec import DETAILS
 from rankscope.rundir.audit import note_deed
 from rankscope.rundir.layout import RunDir

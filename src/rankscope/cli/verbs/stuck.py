@@ -11,7 +11,7 @@ from rankscope.between.stuck_files import ask_where, read_answers
 from rankscope.cli.parts.arguments import Verbs
 from rankscope.cli.parts.console import say
 from rankscope.errors import RunDirError
-from rankscope.records.hang import HangVerdict
+from rankscope.records.running.hang import HangVerdict
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["add_stuck", "why_stuck_verb"]

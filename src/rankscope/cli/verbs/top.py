@@ -12,7 +12,7 @@ from rankscope.cli.parts.arguments import Verbs
 from rankscope.cli.parts.console import say
 from rankscope.errors import RunDirError
 from rankscope.records.codec import to_json
-from rankscope.records.live import NodeLive
+from rankscope.records.running.live import NodeLive
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["add_top", "status_verb", "top_verb"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rankscope.errors import RankscopeError, RunDirError
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.node_task import Begun
+from rankscope.records.running.node_task import Begun
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
 

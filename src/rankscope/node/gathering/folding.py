@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from rankscope.records.step_log import STEP_LOG_COLUMNS, STEP_LOG_ENTRY
+from rankscope.records.running.step_log import STEP_LOG_COLUMNS, STEP_LOG_ENTRY
 
 __all__ = ["BLOCK", "KEPT", "MOST_IN_ONE", "fold"]
 

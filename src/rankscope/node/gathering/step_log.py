@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rankscope.errors import RunDirError
 from rankscope.node.gathering.folding import MOST_IN_ONE, fold
 from rankscope.node.gathering.placing import Placing
-from rankscope.records.step_log import (
+from rankscope.records.running.step_log import (
     STEP_LOG_CAPACITY,
     STEP_LOG_COLUMNS,
     STEP_LOG_ENTRY,

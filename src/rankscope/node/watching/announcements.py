@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 
 from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.limits import MAX_WINDOWS
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.limits import MAX_WINDOWS
 from rankscope.records.spec import Window
 from rankscope.rundir.files import replace_text, write_new
 from rankscope.rundir.layout import RunDir

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankscope.node.gathering.gather import own_record
-from rankscope.records.between import SlowPattern
-from rankscope.records.live import NodeLive, RankLive
-from rankscope.records.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER, STEP_LOG_MAGIC, STEP_LOG_VERSION
+from rankscope.records.running.between import SlowPattern
+from rankscope.records.running.live import NodeLive, RankLive
+from rankscope.records.running.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER, STEP_LOG_MAGIC, STEP_LOG_VERSION
 from rankscope.rundir.spool import Spool
 
 __all__ = ["LiveStatus"]

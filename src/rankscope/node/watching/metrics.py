@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rankscope.records.live import NodeLive
+from rankscope.records.running.live import NodeLive
 
 __all__ = ["MOST_RANKS", "as_openmetrics"]
 

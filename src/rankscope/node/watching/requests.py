@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable
 
 from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.limits import MAX_REQUESTS
 from rankscope.records.codec import to_json
-from rankscope.records.limits import MAX_REQUESTS
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import DETAILS, CaptureRequest
 from rankscope.rundir.files import replace_text, write_new

@@ -18,8 +18,8 @@ from pathlib import Path
 from rankscope.errors import ForeignFileError
 from rankscope.node.gathering.gather import own_record
 from rankscope.records.codec import to_json
-from rankscope.records.hang import NodeAnswers, RankAnswer, RankState
 from rankscope.records.rank import RankRecord
+from rankscope.records.running.hang import NodeAnswers, RankAnswer, RankState
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool

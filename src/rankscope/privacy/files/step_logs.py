@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rankscope.errors import ForeignFileError
 from rankscope.privacy.naming.words import Words
-from rankscope.records.step_log import (
+from rankscope.records.running.step_log import (
     STEP_LOG_COLUMNS,
     STEP_LOG_ENTRY,
     STEP_LOG_ENTRY_V1,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rankscope.records.between import BetweenVerdict, SlowPattern
 from rankscope.records.report import ClusterReport
+from rankscope.records.running.between import BetweenVerdict, SlowPattern
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, numbers, text
 from rankscope.report.common.metrics import Metric

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from rankscope.limits import Rank
 from rankscope.records.codec import from_json
-from rankscope.records.limits import Rank
 from rankscope.trace.columns import (
     EVENT_DTYPES,
     Category,

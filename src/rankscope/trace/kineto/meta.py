@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from rankscope.limits import MAX_RANKS
 from rankscope.records.codec import decoded_bytes
-from rankscope.records.limits import MAX_RANKS
 from rankscope.trace.columns import REDACTED, Group, TraceMeta
 from rankscope.trace.kineto import repair
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rankscope.records.limits import Attempt, Count, Rank, Step, WorldSize
+from rankscope.limits import Attempt, Count, Rank, Step, WorldSize
 
 __all__ = ["Call", "HangKind", "HangVerdict", "NodeAnswers", "RankAnswer", "RankState", "ThreadStack"]
 

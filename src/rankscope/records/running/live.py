@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rankscope.records.limits import Attempt, Count, Rank, Step, WorldSize
+from rankscope.limits import Attempt, Count, Rank, Step, WorldSize
 
 __all__ = ["NodeLive", "RankLive"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rankscope.records.limits import Rank, Step
+from rankscope.limits import Rank, Step
 
 __all__ = ["BetweenKind", "BetweenVerdict", "PatternKind", "SlowPattern"]
 
