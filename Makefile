@@ -1,5 +1,5 @@
 # make demo   train on two CPU processes, one with a slow input, and find it
-# make unit   run the unit tests in parallel: half a minute
+# make unit   run the unit tests that need no trace and no process of their own, in parallel: half a minute
 # make test   run the unit tests, then those that start real training processes, without the long ones: six minutes
 # make test-long  run what make test leaves out: repetitions, fuzzing, planted faults
 # make test-torch VERSION=2.6.0  run the fast tests that meet torch with another version of it
@@ -42,11 +42,12 @@ LANES ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 unit: $(VENV)/.installed-test
-	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) $(PYTEST_ARGS)
+	$(bin)/python -m pytest tests/unit -m "not long and not data and not process" $(parallel) $(PYTEST_ARGS)
 
 # Tests that judge by how long something took need the CPUs for themselves, and devices are not shared.
 launching = $(bin)/python -m pytest tests/dist tests/gpu tests/harm tests/doors
-test: unit
+test: $(VENV)/.installed-test
+	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) $(PYTEST_ARGS)
 	$(launching) -m "not long and not alone and not gpu" -n $(LANES) $(PYTEST_ARGS)
 	$(launching) -m "not long and (alone or gpu)" $(PYTEST_ARGS)
 

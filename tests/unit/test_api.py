@@ -107,6 +107,7 @@ def test_the_schema_holds_for_what_is_written(name: str, report: rankscope.Repor
         validator.validate({**document, "schema_version" if name == "report" else "windows": {}})
 
 
+@pytest.mark.process
 def test_nothing_is_loaded_before_it_is_used() -> None:
     code = (
         "import sys, rankscope; assert 'numpy' not in sys.modules; rankscope.read_report; assert 'numpy' in sys.modules"

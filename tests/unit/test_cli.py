@@ -167,6 +167,7 @@ def test_a_reader_that_leaves_early_is_no_error(written: Path) -> None:
     process.wait(60)
 
 
+@pytest.mark.process
 def test_the_demo_listens_on_loopback_only() -> None:
     code = (
         "import os, torch.distributed as dist\n"

@@ -13,6 +13,8 @@ import pytest
 
 import rankscope
 
+pytestmark = pytest.mark.process
+
 ALL = sorted(m.name for m in pkgutil.walk_packages(rankscope.__path__, "rankscope.") if not m.name.endswith("__main__"))
 PACKAGES = ("records", "rundir", "causes")
 GROUND = (

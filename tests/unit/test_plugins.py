@@ -75,6 +75,7 @@ sys.stdout.write(json.dumps(said))
 """
 
 
+@pytest.mark.process
 def test_theirs_count_and_broken_ones_are_notes(tmp_path: Path) -> None:
     for name, text in (("causes", CAUSES), ("rules", RULES), ("sections", SECTIONS)):
         (tmp_path / f"their_{name}.py").write_text(text, encoding="utf-8")

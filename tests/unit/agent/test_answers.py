@@ -76,6 +76,7 @@ def wait_for(path: Path, token: int) -> dict:
     raise AssertionError("no answer")
 
 
+@pytest.mark.process
 def test_it_says_where_the_training_thread_is_as_often_as_it_is_asked(tmp_path, process):
     job = process()
     for token in (1, 2):

@@ -17,6 +17,8 @@ from rankscope.agent.backends import call_notes
 from rankscope.agent.backends.call_notes import MOST_NOTES, CallNotes, tail
 from rankscope.trace.kineto.build import read_trace
 
+pytestmark = pytest.mark.process
+
 ENTRY = {
     "process_group": ["3", "undefined"],
     "collective_seq_id": 2,

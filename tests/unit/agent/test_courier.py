@@ -99,6 +99,7 @@ def test_it_ends_when_it_is_told_to(nodes):
     assert not any(thread.is_alive() for thread in carrying)
 
 
+@pytest.mark.process
 def test_a_process_that_shuts_down_while_the_store_answers_ends_well(tmp_path: Path):
     # a thread that came back from the store now would abort it
     done = subprocess.run([sys.executable, "-c", ENDS_LATE, tmp_path], capture_output=True, text=True, timeout=300)

@@ -12,6 +12,8 @@ import rankscope.agent.inject
 from rankscope.agent.process.guard import said
 from rankscope.agent.process.import_hooks import after_import
 
+pytestmark = pytest.mark.process
+
 INJECT = Path(rankscope.agent.inject.__file__).parent
 
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 PROFILES = """
 import torch
 from rankscope.agent.backends.inline import InlineCapture

@@ -47,6 +47,7 @@ for steps in range(1, 12):
 """
 
 
+@pytest.mark.process
 def test_steps_that_only_wait_for_the_device_are_not_the_windows(tmp_path: Path) -> None:
     config = ToolConfig()
     config.capture.backend = "inline"

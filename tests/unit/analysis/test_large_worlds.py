@@ -13,6 +13,8 @@ from .test_diagnosis import cut
 from .test_worlds import cost_ms, report_of
 from .worlds import MS, Fault, Item, Mesh, by_hand, pipeline, simulate
 
+pytestmark = pytest.mark.data
+
 NOISE = 0.02
 LATE = 201
 FLAT, DEEP = (Mesh(tp=8, dp=64), by_hand(2)), (Mesh(tp=4, dp=32, pp=4), pipeline(4, 2, tp=True))

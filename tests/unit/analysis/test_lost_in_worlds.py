@@ -26,6 +26,8 @@ from rankscope.trace.files.load import LoadResult, load_traces
 
 from .hurt import keep
 
+pytestmark = pytest.mark.data
+
 LOST = 0.05
 JOBS: dict[str, tuple[Fault, float]] = {
     "ddp8": (Fault("slow_device", (2,), 1.3), 0.0),

@@ -19,6 +19,8 @@ from .hurt import lose, true_calls
 from .test_worlds import report_of
 from .worlds import MS, Fault, Item, Mesh, by_hand, pipeline, simulate
 
+pytestmark = pytest.mark.data
+
 NOISE = 0.02
 STALL = Item("fetch", host=3 * MS)
 JOBS = {

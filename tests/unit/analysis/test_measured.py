@@ -23,6 +23,8 @@ from rankscope.trace.files.load import load_traces
 from support.worlds.catalogue import World, simulated
 from support.worlds.faults import Fault
 
+pytestmark = pytest.mark.data
+
 
 def report_of(world: World, folder: Path) -> tuple[ClusterReport, float]:
     """What is said of a world, and what its fault costs a step, ms."""

@@ -16,6 +16,8 @@ from .test_diagnosis import cut
 from .test_worlds import report_of
 from .worlds import MS, Fault, Item, Mesh, by_hand, simulate
 
+pytestmark = pytest.mark.data
+
 RANKS = 64
 LATE, HURT = 21, 33
 WITHIN = 0.02

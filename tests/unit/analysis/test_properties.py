@@ -25,6 +25,8 @@ from rankscope.trace.files.load import LoadResult
 
 from .worlds import MS, Fault, Item, Mesh, by_hand, simulate
 
+pytestmark = pytest.mark.data
+
 MESH = Mesh(tp=2, dp=2)
 STRAGGLER = 3
 STALL = Item("fetch", host=3 * MS)

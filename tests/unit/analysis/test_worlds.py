@@ -13,6 +13,8 @@ from rankscope.trace.files.load import LoadResult
 from .test_diagnosis import cut
 from .worlds import MS, US, Fault, Item, Mesh, by_hand, of_a_recorded_rank, pipeline, simulate
 
+pytestmark = pytest.mark.data
+
 NOISE = 0.02
 SMALL = Mesh(tp=2, dp=4)
 STALL = Item("fetch", host=3 * MS)

@@ -19,6 +19,8 @@ from rankscope.report.formats.json import schema
 
 from .conftest import DATA
 
+pytestmark = pytest.mark.data
+
 
 @pytest.fixture(scope="module")
 def diffs(real) -> list[RunDiff]:

@@ -105,6 +105,7 @@ def finishing(tmp_path: Path) -> list[str]:
     return [sys.executable, "-c", FINISHING, str(spool), str(run)]
 
 
+@pytest.mark.process
 def test_bars_on_a_terminal(finishing: list[str]) -> None:
     text, _, code = on_a_terminal(finishing, "stderr", TERM="xterm", COLUMNS="90")
     assert code == 0
@@ -117,6 +118,7 @@ def test_bars_on_a_terminal(finishing: list[str]) -> None:
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is back"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("terminal", [False, pytest.param(True, marks=pytest.mark.long)], ids=["piped", "dumb"])
 def test_lines_elsewhere(finishing: list[str], terminal: bool) -> None:
     if terminal:

@@ -22,6 +22,8 @@ from rankscope.records.running.step_log import STEP_LOG_COLUMNS, STEP_LOG_ENTRY,
 from rankscope.trace.kineto.build import read_trace
 from support import planted
 
+pytestmark = pytest.mark.data
+
 
 def every_text(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file, unpacked as far as it goes, and its name."""

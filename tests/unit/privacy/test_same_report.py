@@ -20,6 +20,8 @@ from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
 from rankscope.trace.files.load import load_traces
 
+pytestmark = pytest.mark.data
+
 DATA = Path(__file__).parents[2] / "data"
 FEW = ("traces/fsdp2_slow_gpu", "traces/gloo_ddp_input", "traces/graph_host_pause", "runs/ddp_input")
 SETS = sorted(f"{kind}/{path.name}" for kind in ("traces", "runs") for path in (DATA / kind).iterdir() if path.is_dir())

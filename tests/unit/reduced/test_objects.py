@@ -21,6 +21,8 @@ from rankscope.report.formats import json as contract
 from rankscope.rundir.record_files import read_record
 from rankscope.trace.files.load import load_traces
 
+pytestmark = pytest.mark.data
+
 DATA = Path(__file__).parents[2] / "data"
 
 

@@ -12,7 +12,10 @@ from rankscope.records.report import ClusterReport
 from rankscope.report import write_report
 from support.browser import CHROME, DRIVER, Browser, browsing
 
-pytestmark = pytest.mark.skipif(not (DRIVER and CHROME), reason="needs chromium and chromedriver")
+pytestmark = [
+    pytest.mark.data,
+    pytest.mark.skipif(not (DRIVER and CHROME), reason="needs chromium and chromedriver"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,7 @@ def test_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     assert drawn(force_terminal=True) == (text, said)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("colour", [True, False])
 def test_analyze_draws_on_stderr_only(colour: bool) -> None:
     words = [sys.executable, "-m", "rankscope", "analyze", "--no-hta", str(TRACES)]

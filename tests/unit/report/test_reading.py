@@ -119,6 +119,7 @@ def reported(report: Path, **more: str) -> str:
     return text
 
 
+@pytest.mark.process
 def test_colour_on_a_terminal_and_nowhere_else(gpu_straggler: ClusterReport, tmp_path: Path) -> None:
     write_report(gpu_straggler, tmp_path)
     assert "\x1b[1;31m" in reported(tmp_path)

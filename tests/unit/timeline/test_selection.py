@@ -91,6 +91,7 @@ def test_slices_of_a_lane_nest(spans: list[tuple[int, int]]) -> None:
         assert set(lane.tolist()) <= {0}
 
 
+@pytest.mark.process
 def test_the_timeline_knows_no_job() -> None:
     code = (
         "import importlib, pkgutil, sys, rankscope.timeline as t\n"
