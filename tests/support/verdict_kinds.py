@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rankscope.analysis.diagnosis import empty_report
 from rankscope.causes.wording import amount
 from rankscope.diagnose.advice.table import advise
 from rankscope.diagnose.rules.table import find, open_case
 from rankscope.diagnose.verdict import judge
-from rankscope.records.evidence import Contention, Evidence, GroupDelay, OperatorExcess, Place, RankCpu, Suspect
+from rankscope.records.evidence import (
+    Contention,
+    Evidence,
+    GroupDelay,
+    JobEnded,
+    OperatorExcess,
+    Place,
+    RankCpu,
+    Suspect,
+)
 from rankscope.records.report import ClusterReport
-from rankscope.records.rows import Efficiency, HealthRow, RankIdle, RankSummary, WorkGroup
+from rankscope.records.rows import Efficiency, HealthRow, MemoryFrame, MemoryRow, RankIdle, RankSummary, WorkGroup
 from rankscope.records.run_steps import RankStepTimes, RunSteps
 from rankscope.report.formats import terminal
+from support.first_screen import first_screen
 
-__all__ = ["KINDS", "report_of", "shown"]
+__all__ = ["KINDS", "page_of", "report_of", "shown"]
 
 
 def evidence(*suspects: Suspect, ranks: int = 4, **more) -> Evidence:
@@ -51,6 +63,12 @@ H100 = Efficiency(
 LOG = RunSteps(
     attempt=0, steps=200, unprofiled_steps=180, median_ms=80.0, around_ms=80.0,
     rows=[RankStepTimes(rank=r, steps=180, median_ms=80.0, input_pct=37.5 if r == 2 else 0.5) for r in range(4)],
+)  # fmt: skip
+FULL = MemoryRow(
+    attempt=0, window=0, rank=3, file="rank_00003.memory.pickle", peak_allocated_bytes=70 << 30,
+    peak_reserved_bytes=78 << 30, end_allocated_bytes=66 << 30, end_reserved_bytes=78 << 30, segment_allocs=40,
+    segment_frees=38, device_bytes=80 << 30,
+    top=[MemoryFrame(frame="model.py:88 attention", bytes=24 << 30, count=64)],
 )  # fmt: skip
 BUSY = Contention(
     ranks=[RankCpu(rank=r, host="node", held_ms=[50.0 + 5.0 * r] * 6, cpu_ms=[40.0] * 6) for r in range(4)],
@@ -102,6 +120,10 @@ KINDS: dict[str, Evidence] = {
     "V7 a slow link": evidence(
         slow_groups=[GroupDelay(ranks=[2, 3], kinds=["all_reduce"], ratio=3.1, cost_ms=22.0, error_ms=1.5)]
     ),
+    "V8 memory is the limit": evidence(
+        allocator_ms=8.0, host_ms=12.0, idle_pct=12.0, memory=[FULL],
+        work_gains={"copies for sharding": 3.0}, uses=["fsdp2", "compile"],
+    ),
     "V9 the machine is busy": evidence(late(1, 8.0, "slow_compute", p_value=0.4), contention=BUSY, device=False),
     "V10 a job of one rank": evidence(ranks=1, input_ms=42.0, refused="only one rank was recorded"),
     "V10b one rank of many": evidence(ranks=1, missing=[1, 2, 3], compute_pct=90.0),
@@ -111,6 +133,23 @@ KINDS: dict[str, Evidence] = {
     ),
     "V13 no step marks": evidence(refused="the traces have no step marks"),
     "V13 calls do not match": evidence(matched_pct=11.0, unmatched={"process group unknown": 40}),
+    "V14 the job ended before its first step": evidence(
+        ranks=0, missing=[0, 1], lost={"ended by ValueError: no such corpus": [0, 1]},
+        ended=JobEnded(exit_code=1, steps=0, traces=False, notes=["no training step was seen"]),
+    ),
+    "V14 no rank began": evidence(
+        ranks=0, ended=JobEnded(exit_code=2, steps=0, traces=False, notes=["no rank reached `import torch`"]),
+    ),
+    "V14 the job was too short": evidence(
+        ranks=0, missing=[0, 1], ended=JobEnded(
+            exit_code=0, steps=7, traces=False,
+            notes=["the job ended after 7 steps and the first window records from step 13: shorten the schedule"],
+        ),
+    ),
+    "V14 out of memory before a step was recorded": evidence(
+        ranks=0, missing=[0], memory=[replace(FULL, window=None, requested_bytes=2 << 30)],
+        ended=JobEnded(exit_code=1, steps=3, traces=False),
+    ),
     "V15 recorded with stacks": evidence(
         host_ms=41.0, launches=900.0, kernel_us=8.0, stacks=True,
         host_lines={"unflatten() (utils/_pytree.py:1278)": 3.6, "forward() (model/net.py:40)": 1.1},
@@ -145,6 +184,7 @@ def report_of(case: Evidence) -> ClusterReport:
     ]  # fmt: skip
     report.health = [HealthRow(rank=r) for r in case.ranks[:0]]
     report.efficiency, report.what_if, report.pulse = case.efficiency, case.what_if, case.run_steps
+    report.memory = case.memory
     return report
 
 
@@ -161,3 +201,8 @@ def shown(name: str, case: Evidence) -> str:
         for action in report.actions
     ]
     return "\n".join([f"== {name}", facts, "", head, "", "To do", *(todo or ["  nothing"]), ""])
+
+
+def page_of(name: str, page: str) -> str:
+    """What the page shows first."""
+    return f"== {name}\n{first_screen(page)}\n"

@@ -19,7 +19,7 @@ __all__ = ["add_between_windows", "join"]
 
 MOST_LOGGED = 4 * MAX_STEPS
 """Steps of all ranks together that are read for the verdict: each is 80 bytes in memory. With more ranks, fewer are."""
-_BOUND = ("host_bound", "comm_bound", "pipeline")
+_BOUND = ("host_bound", "comm_bound", "memory_bound", "pipeline")
 """Verdicts on how the whole job is built. In a pipeline ranks wait for each other by schedule, and steps logs cannot
 tell that from lateness."""
 _ACCUSED = ("always", "every", "since", "drifting", "spell", "bursts", "turns")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from rankscope.analysis.evidence.collect import collect
 from rankscope.analysis.evidence.contention import contention
+from rankscope.analysis.evidence.ending import how_it_ended, lost_ranks
 from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import recording_overhead_pct
 from rankscope.analysis.tables.table import TABLES
@@ -47,6 +48,8 @@ def diagnose(
         evidence = collect(windows, report.ranks, report.idle, report.modules, report.run.recording_overhead_pct)
         evidence.health, evidence.memory, evidence.efficiency = report.health, report.memory, report.efficiency
         evidence.run_steps, evidence.world_size = report.pulse, report.run.world_size
+        evidence.lost = lost_ranks(report.ranks)
+        evidence.ended = how_it_ended(manifest, report.sources)
         report.what_if = evidence.what_if
     with guarded("contention", failed):
         evidence.contention = contention(windows, manifest)

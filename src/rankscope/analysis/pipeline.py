@@ -82,7 +82,7 @@ def analyze_windows(
     with guarded("run", failed):
         report.run = run_info(traces, manifest)
     report.run.notes[:0] = load.notes
-    report.run.notes += [note for w in windows for note in w.notes]
+    report.run.notes += [_without_window(note, w, windows) for w in windows for note in w.notes]
     with guarded("unknown kernels", failed):
         report.run.notes += unknown_kernels([v for w in windows for v in w.views])
     with guarded("profiling overhead", failed):
@@ -109,6 +109,12 @@ def analyze_windows(
         add_between_windows(report, load.pulses, on_host=_trains_on_cpus(report))
     report.run.notes += plugins.notes()
     return report, windows
+
+
+def _without_window(note: str, window: WindowResult, windows: Sequence[WindowResult]) -> str:
+    """Of which recording a note is goes without saying where there is one."""
+    where = f"attempt {window.attempt}, window {window.window}: "
+    return note.removeprefix(where) if len(windows) == 1 else note
 
 
 def _trains_on_cpus(report: ClusterReport) -> bool:
@@ -145,6 +151,6 @@ def _add_hta(report: ClusterReport, traces: Sequence[RankTrace], progress: Progr
     from rankscope.analysis.hta.adapter import run_hta  # imports pandas
 
     if progress is not None:
-        progress("computing the breakdowns of HolisticTraceAnalysis")
+        progress("adding the numbers of HolisticTraceAnalysis")
     report.hta, failures = run_hta(traces)
     report.errors += failures

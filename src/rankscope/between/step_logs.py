@@ -137,5 +137,5 @@ def last_attempt(paths: Sequence[Path], notes: list[str]) -> tuple[int, dict[int
         return 0, {}
     attempt, folder = max(found)
     if len({folder.parents[1] for _, folder in found}) > 1:
-        notes.append(f"the pulse is that of {folder.parents[1].name} only: several runs were given")
+        notes.append(f"the step times are those of {folder.parents[1].name} only: several runs were given")
     return attempt, dict(sorted(found[attempt, folder].items()))

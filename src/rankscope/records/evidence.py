@@ -13,6 +13,7 @@ __all__ = [
     "Contention",
     "Evidence",
     "GroupDelay",
+    "JobEnded",
     "OperatorExcess",
     "Place",
     "RankCpu",
@@ -157,11 +158,28 @@ class Place:
 
 
 @dataclass(kw_only=True)
+class JobEnded:
+    """How a job ended that left no usable trace, as far as its manifest says."""
+
+    exit_code: int | None
+    steps: int
+    """Most that a rank counted."""
+    traces: bool
+    """Whether files of traces are there all the same."""
+    notes: list[str] = field(default_factory=list)
+    """Why nothing was recorded, in words."""
+
+
+@dataclass(kw_only=True)
 class Evidence:
     """Everything a verdict rests on."""
 
     ranks: list[int]
     missing: list[int] = field(default_factory=list)
+    lost: dict[str, list[int]] = field(default_factory=dict)
+    """Why a rank left no usable trace, in words -> those ranks."""
+    ended: JobEnded | None = None
+    """None where there is no manifest."""
     incomplete: dict[int, str] = field(default_factory=dict)
     """Ranks whose trace lacks device records -> how many, in words."""
     unsound: list[int] = field(default_factory=list)
@@ -226,6 +244,9 @@ class Evidence:
     recording_ms: float = 0.0
     """What recording adds to a step: recorded steps against those before the window; 0 where it was not measured."""
     copy_ms: float = 0.0
+    allocator_ms: float = 0.0
+    """Host time in which device memory is taken and given back (cudaMalloc, cudaFree), per step, of the rank in the
+    middle."""
     kernel_us: float | None = None
     """Median duration of a compute kernel."""
     launches: float = 0.0

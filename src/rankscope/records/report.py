@@ -38,7 +38,9 @@ __all__ = [
 ]
 
 Confidence = Literal["high", "medium", "low"]
-VerdictKind = Literal["straggler", "balanced", "host_bound", "comm_bound", "pipeline", "contended", "insufficient_data"]
+VerdictKind = Literal[
+    "straggler", "balanced", "host_bound", "comm_bound", "memory_bound", "pipeline", "contended", "insufficient_data"
+]
 
 
 @dataclass(kw_only=True)

@@ -257,6 +257,8 @@ class MemoryRow:
     """Most bytes allocated in each step; empty where the steps are not known."""
     complete: bool = True
     """False when the history was too short to hold the window: the peak may have been higher."""
+    device_bytes: int | None = None
+    """What the device has in all; None where no trace of the rank says it."""
     requested_bytes: int | None = None
     """What the allocation asked for that failed; None in a window."""
     top: list[MemoryFrame] = field(default_factory=list)
@@ -266,6 +268,11 @@ class MemoryRow:
     def fragmentation_bytes(self) -> int:
         """Reserved and not allocated at the end."""
         return self.end_reserved_bytes - self.end_allocated_bytes
+
+    @property
+    def free_bytes(self) -> int | None:
+        """Of the device, not reserved at the peak; None where its size is not known."""
+        return None if self.device_bytes is None else self.device_bytes - self.peak_reserved_bytes
 
     @property
     def growth_bytes_per_step(self) -> float | None:

@@ -244,7 +244,7 @@ def _trace(rank: int) -> SimpleNamespace:
     """Steps of [0, 30), [30, 42) and [42, 60) us after the start."""
     start = (START + np.array([0, 30, 42])) * 1000
     steps = Steps(np.arange(3), start, np.array([30, 12, 18]) * 1000)
-    return SimpleNamespace(attempt=1, window=2, rank=rank, steps=steps, memory=[])
+    return SimpleNamespace(attempt=1, window=2, rank=rank, steps=steps, memory=[], meta=SimpleNamespace(raw={}))
 
 
 def test_the_files_of_a_run(tmp_path) -> None:
@@ -269,6 +269,8 @@ def test_without_a_snapshot_the_trace_tells(tmp_path) -> None:
     oom = snapshot() | {"rankscope": {"attempt": 1, "window": None, "rank": 4, "complete": True}}
     (tmp_path / "rank_00004.memory_oom.pickle").write_bytes(pickle.dumps(oom, 4))
     traces = [_trace(rank) for rank in range(3, 7)]
+    sizes = [{"id": 0, "totalGlobalMem": 20 * MIB}, {"id": 1, "totalGlobalMem": 10 * MIB}]
+    traces[2].meta.raw["deviceProperties"] = sizes
     for trace in traces[:3]:
         trace.memory = [
             DeviceMemory(0, 5 * MIB, 6 * MIB, MIB, 6 * MIB, [MIB, MIB, 5 * MIB]),
@@ -285,7 +287,7 @@ def test_without_a_snapshot_the_trace_tells(tmp_path) -> None:
     assert rows[3] == MemoryRow(
         attempt=1, window=2, rank=5, file=None, peak_allocated_bytes=7 * MIB, peak_reserved_bytes=9 * MIB,
         end_allocated_bytes=2 * MIB, end_reserved_bytes=8 * MIB, segment_allocs=None, segment_frees=None,
-        peak_per_step=[3 * MIB, 5 * MIB, 7 * MIB],
+        peak_per_step=[3 * MIB, 5 * MIB, 7 * MIB], device_bytes=10 * MIB,
     )  # fmt: skip
     assert [f.partition(":")[0] for f in faults] == ["rank_00005.memory.pickle"]
 

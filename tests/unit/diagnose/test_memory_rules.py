@@ -39,6 +39,13 @@ def test_enough_in_pieces() -> None:
     assert found.advice == list(FRAGMENTED)
 
 
+def test_the_other_ranks_peaks_are_told() -> None:
+    others = [row(0, rank=rank, peak_allocated_bytes=(60 + rank) * GIB) for rank in (0, 1, 3)]
+    (found,) = find(Evidence(ranks=[0, 1, 3], memory=[row(None, device_bytes=80 * GIB), *others]))
+    assert found.evidence[0] == "70.0 GiB of 80.0 GiB were in use, 1.0 GiB more reserved by PyTorch but not in use."
+    assert found.evidence[1] == "The other ranks' peaks, where they were recorded: 60.0 GiB to 61.0 GiB."
+
+
 def test_what_was_asked_for_may_be_unknown() -> None:
     (found,) = find(Evidence(ranks=[3], memory=[row(None)]))
     assert found.evidence[0].startswith("70.0 GiB were in use")

@@ -112,8 +112,8 @@ def test_bars_on_a_terminal(finishing: list[str]) -> None:
     assert re.search(r"gathering traces .* 0 of 4 MB", text)
     assert re.search(r"gathering traces .* 3 of 4 MB", text)
     assert re.search(r"loading traces .* of \d+ MB", text)
-    assert re.search(r"comparing 4 ranks of attempt 0, window 0 .* 0 of 2", text)
-    assert re.search(r"breakdowns of HolisticTraceAnalysis .* 1 of 2", text)
+    assert re.search(r"comparing 4 ranks .* 0 of 2", text)
+    assert re.search(r"numbers of HolisticTraceAnalysis .* 1 of 2", text)
     assert "rankscope:" not in text, "bars say it all"
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is back"
 
@@ -129,8 +129,8 @@ def test_lines_elsewhere(finishing: list[str], terminal: bool) -> None:
     assert code == 0
     assert text.replace("\r\n", "\n").splitlines() == [
         "rankscope: analysing",
-        "rankscope: comparing 4 ranks of attempt 0, window 0",
-        "rankscope: computing the breakdowns of HolisticTraceAnalysis",
+        "rankscope: comparing 4 ranks",
+        "rankscope: adding the numbers of HolisticTraceAnalysis",
     ]
 
 

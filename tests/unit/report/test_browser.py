@@ -64,7 +64,7 @@ def test_heatmap_answers_to_keys(gpu_straggler: ClusterReport, show: Callable[[C
     browser.run(press.format("ArrowDown") + press.format("ArrowDown") + press.format("ArrowRight"))
     read = "return document.getElementById('heat-read').textContent"
     first, _, split = browser.run(read).partition("Step of ")
-    assert first == "rank 1, step 14 (attempt 0, window 0): lateness 59.0 ms"
+    assert first == "rank 1, step 14: lateness 59.0 ms"
     assert split == "112.0 ms: compute 40.0, exposed communication 2.00, idle 62.0, copies and rest 8.00"
     browser.run("document.querySelectorAll('.segmented input')[1].click()")
     assert "step time" in browser.run(read)
@@ -114,7 +114,7 @@ def test_waiting_for_input_is_split_off(gpu_straggler: ClusterReport, show: Call
     press = "document.getElementById('heat-canvas').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}));"
     browser.run(press * 2)
     assert browser.run("return document.getElementById('heat-read').textContent") == (
-        "rank 1, step 13 (attempt 0, window 0): idle: input 60.5 ms"
+        "rank 1, step 13: idle: input 60.5 ms"
         "Step of 113.0 ms: compute 40.0, exposed communication 2.00, idle 62.0 (input 60.5), copies and rest 9.00"
     )
     assert browser.complaints() == []

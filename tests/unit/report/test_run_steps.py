@@ -98,4 +98,4 @@ def test_every_writer_says_whether_the_window_was_typical(gpu_straggler: Cluster
     assert (summary.pulse_line(gpu_straggler) or "").startswith("the windows were not typical: 80.1 ms around them")
     gpu_straggler.pulse.typical = None
     assert summary.pulse_line(gpu_straggler) is None
-    assert "Pulse  " not in terminal.render(gpu_straggler)
+    assert "Steps  " not in terminal.render(gpu_straggler)

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from rankscope.records.report import ClusterReport
+from rankscope.records.rows import MemoryFrame, MemoryRow
 from rankscope.report import WRITERS
 from rankscope.report.common import summary
 from rankscope.report.common.cells import Table
@@ -75,7 +76,7 @@ def test_modules(gpu_straggler: ClusterReport) -> None:
 def test_queues(gpu_straggler: ClusterReport) -> None:
     assert cells(queues.queues(gpu_straggler))[1] == {
         "Rank": "1",
-        "Starved": "56.3",
+        "Idle for the host": "56.3",
         "Outstanding": "0.0",
         "Most": "912",
         "Launch delay": "9.2",
@@ -119,6 +120,7 @@ def test_steps_tell_of_input_where_a_step_waits_for_it(gpu_straggler: ClusterRep
 
 
 def test_memory(gpu_straggler: ClusterReport) -> None:
+    gpu_straggler.memory[0].device_bytes = 12 << 30
     table = memory.memory(gpu_straggler)
     assert cells(table) == [
         {
@@ -127,6 +129,7 @@ def test_memory(gpu_straggler: ClusterReport) -> None:
             "Peak allocated": "3.00",
             "Peak reserved": "5.00",
             "Reserved, unused": "4.00",
+            "Free at the peak": "7.00",
             "Device allocations": "12",
             "Device frees": "0",
             "Snapshot": "rank_00000.memory.pickle",
@@ -138,6 +141,26 @@ def test_memory(gpu_straggler: ClusterReport) -> None:
     row.window, row.requested_bytes = None, 2**31
     assert cells(memory.memory(gpu_straggler))[0]["When"] == "attempt 0, out of memory"
     assert cells(memory.memory(gpu_straggler))[0]["Asked for"] == "2.00"
+
+
+def test_the_same_line_on_all_ranks(gpu_straggler: ClusterReport) -> None:
+    row = gpu_straggler.memory[0]
+    assert memory.across(gpu_straggler).rows == [], "one rank alone"
+
+    def holding(rank: int, window: int | None, *held: tuple[str, int]) -> MemoryRow:
+        top = [MemoryFrame(frame=line, bytes=gib << 30, count=1) for line, gib in held]
+        return dataclasses.replace(row, rank=rank, window=window, top=top)
+
+    gpu_straggler.memory = [
+        holding(0, 0, ("a.py:1 f", 2), ("b.py:2 g", 3)),
+        holding(1, 0, ("a.py:1 f", 4)),
+        holding(2, 0, ("a.py:1 f", 3)),
+        holding(2, None, ("a.py:1 f", 9)),
+    ]
+    assert cells(memory.across(gpu_straggler)) == [
+        {"Line": "a.py:1 f", "Most": "9.000", "On rank": "2", "Median rank": "4.000", "Ranks that list it": "3"},
+        {"Line": "b.py:2 g", "Most": "3.000", "On rank": "0", "Median rank": DASH, "Ranks that list it": "1"},
+    ]
 
 
 def test_memory_from_traces(gpu_straggler: ClusterReport) -> None:
@@ -168,7 +191,7 @@ def test_memory_from_traces(gpu_straggler: ClusterReport) -> None:
 def test_queues_that_are_alike_are_told_once(gpu_straggler: ClusterReport) -> None:
     for row in gpu_straggler.queues:
         row.starved_pct = 0.2 * row.rank
-    assert summary.queue_line(gpu_straggler) == "devices without queued work 0 % of the window"
+    assert summary.queue_line(gpu_straggler) == "devices without work from their hosts 0 % of the window"
 
 
 @pytest.mark.parametrize("name", ["terminal", "markdown"])
@@ -177,5 +200,5 @@ def test_modules_queue_and_memory_in_a_line_each(gpu_straggler: ClusterReport, n
     gpu_straggler.verdict.kind = "comm_bound"
     text = " ".join(WRITERS[name](gpu_straggler).replace("\\", "").split())
     assert "most exposed per step: all-reduce of bucket 2 25.9 ms, all-reduce of bucket 1 1.20 ms" in text
-    assert "devices without queued work 2 % (rank 0) to 56 % (rank 1) of the window" in text
+    assert "devices without work from their hosts 2 % (rank 0) to 56 % (rank 1) of the window" in text
     assert "peak 3.0 GiB allocated, 5.0 GiB reserved (rank 0)" in text

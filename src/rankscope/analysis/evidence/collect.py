@@ -22,6 +22,7 @@ from rankscope.analysis.stragglers.profile import ATTRIBUTES, work_difference
 from rankscope.analysis.tables.kernels import median_kernel_us
 from rankscope.analysis.tables.modules import exposed_by_module
 from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.causes import allocator
 from rankscope.causes.table import BY_NAME
 from rankscope.records.evidence import Anomaly, Evidence, GroupDelay, Suspect
 from rankscope.records.rows import ModuleRow, RankIdle, RankSummary
@@ -99,6 +100,7 @@ def collect(
             evidence.balance_gain_ms = _gain(replayed, lambda r: r.gains(r.balanced()))
         if not evidence.pipeline:
             evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
+    evidence.allocator_ms = _allocator_ms(windows)
     evidence.recording_ms = _recording_ms(evidence.whole_step_ms, recording_overhead_pct)
     evidence.modules = exposed_by_module(windows, modules)
     evidence.host_lines = host_lines(windows, idle) if evidence.stacks else {}
@@ -139,6 +141,17 @@ def _launches(windows: Sequence[WindowResult]) -> float:
         if v.device and v.steps
     ]
     return float(np.mean(rates)) if rates else 0.0
+
+
+def _allocator_ms(windows: Sequence[WindowResult]) -> float:
+    """Per step, of the rank in the middle, of two the lesser: what all ranks do."""
+    times = sorted(
+        float(profile.length[allocator.CAUSE.name].sum()) / view.steps / 1e6
+        for window in windows
+        for view, profile in zip(window.views, window.profiles, strict=False)
+        if view.device and view.steps
+    )
+    return times[(len(times) - 1) // 2] if times else 0.0
 
 
 def _gain(windows: Sequence[WindowResult], ask: Callable[[Replay], F64]) -> float:

@@ -22,6 +22,8 @@ def memory_rows(traces: Sequence[RankTrace], snapshots: Iterable[Path]) -> tuple
     found = list(read_rows(list(snapshots), steps))
     rows = [row for row in found if isinstance(row, MemoryRow)]
     recorded = {(row.attempt, row.window, row.rank) for row in rows}
+    for row in rows:
+        row.device_bytes = next((size for t in traces if t.rank == row.rank and (size := _device_bytes(t))), None)
     rows += [_of_trace(t, t.rank) for t in traces if t.rank is not None and t.memory and _place(t) not in recorded]
     order = sorted(rows, key=lambda r: (r.attempt, -1 if r.window is None else r.window, r.rank))
     return order, [fault for fault in found if isinstance(fault, str)]
@@ -45,4 +47,14 @@ def _of_trace(trace: RankTrace, rank: int) -> MemoryRow:
         segment_allocs=None,
         segment_frees=None,
         peak_per_step=device.step_peaks,
+        device_bytes=_device_bytes(trace, device.device),
     )
+
+
+def _device_bytes(trace: RankTrace, device: int | None = None) -> int | None:
+    """Memory of the device with this number, or of every device there is where all have the same."""
+    listed = trace.meta.raw.get("deviceProperties")
+    known = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
+    own = [d for d in known if d.get("id") == device] or known
+    sizes = {size for d in own if type(size := d.get("totalGlobalMem")) is int and size > 0}
+    return sizes.pop() if len(sizes) == 1 else None

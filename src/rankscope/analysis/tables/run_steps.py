@@ -56,7 +56,7 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
         try:
             own = _read(path)
         except ForeignFileError as error:
-            notes.append(f"the pulse of rank {rank} could not be read: {error}")
+            notes.append(f"the step times of rank {rank} could not be read: {error}")
             continue
         flags = own["recorded"] > 0
         intervals[rank] = sync_interval(own["step"][~flags & (own["step"] > 0)][-INTERVAL_STEPS:].tolist())
@@ -69,7 +69,7 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
         return None
     absent, more = absent_ranks(world_size or 0, files)
     if absent:
-        notes.append(f"no pulse of {len(absent) + more} of {world_size} ranks, the first of them rank {absent[0]}")
+        notes.append(f"no step times of {len(absent) + more} of {world_size} ranks, the first of them rank {absent[0]}")
     width = _whole(-(-len(recorded) // MAX_BUCKETS), max(intervals.values()))
     starts = np.arange(0, len(recorded), width)
     unprofiled = ~recorded

@@ -37,10 +37,11 @@ def analyse_windows(
     members: dict[tuple[int, int], list[RankTrace]] = {}
     for trace in traces:
         members.setdefault((trace.attempt, trace.window), []).append(trace)
-    found = []
+    found: list[WindowResult] = []
     for (attempt, window), ranks in sorted(members.items()):
         if progress is not None:
-            progress(f"comparing {len(ranks)} ranks of attempt {attempt}, window {window}")
+            which = f" of recording {len(found) + 1} of {len(members)}" if len(members) > 1 else ""
+            progress(f"comparing {len(ranks)} {'rank' if len(ranks) == 1 else 'ranks'}{which}")
         try:
             ordered = sorted(ranks, key=lambda t: t.rank or 0)
             where = f"attempt {attempt}, window {window}"

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.memory import fullest, size
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
 
 __all__ = ["ADVICE"]
 
 SHARDING = "copies for sharding"
+LEAST_FREE = 0.1
+"""Share of the device. With less than this free at the peak a larger batch may not fit: what NCCL and the CUDA context
+hold is not in PyTorch's numbers."""
 
 
 def _find(case: Case) -> list[Action]:
     evidence = case.evidence
-    text = "Use a larger micro-batch, if memory allows: copies of sharded parameters cost the same for each step."
+    row = fullest(evidence.memory)
+    allows = "if memory allows"
+    if row is not None and row.device_bytes:
+        free = row.device_bytes - row.peak_reserved_bytes
+        if free < LEAST_FREE * row.device_bytes:
+            return []
+        allows = f"{size(free)} of {size(row.device_bytes)} are free at the peak"
+    text = f"Use a larger micro-batch, {allows}: copies of sharded parameters cost the same for each step."
     return at_most(evidence, "larger_batch", text, evidence.work_gains.get(SHARDING), "tokens a second")
 
 

@@ -12,6 +12,7 @@ from rankscope.diagnose.advice import (
     input_for_all,
     larger_batch,
     late_rank,
+    memory,
     near_the_peak,
     pipeline_schedule,
     record_more,
@@ -29,6 +30,7 @@ __all__ = ["OURS", "advise"]
 OURS: tuple[Advice, ...] = (
     late_rank.ADVICE,
     input_for_all.ADVICE,
+    memory.ADVICE,
     busy_operator.ADVICE,
     compile_program.ADVICE,
     fused_optimizer.ADVICE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
+from rankscope.diagnose.verdicts.ended_early import ended_early
 from rankscope.diagnose.verdicts.limit import what_limits
 from rankscope.listing import some_ranks
 from rankscope.records.evidence import Evidence
@@ -25,7 +26,7 @@ def abstain(evidence: Evidence, actions: Sequence[Action]) -> Verdict | None:
             evidence,
             "no_collectives",
             "No verdict: no collective was recognised as the same call on two ranks.",
-            [evidence.refused or "The traces share no communication."],
+            ["The traces share no communication, or the names of its kernels are not known."],
             ["Record the same steps on all ranks, with communication in them."],
         )
     if evidence.matched_pct is not None and evidence.matched_pct < LEAST_MATCHED:
@@ -74,14 +75,7 @@ def _no_verdict(evidence: Evidence, reason: str, sentence: str, why: list[str], 
 def _few_ranks(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     world = evidence.world_size or len(evidence.ranks) + len(evidence.missing)
     if not evidence.ranks:
-        lost = f" (missing: {some_ranks(evidence.missing)})" if evidence.missing else ""
-        return _no_verdict(
-            evidence,
-            "no_rank",
-            f"No verdict: no rank left a usable trace{lost}.",
-            ["The list of files says what was wrong with each."],
-            ["Record again; `rankscope doctor` says what on this machine would keep a job from being recorded."],
-        )
+        return ended_early(evidence)
     limit = what_limits(evidence)
     if world == 1:
         alone = f"This job has one rank, so no rank can be late. {limit.sentence}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rankscope.causes.wording import SCENARIO, amount, share
+from rankscope.diagnose.base.memory import fullest, held, size
 from rankscope.diagnose.rules.job.host_bound import idle_for_hosts
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import VerdictKind
 from rankscope.records.rows import Efficiency, WorkGroup
+from rankscope.thresholds import LEAST_COST
 
 __all__ = ["Limit", "by_replay", "what_limits"]
 
@@ -36,6 +38,9 @@ def what_limits(evidence: Evidence) -> Limit:
         return Limit("balanced", "Its steps are not known, so neither is what limits them.")
     transfer = 100.0 * evidence.transfer_ms / whole
     waiting = 100.0 * evidence.input_ms / whole
+    memory = _memory(evidence, step)
+    if memory is not None:
+        return memory
     if waiting >= COMM_SHARE and waiting >= max(transfer, evidence.own_host_pct):
         who = "Every rank waits" if len(evidence.ranks) > 1 else "It waits"
         return Limit("balanced", f"{who} for input: {_of(evidence.input_ms, step)}.")
@@ -45,6 +50,21 @@ def what_limits(evidence: Evidence) -> Limit:
     if evidence.device and evidence.own_host_pct >= HOST_SHARE:
         return Limit("host_bound", _host_sentence(evidence), [*_hosts(evidence), *_python(evidence)])
     return Limit("balanced", _level(evidence, step), [*_beside(evidence), *_work(evidence)])
+
+
+def _memory(evidence: Evidence, step: float) -> Limit | None:
+    """All ranks take and give back device memory in the step, and that costs more than anything else it waits for."""
+    ms = evidence.allocator_ms
+    other = max(evidence.transfer_ms, evidence.input_ms, evidence.own_host_ms / 2)  # the devices idle for it, too
+    if not evidence.device or ms < LEAST_COST * step or ms < other:
+        return None
+    takes = f"taking and giving back device memory holds every host {_of(ms, step)}"
+    row = fullest(evidence.memory)
+    if row is None or not row.device_bytes:
+        return Limit("memory_bound", f"{takes[:1].upper()}{takes[1:]}.")
+    peak = f"rank {row.rank} reserves {size(row.peak_reserved_bytes).removesuffix(' GiB')} of {size(row.device_bytes)}"
+    free = f"{size(row.fragmentation_bytes)} of it are not in use when the window ends."
+    return Limit("memory_bound", f"Memory is the limit: {peak}, and {takes}.", [*held(row), free])
 
 
 def _of(ms: float, step: float) -> str:

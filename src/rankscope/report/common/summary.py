@@ -75,7 +75,7 @@ def queue_line(report: ClusterReport) -> str | None:
     low, high = rows[0], rows[-1]
     least, most = wording.pct(low.starved_pct, 0), wording.pct(high.starved_pct, 0)
     share = most if least == most else f"{least} (rank {low.rank}) to {most} (rank {high.rank})"
-    return f"devices without queued work {share} of the window"
+    return f"devices without work from their hosts {share} of the window"
 
 
 def modules_line(report: ClusterReport, most: int = 3) -> str | None:
@@ -130,7 +130,8 @@ def memory_line(report: ClusterReport) -> str | None:
     if row is None:
         return None
     allocated, reserved = row.peak_allocated_bytes / 2**30, row.peak_reserved_bytes / 2**30
-    return f"peak {allocated:.1f} GiB allocated, {reserved:.1f} GiB reserved (rank {row.rank})"
+    of = f" of {row.device_bytes / 2**30:.0f} GiB" if row.device_bytes else ""
+    return f"peak {allocated:.1f} GiB allocated, {reserved:.1f} GiB reserved{of} (rank {row.rank})"
 
 
 def redacted_line(report: ClusterReport) -> str:

@@ -33,6 +33,7 @@ _SIGNS = {
     "balanced": "✓",
     "host_bound": "◆",
     "comm_bound": "⇄",
+    "memory_bound": "▤",
     "pipeline": "≡",
     "contended": "⧗",
     "insufficient_data": "?",

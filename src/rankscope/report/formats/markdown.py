@@ -97,9 +97,9 @@ def _finding(finding: Finding, step: float | None) -> str:
 def _details(report: ClusterReport) -> str:
     lines = (
         ("Modules", summary.modules_line(report, 6)),
-        ("Launch queue", summary.queue_line(report)),
+        ("Idle", summary.queue_line(report)),
         ("Device memory", summary.memory_line(report)),
-        ("Pulse", summary.pulse_line(report)),
+        ("Step times", summary.pulse_line(report)),
     )
     return "\n".join(f"- {label}: {escape(line)}" for label, line in lines if line)
 

@@ -72,10 +72,9 @@ def lines(
     """Return the lines, none wider than the console unless it is the path at the end, at most 40 of them."""
     report = tidy(report)
     width = max(console.width, 40)
-    foot = _foot(report, width)
-    head = _verdict(report, width, 3)
+    head, foot = _verdict(report, width, 3), _foot(report, width, 2)
     if len(head) + len(foot) + _LEAST_TABLE > MAX_LINES:
-        head = _verdict(report, width, 2)
+        head, foot = _verdict(report, width, 2), _foot(report, width, 1)
     if where is not None:
         foot.append(_labelled("Report", plain_text.clean(str(where)), "bold", 10**6)[0])
     # The table gives way first: verdict and limits matter more than the eighth rank.
@@ -111,10 +110,13 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the beginning of a text that is too long, with an ellipsis."""
+    """Return the beginning of a text that is too long, cut between words where one ends in time, with an ellipsis."""
     line = Text(text)
-    line.truncate(width, overflow="ellipsis")
-    return line.plain
+    if line.cell_len <= width:
+        return text
+    line.truncate(width - 1)
+    head, space, _ = line.plain.rpartition(" ")
+    return (head if space and len(head) > width // 2 else line.plain).rstrip(" ,;:(") + "…"
 
 
 def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
@@ -138,7 +140,8 @@ def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
     return found
 
 
-def _foot(report: ClusterReport, width: int) -> list[Text]:
+def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
+    """What follows the table; each warning takes at most ``limit`` lines."""
     found = []
     named = {report.verdict.cause}
     others = [finding for finding in told(report) if finding.kind not in named][:3]
@@ -151,19 +154,19 @@ def _foot(report: ClusterReport, width: int) -> list[Text]:
         found += _labelled("Also", f"costs nothing today: {titles}", "dim", width)
     for label, line in (
         ("Modules", summary.modules_line(report)),
-        ("Queue", summary.queue_line(report)),
+        ("Idle", summary.queue_line(report)),
         ("Memory", summary.memory_line(report)),
     ):
         if line:
             found += _labelled(label, line, "", width)
     if pulse := summary.pulse_line(report):
-        found += _labelled("Pulse", pulse, "", width, 1 if width < _WIDE else 2)
+        found += _labelled("Steps", pulse, "", width, 1 if width < _WIDE else 2)
     trust = summary.clock_line(report)
     overhead = summary.overhead_line(report)
     found += _labelled("Trust", trust + (f"; {overhead}" if overhead else ""), "dim", width)
     limits = summary.warnings(report)
     for index, warning in enumerate(limits[:3]):
-        found += _labelled("Warnings" if index == 0 else "", warning, "yellow", width, 1)
+        found += _labelled("Warnings" if index == 0 else "", warning, "yellow", width, limit)
     if len(limits) > 3:
         found += _labelled("", f"and {len(limits) - 3} more in the report", "yellow", width, 1)
     return found

@@ -8,7 +8,9 @@ from rankscope.report.common.cells import Column, Row, Table, assemble, metric, 
 from rankscope.report.common.metrics import Metric
 from rankscope.report.sections.base import Section, Variables, tables
 
-__all__ = ["METRICS", "SECTION", "frames", "memory"]
+__all__ = ["METRICS", "SECTION", "across", "frames", "memory"]
+
+MOST_LINES = 20
 
 METRICS: dict[str, Metric] = {
     "peak_allocated_bytes": Metric(
@@ -35,6 +37,13 @@ METRICS: dict[str, Metric] = {
     "fragmentation_bytes": Metric(
         "Device memory", "Reserved, unused", "GiB (2³⁰ bytes)", "Reserved and not allocated at the end of the window."
     ),
+    "free_bytes": Metric(
+        "Device memory",
+        "Free at the peak",
+        "GiB (2³⁰ bytes)",
+        "What the device has in all, less the most that PyTorch's allocator reserved.",
+        "The CUDA context and NCCL's buffers take their part of it.",
+    ),
     "segment_allocs": Metric(
         "Device memory",
         "Device allocations",
@@ -55,6 +64,20 @@ METRICS: dict[str, Metric] = {
         "Memory that this line allocated and that was alive at the peak.",
     ),
     "frame_count": Metric("Device memory", "Allocations", "count", "How many allocations that is."),
+    "frame_most": Metric(
+        "Device memory",
+        "Most",
+        "GiB (2³⁰ bytes)",
+        "What the line holds at the peak of the rank where that is most.",
+        "Of each rank the peak at an out-of-memory error, else its highest of a window, in the last attempt.",
+    ),
+    "frame_median": Metric(
+        "Device memory",
+        "Median rank",
+        "GiB (2³⁰ bytes)",
+        "The same of the rank in the middle, of those with a snapshot.",
+        "Unknown where more than half of them hold too little for the ten lines that a snapshot's summary keeps.",
+    ),
 }
 
 
@@ -66,6 +89,7 @@ def memory(report: ClusterReport) -> Table:
         ("growth_bytes_per_step", [_mib(r.growth_bytes_per_step) for r in rows], None),
         ("peak_reserved_bytes", [_gib(r.peak_reserved_bytes) for r in rows], 2),
         ("fragmentation_bytes", [_gib(r.fragmentation_bytes) for r in rows], 2),
+        ("free_bytes", [_gib(r.free_bytes) for r in rows], 2),
         ("segment_allocs", [r.segment_allocs for r in rows], 0),
         ("segment_frees", [r.segment_frees for r in rows], 0),
         ("requested_bytes", [_gib(r.requested_bytes) for r in rows], 2),
@@ -105,6 +129,49 @@ def frames(report: ClusterReport) -> Table:
     return Table("frames", heads, [Row(cells) for cells in assemble(columns)])
 
 
+def across(report: ClusterReport) -> Table:
+    """The same line on all ranks: which of them holds more than the others."""
+    last = max((row.attempt for row in report.memory), default=0)
+    peaks: dict[int, MemoryRow] = {}
+    for row in report.memory:
+        if row.top and row.attempt == last and _worse(row, peaks.get(row.rank)):
+            peaks[row.rank] = row
+    by_line: dict[str, dict[int, int]] = {}
+    for rank, row in peaks.items() if len(peaks) > 1 else ():
+        for frame in row.top:
+            by_line.setdefault(frame.frame, {})[rank] = frame.bytes
+    found = sorted(by_line.items(), key=lambda item: -max(item[1].values()))[:MOST_LINES]
+    most = [max(held, key=lambda rank: held[rank]) for _, held in found]
+    columns = [
+        [text(line, 90) for line, _ in found],
+        numbers([_gib(held[rank]) for (_, held), rank in zip(found, most, strict=True)], 3),
+        [number(rank) for rank in most],
+        numbers([_gib(_middle(list(held.values()), len(peaks))) for _, held in found], 3),
+        numbers([float(len(held)) for _, held in found], 0),
+    ]
+    heads = [
+        Column("Line"),
+        metric(METRICS["frame_most"]),
+        Column("On rank", numeric=True),
+        metric(METRICS["frame_median"]),
+        Column("Ranks that list it", numeric=True),
+    ]
+    return Table("lines", heads, [Row(cells) for cells in assemble(columns)])
+
+
+def _worse(row: MemoryRow, other: MemoryRow | None) -> bool:
+    """An out-of-memory error before any window, then the higher peak."""
+    if other is None:
+        return True
+    return (row.window is None, row.peak_allocated_bytes) > (other.window is None, other.peak_allocated_bytes)
+
+
+def _middle(known: list[int], ranks: int) -> int | None:
+    """The lower median over all ranks, of which those that are not known hold less than each that is."""
+    place = (ranks - 1) // 2 - (ranks - len(known))
+    return sorted(known)[place] if place >= 0 else None
+
+
 def _when(row: MemoryRow) -> str:
     if row.window is None:
         return f"attempt {row.attempt}, out of memory"
@@ -130,7 +197,12 @@ def _build(report: ClusterReport) -> Variables | None:
             "Ranks without a snapshot: from the allocator's totals in their traces, which do not tell who holds the "
             "memory."
         )
-    return tables(" ".join(lead), ("Device memory", memory(report)), ("Held at the peak", frames(report)))
+    return tables(
+        " ".join(lead),
+        ("Device memory", memory(report)),
+        ("The same line on all ranks", across(report)),
+        ("Held at the peak", frames(report)),
+    )
 
 
 SECTION = Section("memory", "Memory", "Device memory", _build, METRICS, optional=True)

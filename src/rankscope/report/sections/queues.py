@@ -12,7 +12,7 @@ __all__ = ["METRICS", "SECTION", "queues"]
 METRICS: dict[str, Metric] = {
     "starved_pct": Metric(
         "Launch queue",
-        "Starved",
+        "Idle for the host",
         "% of window",
         "Time in which nothing launched is outstanding and nothing runs: the device waits for its host.",
         "Waiting inside a collective is not in it, since the collective runs.",

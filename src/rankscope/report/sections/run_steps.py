@@ -19,59 +19,67 @@ __all__ = ["METRICS", "SECTION", "chart", "rows"]
 
 METRICS: dict[str, Metric] = {
     "pulse.step_ms": Metric(
-        "Pulse",
+        "Step times of the run",
         "Step in the curve",
         "ms",
         "Median over the ranks of their mean step among neighbouring steps; the curve has at most 400 points.",
         "All steps of the last attempt but its first, whose beginning nobody saw; recorded ones are in.",
     ),
     "pulse.slowest_ms": Metric(
-        "Pulse", "Longest in the curve", "ms", "The longest single step of any rank among these."
+        "Step times of the run", "Longest in the curve", "ms", "The longest single step of any rank among these."
     ),
     "pulse.input_ms": Metric(
-        "Pulse",
+        "Step times of the run",
         "Input in the curve",
         "ms",
         "Mean time in DataLoader.__next__ of the rank that waits most for it among these steps.",
     ),
     "pulse.typical": Metric(
-        "Pulse",
+        "Step times of the run",
         "Typical",
         "yes or no",
         "Whether the unprofiled steps around the windows take as long as those of the whole run: medians within 10 %.",
         "20 steps on either side of each window. Not said where these are more than half of the run.",
     ),
     "pulse.steps": Metric(
-        "Pulse",
+        "Step times of the run",
         "Unprofiled steps",
         "count",
         "Timed steps of the last attempt in which no rank recorded, warmed up or closed a window.",
     ),
     "pulse.median_ms": Metric(
-        "Pulse",
+        "Step times of the run",
         "Step time",
         "ms, median",
         "Time from the end of one step to the end of the next on this host, over the unprofiled steps.",
         "Where the host waits for its device only every so many steps, each counts as the mean of as many. Ranks in "
         "step wait for the slowest, so that all of them show its time.",
     ),
-    "pulse.p99_ms": Metric("Pulse", "Step time, p99", "ms", "99 % of the unprofiled steps are shorter."),
+    "pulse.p99_ms": Metric(
+        "Step times of the run", "Step time, p99", "ms", "99 % of the unprofiled steps are shorter."
+    ),
     "pulse.longest_ms": Metric("Pulse", "Longest step", "ms", "The longest unprofiled step."),
     "pulse.longest_step": Metric(
-        "Pulse", "Longest step is", "step", "The number of the longest unprofiled step, from 0."
+        "Step times of the run", "Longest step is", "step", "The number of the longest unprofiled step, from 0."
     ),
     "pulse.drift_pct": Metric(
-        "Pulse",
+        "Step times of the run",
         "Drift",
         "%",
         "Median of the last quarter of the unprofiled steps against the median of the first.",
         "Not given below 40 steps.",
     ),
     "pulse.input_pct": Metric(
-        "Pulse", "Input", "% of the time", "Share of the unprofiled steps' time spent in DataLoader.__next__."
+        "Step times of the run",
+        "Input",
+        "% of the time",
+        "Share of the unprofiled steps' time spent in DataLoader.__next__.",
     ),
     "pulse.gc_ms_per_step": Metric(
-        "Pulse", "Garbage collection", "ms per step", "What Python's garbage collector took of the unprofiled steps."
+        "Step times of the run",
+        "Garbage collection",
+        "ms per step",
+        "What Python's garbage collector took of the unprofiled steps.",
     ),
 }
 
@@ -215,4 +223,4 @@ def _build(report: ClusterReport) -> Variables | None:
     }
 
 
-SECTION = Section("pulse", "Pulse", "Pulse of the run", _build, METRICS, "pulse.html.j2", optional=True)
+SECTION = Section("pulse", "Step times", "Step times of the run", _build, METRICS, "pulse.html.j2", optional=True)

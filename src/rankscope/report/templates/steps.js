@@ -161,7 +161,8 @@
     const where = (i) => `rank ${ranks[Math.floor(i / m)]}, step ${columns[i % m].step}`;
     const tell = () => {
       const { window } = columns[cursor % m];
-      read.textContent = `${where(cursor)} (${window}): ${metric.label.toLowerCase()} ${format(metric.values[cursor])} ms`;
+      const which = columns.some((column) => column.window !== window) ? ` (${window})` : "";
+      read.textContent = `${where(cursor)}${which}: ${metric.label.toLowerCase()} ${format(metric.values[cursor])} ms`;
       const of = (key) => metrics.find((item) => item.key === key)?.values[cursor] ?? null;
       const parts = [compute?.[cursor] ?? null, of("exposed_comm_ms"), of("idle_ms")], whole = of("duration_ms");
       if (whole === null || parts.includes(null)) return;

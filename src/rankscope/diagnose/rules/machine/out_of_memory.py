@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rankscope.diagnose.base.memory import held, size
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.report import Finding
 from rankscope.records.rows import MemoryRow
 
 __all__ = ["FRAGMENTED", "RULE"]
 
-_MOST_LINES = 3
 FRAGMENTED = (
     "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, so that what is free can be joined.",
     "Keep shapes alike: each new size of a batch leaves pieces behind.",
@@ -17,17 +19,16 @@ FRAGMENTED = (
 
 
 def _find(case: Case) -> list[Finding]:
-    return [_finding(row) for row in case.evidence.memory if row.window is None]
+    return [_finding(row, case.evidence.memory) for row in case.evidence.memory if row.window is None]
 
 
-def _finding(row: MemoryRow) -> Finding:
+def _finding(row: MemoryRow, all_rows: Sequence[MemoryRow]) -> Finding:
     asked, free = row.requested_bytes, row.fragmentation_bytes
-    lines = [f"{_size(row.end_allocated_bytes)} were in use, {_size(free)} more reserved by PyTorch but not in use."]
+    of = f" of {size(row.device_bytes)}" if row.device_bytes else ""
+    lines = [f"{size(row.end_allocated_bytes)}{of} were in use, {size(free)} more reserved by PyTorch but not in use."]
     if asked is not None:
-        lines.insert(0, f"An allocation of {_size(asked)} failed.")
-    if row.top:
-        held = "; ".join(f"{frame.frame} {_size(frame.bytes)}" for frame in row.top[:_MOST_LINES])
-        lines.append(f"Most at the peak was held by: {held}.")
+        lines.insert(0, f"An allocation of {size(asked)} failed.")
+    lines += [*held(row), *_others(row, all_rows)]
     lines.append(f"{row.file} opens in https://pytorch.org/memory_viz.")
     pieces = asked is not None and free >= asked
     return Finding(
@@ -42,8 +43,13 @@ def _finding(row: MemoryRow) -> Finding:
     )
 
 
-def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+def _others(row: MemoryRow, all_rows: Sequence[MemoryRow]) -> list[str]:
+    """Whether the other ranks hold as much: the peaks of their windows."""
+    peaks = sorted(r.peak_allocated_bytes for r in all_rows if r.window is not None and r.rank != row.rank)
+    if not peaks:
+        return []
+    spread = size(peaks[0]) if size(peaks[0]) == size(peaks[-1]) else f"{size(peaks[0])} to {size(peaks[-1])}"
+    return [f"The other ranks' peaks, where they were recorded: {spread}."]
 
 
 RULE = Rule(
