@@ -151,11 +151,11 @@ def _withdraw() -> None:
     if os.environ.pop(ENV_SPEC, None) is None:
         return
     os.environ.pop(ENV_TOLD, None)
-    own = os.environ.pop(ENV_PYTHONPATH, "")
-    if own:
-        os.environ["PYTHONPATH"] = own
-    else:
+    own = os.environ.pop(ENV_PYTHONPATH, None)
+    if own is None:
         os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = own
 
 
 def _group() -> tuple[int, int] | None:

@@ -65,7 +65,7 @@ def changes_for(spool: Spool, environ: Mapping[str, str]) -> dict[str, str]:
     before = environ.get("PYTHONPATH")
     return {
         "PYTHONPATH": os.pathsep.join([str(_INJECT), *([before] if before else [])]),
-        ENV_PYTHONPATH: before or "",
+        **({} if before is None else {ENV_PYTHONPATH: before}),
         ENV_SPEC: str(spool.spec),
         ENV_TOLD: was_told(told(environ)),
     }

@@ -12,7 +12,7 @@ __all__ = ["ENV_DISABLE", "ENV_PYTHONPATH", "ENV_SPEC", "ENV_TOLD", "Spool", "di
 ENV_SPEC = "RANKSCOPE_AGENT"
 """Path of the AgentSpec. Present only between the launcher and the first Python process of a rank."""
 ENV_PYTHONPATH = "RANKSCOPE_PYTHONPATH"
-"""The user's own PYTHONPATH, which the agent puts back."""
+"""The user's own PYTHONPATH, which the agent puts back; there only if that was, be it empty."""
 ENV_TOLD = "RANKSCOPE_TOLD"
 """What the launcher above ``rankscope exec`` had told it (:func:`rankscope.rank_identity.was_told`). A process below
 that was told something else was started as a rank by a launcher below."""

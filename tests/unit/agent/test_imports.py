@@ -68,7 +68,9 @@ def test_the_users_own_sitecustomize_still_runs(tmp_path):
 def test_children_and_non_ranks_see_nothing():
     ask = "import os, sys; print(sorted(k for k in os.environ if 'SCOPE' in k or k == 'PYTHONPATH'))"
     rank = {"RANK": "0", "WORLD_SIZE": "1", "RANKSCOPE_AGENT": "/no/spec"}
-    assert python(ask, PYTHONPATH=str(INJECT), RANKSCOPE_PYTHONPATH="", **rank) == "[]"
+    assert python(ask, PYTHONPATH=str(INJECT), **rank) == "[]"
+    # what was there and empty is there again, and empty
+    assert python(ask, PYTHONPATH=str(INJECT), RANKSCOPE_PYTHONPATH="", **rank) == "['PYTHONPATH']"
     # a launcher between us and the ranks hands the message on
     assert "RANKSCOPE_AGENT" in python(ask, PYTHONPATH=str(INJECT), RANKSCOPE_AGENT="/no/spec")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import threading
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,6 +155,29 @@ def test_real_optimizers_nest_and_keep_their_results(monkeypatch):
         assert optimizer.step() == "mine"
     assert counter.completed == 3
     assert weight.tolist() == [-0.5, -0.5]
+
+
+def test_an_optimizer_of_another_thread_is_no_part_of_a_step(monkeypatch):
+    # GIVEN an optimizer in whose step another thread takes a step of its own, and is waited for
+    monkeypatch.setattr(torch.optim.Optimizer, "profile_hook_step", torch.optim.Optimizer.profile_hook_step)
+    stepped = []
+    counter = StepCounter(lambda completed: None)
+    monkeypatch.setattr(counter, "optimizer_stepped", stepped.append)
+    install_detectors(counter, lambda ns: None, lambda: None)
+
+    class Waits(torch.optim.SGD):
+        def step(self, closure=None):
+            thread = threading.Thread(target=inner.step)
+            thread.start()
+            thread.join()
+            return super().step(closure)
+
+    class Inner(torch.optim.SGD):
+        pass
+
+    inner, outer = (kind([torch.nn.Parameter(torch.ones(2))], lr=0.5) for kind in (Inner, Waits))
+    outer.step()
+    assert stepped == [inner, outer]
 
 
 def test_a_data_loader_is_timed_and_each_item_is_a_signal(monkeypatch):

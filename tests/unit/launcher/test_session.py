@@ -47,16 +47,16 @@ def test_a_failing_start_leaves_no_spool(helper: Any, tmp_path: Path) -> None:
     assert list(tmp_path.glob("rankscope_[!r]*")) == []
 
 
-@pytest.mark.parametrize("before", [None, "/theirs:/more"])
+@pytest.mark.parametrize("before", [None, "", "/theirs:/more"])
 def test_changes_three_variables_and_puts_them_back(helper: Any, before: str | None) -> None:
     session = begin(PLAN, ToolConfig(), argv=[], plain={})
-    environ = {"HOME": "/h"} | ({"PYTHONPATH": before} if before else {})
+    environ = {"HOME": "/h"} | ({} if before is None else {"PYTHONPATH": before})
     original = dict(environ)
     with session.environment(environ):
         inject, *rest = environ["PYTHONPATH"].split(os.pathsep)
         assert Path(inject, "sitecustomize.py").is_file()
         assert rest == (before.split(os.pathsep) if before else [])
-        assert environ[ENV_PYTHONPATH] == (before or "")
+        assert environ.get(ENV_PYTHONPATH) == before
         assert environ[ENV_SPEC] == str(session.spool.spec)
         environ["OMP_NUM_THREADS"] = "1"  # as torchrun does
     assert environ == {**original, "OMP_NUM_THREADS": "1"}

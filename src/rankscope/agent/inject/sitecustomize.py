@@ -17,11 +17,11 @@ import sys
 def _withdraw() -> None:
     for name in ("RANKSCOPE_AGENT", "RANKSCOPE_TOLD"):
         os.environ.pop(name, None)
-    own = os.environ.pop("RANKSCOPE_PYTHONPATH", "")
-    if own:
-        os.environ["PYTHONPATH"] = own
-    else:
+    own = os.environ.pop("RANKSCOPE_PYTHONPATH", None)
+    if own is None:
         os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = own
 
 
 def _chain() -> None:

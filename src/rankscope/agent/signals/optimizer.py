@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ def _install(watch: Watch) -> None:
     """Wrap what ``Optimizer`` wraps around every ``step``: from outside, so that the profiler's own range of the
     optimizer is closed when a window starts or stops (inside a post hook it would be cut)."""
     original = torch.optim.Optimizer.profile_hook_step
-    depth = 0
+    inside = threading.local()  # another thread's optimizer is no part of this one's step
 
     def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
         return watched(original(function))
@@ -25,16 +26,16 @@ def _install(watch: Watch) -> None:
     def watched(hooked: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(hooked)
         def step(*args: Any, **kwargs: Any) -> Any:
-            nonlocal depth
             if torch.compiler.is_compiling():
                 return hooked(*args, **kwargs)
+            depth = getattr(inside, "depth", 0)
             if depth == 0:
                 watch.between()
-            depth += 1
+            inside.depth = depth + 1
             try:
                 result = hooked(*args, **kwargs)
             finally:
-                depth -= 1
+                inside.depth = depth
             if depth == 0 and args:
                 watch.stepped(args[0])
             return result
