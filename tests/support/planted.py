@@ -250,8 +250,15 @@ def run(folder: Path) -> Path:
         *("agent.json", "nodes/launch.json", "nodes/0.claim.json", "nodes/0.result.json", "requests/request_0000.json"),
         *("announcements/attempt_0_window_0000.json", "report/report.json", "report/report.html", "audit.jsonl"),
         *("attempt_0/window_000/rank_00000.parquet", "attempt_0/window_000/rank_00000.trace.json.gz.tmp"),
+        *("live/0.json", "stuck/0.json", "stuck/question", "metrics.prom", "run.json.sig", "diff.html"),
+        *(
+            "reduced/host-00000-of-00001.reduced.arrow",
+            "rankscope_baselines/gpt/0001.json.gz",
+            f"attempt_0/pulse/{WORD}.bin.gz",
+        ),
         *("sitecustomize.py", f"{WORD}.json", "report/cluster.trace.json.gz", f"{WORD}/notes.txt"),
     ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(json.dumps({WORD: WORD}))
     return folder
 

@@ -94,7 +94,7 @@ def test_traces_go_and_answers_stay(runs: list[RunDir], tmp_path: Path, capsys: 
     assert traces(runs) == [False, True, False, True, True]
     left = {path.relative_to(runs[0].path).as_posix() for path in runs[0].path.rglob("*") if path.is_file()}
     assert left == {
-        "run.json", "nodes/launch.json", "report/report.json",
+        "run.json", "nodes/launch.json", "report/report.json", "audit.jsonl",
         "attempt_0/window_000/rank_00000.json", "attempt_0/window_000/mine.trace.json.gz",
     }  # fmt: skip
     assert cli.main(["runs", "prune", str(tmp_path), "--keep", "1", "--yes"]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.errors import ForeignFileError, RunDirError
@@ -15,6 +16,8 @@ from rankscope.rundir.record_files import read_record
 __all__ = ["ask_where", "read_answers"]
 
 _MOST_NODES = 4096
+_ANSWERS = "[!.]*.json*"
+"""Also where they are encrypted; no temporary file."""
 
 
 def read_answers(run_dir: RunDir) -> list[NodeAnswers]:
@@ -26,12 +29,15 @@ def read_answers(run_dir: RunDir) -> list[NodeAnswers]:
     return found
 
 
-def ask_where(run_dir: RunDir, timeout_s: float) -> list[NodeAnswers]:
+def ask_where(
+    run_dir: RunDir, timeout_s: float, read: Callable[[RunDir], list[NodeAnswers]] = read_answers
+) -> list[NodeAnswers]:
     """Ask all ranks of a running job where they are, and wait for the nodes.
 
     Args:
         run_dir: of the job.
         timeout_s: longest wait. An answer takes some ten seconds: each rank is asked twice.
+        read: reads the answers, of a run that is encrypted with the key.
 
     Returns:
         The answers that came in time.
@@ -39,7 +45,7 @@ def ask_where(run_dir: RunDir, timeout_s: float) -> list[NodeAnswers]:
     Raises:
         RunDirError: the run directory cannot be written.
     """
-    begun = {path: _changed(path) for path in run_dir.stuck_folder.glob("*.json")}
+    begun = {path: _changed(path) for path in run_dir.stuck_folder.glob(_ANSWERS)}
     try:
         run_dir.stuck_folder.mkdir(exist_ok=True)
         replace_text(run_dir.stuck_question, f"{time.time_ns()}\n")
@@ -50,11 +56,11 @@ def ask_where(run_dir: RunDir, timeout_s: float) -> list[NodeAnswers]:
     fresh: list[Path] = []
     while time.monotonic() < deadline:
         time.sleep(0.2)
-        fresh = [path for path in run_dir.stuck_folder.glob("*.json") if _changed(path) != begun.get(path)]
+        fresh = [path for path in run_dir.stuck_folder.glob(_ANSWERS) if _changed(path) != begun.get(path)]
         if len(fresh) >= nodes:
             break
-    names = {path.stem for path in fresh}
-    return [answers for answers in read_answers(run_dir) if answers.node in names]
+    names = {path.name.removesuffix(".age").removesuffix(".json") for path in fresh}
+    return [answers for answers in read(run_dir) if answers.node in names]
 
 
 def _changed(path: Path) -> int:

@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from rankscope import __version__
 from rankscope.between.stuck import why_stuck
 from rankscope.between.stuck_files import read_answers
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.node.gathering.placing import Placing
+from rankscope.node.gathering.signing import load_signing_key, sign
 from rankscope.node.manifest import NodeResult, build_manifest
 from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
@@ -28,11 +30,12 @@ from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.rundir.sealing import sealed_name
 
-__all__ = ["finish_again", "finish_run", "is_head", "nodes_of"]
+__all__ = ["finish_again", "finish_run", "is_head", "nodes_of", "stood_still"]
 
 _POLL_S = 0.1
 _MOST_SMALL_BYTES = 1 << 24
 """Of a request, an announcement or a result; what is larger is none."""
+_UNSIGNED = "run.json is not signed"
 _SETTLES_S = 5.0
 """For the head to write its manifest after it has seen the last result."""
 
@@ -45,6 +48,7 @@ def finish_run(
     marker: Path,
     *,
     waiting: Callable[[str], None] = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> bool:
@@ -57,6 +61,7 @@ def finish_run(
         own: this node's result, already in the run directory.
         marker: a file of the spool that says that this node writes the manifest, for a helper that follows this one.
         waiting: is told what is waited for.
+        tell: is told what went wrong after run.json could hold it.
         pause: sleeps for so many seconds.
         clock: in seconds, monotonic.
 
@@ -68,6 +73,8 @@ def finish_run(
     """
     run_dir = RunDir(Path(claim.run_dir))
     if marker.exists() and run_dir.ended:
+        if task.signing_key is not None and not run_dir.signature.exists():
+            tell(f"{_UNSIGNED}: the helper that wrote it ended before it could")
         return True
     deadline = clock() + task.gather_timeout_s
     if not is_head(own, claim.node, nodes_of(run_dir)):
@@ -97,6 +104,7 @@ def finish_run(
     with contextlib.suppress(RunDirError):
         placing.record(run_dir.agent_spec, to_json(spec))
     _small_files(run_dir, placing)
+    key = _signing_key(task, notes)
     manifest = _manifest(task, spec, claim, list(results.values()), notes, placing)
     marker.touch()
     try:
@@ -104,17 +112,32 @@ def finish_run(
     except RunDirError:  # another node stood in for this one, or rank 0 had moved
         marker.unlink()
         return False
-    _sign(run_dir, manifest, task)
+    for said in (*notes, *_sign(run_dir, manifest, key)):
+        if said.startswith(_UNSIGNED):
+            tell(said)
     return True
 
 
-def _sign(run_dir: RunDir, manifest: RunManifest, task: NodeTask) -> None:
-    """A run that cannot be signed is a run without a signature, which `rankscope verify` says."""
-    if task.signing_key is not None:
-        with contextlib.suppress(Exception):
-            from rankscope.node.gathering.signing import sign
+def _signing_key(task: NodeTask, notes: list[str]) -> Any:
+    """The key; None where none is configured, or where it cannot be used, which the notes of the run then say."""
+    if task.signing_key is None:
+        return None
+    try:
+        return load_signing_key(Path(task.signing_key))
+    except Exception as error:  # also what the library does not foresee: the run is worth more than its signature
+        notes.append(f"{_UNSIGNED}: {error}")
+        return None
 
-            sign(run_dir, manifest, Path(task.signing_key))
+
+def _sign(run_dir: RunDir, manifest: RunManifest, key: Any) -> list[str]:
+    """A run that cannot be signed is a run without a signature: what is to be said of it."""
+    if key is None:
+        return []
+    try:
+        sign(run_dir, manifest, key)
+    except Exception as error:
+        return [f"{_UNSIGNED}: its signature could not be written: {error}"]
+    return []
 
 
 def _small_files(run_dir: RunDir, placing: Placing) -> None:
@@ -131,8 +154,11 @@ def _left(run_dir: RunDir, node: str) -> bool:
     return path.exists() or sealed_name(path).exists()
 
 
-def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeResult) -> None:
+def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeResult) -> list[str]:
     """Write run.json of what all nodes have left by now, in the place of one that lacked what this node had to keep.
+
+    Returns:
+        Why it is not signed, where it was to be.
 
     Raises:
         OSError: the run directory cannot be read or written.
@@ -141,13 +167,15 @@ def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeRes
     others = {node: _result(run_dir, node) for node in nodes_of(run_dir) if node != claim.node}
     results = [own, *(result for result in others.values() if result is not None)]
     notes = [f"node {node} left no result" for node, result in others.items() if result is None]
+    key = _signing_key(task, notes)
     placing = Placing(run_dir, task.encrypt)
     with contextlib.suppress(RunDirError):
         placing.record(run_dir.agent_spec, to_json(spec))
     _small_files(run_dir, placing)
     manifest = _manifest(task, spec, claim, results, notes, placing)
+    run_dir.signature.unlink(missing_ok=True)  # of the run.json of before
     placing.again(run_dir.manifest, to_json(manifest))
-    _sign(run_dir, manifest, task)
+    return [said for said in (*notes, *_sign(run_dir, manifest, key)) if said.startswith(_UNSIGNED)]
 
 
 def _manifest(
@@ -167,12 +195,12 @@ def _manifest(
         versions=_versions(results),
         notes=notes,
     )
-    manifest.hang = _stood_still(RunDir(Path(claim.run_dir)))
+    manifest.hang = stood_still(RunDir(Path(claim.run_dir)))
     manifest.files = dict(sorted({**{k: v for r in results for k, v in r.files.items()}, **placing.sums}.items()))
     return manifest
 
 
-def _stood_still(run_dir: RunDir) -> HangVerdict | None:
+def stood_still(run_dir: RunDir) -> HangVerdict | None:
     """Why the job stood still, where it did; a person who asked while it ran shows nothing."""
     return why_stuck([node for node in read_answers(run_dir) if not node.asked])
 

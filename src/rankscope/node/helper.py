@@ -205,15 +205,15 @@ class Helper:
         turn = 0
         while not self._over.wait(_POLL_S):
             if gatherer.gather(last=False):
-                self._border("telling the ranks how much was gathered", lambda: self._tell_gathered(run_dir))
+                self._border("telling the ranks how much was gathered", lambda: self._tell_gathered(run_dir, placing))
             if turn % _SELDOM == 0:
                 self._border("passing on requests", requests.relay)
                 self._border("passing on announcements", announcements.relay)
-                self._border("placing answers", lambda: self._place_answers(run_dir, granted.node))
-                self._border("placing how the job is doing", lambda: self._place_live(run_dir, granted.node))
+                self._border("placing answers", lambda: self._place_answers(run_dir, granted.node, placing))
+                self._border("placing how the job is doing", lambda: self._place_live(run_dir, granted.node, placing))
             turn += 1
         gatherer.gather(last=True)
-        self._border("placing answers", lambda: self._place_answers(run_dir, granted.node))
+        self._border("placing answers", lambda: self._place_answers(run_dir, granted.node, placing))
         if self._health is not None:
             self._health.close()
         self._border("placing memory snapshots", gatherer.gather_out_of_memory)
@@ -243,8 +243,10 @@ class Helper:
     def _finish(self, granted: NodeClaim, own: NodeResult, left: str) -> None:
         run_dir, task = RunDir(Path(granted.run_dir)), self.task
         waiting = lambda text: self.words.say(HelperWord(word="waiting", text=text))  # noqa: E731
+        lacking = lambda text: self.words.say(HelperWord(word="lacking", text=text))  # noqa: E731
         try:
-            wrote = finish_run(task, self.spec, granted, own, self.spool.path / "writes_manifest", waiting=waiting)
+            marker = self.spool.path / "writes_manifest"
+            wrote = finish_run(task, self.spec, granted, own, marker, waiting=waiting, tell=lacking)
         except (OSError, RankscopeError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             text = f"{run_dir.manifest} could not be written: {why}; {self.spool.path} stays, {later(self.spool)}"
@@ -303,10 +305,10 @@ class Helper:
         with contextlib.suppress(OSError):  # the node's own disk is full: a window less
             replace_text(self.spool.notice(attempt, "pattern"), to_json(request))
 
-    def _place_live(self, run_dir: RunDir, node: str) -> None:
+    def _place_live(self, run_dir: RunDir, node: str, placing: Placing) -> None:
         """How the job is doing, for whoever reads the run directory."""
         found, self._live.found = self._live.found, None
-        if found is None or self.task.encrypt:  # nobody reads an encrypted run while it is made
+        if found is None:
             return
         if time.monotonic() < self._live_due:
             return
@@ -315,17 +317,19 @@ class Helper:
         self._live_due = time.monotonic() + nodes / _LIVE_FILES_PER_S
         found.node = node
         run_dir.live_folder.mkdir(exist_ok=True)
-        replace_text(run_dir.live(node), to_json(found, indent=None))
-        if self.task.metrics and any(rank.rank == 0 for rank in found.ranks):
+        placing.passing(run_dir.live(node), to_json(found, indent=None))
+        if self.task.metrics and not placing.sealed and any(rank.rank == 0 for rank in found.ranks):
             replace_text(run_dir.metrics, as_openmetrics(read_live(run_dir)))
 
-    def _place_answers(self, run_dir: RunDir, node: str) -> None:
+    def _place_answers(self, run_dir: RunDir, node: str, placing: Placing) -> None:
         """Where the ranks stood when they were asked, and whether somebody asks."""
         found, self._standstill.found = self._standstill.found, None
-        if found is not None and not self.task.encrypt:
+        if found is not None:
             run_dir.stuck_folder.mkdir(exist_ok=True)
             found.node = node
-            place_answers(run_dir.stuck(node), found)
+            place_answers(self.spool.answers, found)  # here it can be read again, whatever is sealed there
+            with contextlib.suppress(FileNotFoundError):  # of a standstill that an earlier helper had not seen
+                placing.passing(run_dir.stuck(node), self.spool.answers.read_text(encoding="utf-8"))
         with contextlib.suppress(OSError):
             asked = run_dir.stuck_question.stat().st_mtime_ns
             if asked != self._question:
@@ -345,9 +349,9 @@ class Helper:
                     "was the node's own disk full?"
                 )
 
-    def _tell_gathered(self, run_dir: RunDir) -> None:
+    def _tell_gathered(self, run_dir: RunDir, placing: Placing) -> None:
         placed = [record for path in self.spool.placed_records() if (record := own_record(path)) is not None]
-        traces = [run_dir.trace(r.attempt, r.window or 0, r.rank) for r in placed if r.trace is not None]
+        traces = [placing.name(run_dir.trace(r.attempt, r.window or 0, r.rank)) for r in placed if r.trace is not None]
         replace_text(self.spool.gathered, f"{sum(path.stat().st_size for path in traces) / 1e6:.3f}")
 
     def _complete(self, record: RankRecord) -> None:

@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankscope.errors import ConfigError, ForeignFileError, RunDirError
@@ -46,6 +46,8 @@ class Gathered:
     """Records of windows that were placed now."""
     left: str
     """What stays in the spool, why and where; empty when nothing does, and then the spool is gone."""
+    notes: list[str] = field(default_factory=list)
+    """What else is to be said."""
 
 
 def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int], None] = lambda _: None) -> Gathered:
@@ -78,15 +80,15 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
         step_logs.finish(run_dir, placing)
         for gone in remove_unannounced(spool):
             state.note(f"{granted.node}: {gone}")
-        why = {**gatherer.left, **step_logs.left}
+        why, notes = {**gatherer.left, **step_logs.left}, list[str]()
         try:
-            _tell(spool, state, task, spec, granted, gatherer)
+            notes = _tell(spool, state, task, spec, granted, gatherer)
         except OSError as error:
             why[""] = f"{run_dir.path} could not be written: {error.strerror or error}"
         words = left_in_words(spool, why) if why else ""
         if not words and not discard(spool):
             words = left_in_words(spool, {})
-        return Gathered(run_dir=run_dir, windows=windows, left=words)
+        return Gathered(run_dir=run_dir, windows=windows, left=words, notes=notes)
 
 
 @contextlib.contextmanager
@@ -173,7 +175,7 @@ def _claim(spool: Spool, state: NodeState, task: NodeTask, to: Path | None) -> N
 
 def _tell(
     spool: Spool, state: NodeState, task: NodeTask, spec: AgentSpec, granted: NodeClaim, gatherer: Gatherer
-) -> None:
+) -> list[str]:
     """Bring the node's result and run.json up to date: both are of this run, and were written while this lacked."""
     run_dir = RunDir(Path(granted.run_dir))
     path = run_dir.node_result(granted.node)
@@ -193,7 +195,7 @@ def _tell(
         files={**(before.files if before is not None else {}), **gatherer.placing.sums},
     )
     gatherer.placing.again(path, to_json(own))
-    finish_again(task, spec, granted, own)
+    return finish_again(task, spec, granted, own)
 
 
 def _job_end(spool: Spool) -> JobEnd:

@@ -41,6 +41,10 @@ _SNAPSHOT = re.compile(r"attempt_\d{1,6}/(?:window_\d{1,6}/)?rank_\d{1,7}(?:\.oo
 _PULSE = re.compile(r"attempt_\d{1,6}/pulse/rank_\d{1,7}\.bin\.gz\Z", re.ASCII)
 _MADE_AGAIN = re.compile(r"report/|.*\.parquet\Z")
 """What the copy gets anew, or who opens it."""
+_PASSING = re.compile(
+    r"agent\.json|nodes/|requests/|announcements/|live/|stuck/|metrics\.prom\Z|audit\.jsonl\Z|run\.json\.sig\Z"
+)
+"""How the run was made, watched and signed."""
 
 
 @dataclass(slots=True)
@@ -156,7 +160,7 @@ def _why(name: str) -> str | None:
     """Why a file of rankscope's own is not copied; None for any other."""
     if _MADE_AGAIN.match(name):
         return "made again of the copy"
-    return "no analysis reads it" if re.match(r"agent\.json|nodes/|requests/|announcements/", name) else None
+    return "no analysis reads it" if _PASSING.match(name) else None
 
 
 def _files(folder: Path) -> Iterator[Path]:

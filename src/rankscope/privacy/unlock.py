@@ -6,10 +6,12 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from rankscope.errors import ConfigError, ForeignFileError
+from rankscope.node.finish import is_head, nodes_of, stood_still
 from rankscope.node.manifest import NodeResult, build_manifest
 from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
@@ -31,8 +33,13 @@ def is_sealed(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path, identity: Path | None) -> Iterator[Path]:
+def opened(path: Path, identity: Path | None, *, wanted: Callable[[str], object] = lambda _: True) -> Iterator[Path]:
     """The path of what can be read: ``path`` itself where it is not encrypted, else a copy that is removed in the end.
+
+    Args:
+        path: a run, a folder or a file.
+        identity: file with the key.
+        wanted: which files of a folder are looked at, by their path in it, without ``.age``.
 
     Raises:
         ConfigError: it is encrypted and no key was given, or the key cannot be used.
@@ -46,12 +53,12 @@ def opened(path: Path, identity: Path | None) -> Iterator[Path]:
     identities = identities_of(identity)
     folder = Path(tempfile.mkdtemp(prefix="rankscope_opened_"))  # 0700
     try:
-        yield _copied(path, folder / path.name, identities)
+        yield _copied(path, folder / path.resolve().name, identities, wanted)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _copied(path: Path, target: Path, identities: list[object]) -> Path:
+def _copied(path: Path, target: Path, identities: list[object], wanted: Callable[[str], object]) -> Path:
     if not path.is_dir():
         target = target.with_name(target.name.removesuffix(SEALED))
         unseal(path, target, identities, _MOST_BYTES)
@@ -60,10 +67,13 @@ def _copied(path: Path, target: Path, identities: list[object]) -> Path:
         into = target / Path(where).relative_to(path)
         into.mkdir(parents=True, exist_ok=True)
         for name in sorted(names):
+            plain = into / name.removesuffix(SEALED)
+            if not wanted(plain.relative_to(target).as_posix()):
+                continue
             if name.endswith(SEALED):
-                unseal(Path(where, name), into / name.removesuffix(SEALED), identities, _MOST_BYTES)
-            elif not (into / name).exists() and Path(where, name).is_file():
-                shutil.copyfile(Path(where, name), into / name)
+                unseal(Path(where, name), plain, identities, _MOST_BYTES)
+            elif name + SEALED not in names and Path(where, name).is_file():
+                shutil.copyfile(Path(where, name), plain)
     with contextlib.suppress(ForeignFileError):
         _put_nodes_together(RunDir(target))
     return target
@@ -72,14 +82,18 @@ def _copied(path: Path, target: Path, identities: list[object]) -> Path:
 def _put_nodes_together(run_dir: RunDir) -> None:
     """The node that wrote run.json could not read what the others had left; who has the key can."""
     manifest = read_record(RunManifest, run_dir.manifest, run_limit(run_dir))
-    spec = read_record(AgentSpec, run_dir.agent_spec)
     paths = sorted(run_dir.nodes.glob("*.result.json"))
-    results = [read_record(NodeResult, path, run_limit(run_dir)) for path in paths]
-    if len(results) < 2:
-        return
-    whole = build_manifest(
-        results, run_id=manifest.run_id, argv=manifest.argv, config=manifest.config, schedule=spec.schedule,
-        versions=manifest.versions,
-    )  # fmt: skip
-    whole.files = dict(sorted({**{k: v for r in results for k, v in r.files.items()}, **manifest.files}.items()))
-    run_dir.manifest.write_text(to_json(whole), encoding="utf-8")
+    if len(paths) > 1:
+        spec = read_record(AgentSpec, run_dir.agent_spec)
+        results = [read_record(NodeResult, path, run_limit(run_dir)) for path in paths]
+        known: dict[str, Any] = {
+            "run_id": manifest.run_id, "argv": manifest.argv, "config": manifest.config, "schedule": spec.schedule,
+            "versions": manifest.versions,
+        }  # fmt: skip
+        heads = [result for result in results if is_head(result, result.node, nodes_of(run_dir))]
+        of_one = build_manifest(heads, **known).notes  # as its writer had to see it
+        whole = build_manifest(results, **known, notes=[note for note in manifest.notes if note not in of_one])
+        whole.files = dict(sorted({**{k: v for r in results for k, v in r.files.items()}, **manifest.files}.items()))
+        manifest = whole
+    manifest.hang = stood_still(run_dir)
+    run_dir.manifest.write_text(to_json(manifest), encoding="utf-8")

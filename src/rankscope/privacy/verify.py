@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -13,6 +12,7 @@ from typing import Any
 
 from rankscope.errors import ConfigError, ForeignFileError, RunDirError
 from rankscope.node.gathering.signing import signed_message
+from rankscope.privacy.origin import origin_of
 from rankscope.records.manifest import FileSum, RunManifest
 from rankscope.rundir.audit import AUDIT
 from rankscope.rundir.files import sha256_of
@@ -75,44 +75,33 @@ def verify(run: Path, *, key: Path | None = None, manifest: RunManifest | None =
 
 
 def _files(run_dir: RunDir, manifest: RunManifest, found: Verified) -> None:
-    owners = {known.sha256: name for name, known in manifest.files.items()}
+    changed: dict[str, str] = {}
     for name, known in sorted(manifest.files.items()):
-        if (wrong := _wrong(run_dir.path / name, name, known, owners, manifest)) is None:
-            found.files += 1
-        else:
-            found.wrong.append(wrong)
+        path = run_dir.path / name
+        try:
+            if path.is_symlink() or not path.is_file():
+                how = "replaced by something that is no file" if os.path.lexists(path) else "lost"
+                found.wrong.append(f"{name}: {how}")
+            elif (sha256 := sha256_of(path)) != known.sha256:
+                changed[name] = sha256
+            else:
+                found.files += 1
+        except OSError as error:
+            found.wrong.append(f"{name}: cannot be read ({error.strerror})")
+    for name in changed:
+        how = origin_of(run_dir, name, changed, manifest) or _changed(run_dir.path / name, manifest.files[name])
+        found.wrong.append(f"{name}: {how}")
     for path in _all(run_dir.path):
         name = path.relative_to(run_dir.path).as_posix()
         if name not in manifest.files and not _MADE_LATER.match(name):
             found.wrong.append(f"{name}: added: the manifest does not know it")
 
 
-def _wrong(path: Path, name: str, known: FileSum, owners: dict[str, str], manifest: RunManifest) -> str | None:
-    try:
-        if path.is_symlink() or not path.is_file():
-            return f"{name}: lost" if not os.path.lexists(path) else f"{name}: replaced by something that is no file"
-        size, sha256 = path.stat().st_size, sha256_of(path)
-    except OSError as error:
-        return f"{name}: cannot be read ({error.strerror})"
-    if (size, sha256) == (known.bytes, known.sha256):
-        return None
-    if sha256 in owners:
-        return f"{name}: swapped: it holds what {owners[sha256]} held"
-    if (run := _run_of(path)) is not None and run != manifest.run_id:
-        return f"{name}: replayed: it is of another run ({run:.80})"
+def _changed(path: Path, known: FileSum) -> str:
+    size = path.stat().st_size if path.exists() else 0
     if size < known.bytes:
-        return f"{name}: truncated: {size} of {known.bytes} bytes" + ("" if size else ", nothing is left")
-    return f"{name}: changed" + (f": {size} bytes, and there were {known.bytes}" if size != known.bytes else "")
-
-
-def _run_of(path: Path) -> str | None:
-    """The run that a file says it is of: what a claim or a specification says."""
-    if path.suffix != ".json":
-        return None
-    with contextlib.suppress(ForeignFileError, ValueError, AttributeError, RecursionError):
-        said = json.loads(read_foreign(path, 1 << 24)).get("run_id")
-        return said if isinstance(said, str) else None
-    return None
+        return f"truncated: {size} of {known.bytes} bytes" + ("" if size else ", nothing is left")
+    return "changed" + (f": {size} bytes, and there were {known.bytes}" if size != known.bytes else "")
 
 
 def _all(folder: Path) -> Iterator[Path]:

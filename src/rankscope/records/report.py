@@ -68,6 +68,8 @@ class RunInfo:
     """Longest time opening or closing a window held up a training thread."""
     redacted: str | None = None
     """Of a copy that `rankscope redact` made: its level. Names, shapes, hosts and paths are tokens."""
+    redacted_kinds: dict[str, str] = field(default_factory=dict)
+    """Of such a copy: what became of each kind of content, ``keep``, ``token``, ``shift`` or ``drop``."""
     notes: list[str] = field(default_factory=list)
 
 

@@ -19,11 +19,24 @@ from pathlib import Path
 from rankscope.records.secrets import mask_arguments, mask_text
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["AUDIT", "note_deed"]
+__all__ = ["AUDIT", "note_deed", "run_of"]
 
 AUDIT = "audit.jsonl"
+_DEEPEST = 3
+"""A trace lies two folders below its run."""
 _MOST_BYTES = 1 << 26
 """Beyond it nothing is added: no script may fill a disk with its own deeds."""
+
+
+def run_of(path: Path) -> RunDir | None:
+    """The run that a path is, or lies in; None where it is of none."""
+    with contextlib.suppress(OSError, RuntimeError):
+        path = path.resolve()
+        for folder in (path, *path.parents[:_DEEPEST]):
+            run = RunDir(folder)
+            if run.nodes.is_dir() or os.path.lexists(run.manifest) or os.path.lexists(run.sealed_manifest):
+                return run
+    return None
 
 
 def note_deed(run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: bool = False, **more: str) -> None:
@@ -31,13 +44,13 @@ def note_deed(run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: boo
 
     Args:
         run_dir: of the run.
-        deed: ``recorded``, ``asked for a window``, ``exported``, ``redacted``, ``verified``.
+        deed: as ``recorded``, ``asked for a window``, ``exported``, ``redacted``, ``verified``, ``pruned``.
         command: the words of the command line.
         sealed: the run is encrypted: of the command only its verb is kept.
         more: what else is worth knowing, as where a copy went.
     """
     with contextlib.suppress(Exception):  # it is a courtesy: neither a job nor a command fails for it
-        if not run_dir.nodes.is_dir() and not os.path.lexists(run_dir.manifest):
+        if run_of(run_dir.path) is None:
             return
         words = mask_arguments(list(command))
         if sealed or run_dir.sealed_manifest.exists():  # of an encrypted run the command is nobody's either

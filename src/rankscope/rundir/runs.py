@@ -23,6 +23,7 @@ __all__ = ["RECORDED", "Run", "find_runs", "remove", "to_prune"]
 
 RECORDED = re.compile(
     r"attempt_\d+/(?:window_\d+/rank_\d+\.(?:trace\.json\.gz|parquet|memory\.pickle)|rank_\d+\.oom\.memory\.pickle)"
+    r"(?:\.age)?"
 )
 """What takes the space of a run: traces, their columns, snapshots of memory. Below the run directory."""
 
@@ -41,12 +42,17 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether it has ended and all that could be gathered is there."""
-        return self.dir.manifest.is_file()
+        return self.dir.ended
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether only who has the key can read it."""
+        return self.dir.sealed_manifest.exists() and not self.dir.manifest.exists()
 
     @cached_property
     def time(self) -> float:
         """When it ended, or began where it has not; seconds since 1970."""
-        marks = [self.dir.manifest, self.dir.launch, self.dir.agent_spec, self.dir.path]
+        marks = [self.dir.manifest, self.dir.sealed_manifest, self.dir.launch, self.dir.agent_spec, self.dir.path]
         return next(mark.stat().st_mtime for mark in marks if mark.exists())
 
     @cached_property
@@ -111,7 +117,9 @@ def to_prune(runs: Sequence[Run], *, keep: int, before: float, whole: bool = Fal
     for run in finished[: max(len(finished) - keep, 0)]:
         if run.time >= before:
             continue
-        if run.manifest is None:
+        if run.encrypted and not whole:
+            yield run, "it is encrypted, and keeps no report that would stay; --whole removes all of it"
+        elif run.manifest is None and not run.encrypted:
             yield run, "its run.json cannot be read"
         elif not whole and run.recorded and run.report is None:
             yield run, f"it has no report yet; `rankscope analyze {run.dir.path} --output {run.dir.report}` makes it"

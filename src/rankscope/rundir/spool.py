@@ -142,6 +142,11 @@ class Spool:
         return sorted(self.path.glob("memory_oom_*_*.pickle"))
 
     @property
+    def answers(self) -> Path:
+        """Where the ranks of this node stood when they were asked last, a NodeAnswers."""
+        return self.path / "answers.json"
+
+    @property
     def gathered(self) -> Path:
         """Megabytes that the helper has placed so far."""
         return self.path / "gathered"

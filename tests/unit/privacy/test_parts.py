@@ -156,6 +156,14 @@ def test_a_policy_file_changes_a_level_and_a_mistake_in_it_keeps_nothing(tmp_pat
             load_policy("public", path)
 
 
+def test_a_report_has_words_for_each_kind_that_a_policy_may_drop() -> None:
+    from rankscope.privacy.naming.policy import _CHOICES
+    from rankscope.report.common.summary import REDACTED_WITHOUT
+
+    droppable = {kind for kind, choices in _CHOICES.items() if "drop" in choices}
+    assert droppable - set(REDACTED_WITHOUT) == {"shapes"}  # of which it says what follows from them
+
+
 def test_the_page_has_the_table_of_levels() -> None:
     from rankscope.privacy.naming.policy import as_markdown
 

@@ -83,10 +83,14 @@ def test_the_copy_has_a_report_that_says_what_it_is(copied: Copy) -> None:
 
 def test_files_that_are_not_known_are_named_and_not_copied(copied: Copy) -> None:
     names = {path.relative_to(copied.output).as_posix() for path in copied.output.rglob("*") if path.is_file()}
+    original = copied.output.parents[1] / "run"
     memory = "" if copied.output.parts[-3].startswith("public") else "attempt_0/window_000/rank_00000.memory.pickle"
     wanted = {"run.json", "attempt_0/window_000/rank_00000.trace.json.gz", "attempt_0/pulse/rank_00000.bin.gz"}
     assert wanted | ({memory} if memory else set()) <= names
-    assert copied.left_out["agent.json"] == "no analysis reads it"
+    for name in ("agent.json", "live/0.json", "stuck/0.json", "metrics.prom", "run.json.sig", "audit.jsonl"):
+        assert copied.left_out[name] == "no analysis reads it"
+    everything = {path.relative_to(original).as_posix() for path in original.rglob("*") if path.is_file()}
+    assert everything - names - set(copied.left_out) == set()  # whatever is not copied is named
     assert copied.left_out[f"{planted.WORD}/notes.txt"] == "not known"
     assert copied.left_out["report/report.html"] == "made again of the copy"
 

@@ -17,6 +17,7 @@ __all__ = ["complete_ranks", "run_info"]
 
 _REAL_TIME_NS = 10**18
 """Nanoseconds since 1970 in 2001: a time above is on the real-time clock, one below has a zero of its own."""
+_WHAT_BECAME_OF_IT = ("keep", "token", "shift", "drop")
 _WORST = {"ok": 0, "skipped": 0, "partial": 1, "corrupt": 2, "missing": 3}
 
 
@@ -31,8 +32,8 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
         begun=_begun(traces),
         windows=_windows(traces, manifest),
         notes=_notes(traces),
-        redacted=_redacted(traces, manifest),
     )
+    info.redacted, info.redacted_kinds = _redacted(traces, manifest)
     for trace in traces:
         info.versions = {**trace.meta.versions, **info.versions}
     if manifest is None:
@@ -48,11 +49,13 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
     return info
 
 
-def _redacted(traces: Sequence[RankTrace], manifest: RunManifest | None) -> str | None:
-    """The level of a redacted copy."""
+def _redacted(traces: Sequence[RankTrace], manifest: RunManifest | None) -> tuple[str | None, dict[str, str]]:
+    """The level of a redacted copy, and what became of each kind of content."""
     said = [t.meta.raw.get(REDACTED) for t in traces] + [manifest.redaction if manifest is not None else None]
-    levels = {str(copy.get("level", ""))[:80] for copy in said if isinstance(copy, dict)}
-    return ", ".join(sorted(levels)) if levels else None
+    copies = [copy for copy in said if isinstance(copy, dict)]
+    levels = {str(copy.get("level", ""))[:80] for copy in copies}
+    kinds = {str(kind)[:40]: choice for copy in copies for kind, choice in copy.items() if choice in _WHAT_BECAME_OF_IT}
+    return ", ".join(sorted(levels)) if levels else None, kinds
 
 
 def _begun(traces: Sequence[RankTrace]) -> str | None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output, add_rank
 from rankscope.cli.parts.console import say, show
+from rankscope.cli.parts.deeds import note_export
+from rankscope.cli.parts.sealed import opened_runs, refuse_beside
 from rankscope.errors import ConfigError, ForeignFileError
-from rankscope.rundir.audit import note_deed
 from rankscope.rundir.layout import RunDir
 
 if TYPE_CHECKING:
     from rankscope.records.manifest import RunManifest
 
-__all__ = ["add_analyze", "analyze_verb", "given_ranks", "manifest_of", "note_export"]
+__all__ = ["add_analyze", "analyze_verb", "given_ranks", "manifest_of"]
 
 
 def add_analyze(verbs: Verbs) -> None:
@@ -48,14 +48,13 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
 
     from rankscope.analysis.pipeline import analyze, stages
     from rankscope.privacy.places import with_place
-    from rankscope.privacy.unlock import opened
     from rankscope.progress import work
     from rankscope.trace.files.load import load_traces
 
+    refuse_beside(arguments.paths, arguments.output)
     with contextlib.ExitStack() as stack:
-        paths = [stack.enter_context(opened(path, arguments.identity)) for path in arguments.paths]
+        paths = stack.enter_context(opened_runs(arguments.paths, arguments))
         sealed = {path: given for path, given in zip(paths, arguments.paths, strict=True) if path != given}
-        _refuse_beside(list(sealed.values()), arguments.output)
         manifest = manifest_of(paths)
         doing = stack.enter_context(work(say))
         load = load_traces(
@@ -68,21 +67,9 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
         report = analyze(load, manifest, hta=arguments.hta, progress=progress)
         for path, given in sealed.items():
             report = with_place(report, path, str(given))
-    note_export(arguments.paths[0], arguments.output)
-    return show(report, arguments)
-
-
-def _refuse_beside(sealed: Sequence[Path], output: Path | None) -> None:
-    """A report that is not encrypted does not lie beside what is."""
-    for path in sealed:
-        if output is not None and output.resolve().is_relative_to(path.resolve()):
-            raise ConfigError(f"--output {output} lies in {path}, which is encrypted; name a private folder elsewhere")
-
-
-def note_export(path: Path, output: Path | None) -> None:
-    """Keep in the run directory that something of it was written elsewhere."""
-    if output is not None:
-        note_deed(RunDir(path), "exported", sys.argv, to=str(output))
+    code = show(report, arguments)
+    note_export(arguments.paths, arguments.output)
+    return code
 
 
 def given_ranks(words: Sequence[str]) -> dict[Path, int]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import re
 import time
 from pathlib import Path
 
-from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import say
+from rankscope.cli.parts.deeds import note
+from rankscope.cli.parts.sealed import opened_runs
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.limits import MAX_WINDOW_STEPS
 from rankscope.records.spec import DETAILS
-from rankscope.rundir.audit import note_deed
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["add_capture", "capture_verb"]
+
+_RECORD = re.compile(r"nodes/.*claim|attempt_.*/rank_\d+\.json\Z")
 
 
 def add_capture(verbs: Verbs) -> None:
@@ -26,6 +29,7 @@ def add_capture(verbs: Verbs) -> None:
     capture.add_argument("--warmup", type=int, default=2, help="steps to throw away before them (default: 2)")
     capture.add_argument("--detail", choices=DETAILS, default="", help="what else to record")
     capture.add_argument("--timeout", type=float, default=120, metavar="S", help="wait so long (default: 120)")
+    add_identity(capture)
     capture.set_defaults(verb=capture_verb)
 
 
@@ -41,12 +45,15 @@ def capture_verb(arguments: argparse.Namespace) -> int:
                 "the training process until it closes; ask for several shorter ones"
             )
     run_dir = RunDir(arguments.path)
+    with opened_runs([run_dir.path], arguments, wanted=_RECORD.match):
+        pass  # without the key nobody could see the answers
     request = ask(run_dir, steps=arguments.steps, warmup=arguments.warmup, detail=arguments.detail)
-    note_deed(run_dir, "asked for a window", sys.argv, request=request.name)
+    note("asked for a window", [run_dir.path], request=request.name)
     say(f"{request.name}: asked for {request.steps} steps of every rank")
     deadline = time.monotonic() + arguments.timeout
     while True:
-        records = answers(run_dir, request)
+        with opened_runs([run_dir.path], arguments, wanted=_RECORD.match) as (plain,):
+            records = answers(RunDir(plain), request)
         if records and len(records) == records[0].world_size:
             break
         if time.monotonic() > deadline:

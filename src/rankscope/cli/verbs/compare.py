@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.cli.parts.console import print_utf8, say
+from rankscope.cli.parts.deeds import note, note_export
+from rankscope.cli.parts.sealed import opened_runs, refuse_beside
 from rankscope.errors import ConfigError, RunDirError
 
 if TYPE_CHECKING:
     from rankscope.compare.gate import Failure
+    from rankscope.compare.sides.side import Side
     from rankscope.records.diff import RunDiff
 
 __all__ = ["UNDECIDED", "WORSE", "baseline_verb", "check_verb", "diff_verb"]
@@ -27,14 +32,15 @@ def diff_verb(arguments: argparse.Namespace) -> int:
     """Compare runs with the first one."""
     from rankscope.compare.compare import compare
     from rankscope.compare.show import DIFF_WRITERS
-    from rankscope.compare.sources import open_side
 
     if len(arguments.runs) < 2:
         raise ConfigError("diff takes at least two runs: the older one first")
-    first, *others = (open_side(source, arguments.store, say) for source in arguments.runs)
-    diffs = [compare(first, other, force=arguments.force) for other in others]
+    refuse_beside(_paths(arguments.runs), arguments.output)
+    with _sides(arguments.runs, arguments) as (first, *others):
+        diffs = [compare(first, other, force=arguments.force) for other in others]
     if arguments.output is not None:
         _write(arguments.output, DIFF_WRITERS[_format(arguments.output)](diffs))
+        note_export(_paths(arguments.runs), arguments.output)
     print_utf8(DIFF_WRITERS[arguments.format](diffs).rstrip("\n"))
     if not arguments.exit_code:
         return 0
@@ -46,21 +52,38 @@ def check_verb(arguments: argparse.Namespace) -> int:
     """Say whether a run passes."""
     from rankscope.compare.compare import compare
     from rankscope.compare.gate import decide, parse
-    from rankscope.compare.sources import open_side
 
     conditions = [condition for text in arguments.fail_if for condition in parse(text)]
     if not conditions:
         raise ConfigError("check takes a condition, for instance --fail-if 'slower > 5 %' or --fail-if slow_rank")
     if arguments.against is None and (lonely := [c.text for c in conditions if c.needs_base]):
         raise ConfigError(f"--fail-if {lonely[0]!r} takes another run; name it with --against")
-    run = open_side(arguments.run, arguments.store, say)
-    base = None if arguments.against is None else open_side(arguments.against, arguments.store, say)
-    diff = None if base is None else compare(base, run, force=arguments.force)
+    given = [arguments.run, *([arguments.against] if arguments.against is not None else [])]
+    with _sides(given, arguments) as (run, *bases):
+        diff = compare(bases[0], run, force=arguments.force) if bases else None
     failures = decide(conditions, run.report, diff, force=arguments.force)
     _show_failures(arguments.format, [c.text for c in conditions], failures, diff)
     if any(failure.state == "holds" for failure in failures):
         return WORSE
     return UNDECIDED if failures and not arguments.undecided_ok else 0
+
+
+@contextlib.contextmanager
+def _sides(sources: Sequence[str], arguments: argparse.Namespace) -> Iterator[list[Side]]:
+    """What the words stand for; encrypted runs are open for as long as they are compared."""
+    from rankscope.compare.sources import open_side
+
+    paths = _paths(sources)
+    with opened_runs(paths, arguments) as plain:
+        there = dict(zip(map(str, paths), plain, strict=True))
+        yield [open_side(str(there.get(source, source)), arguments.store, say) for source in sources]
+
+
+def _paths(sources: Sequence[str]) -> list[Path]:
+    """Those that are no baselines."""
+    from rankscope.compare.baselines import PREFIX
+
+    return [Path(source) for source in sources if not source.startswith(PREFIX)]
 
 
 def _show_failures(form: str, conditions: list[str], failures: list[Failure], diff: RunDiff | None) -> None:
@@ -124,9 +147,13 @@ def baseline_verb(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"baseline {arguments.action} takes the runs to accept, the oldest first")
     from rankscope.compare.sides.side import read_side
 
+    if "://" not in store.url:
+        refuse_beside(_paths(arguments.runs), Path(store.url), "--store")
     for number, path in enumerate(arguments.runs):
-        run = read_side(Path(path), say)
+        with opened_runs([Path(path)], arguments) as (plain,):
+            run = read_side(plain, say)
         count = store.put(arguments.name, run, _ended(Path(path)), replace=arguments.action == "set" and not number)
+        note("exported", [path], to=f"baseline {arguments.name} in {store.url}")
         say(f"{path} is run {count} of baseline {arguments.name} in {store.url}")
     return 0
 
@@ -135,7 +162,7 @@ def _ended(run: Path) -> str:
     """When a run ended, by its newest record, ISO 8601 in UTC."""
     from rankscope.rundir.layout import RunDir
 
-    known = [path for path in (RunDir(run).manifest, run) if path.exists()]
+    known = [path for path in (RunDir(run).manifest, RunDir(run).sealed_manifest, run) if path.exists()]
     return datetime.fromtimestamp(known[0].stat().st_mtime, timezone.utc).isoformat(timespec="seconds")
 
 

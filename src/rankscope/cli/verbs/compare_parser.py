@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.verbs.compare import baseline_verb, check_verb, diff_verb
 
 __all__ = ["add_compare"]
@@ -76,6 +76,7 @@ def add_compare(verbs: Verbs) -> None:
     baseline.add_argument("name", nargs="?", help="of the baseline")
     baseline.add_argument("runs", nargs="*", metavar="RUN", help="run directories, the oldest first")
     _add_store(baseline)
+    add_identity(baseline)
     baseline.add_argument("--output", type=Path, metavar="FILE", help="of show: also write a page, FILE.html")
     baseline.set_defaults(verb=baseline_verb)
 
@@ -84,6 +85,7 @@ def _add_common(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> No
     parser.add_argument("--format", choices=formats, default="terminal", help="what goes to stdout (default: terminal)")
     parser.add_argument("--force", action="store_true", help="judge times although the runs are not comparable")
     _add_store(parser)
+    add_identity(parser)
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import print_utf8
+from rankscope.cli.parts.deeds import note_export
+from rankscope.cli.parts.sealed import refuse_beside
+from rankscope.cli.verbs.report import report_of
 from rankscope.errors import RunDirError
 
 __all__ = ["add_export", "export_verb"]
@@ -24,6 +27,7 @@ def add_export(verbs: Verbs) -> None:
         "--output", required=True, metavar="PLACE", help="a file, a folder of TensorBoard, or a tracking URI of MLflow"
     )
     export.add_argument("--step", type=int, default=0, help="training step to file the numbers under (default: 0)")
+    add_identity(export)
     export.set_defaults(verb=export_verb)
 
 
@@ -31,11 +35,13 @@ def export_verb(arguments: argparse.Namespace) -> int:
     """Write the numbers of a report that was made before."""
     from rankscope.exporters.table import EXPORTERS
     from rankscope.report.notebook import Report
-    from rankscope.report.read import read_report
 
-    report = Report(read_report(arguments.path))
+    if "://" not in arguments.output:
+        refuse_beside([arguments.path], Path(arguments.output))
+    report = Report(report_of(arguments.path, arguments))
     try:
         print_utf8(EXPORTERS[arguments.to].write(report, arguments.output, arguments.step))
     except OSError as error:
         raise RunDirError(f"{arguments.output} cannot be written ({error}); name another --output") from error
+    note_export([arguments.path], arguments.output)
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs
 from rankscope.cli.parts.console import say
+from rankscope.cli.parts.deeds import note
 from rankscope.errors import RunDirError
 
 __all__ = ["add_gather", "gather_verb"]
@@ -38,7 +39,10 @@ def gather_verb(arguments: argparse.Namespace) -> int:
 
         gathered = gather_later(arguments.path, arguments.run_dir, moved=moved)
     folder = gathered.run_dir.path
+    note("gathered later", [folder], traces=str(gathered.windows))
     print(f"{folder}: {gathered.windows} trace(s) placed")
+    for text in gathered.notes:
+        say(text)
     if gathered.left:
         say(f"not everything could be gathered: {gathered.left}")
     say(f"`rankscope analyze {folder} --output {folder}/report` writes the report")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import say
+from rankscope.cli.parts.deeds import note
+from rankscope.cli.parts.sealed import OF_MANIFEST, opened_runs, refuse_beside
 from rankscope.errors import ConfigError, ForeignFileError
 from rankscope.records.manifest import RunManifest
-from rankscope.rundir.audit import note_deed
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 
@@ -62,11 +63,11 @@ def redact_verb(arguments: argparse.Namespace) -> int:
 
     from rankscope.privacy.naming.policy import load_policy
     from rankscope.privacy.redact import redact
-    from rankscope.privacy.unlock import opened
     from rankscope.progress import work
 
     policy = load_policy(arguments.level, arguments.policy)
-    with opened(arguments.path, arguments.identity) as path, work(say) as doing:
+    refuse_beside([arguments.path], arguments.output, "-o")
+    with opened_runs([arguments.path], arguments) as (path,), work(say) as doing:
         copy = redact(
             path,
             arguments.output,
@@ -75,7 +76,7 @@ def redact_verb(arguments: argparse.Namespace) -> int:
             report=arguments.report,
             progress=doing.bytes("redacting traces"),
         )
-    note_deed(RunDir(arguments.path), "redacted", sys.argv, level=policy.level, copy=str(copy.output))
+    note("redacted", [arguments.path], level=policy.level, copy=str(copy.output))
     if copy.report is not None:
         say(copy.report.verdict.sentence)
     elif copy.no_report:
@@ -89,17 +90,16 @@ def redact_verb(arguments: argparse.Namespace) -> int:
 
 def verify_verb(arguments: argparse.Namespace) -> int:
     """Compare a run with what its manifest and its signature say."""
-    from rankscope.privacy.unlock import opened
     from rankscope.privacy.verify import verify
 
     run_dir = RunDir(arguments.path)
     if run_dir.sealed_manifest.exists() and not run_dir.manifest.exists():
-        with opened(arguments.path, arguments.identity) as plain:
+        with opened_runs([arguments.path], arguments, wanted=OF_MANIFEST.match) as (plain,):
             manifest = read_record(RunManifest, RunDir(plain).manifest, run_limit(RunDir(plain)))
     else:
         manifest = None
     found = verify(arguments.path, key=arguments.key, manifest=manifest)
-    note_deed(run_dir, "verified", sys.argv, found="whole" if not found.wrong else f"{len(found.wrong)} wrong")
+    note("verified", [arguments.path], found="whole" if not found.wrong else f"{len(found.wrong)} wrong")
     for line in found.wrong:
         print(line)
     for line in found.remarks:

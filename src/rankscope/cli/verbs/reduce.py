@@ -8,8 +8,10 @@ import socket
 from contextlib import nullcontext
 from pathlib import Path
 
-from rankscope.cli.parts.arguments import Verbs, add_hta, add_output
+from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output
 from rankscope.cli.parts.console import say, show
+from rankscope.cli.parts.deeds import note_export
+from rankscope.cli.parts.sealed import OF_MANIFEST, opened_runs, refuse_beside
 from rankscope.cli.verbs.analyze import manifest_of
 from rankscope.errors import ConfigError, RunDirError
 
@@ -40,11 +42,13 @@ def add_reduce(verbs: Verbs) -> None:
         metavar="I/N",
         help="only the I-th of N shares, in this process: where srun or another launcher starts N of them",
     )
+    add_identity(reduce)
     reduce.set_defaults(verb=reduce_verb)
 
     cluster = verbs.add_parser("cluster-report", help="report on a job from the objects that reduce made on its nodes")
     cluster.add_argument("paths", nargs="+", metavar="DIR_OR_URL", help="folders and URLs of objects, or objects")
     cluster.add_argument("--run", type=Path, metavar="RUN", help="run directory, whose run.json knows missing ranks")
+    add_identity(cluster)
     add_hta(cluster)
     add_output(cluster)
     cluster.set_defaults(verb=cluster_report_verb)
@@ -55,15 +59,23 @@ def reduce_verb(arguments: argparse.Namespace) -> int:
     missing = [path for path in arguments.paths if not path.exists()]
     if missing:
         raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
-    if arguments.share is not None:
-        return _one_share(arguments)
+    if "://" not in arguments.output:
+        refuse_beside(arguments.paths, Path(arguments.output))
+    with opened_runs(arguments.paths, arguments) as paths:
+        if paths != arguments.paths and arguments.engine != "local":
+            raise ConfigError("an encrypted run is opened on this machine only; reduce it with --engine local")
+        code = _reduce(arguments, paths) if arguments.share is None else _one_share(arguments, paths)
+    note_export(arguments.paths, arguments.output)
+    return code
 
+
+def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
     from rankscope.engines.table import BY_NAME
     from rankscope.progress import work
     from rankscope.reduced.reduce import reduce_shares, shares_of, without_whole
     from rankscope.reduced.store import is_url
 
-    local, paths, output = arguments.engine == "local", arguments.paths, arguments.output
+    local, output = arguments.engine == "local", arguments.output
     if not local:  # its workers are in other folders
         paths = [path.absolute() for path in paths]
         output = output if is_url(output) else str(Path(output).absolute())
@@ -82,12 +94,12 @@ def reduce_verb(arguments: argparse.Namespace) -> int:
     return RunDirError.exit_code if failed else 0
 
 
-def _one_share(arguments: argparse.Namespace) -> int:
+def _one_share(arguments: argparse.Namespace, paths: list[Path]) -> int:
     from rankscope.reduced.reduce import Share, reduce_share
 
     number, of = share_in(arguments.share)
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
-    share = Share(tuple(arguments.paths), arguments.output, number, of, host)
+    share = Share(tuple(paths), arguments.output, number, of, host)
     try:
         count = reduce_share(share)
     except OSError as error:
@@ -115,9 +127,14 @@ def cluster_report_verb(arguments: argparse.Namespace) -> int:
     from rankscope.progress import work
     from rankscope.reduced.collected import load_objects
 
-    manifest = manifest_of([arguments.run]) if arguments.run is not None else None
+    runs = [arguments.run] if arguments.run is not None else []
+    refuse_beside(runs, arguments.output)
+    with opened_runs(runs, arguments, wanted=OF_MANIFEST.match) as opened:
+        manifest = manifest_of(opened) if opened else None
     with work(say) as doing:
         load = load_objects(arguments.paths, doing.bytes("reading objects"))
         progress = doing.stages(stages(load, hta=arguments.hta))
         report = analyze(load, manifest, hta=arguments.hta, progress=progress)
-    return show(report, arguments)
+    code = show(report, arguments)
+    note_export([*runs, *arguments.paths], arguments.output)
+    return code

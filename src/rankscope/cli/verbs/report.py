@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rankscope.cli.parts.arguments import Verbs, add_output
+from rankscope.cli.parts.arguments import Verbs, add_identity, add_output
 from rankscope.cli.parts.console import show
+from rankscope.cli.parts.deeds import note_export
+from rankscope.cli.parts.sealed import opened_runs, refuse_beside
+from rankscope.cli.verbs.analyze import manifest_of
 
-__all__ = ["add_report", "report_verb", "schema_verb"]
+if TYPE_CHECKING:
+    from rankscope.records.report import ClusterReport
+
+__all__ = ["add_report", "report_of", "report_verb", "schema_verb"]
 
 
 def add_report(verbs: Verbs) -> None:
@@ -17,6 +24,7 @@ def add_report(verbs: Verbs) -> None:
     report.add_argument(
         "path", type=Path, metavar="RUN_OR_FILE", help="a run directory, its report folder or report.json"
     )
+    add_identity(report)
     add_output(report)
     report.set_defaults(verb=report_verb)
 
@@ -27,9 +35,30 @@ def add_report(verbs: Verbs) -> None:
 
 def report_verb(arguments: argparse.Namespace) -> int:
     """Show a report that was written before."""
+    refuse_beside([arguments.path], arguments.output)
+    code = show(report_of(arguments.path, arguments), arguments)
+    note_export([arguments.path], arguments.output)
+    return code
+
+
+def report_of(path: Path, arguments: argparse.Namespace) -> ClusterReport:
+    """The report that was written before; of an encrypted run, which keeps none, the one that its traces make.
+
+    Args:
+        path: a run directory, its report folder or report.json.
+        arguments: with ``identity``.
+    """
+    from rankscope.privacy.unlock import is_sealed
     from rankscope.report.read import read_report
 
-    return show(read_report(arguments.path), arguments)
+    if not is_sealed(path):
+        return read_report(path)
+    from rankscope.analysis.pipeline import analyze
+    from rankscope.privacy.places import with_place
+    from rankscope.trace.files.load import load_traces
+
+    with opened_runs([path], arguments) as (plain,):
+        return with_place(analyze(load_traces([plain], cache=False), manifest_of([plain])), plain, str(path))
 
 
 def schema_verb(arguments: argparse.Namespace) -> int:

@@ -8,9 +8,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import say
+from rankscope.cli.parts.deeds import note
+from rankscope.cli.parts.sealed import OF_MANIFEST, opened_runs
 from rankscope.errors import ConfigError, RunDirError
+from rankscope.rundir.layout import RunDir
 
 if TYPE_CHECKING:
     from rankscope.rundir.runs import Run
@@ -30,6 +33,7 @@ def add_runs(verbs: Verbs) -> None:
     listed.set_defaults(verb=list_verb)
     show = kinds.add_parser("show", help="what is known of one run")
     show.add_argument("path", type=Path, metavar="RUN")
+    add_identity(show)
     show.set_defaults(verb=show_verb)
     prune = kinds.add_parser("prune", help="remove traces of old runs; their reports stay")
     prune.add_argument("path", nargs="?", type=Path, default=_FOLDER, metavar="FOLDER", help=f"default: {_FOLDER}")
@@ -57,6 +61,11 @@ def show_verb(arguments: argparse.Namespace) -> int:
             f"{arguments.path} holds {len(others) + 1} runs; name one of them, or use `rankscope runs list`"
         )
     manifest = run.manifest
+    if run.encrypted:
+        from rankscope.rundir.runs import Run
+
+        with opened_runs([run.dir.path], arguments, wanted=OF_MANIFEST.match) as (plain,):
+            manifest = Run(RunDir(plain)).manifest
     print(f"{run.dir.path}: {'ended' if run.finished else 'begun'} {_when(run)}")
     if manifest is not None:
         records = [record for window in manifest.windows for record in window.records]
@@ -84,6 +93,8 @@ def prune_verb(arguments: argparse.Namespace) -> int:
             continue
         size = sum(size for _, size in (run.files if arguments.whole else run.recorded))
         print(f"{run.dir.path}  {_megabytes(size)}")
+        if arguments.yes and not arguments.whole:
+            note("pruned", [run.dir.path])
         free, count = free + (remove(run, whole=arguments.whole) if arguments.yes else size), count + 1
     done = "freed" if arguments.yes else "would be free; add --yes to remove them"
     print(f"{count} run(s), {_megabytes(free)} {done}")
@@ -102,6 +113,8 @@ def _runs(folder: Path) -> list[Run]:
 def _what(run: Run) -> str:
     if not run.finished:
         return "running, or it was killed"
+    if run.encrypted:
+        return "encrypted"
     return run.report.verdict.sentence if run.report is not None else "no report"
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from rankscope.between.stuck import why_stuck
 from rankscope.between.stuck_files import ask_where, read_answers
-from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import say
+from rankscope.cli.parts.deeds import note
+from rankscope.cli.parts.sealed import LIVE, opened_runs
 from rankscope.errors import RunDirError
-from rankscope.records.running.hang import HangVerdict
+from rankscope.records.running.hang import HangVerdict, NodeAnswers
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["add_stuck", "why_stuck_verb"]
@@ -25,6 +27,7 @@ def add_stuck(verbs: Verbs) -> None:
     stuck = verbs.add_parser("why-stuck", help="which rank the others wait for, while a job stands still")
     stuck.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
     stuck.add_argument("--timeout", type=float, default=60, metavar="S", help="wait so long for ranks (default: 60)")
+    add_identity(stuck)
     stuck.set_defaults(verb=why_stuck_verb)
 
 
@@ -33,11 +36,17 @@ def why_stuck_verb(arguments: argparse.Namespace) -> int:
     run_dir = RunDir(arguments.path)
     if not any(run_dir.nodes.glob("*.claim.json")):
         raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
-    ended = run_dir.manifest.exists()
-    found = read_answers(run_dir)
+    ended = run_dir.ended
+
+    def read(run_dir: RunDir) -> list[NodeAnswers]:
+        with opened_runs([run_dir.path], arguments, wanted=LIVE.match) as (plain,):
+            return read_answers(RunDir(plain))
+
+    found = read(run_dir)
     if not ended and not any(time.time_ns() - node.time_ns < _FRESH_S * 1e9 and not node.resumed for node in found):
         say("asking the ranks where they are, which takes some ten seconds")
-        found = ask_where(run_dir, arguments.timeout)
+        note("asked where the ranks are", [run_dir.path])
+        found = ask_where(run_dir, arguments.timeout, read)
         if not found:
             raise RunDirError(
                 f"no node of {run_dir.path} has answered within {arguments.timeout:.0f} s; does the job still run?"

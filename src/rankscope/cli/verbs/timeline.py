@@ -9,7 +9,9 @@ from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_identity, add_rank
 from rankscope.cli.parts.console import say
-from rankscope.cli.verbs.analyze import given_ranks, manifest_of, note_export
+from rankscope.cli.parts.deeds import note_export
+from rankscope.cli.parts.sealed import opened_runs, refuse_beside
+from rankscope.cli.verbs.analyze import given_ranks, manifest_of
 from rankscope.errors import ConfigError
 from rankscope.rundir.layout import RunDir
 
@@ -44,7 +46,7 @@ def merge_verb(arguments: argparse.Namespace) -> int:
     if not run.is_dir():
         raise ConfigError(f"{run} is no folder; name a run directory or a folder of traces")
 
-    from rankscope.privacy.unlock import is_sealed, opened
+    from rankscope.privacy.unlock import is_sealed
     from rankscope.progress import work
     from rankscope.report import link_timeline
     from rankscope.timeline.merge import merge
@@ -58,16 +60,17 @@ def merge_verb(arguments: argparse.Namespace) -> int:
         categories=parse_categories(arguments.categories) if arguments.categories is not None else None,
         max_mb=MAX_MB if arguments.max_mb is None else arguments.max_mb,
     )
-    if is_sealed(run) and (arguments.output is None or arguments.output.resolve().is_relative_to(run.resolve())):
+    if arguments.output is None and is_sealed(run):
         raise ConfigError(f"{run} is encrypted, and a timeline is not; name a private file elsewhere with --output")
+    refuse_beside([run], arguments.output)
     output, ours = choose_output(RunDir(run), arguments.output)
-    with opened(run, arguments.identity) as path, work(say) as doing:
+    with opened_runs([run], arguments) as (path,), work(say) as doing:
         manifest, cache = manifest_of([path]), path == run
         given = given_ranks(arguments.given_ranks)
         load = load_traces([path], ranks=given, cache=cache, progress=doing.bytes("loading traces"))
         stages, written = doing.stages(2), doing.bytes("writing the timeline")
         merged = merge(load, output, selection, manifest, replace=ours, progress=stages, written=written)
-    note_export(run, output)
+    note_export([run], output)
     if ours:
         link_timeline(output.parent)
     for note in merged.notes:
@@ -82,9 +85,15 @@ def merge_verb(arguments: argparse.Namespace) -> int:
 
 def view_verb(arguments: argparse.Namespace) -> int:
     """Serve report and timeline on this machine."""
+    from rankscope.privacy.unlock import is_sealed
     from rankscope.timeline.output import TIMELINE, report_folder
     from rankscope.timeline.serve import make_server
 
+    if is_sealed(arguments.path):
+        raise ConfigError(
+            f"{arguments.path} is encrypted, and holds no report; `rankscope analyze {arguments.path} --identity KEY "
+            "--output FOLDER` writes one, which can be viewed"
+        )
     folder = report_folder(arguments.path)
     with make_server(folder, arguments.port) as server:
         urls = []

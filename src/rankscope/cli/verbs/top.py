@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 from rankscope.between.live import age_s, in_a_line, rank_rows, read_live
-from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import say
+from rankscope.cli.parts.sealed import LIVE, opened_runs
 from rankscope.errors import RunDirError
 from rankscope.records.codec import to_json
 from rankscope.records.running.live import NodeLive
@@ -27,16 +28,18 @@ def add_top(verbs: Verbs) -> None:
     top.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
     top.add_argument("--ranks", type=int, default=32, metavar="N", help="show so many ranks (default: 32)")
     top.add_argument("--once", action="store_true", help="print once and leave, as where the output is no terminal")
+    add_identity(top)
     top.set_defaults(verb=top_verb)
     status = verbs.add_parser("status", help="how a running job is doing, in a line")
     status.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
     status.add_argument("--json", action="store_true", help="what it is made of")
+    add_identity(status)
     status.set_defaults(verb=status_verb)
 
 
 def status_verb(arguments: argparse.Namespace) -> int:
     """Print the line that `rankscope run` prints, or what it is made of."""
-    nodes = _nodes(RunDir(arguments.path))
+    nodes = _nodes(RunDir(arguments.path), arguments)
     if arguments.json:
         print("[" + ",\n".join(to_json(node) for node in nodes) + "]")
     else:
@@ -49,7 +52,9 @@ def top_verb(arguments: argparse.Namespace) -> int:
     run_dir = RunDir(arguments.path)
     again = sys.stdout.isatty() and not arguments.once
     while True:
-        text = "\n".join([*_head(run_dir, nodes := _nodes(run_dir)), *_table(rank_rows(nodes), arguments.ranks)])
+        text = "\n".join(
+            [*_head(run_dir, nodes := _nodes(run_dir, arguments)), *_table(rank_rows(nodes), arguments.ranks)]
+        )
         if not again:
             print(text)
             return 0
@@ -60,11 +65,12 @@ def top_verb(arguments: argparse.Namespace) -> int:
             return 0
 
 
-def _nodes(run_dir: RunDir) -> list[NodeLive]:
+def _nodes(run_dir: RunDir, arguments: argparse.Namespace) -> list[NodeLive]:
     if not any(run_dir.nodes.glob("*.claim.json")):
         raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
-    nodes = read_live(run_dir)
-    if run_dir.manifest.exists():
+    with opened_runs([run_dir.path], arguments, wanted=LIVE.match) as (plain,):
+        nodes = read_live(RunDir(plain))
+    if run_dir.ended:
         say("the run has ended; this is how it stood at last")
     elif nodes and (age := age_s(nodes)) > _STALE_S:
         say(f"a node has written nothing for {age:.0f} s; this may be old")

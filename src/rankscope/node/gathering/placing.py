@@ -9,7 +9,16 @@ from typing import IO
 
 from rankscope.errors import RunDirError
 from rankscope.records.manifest import FileSum
-from rankscope.rundir.files import copy_new, place, rewrite, sha256_of, stored, temporary_beside, write_new
+from rankscope.rundir.files import (
+    copy_new,
+    place,
+    replace_text,
+    rewrite,
+    sha256_of,
+    stored,
+    temporary_beside,
+    write_new,
+)
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.sealing import Seal, sealed_name
 
@@ -89,10 +98,17 @@ class Placing:
         if self._seal is None:
             rewrite(target, text)
         else:
+            self.passing(target, text)
+        self.known(self.name(target), sha256_of(self.name(target)))
+
+    def passing(self, target: Path, text: str) -> None:
+        """Place what is renewed while the job runs, in the place of what was there; no sum is kept of it."""
+        if self._seal is None:
+            replace_text(target, text)
+        else:
             with temporary_beside(self.name(target)) as temporary:
                 temporary.write_bytes(self._seal.data(text.encode("utf-8", "replace")))
                 temporary.replace(self.name(target))
-        self.known(self.name(target), sha256_of(self.name(target)))
 
     def known(self, target: Path, sha256: str) -> None:
         """Keep the sum of a file that is in its place."""

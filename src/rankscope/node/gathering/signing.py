@@ -49,16 +49,14 @@ def signed_message(run_id: str, attempts: int, sha256: str) -> bytes:
     return json.dumps(["rankscope run 1", run_id, attempts, sha256]).encode()
 
 
-def sign(run_dir: RunDir, manifest: RunManifest, path: Path) -> None:
-    """Write the signature of the manifest as it lies there.
+def sign(run_dir: RunDir, manifest: RunManifest, key: Any) -> None:
+    """Write the signature of the manifest as it lies there, with a key of :func:`load_signing_key`.
 
     Raises:
-        ConfigError: the key cannot be used.
-        ForeignFileError, OSError: the manifest cannot be read, or the signature not be written.
+        OSError: the manifest cannot be read, or the signature not be written.
     """
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    key = load_signing_key(path)
     written = run_dir.manifest if run_dir.manifest.exists() else run_dir.sealed_manifest
     sha256 = hashlib.sha256(written.read_bytes()).hexdigest()
     record = {

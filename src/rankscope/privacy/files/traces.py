@@ -15,7 +15,9 @@ from rankscope.privacy.files.events import (
     NO_RAW,
     NUMBERS,
     Arguments,
+    Begin,
     Complete,
+    End,
     Flow,
     Moment,
     Track,
@@ -165,22 +167,18 @@ class _Scrubber:
 
     def _scrub(self, event: Any) -> bool:
         """Clean an event in place; False where it is left out."""
-        if isinstance(event, Complete):
+        if event.__class__ is End:  # it ends what was begun last on its thread, whatever it says itself
+            event.cat, event.name, event.args = None, "", None
+        elif isinstance(event, Complete):
             known = self._classes.get(event.cat) if event.cat.__class__ is str else None
             if known is None:
                 known = self._class(event.cat)
-            if known is False:
+            if known is not False:
+                self._named(event, *known)
+            elif event.__class__ is Begin:  # for the sake of its end
+                event.cat, event.name, event.args = event.cat if isinstance(event.cat, str) else None, "", None
+            else:
                 return False
-            event.cat, names, code = known
-            name = event.name
-            clean = names.get(name) if name.__class__ is str else None
-            if clean is None:
-                clean = self.names.judged(event.cat, name)
-                if name.__class__ is str:
-                    names[name] = clean
-            if code in _CALLS or (code in _STEPPING and clean.startswith("ProfilerStep#")):
-                self._drive(event.pid)
-            event.name = clean
             if event.dur.__class__ not in NUMBERS:
                 event.dur = None if event.dur is None else _duration(event.dur)
             if event.args is not None:
@@ -200,6 +198,17 @@ class _Scrubber:
         event.pid, event.tid = self._id(event.pid), self._id(event.tid)
         event.ts = self._time(event.ts)
         return True
+
+    def _named(self, event: Complete, category: str, names: dict[str, str], code: int) -> None:
+        name = event.name
+        clean = names.get(name) if name.__class__ is str else None
+        if clean is None:
+            clean = self.names.judged(category, name)
+            if name.__class__ is str:
+                names[name] = clean
+        if code in _CALLS or (code in _STEPPING and clean.startswith("ProfilerStep#")):
+            self._drive(event.pid)
+        event.cat, event.name = category, clean
 
     def _class(self, category: Any) -> Any:
         """Class as it is written, names of it that are known, and its code; False for what is left out."""

@@ -134,11 +134,28 @@ def memory_line(report: ClusterReport) -> str | None:
     return f"peak {allocated:.1f} GiB allocated, {reserved:.1f} GiB reserved{of} (rank {row.rank})"
 
 
+REDACTED_WITHOUT = {
+    "message_sizes": "sizes of messages and copies, and with them bus bandwidth",
+    "memory": "device memory",
+    "step_logs": "steps outside of the windows",
+    "health": "state of devices and hosts",
+    "kernel_details": "registers of kernels",
+    "grids": "launch grids",
+    "versions": "versions",
+}
+"""What a copy does not tell whose policy drops this."""
+
+
 def redacted_line(report: ClusterReport) -> str:
     """What a copy that `rankscope redact` made does not tell."""
+    kinds = report.run.redacted_kinds
+    shapes = kinds.get("shapes", "token")
+    without = [words for kind, words in REDACTED_WITHOUT.items() if kinds.get(kind) == "drop"]
     return (
-        f"a redacted copy (level {plain_text.one_line(report.run.redacted, 80)}): names, shapes, hosts and paths that "
-        "are nobody else's are tokens; FLOPs and MFU cannot be told from it"
+        f"a redacted copy (level {plain_text.one_line(report.run.redacted, 80)}): names, "
+        f"{'' if shapes == 'keep' else 'shapes, '}hosts and paths that are nobody else's are tokens"
+        + ("" if shapes == "keep" else "; FLOPs and MFU cannot be told from it")
+        + (f"; left out: {', '.join(without)}" if without else "")
     )
 
 

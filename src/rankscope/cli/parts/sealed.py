@@ -1,0 +1,54 @@
+"""Encrypted runs on the command line: what every verb does with --identity."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rankscope.errors import ConfigError
+
+__all__ = ["LIVE", "OF_MANIFEST", "opened_runs", "refuse_beside"]
+
+LIVE = re.compile(r"nodes/.*claim|live/|stuck/")
+"""Files of a run that tell how its job is doing."""
+OF_MANIFEST = re.compile(r"run\.json\Z|agent\.json\Z|nodes/|stuck/|attempt_.*\.json\Z")
+"""Files that run.json is put together of, where several nodes wrote an encrypted run."""
+
+
+@contextlib.contextmanager
+def opened_runs(
+    paths: Sequence[Path], arguments: argparse.Namespace, *, wanted: Callable[[str], object] = lambda _: True
+) -> Iterator[list[Path]]:
+    """The paths of what can be read: those that were given, or copies of encrypted ones, removed in the end.
+
+    Args:
+        paths: runs, folders, files.
+        arguments: with ``identity``.
+        wanted: which files of a run the verb looks at.
+
+    Raises:
+        ConfigError: one is encrypted and no key was given, or the key cannot be used.
+        ForeignFileError: one was encrypted for others, or is damaged.
+    """
+    from rankscope.privacy.unlock import opened
+
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(opened(path, arguments.identity, wanted=wanted)) for path in paths]
+
+
+def refuse_beside(paths: Sequence[Path], output: Path | None, option: str = "--output") -> None:
+    """What is made of an encrypted run is not encrypted, and does not lie beside it.
+
+    Raises:
+        ConfigError: it would.
+    """
+    from rankscope.privacy.unlock import is_sealed
+
+    if output is None:
+        return
+    for path in paths:
+        if output.resolve().is_relative_to(path.resolve()) and is_sealed(path):
+            raise ConfigError(f"{option} {output} lies in {path}, which is encrypted; name a private folder elsewhere")
