@@ -22,10 +22,14 @@ from torch import nn
 
 from rankscope.agent.steps import phases, step_log
 from rankscope.agent.steps.step_log import StepLog
+from rankscope.agent.windows.agreement import Agreement
+from rankscope.agent.windows.notices import Notices
+from rankscope.config import ToolConfig, to_agent_spec
 from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.records.running.step_log import STEP_LOG_ENTRY
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
+from rankscope.step_time import Pace
 
 BLOCK = 4
 
@@ -47,6 +51,7 @@ def main() -> None:
         log.clock.follow()
         rows = [
             ("calls alone, us a step", _alone(log)),
+            ("looking for windows, us a step: rank 0, others", _looking(Path(folder))),
             *_paired(log, options.steps, options.ms),
             *_bytes(Path(folder), options.hours, options.ms),
         ]
@@ -64,6 +69,22 @@ def _logged(log: StepLog) -> None:
 def _alone(log: StepLog, turns: int = 50) -> str:
     best = min(_timed(lambda: [_logged(log) for _ in range(turns)]) for _ in range(500))
     return f"{1e6 * best / turns:.1f}"
+
+
+def _looking(folder: Path, turns: int = 50) -> str:
+    """What the agreement on windows costs in a step in which nothing has changed."""
+    config, pace = ToolConfig(), Pace()
+    config.schedule.skip_first = 1_000_000
+    for _ in range(100):
+        pace.add(20.0)
+    spec = to_agent_spec(config, run_id="steplog", spool=folder)
+    time.sleep(0.1)  # the folder has just been changed
+    found = []
+    for rank in (0, 1):
+        agreement = Agreement(spec, rank, Notices(Spool(folder), 0), pace, 0.25)
+        best = min(_timed(lambda due=agreement.due: [due(step) for step in range(turns)]) for _ in range(500))
+        found.append(f"{1e6 * best / turns:.1f}")
+    return ", ".join(found)
 
 
 def _timed(call) -> float:

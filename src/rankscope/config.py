@@ -223,6 +223,15 @@ class HangConfig:
         _at_most("hang.after_s", self.after_s, MAX_WAIT_S, "a day without a step is a standstill; 0 is off")
 
 
+@dataclass(kw_only=True, slots=True)
+class StepLogConfig:
+    """What the log of all steps holds beside the host's own times."""
+
+    device_events: bool = False
+    """Also how long the parts of each step take on the device: five CUDA events a step, which are read when the device
+    has come to them and never waited for. So far tried on a stand-in for CUDA only, hence not the default."""
+
+
 LIVE_MODES = ("auto", "off", "line", "log")
 
 
@@ -257,6 +266,8 @@ class ToolConfig:
     """How steps are counted."""
     hang: HangConfig = field(default_factory=HangConfig)
     """When it is asked why the job stands still."""
+    step_log: StepLogConfig = field(default_factory=StepLogConfig)
+    """What is noted of every step."""
     live: LiveConfig = field(default_factory=LiveConfig)
     """What is said while it runs."""
     gather: GatherConfig = field(default_factory=GatherConfig)
@@ -305,6 +316,7 @@ def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
         exit_grace_s=config.gather.exit_grace_s,
         budget=BudgetSpec(**vars(config.budget)),
         hang_after_s=config.hang.after_s,
+        device_events=config.step_log.device_events,
     )
 
 

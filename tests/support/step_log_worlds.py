@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rankscope.between.step_logs import ENTRY, StepTimes
-from rankscope.records.running.step_log import FORWARD_CALLS, STEP_LOG_COLUMNS, WRAPPED
+from rankscope.records.running.step_log import DEVICE, FORWARD_CALLS, STEP_LOG_COLUMNS, WRAPPED
 
 __all__ = ["world"]
 
@@ -36,6 +36,7 @@ def world(
     flags: dict[int, dict[int, int]] | None = None,
     everyone: Callable[[int], float] | None = None,
     meets: str = "backward",
+    device: bool = False,
 ) -> dict[int, StepTimes]:
     """Logs of a job.
 
@@ -51,6 +52,7 @@ def world(
         flags: step -> rank -> flags.
         everyone: what all ranks take longer in a step, ms.
         meets: ``forward`` where the forward communicates as well.
+        device: all of this happens on devices; the hosts launch it, wait once a step, and note the devices' times.
     """
     rng = np.random.default_rng(seed)
     shape = (ranks, steps)
@@ -86,7 +88,12 @@ def world(
     columns["step"] = columns["before"] + columns["forward"] + columns["backward"] + columns["after"]
     busy_inside = backward - (extra if place == "hidden" else 0.0)
     columns["cpu"], columns["cpu_backward"], columns["held"] = 0.9 * work + busy_inside, busy_inside, held
-    usual = WRAPPED | (FORWARD_CALLS if meets == "forward" else 0)
+    if device:
+        for name in ("before", "forward", "backward", "after"):
+            columns[f"device_{name}"] = columns[name]
+            columns[name] = np.ones(shape)
+        columns["after"] = columns["step"] - 3.0
+    usual = WRAPPED | (DEVICE if device else 0) | (FORWARD_CALLS if meets == "forward" else 0)
     return {rank: _log(columns, rank, usual, flags or {}) for rank in range(ranks)}
 
 

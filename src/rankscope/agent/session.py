@@ -95,7 +95,7 @@ class Session:
         session._write_life()
         session.signal = install_detectors(
             session.counter, session._times.fetched, session._graph_begins, session.between_steps,
-            session._times.phase, session._signals,
+            session._times.phase, session._signals, session._times.graph_ends,
         )  # fmt: skip
         watch_occasions(session._times.happened)
         session._foreign.install()
@@ -215,7 +215,7 @@ class Session:
         self._agreement = Agreement(
             self.spec, life.rank, self._board, self._times.pace, carrier.heard_within_s, self.counter.source or ""
         )
-        self._times.begin(self.spool.pulse(life.attempt, life.rank))
+        self._times.begin(self.spool.pulse(life.attempt, life.rank), device=self.spec.device_events)
         if self.spec.hang_after_s > 0:
             answer = self.spool.answer(life.attempt, life.rank)
             self._listener = Listener(self.spool.question(life.attempt, life.rank), answer, self._where)
@@ -369,6 +369,7 @@ class Session:
 
     def _graph_begins(self) -> None:
         """A CUDA graph is about to be captured. The first one waits until the teardown of CUPTI has finished."""
+        self._times.graph_begins()
         if _session is not self:
             return
         first = self._detaching.graph()
@@ -391,6 +392,7 @@ class Session:
             skip_destructors()
         if self._listener is not None:
             self._listener.close()
+        self._times.close()
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
         self.life.steps.after_ms = self._times.pace.recent_ms
         self._write_life()

@@ -84,6 +84,9 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
         name: column(f"device_{name}" if on_device else name) for name in ("before", "forward", "backward", "after")
     }
     inputs, gc = column("input"), column("gc")
+    if on_device:  # what the host does while its device works costs nothing
+        inputs = np.minimum(inputs, parts["before"])
+        gc = np.minimum(gc, parts["before"] - inputs)
     places = {"input": inputs, "gc": gc}
     if wrapped:
         places["before"] = np.maximum(parts["before"] - inputs - gc, 0.0)

@@ -153,5 +153,7 @@ class AgentSpec:
     budget: BudgetSpec
     hang_after_s: float = 60.0
     """After so many seconds without a step, and 20 usual ones, the ranks are asked where they stand; 0: never."""
+    device_events: bool = False
+    """The step log has the device's own times, too."""
     reaches_other_nodes: bool = False
     """There may be ranks on other nodes, of which the variables of a rank tell nothing (:func:`rankscope.attach`)."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 
 import pytest
 
@@ -95,3 +97,51 @@ def test_a_spool_that_is_gone_is_no_error(tmp_path):
     assert board.read("slow_step") is None
     assert not board.take("slow_step")
     assert (board.announced(0), board.request(0), board.answered(), board.gathered_megabytes()) == (None, None, 0, 0.0)
+
+
+def test_a_board_on_which_nothing_has_changed_is_not_read_again(tmp_path, board, monkeypatch):
+    # GIVEN a board that was last changed a second ago, and a rank 0 whose next window is far away
+    spool, second = Spool(tmp_path), 1_000_000_000
+    then = time.time_ns() - second - second // 3
+    os.utime(tmp_path, ns=(then, then))
+    config = ToolConfig()
+    config.schedule.skip_first = 10_000
+    pace = Pace()
+    for _ in range(100):
+        pace.add(100.0)
+    reads: list[int] = []
+    read = board.request
+    monkeypatch.setattr(board, "request", lambda number: reads.append(number) or read(number))
+    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 0, board, pace, 0.25)
+    assert not any(agreement.due(step) for step in range(100, 120))
+    assert reads == [0]
+    # WHEN somebody asks for a window
+    spool.request(0).write_text(json.dumps(REQUEST | {"steps": 5}))
+    # THEN the next step hears of it, and what rank 0 announces for it is taken
+    assert not agreement.due(120)
+    assert board.announced(0).origin == "request_0000"
+    assert any(agreement.due(step) for step in range(121, 160))
+
+
+@pytest.mark.parametrize("ago_ns", [0, 1_000_000, -1_000_000_000], ids=["now", "within a tick", "by a clock ahead"])
+def test_a_change_that_may_not_have_been_the_last_is_looked_at_again(tmp_path, board, ago_ns):
+    then = time.time_ns() - ago_ns
+    os.utime(tmp_path, ns=(then, then))
+    now = time.time_ns
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: then + ago_ns)
+        assert board.changed()
+        assert board.changed()
+        patch.setattr(time, "time_ns", lambda: now() + 10_000_000_000)
+        assert board.changed()
+        assert board.changed() == (then % 1_000_000_000 == 0)
+
+
+def test_a_file_system_that_counts_seconds_is_looked_at_always(tmp_path, board):
+    os.utime(tmp_path, (1_000_000, 1_000_000))
+    assert board.changed()
+    assert board.changed()
+
+
+def test_a_folder_that_is_gone_is_looked_at(tmp_path):
+    assert Notices(Spool(tmp_path / "gone"), 0).changed()

@@ -6,6 +6,7 @@ import gc
 import inspect
 import threading
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -357,6 +358,31 @@ def test_it_is_told_before_a_capture_begins(cuda_graphs):
     )
     cuda_graphs.Graph().capture_begin()
     assert capturing == [False]
+
+
+@pytest.mark.parametrize("fails_in", ["", "capture_begin", "capture_end"])
+def test_it_is_told_when_a_capture_has_ended_however_that_was(cuda_graphs, monkeypatch, fails_in):
+    def fail(self):
+        raise RuntimeError("CUDA error: operation not permitted")
+
+    if fails_in:
+        monkeypatch.setattr(cuda_graphs.Graph, fails_in, fail)
+    under_way: list[int] = [0]
+
+    def count(by: int) -> None:
+        under_way[0] += by
+
+    install_detectors(
+        StepCounter(lambda completed: None), lambda ns: None, lambda: count(1), graph_ends=lambda: count(-1)
+    )
+    graph = cuda_graphs.Graph()
+    with pytest.raises(RuntimeError) if fails_in == "capture_begin" else nullcontext():
+        graph.capture_begin()
+    assert under_way[0] == 0 if fails_in == "capture_begin" else under_way[0] > 0
+    with pytest.raises(RuntimeError) if fails_in == "capture_end" else nullcontext():
+        if fails_in != "capture_begin":
+            graph.capture_end()
+    assert under_way == [0]
 
 
 def test_a_graph_captured_again_forgets_what_it_held(cuda_graphs):

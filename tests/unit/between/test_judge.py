@@ -59,6 +59,24 @@ def test_who_is_late_is_named_with_pattern_and_place(kind: str, place: str):
         assert (pattern.kind, pattern.place) == (kind, place)
 
 
+@pytest.mark.parametrize("kind", PATTERNS)
+def test_a_slow_device_is_named_by_the_devices_own_times(kind: str):
+    for seed, ranks in ((0, 2), (1, 4)):
+        found = verdict(seed, ranks=ranks, late=PATTERNS[kind], place="forward", device=True, on_host=False)
+        assert (found.kind, found.ranks) == ("named", [1]), found
+        assert (found.patterns[0].kind, found.patterns[0].place) == (kind, "forward")
+
+
+def test_on_devices_a_slow_input_that_the_host_hides_accuses_nobody():
+    accused = []
+    for seed in range(6):
+        logs = world(seed=seed, ranks=(2, 4)[seed % 2], device=True)
+        logs[1].entries["input"] = 15_000  # the device has work for longer than that
+        found = judge(side_by_side(logs), on_host=False)
+        accused += [found.sentence] * (found.kind != "nobody")
+    assert accused == []
+
+
 def test_cost_and_size_of_a_burst():
     found = verdict(late=PATTERNS["every"], noise=0.01, tail=0.0, offset=0.0)
     (pattern,) = found.patterns

@@ -25,6 +25,7 @@ def install_detectors(
     between: Callable[[], None] = lambda: None,
     phase: Callable[[str], None] = lambda _name: None,
     signals: tuple[Signal, ...] = OURS,
+    graph_ends: Callable[[], None] = lambda: None,
 ) -> Callable[[str], None]:
     """Put the signals in place. Each patch calls the original first or last and changes neither result nor error.
 
@@ -36,6 +37,7 @@ def install_detectors(
             fetched, and before the outermost forward.
         phase: gets what :class:`~rankscope.agent.signals.base.Watch` says of a step's parts.
         signals: which there are.
+        graph_ends: called after each such capture, however it ended.
 
     Returns:
         How the script itself gives a signal. Raises nothing.
@@ -78,10 +80,11 @@ def install_detectors(
     )
     for found in signals:
         _install(found, watch)
-    _watch_graphs(torch.cuda.CUDAGraph, capture_begins, guarded(captured.replayed))
+    graph_calls = capture_begins, guarded(graph_ends), guarded(captured.replayed)
+    _watch_graphs(torch.cuda.CUDAGraph, *graph_calls)
     accelerator: Any = getattr(torch, "accelerator", None)
     if (torch.version.cuda or torch.version.hip) and hasattr(accelerator, "Graph"):  # another name for the same
-        _watch_graphs(accelerator.Graph, capture_begins, guarded(captured.replayed))
+        _watch_graphs(accelerator.Graph, *graph_calls)
     return signal
 
 
@@ -92,13 +95,26 @@ def _install(signal: Signal, watch: Watch) -> None:
         tell(f"steps cannot be counted by {signal.phrase} here: {error!r}")
 
 
-def _watch_graphs(graph: Any, capture_begins: Callable[[Any], None], replayed: Callable[[Any], None]) -> None:
-    original = graph.capture_begin
+def _watch_graphs(
+    graph: Any, begins: Callable[[Any], None], ends: Callable[[], None], replayed: Callable[[Any], None]
+) -> None:
+    begin, end = graph.capture_begin, graph.capture_end
 
-    @functools.wraps(original)
+    @functools.wraps(begin)
     def capture_begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        capture_begins(self)
-        original(self, *args, **kwargs)
+        begins(self)
+        try:
+            begin(self, *args, **kwargs)
+        except BaseException:
+            ends()
+            raise
 
-    graph.capture_begin = capture_begin
+    @functools.wraps(end)
+    def capture_end(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            end(self, *args, **kwargs)
+        finally:
+            ends()
+
+    graph.capture_begin, graph.capture_end = capture_begin, capture_end
     after(graph, "replay", replayed)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 
 from rankscope.agent.process.descriptors import close_own, file_of
+from rankscope.agent.steps.device_times import DeviceTimes, Marks
 from rankscope.agent.steps.phases import Phases
 from rankscope.agent.steps.thread_clock import ThreadClock
 from rankscope.records.running.step_log import (
+    DEVICE,
     EVALUATION,
     FORWARD_CALLS,
     RECORDED,
@@ -30,6 +34,19 @@ __all__ = ["StepLog"]
 
 _LARGEST = 2**32 - 1
 _NONE = (0, 0, 0, 0)
+_MOST_WAITING = 64
+"""Steps that the host is ahead of its device. One that is farther ahead waits for it sooner or later."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A step that has ended on the host, and perhaps not yet on the device."""
+
+    spent: tuple[int, ...]
+    """Nanoseconds, in the order of the columns up to those of the device."""
+    flags: int
+    end_ns: int
+    marks: Marks | None
 
 
 class StepLog:
@@ -37,9 +54,10 @@ class StepLog:
 
     Args:
         path: created, or emptied when it exists.
+        device: where device times are wanted: a step is logged once the device has come to its end, some steps later.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, device: DeviceTimes | None = None) -> None:
         self._file: int | None = None
         self._own = (-1, -1)
         self.error: str | None = None
@@ -50,7 +68,9 @@ class StepLog:
         """Time in the data loader, since the step began."""
         self.flags = 0
         """What is known of this step so far: flags of :mod:`rankscope.records.running.step_log`."""
-        self.phases = Phases()
+        self.device = device
+        self._waiting: deque[_Waiting] = deque()
+        self.phases = Phases(device)
         self.clock = ThreadClock()
         self._ran, self._held, self._met = [0, 0], [0, 0], False
         try:
@@ -87,25 +107,53 @@ class StepLog:
         """
         now = time.perf_counter_ns()
         elapsed = now - self._last if self._last is not None else 0
+        marks = self.phases.device_step(recorded=recorded) if self.device is not None else None
         parts = self.phases.take(now)
         first, self._last = self._last is None, now
         if self._file is not None:
-            slot = STEP_LOG_HEADER.size + (self._count % STEP_LOG_CAPACITY) * STEP_LOG_ENTRY.size
             if not self._met:
                 self._count_until(0)
-            spent = (elapsed, self.input_ns, paused_ns, *(_NONE if first else parts), *self._counted(), *_NONE, 0)
-            flags = self.flags | (RECORDED if recorded else 0)
-            try:
-                microseconds = [min(value // 1000, _LARGEST) for value in spent]
-                self._check()
-                self._write(STEP_LOG_ENTRY.pack(*microseconds, 1, flags, 0, 0, time.time_ns()), slot)
-                self._write(_header(self._count + 1), 0)
-            except OSError as error:
-                self._give_up(error)
+            spent = (elapsed, self.input_ns, paused_ns, *(_NONE if first else parts), *self._counted())
+            flags = self.flags | RECORDED if recorded else self.flags
+            if marks is None and not self._waiting:
+                self._put(spent, flags, time.time_ns())
+            else:
+                self._waiting.append(_Waiting(spent, flags, time.time_ns(), marks))
+                self._put_what_is_known()
         self.input_ns = self.flags = 0
         self._ran, self._held, self._met = [0, 0], [0, 0], False
-        self._count += 1
         return elapsed
+
+    def close(self) -> None:
+        """The process ends: steps whose device times are not known yet are logged without them."""
+        while self._waiting:
+            entry = self._waiting.popleft()
+            self._put(entry.spent, entry.flags, entry.end_ns)
+
+    def _put_what_is_known(self) -> None:
+        """Steps are logged in order, each once the device has come to its end; one that it does not reach for long is
+        logged without device times."""
+        while self._waiting and self.device is not None:
+            entry, device = self._waiting[0], _NONE
+            if entry.marks is not None:
+                found = self.device.read(entry.marks)
+                if found is None and not self.device.off and len(self._waiting) <= _MOST_WAITING:
+                    return
+                self.device.release(entry.marks)
+                if found is not None:
+                    device, entry.flags = (found[0], found[1], found[2], found[3]), entry.flags | DEVICE
+            self._waiting.popleft()
+            self._put(entry.spent, entry.flags, entry.end_ns, device)
+
+    def _put(self, spent: tuple[int, ...], flags: int, end_ns: int, device: tuple[int, int, int, int] = _NONE) -> None:
+        slot = STEP_LOG_HEADER.size + (self._count % STEP_LOG_CAPACITY) * STEP_LOG_ENTRY.size
+        try:
+            self._check()
+            self._write(_packed((*spent, *device), flags, end_ns), slot)
+            self._write(_header(self._count + 1), 0)
+        except OSError as error:
+            self._give_up(error)
+        self._count += 1
 
     def _count_until(self, part: int) -> None:
         """What the thread's clock has counted belongs to this part: 1 is the backward, 0 all since the last one."""
@@ -131,6 +179,13 @@ class StepLog:
         file, self._file = self._file, None
         if file is not None:
             close_own(file, self._own)
+
+
+def _packed(spent_ns: tuple[int, ...], flags: int, end_ns: int) -> bytes:
+    microseconds = [value // 1000 for value in spent_ns]
+    if max(microseconds) > _LARGEST:
+        microseconds = [min(value, _LARGEST) for value in microseconds]
+    return STEP_LOG_ENTRY.pack(*microseconds, 0, 1, flags, 0, 0, end_ns)
 
 
 def _header(count: int) -> bytes:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from rankscope.agent.process.training_thread import TrainingThread
+from rankscope.agent.steps.device_times import DeviceTimes
 from rankscope.agent.steps.gc_pauses import GcPauses
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.step_time import Pace
@@ -24,6 +27,7 @@ class StepTimes:
         self._thread = thread
         self._pauses = GcPauses()
         self._log: StepLog | None = None
+        self._device = DeviceTimes(torch.cuda)
 
     @property
     def begun(self) -> bool:
@@ -35,10 +39,15 @@ class StepTimes:
         """The part of a step in which the training thread is; empty where none is known."""
         return self._log.phases.now if self._log is not None else ""
 
-    def begin(self, path: Path) -> None:
-        """Log into this file."""
-        self._log = StepLog(path)
+    def begin(self, path: Path, *, device: bool = False) -> None:
+        """Log into this file, with the device's own times where they are wanted."""
+        self._log = StepLog(path, self._device if device else None)
         self._pauses.start()
+
+    def close(self) -> None:
+        """The process ends."""
+        if self._log is not None:
+            self._log.close()
 
     def fetched(self, spent_ns: int) -> None:
         """So long was spent in the data loader."""
@@ -49,6 +58,14 @@ class StepTimes:
         """A part of the step begins, in this thread."""
         if self._log is not None and self._thread.is_this():
             self._log.mark(name)
+
+    def graph_begins(self) -> None:
+        """A CUDA graph is about to be captured."""
+        self._device.capture_begins()
+
+    def graph_ends(self) -> None:
+        """The capture is over."""
+        self._device.capture_ends()
 
     def happened(self, flag: int) -> None:
         """Something is known of this step: a flag of :mod:`rankscope.records.running.step_log`."""

@@ -29,6 +29,7 @@ class ThreadClock:
         self._thread = 0
         self._pread: Any = None
         self._buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        self._arguments: tuple[Any, ...] = ()
         self._last = (0, 0)
         self._reads = 0
 
@@ -40,10 +41,10 @@ class ThreadClock:
         self._thread = threading.get_ident()
         try:
             self._pread = ctypes.PyDLL(None).pread  # keeps the GIL: to get it back from another thread takes 5 ms
-            self._pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
-            self._pread.restype = ctypes.c_ssize_t
             self._file = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             self._own = file_of(self._file)
+            numbers = ctypes.c_int(self._file), self._buffer, ctypes.c_size_t(_TEXT_BYTES), ctypes.c_long(0)
+            self._arguments = numbers  # converted once, and not at each read
         except (OSError, AttributeError, TypeError):  # not Linux, no such counts, or no file descriptor left
             self.close()
         self._last = self._read() or (0, 0)
@@ -71,7 +72,7 @@ class ThreadClock:
                 # still that of our file would cost as much as reading it; a file of the script's that is read in
                 # between, at its beginning and without moving in it, is not changed by that, and holds no such numbers.
                 if self._reads % _CHECKED_EVERY or file_of(self._file) == self._own:
-                    count = self._pread(self._file, self._buffer, _TEXT_BYTES, 0)
+                    count = self._pread(*self._arguments)
                     ran, held, _ = self._buffer.raw[: max(count, 0)].split(None, 2)
                     return int(ran), int(held)
             except (OSError, ValueError):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from rankscope.agent.process.guard import tell
 from rankscope.agent.windows.notices import Notices
@@ -11,6 +14,8 @@ from rankscope.records.spec import AgentSpec, CaptureRequest, Window
 from rankscope.step_time import Pace
 
 __all__ = ["Agreement"]
+
+T = TypeVar("T")
 
 _FIRST_STEPS = 3
 """Steps after which their usual time is known well enough to say how many steps an announcement takes."""
@@ -42,11 +47,13 @@ class Agreement:
             heard_within_s,
             spec.capture.backend,
         )
+        self._window = functools.lru_cache(maxsize=1)(spec.schedule.window)
         self._number, self._planned, self._requests = 0, 0, board.answered()
         self._next: Window | None = None
         self._source = source
         self._earlier: set[str] = set()
         self._busy_until = 0
+        self._read: dict[str, Any] = {}
         self.confirmed: bool | None = None
         """True when the window taken last was announced; None when no announcement came."""
 
@@ -55,6 +62,8 @@ class Agreement:
         if completed <= self._busy_until:
             return False
         if self._next is None:
+            if self._board.changed():
+                self._read.clear()
             if self._leads:
                 self._lead(completed)
             self._look(completed)
@@ -93,18 +102,27 @@ class Agreement:
             self._step_s(),
             self._pace.beat,
             request=self._request(),
-            slow_step=self._spec.budget.slow_step > 0 and self._board.stands("slow_step"),
+            slow_step=self._spec.budget.slow_step > 0
+            and self._standing("slow_step", lambda: self._board.stands("slow_step")),
             pattern=self._pattern(),
             megabytes=self._board.gathered_megabytes,
         )
         if window is None:
             return
+        self._read.clear()
         self._board.announce(dataclasses.replace(window, counted_by=self._source))
         self._board.take("slow_step")
         if window.origin == "pattern":
             self._board.take("pattern")
         elif window.origin not in ("plan", "slow_step"):
             self._answered()
+
+    def _standing(self, name: str, read: Callable[[], T]) -> T:
+        """What stands on the board under a name; read again when something has changed there."""
+        if name not in self._read:
+            self._read[name] = read()
+        found: T = self._read[name]
+        return found
 
     def _step_s(self) -> float:
         """A usual step; of the first ones, which are slower than the rest, the shortest. 0 while nothing is known."""
@@ -116,7 +134,7 @@ class Agreement:
     def _request(self) -> CaptureRequest | None:
         """Return the next request from outside. One that no rank can follow is skipped, and the report says so."""
         try:
-            return self._board.request(self._requests)
+            return self._standing(f"request {self._requests}", lambda: self._board.request(self._requests))
         except ValueError as error:
             tell(f"request number {self._requests} from outside was passed over: {error}")
             self._answered()
@@ -124,7 +142,7 @@ class Agreement:
 
     def _pattern(self) -> CaptureRequest | None:
         try:
-            return self._board.pattern()
+            return self._standing("pattern", self._board.pattern)
         except ValueError as error:
             tell(f"what the node helper wanted to be recorded was passed over: {error}")
             self._board.take("pattern")
@@ -138,7 +156,7 @@ class Agreement:
         """Follow what was announced; without an announcement, follow a plan that needs none."""
         self.confirmed = None
         try:
-            announced = self._board.announced(self._number)
+            announced = self._standing(f"window {self._number}", lambda: self._board.announced(self._number))
         except ValueError as error:
             tell(f"window {self._number} was passed over: {error}")
             self._number += 1
@@ -151,7 +169,7 @@ class Agreement:
             elif announced.counted_by in self._earlier:
                 self._number += 1  # from before the count began anew; the plan comes again
             return
-        plan = self._spec.schedule.window(self._planned)
+        plan = self._window(self._planned)
         # One that was missed is moved by rank 0, so it is waited for.
         if plan is not None and not self._spec.schedule.every and plan.warm <= completed <= plan.first:
             self._next = dataclasses.replace(plan, number=self._number)

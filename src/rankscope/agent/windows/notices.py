@@ -1,11 +1,13 @@
 """What the ranks of one node tell each other and their helper: small files in the spool, written whole or not at all.
 
-Reading is a ``stat`` in the local file system, so the training thread can look at every step. What must reach other
-nodes is carried there by :mod:`rankscope.agent.windows.store_relay`.
+All are files of one folder, so that one ``stat`` tells whether anything has been put up since: the training thread can
+look at every step. What must reach other nodes is carried there by :mod:`rankscope.agent.carriers`.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 from rankscope.agent.process.guard import tell
@@ -18,6 +20,10 @@ from rankscope.rundir.spool import Spool
 __all__ = ["Notices"]
 
 _MOST_CHARACTERS = 1 << 16
+_SETTLED_NS = 50_000_000
+"""A change that follows another within a tick of the kernel's clock (10 ms at most) leaves the same time of change. One
+that is older than this is known to have been the last before the folder was looked at."""
+_SECOND_NS = 1_000_000_000
 
 
 class Notices:
@@ -26,6 +32,21 @@ class Notices:
     def __init__(self, spool: Spool, attempt: int) -> None:
         self._spool = spool
         self._attempt = attempt
+        self._folder = os.fspath(spool.path)
+        self._seen: int | None = None
+
+    def changed(self) -> bool:
+        """Whether something may have been put up or taken away since the last call. For one caller."""
+        try:
+            found = os.stat(self._folder).st_mtime_ns  # noqa: PTH116 - at every step
+        except OSError:
+            return True
+        if found == self._seen:
+            return False
+        # A file system that counts whole seconds is asked at every step, and so is one whose clock is ahead.
+        settled = time.time_ns() - found > _SETTLED_NS and found % _SECOND_NS != 0
+        self._seen = found if settled else None
+        return True
 
     def _path(self, name: str) -> Path:
         return self._spool.notice(self._attempt, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 
@@ -32,6 +33,7 @@ class Planner:
         backend: str,
     ) -> None:
         self._schedule = schedule
+        self._window = functools.lru_cache(maxsize=1)(schedule.window)  # asked for the same one at every step
         self._budget = budget
         self._lead = lead
         self._heard_within_s = heard_within_s
@@ -68,7 +70,7 @@ class Planner:
             lead = max(lead, math.ceil(self._heard_within_s / step_s) + beat - 1)
         else:
             request, slow_step, pattern = None, False, None
-        planned = self._schedule.window(self._planned)
+        planned = self._window(self._planned)
         unplanned = None
         if request is not None:
             begins = completed + lead + request.warmup
@@ -91,7 +93,7 @@ class Planner:
             return None  # it comes next, as soon as can be told how long an announcement of it travels
         if missed:
             planned = planned.moved(completed + lead + planned.first - planned.warm)
-        return self._at_plan(dataclasses.replace(planned, number=number), completed, lead, megabytes)
+        return self._at_plan(planned, number, completed, lead, megabytes)
 
     def again(self) -> None:
         """Steps are counted anew: no planned window has come."""
@@ -100,12 +102,14 @@ class Planner:
     def _at_plan(
         self,
         window: Window,
+        number: int,
         completed: int,
         lead: int,
         megabytes: Callable[[], float],
     ) -> Window | None:
         if completed < window.warm - lead:
             return None  # until it is near, a request may come first
+        window = dataclasses.replace(window, number=number)
         if self._schedule.every and not self._affords(window, completed, megabytes):
             if completed >= window.warm:
                 self._planned += 1  # this one is left out; the next may be affordable
