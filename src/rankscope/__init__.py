@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         load_traces,
         read_manifest,
         read_report,
+        read_sweep,
     )
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "load_traces",
     "read_manifest",
     "read_report",
+    "read_sweep",
     "step",
 ]
 

@@ -22,6 +22,9 @@ from rankscope.report import read
 from rankscope.report.notebook import Report
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
+from rankscope.sweeps.folder import SweepDir
+from rankscope.sweeps.result import result_of
+from rankscope.sweeps.show.notebook import Sweep
 from rankscope.trace.files import load as files
 from rankscope.trace.files.load import LoadResult
 from rankscope.trace.files.parquet import events_table
@@ -35,6 +38,7 @@ __all__ = [
     "LoadResult",
     "Report",
     "RunManifest",
+    "Sweep",
     "analyze",
     "check",
     "diff",
@@ -42,6 +46,7 @@ __all__ = [
     "load_traces",
     "read_manifest",
     "read_report",
+    "read_sweep",
 ]
 
 
@@ -171,6 +176,18 @@ def check(
     side = Side("report", run.record) if isinstance(run, Report) else open_side(run, store)
     made = None if against is None else compare(open_side(against, store), side, force=force)
     return decide(parsed, side.report, made, force=force)
+
+
+def read_sweep(path: Path | str) -> Sweep:
+    """Read what a sweep has found so far: ``.table`` is a DataFrame, ``.best`` the fastest setting.
+
+    Args:
+        path: the folder of the sweep.
+
+    Raises:
+        rankscope.errors.ForeignFileError: the folder holds no sweep.
+    """
+    return Sweep(result_of(SweepDir(Path(path)), Path(path).name))
 
 
 def read_report(path: Path | str) -> Report:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["student_quantile", "student_tail"]
+__all__ = ["discoveries", "student_quantile", "student_tail"]
 
 _LIKE_NORMAL = 200
 """Degrees of freedom from which on Student's distribution is the normal one to three digits."""
 _PIECES = 200
 _SIMPSON = np.array([1.0, *[4.0, 2.0] * (_PIECES // 2 - 1), 4.0, 1.0])
+
+
+def discoveries(chances: Sequence[float], level: float) -> list[bool]:
+    """Which of many tests found something, so that of those found a share of ``level`` at most is by chance.
+
+    Benjamini and Hochberg, 1995: the largest k for which the k-th smallest probability is at most k / n of the level.
+
+    Args:
+        chances: of each test the probability that chance alone would show as much.
+        level: the share that may be wrong.
+    """
+    ordered = sorted(chances)
+    bound = max((p for k, p in enumerate(ordered, start=1) if p <= level * k / len(ordered)), default=-1.0)
+    return [p <= bound for p in chances]
 
 
 def student_tail(t: float, freedom: int) -> float:

@@ -20,6 +20,8 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -27,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
 
-__all__ = ["Composed", "compose"]
+__all__ = ["Composed", "alternatives", "compose"]
 
 _FREE = ("script.", "env.")
 """Keys below these have names of the user's: none of them is there before it is set."""
@@ -53,13 +55,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
     Raises:
         ConfigError: a folder, key, group or value that does not exist, or a value out of its limits.
     """
-    missing = [str(folder) for folder in config_dirs if not folder.is_dir()]
-    if missing:
-        raise ConfigError(f"--config-dir {missing[0]} is not a folder; name one that holds groups of YAML files")
-    # Not as_uri(), because Hydra does not decode percent-encoded characters.
-    overrides = [f"++{word}" if word.startswith(_FREE) else word for word in overrides]
-    search = [f"'file://{_quoted(str(folder.resolve()))}'" for folder in config_dirs]
-    asked = [*overrides, *([f"hydra.searchpath=[{','.join(search)}]"] if search else [])]
+    asked = [*(f"++{word}" if word.startswith(_FREE) else word for word in overrides), *_search(config_dirs)]
     with initialize_config_dir(config_dir=str(_CONF), version_base="1.3"), warnings.catch_warnings():
         # Hydra only warns where a search path does not exist; here that is an error.
         warnings.filterwarnings("error", message=".*is not available", category=UserWarning)
@@ -76,6 +72,61 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
             plain=cast("dict[str, Any]", OmegaConf.to_container(merged, resolve=True)),
             yaml=OmegaConf.to_yaml(merged, resolve=True),
         )
+
+
+def alternatives(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[list[str]]:
+    """Take overrides of a sweep apart, by the grammar of Hydra's own sweeps.
+
+    Args:
+        overrides: as of :func:`compose`, with ``key=a,b``, ``choice()``, ``range()`` and, for groups, ``glob()``.
+        config_dirs: the user's folders.
+
+    Returns:
+        Of each override those that it stands for, of which each has one value.
+
+    Raises:
+        ConfigError: what is no override, has no end of values (``interval()``), or no value at all.
+    """
+    with initialize_config_dir(config_dir=str(_CONF), version_base="1.3"):
+        loader = _Groups(GlobalHydra.instance().config_loader(), _search(config_dirs))
+        try:
+            parsed = OverridesParser.create(config_loader=cast(Any, loader)).parse_overrides(list(overrides))
+            return [_values(override) for override in parsed]
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            raise ConfigError(_explain(error)) from error
+
+
+def _values(override: Override) -> list[str]:
+    if not override.is_sweep_override():
+        return [str(override.input_line)]
+    if not override.is_discrete_sweep():
+        raise ConfigError(f"{override.input_line} has no end of values; use range(), choice() or a,b")
+    found = [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+    if not found:
+        raise ConfigError(f"{override.input_line} stands for no value")
+    return found
+
+
+class _Groups:
+    """What Hydra's parser asks to resolve ``glob()``: files of a group, the user's as well as ours."""
+
+    def __init__(self, loader: Any, search: list[str]) -> None:
+        self._loader, self._search = loader, search
+
+    def get_group_options(self, group_name: str, results_filter: ObjectType | None = ObjectType.CONFIG) -> list[str]:
+        if group_name.startswith(_FREE):
+            raise ConfigError(f"glob() finds files of a group, and {group_name} is none; use a,b or range()")
+        options = self._loader.get_group_options(group_name, results_filter, "config", self._search)
+        return [str(option) for option in options]
+
+
+def _search(config_dirs: Sequence[Path]) -> list[str]:
+    missing = [str(folder) for folder in config_dirs if not folder.is_dir()]
+    if missing:
+        raise ConfigError(f"--config-dir {missing[0]} is not a folder; name one that holds groups of YAML files")
+    # Not as_uri(), because Hydra does not decode percent-encoded characters.
+    found = [f"'file://{_quoted(str(folder.resolve()))}'" for folder in config_dirs]
+    return [f"hydra.searchpath=[{','.join(found)}]"] if found else []
 
 
 def _quoted(text: str) -> str:

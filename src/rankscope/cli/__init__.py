@@ -10,6 +10,7 @@ from rankscope.cli.parser import make_parser
 from rankscope.cli.parts.console import say
 from rankscope.cli.verbs.exec import execute
 from rankscope.cli.verbs.run import run
+from rankscope.cli.verbs.sweep import sweep
 from rankscope.errors import RankscopeError
 from rankscope.records.secrets import mask_text
 
@@ -24,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run(words[1:])
         if words[:1] == ["exec"]:  # nor the command's
             return execute(words[1:])
+        if words[:1] == ["sweep"]:  # which has run's behind its own
+            return sweep(words[1:])
         arguments = make_parser().parse_args(words)
         verb: Callable[[argparse.Namespace], int] = arguments.verb
         return verb(arguments)

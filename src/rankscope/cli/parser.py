@@ -26,6 +26,7 @@ examples:
   rankscope analyze rankscope_runs/run_0001           the report again, or of any PyTorch traces
   rankscope diff rankscope_runs/run_0001 rankscope_runs/run_0002     what became slower, and why
   rankscope check rankscope_runs/run_0002 --against baseline:gpt --fail-if 'slower > 5 %'
+  rankscope sweep --repeat 3 -S script.bucket_cap_mb=25,50,100 train.py     what each setting gains
   rankscope merge rankscope_runs/run_0001             all ranks on one timeline; `rankscope view` opens it
   rankscope redact rankscope_runs/run_0001 -o copy    a copy that may be shown to others
   rankscope verify rankscope_runs/run_0001            whether its files are what they were

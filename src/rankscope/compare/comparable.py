@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from rankscope.compare.sides.side import Side
 from rankscope.records.rank_window import RankWindow
+from rankscope.records.report import ClusterReport
 
-__all__ = ["changed", "not_comparable", "other_job"]
+__all__ = ["changed", "disturbed", "not_comparable", "other_job"]
 
 LEAST_ALIKE = 0.5
 """Share of the kinds of work (operator and shapes) that two runs of one model have in common: of less, more of them is
@@ -24,7 +25,7 @@ DISTURBED = {
 
 def not_comparable(before: Side, after: Side) -> list[str]:
     """Why times of the two say nothing of the program, in words; empty where they do."""
-    return [*other_job(before, after), *_disturbed(before), *_disturbed(after)]
+    return [*other_job(before, after), *disturbed(before.name, before.report), *disturbed(after.name, after.report)]
 
 
 def other_job(before: Side, after: Side) -> list[str]:
@@ -80,14 +81,14 @@ def _work(own: RankWindow) -> set[tuple[str, str]]:
     return {(own.text(operator) or own.text(name), own.text(shapes)) for operator, name, shapes in kinds}
 
 
-def _disturbed(side: Side) -> list[str]:
-    report = side.report
+def disturbed(name: str, report: ClusterReport) -> list[str]:
+    """What slowed a run down besides its program, in words that begin with the run's name."""
     kinds = {finding.kind for finding in report.findings} | {str(report.verdict.kind)}
-    found = [f"{side.name}: {words}" for kind, words in DISTURBED.items() if kind in kinds]
+    found = [f"{name}: {words}" for kind, words in DISTURBED.items() if kind in kinds]
     pressure = max((row.pressure_cpu_pct for row in report.health if row.pressure_cpu_pct is not None), default=0.0)
     if pressure > BUSY_PCT:
         found.append(
-            f"{side.name}: tasks of its host waited for a CPU {pressure:.0f} % of the time (more than {BUSY_PCT:g})"
+            f"{name}: tasks of its host waited for a CPU {pressure:.0f} % of the time (more than {BUSY_PCT:g})"
         )
     return found
 

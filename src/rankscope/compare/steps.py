@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from rankscope.compare.sides.noise import BETWEEN, between_runs, combined, of_difference, usual
 from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow, DiffSide
+from rankscope.records.report import ClusterReport
 
-__all__ = ["compare_steps"]
+__all__ = ["FEWEST", "compare_steps", "is_device_bound"]
 
 F64 = NDArray[np.float64]
 
@@ -59,11 +60,12 @@ def _noise(before: Side, after: Side, series: list[F64], step: float, unrecorded
             *([m for m in (usual(series[0]),) if m is not None]),
         ]
     )
-    limit = "device_bound" if all(_device_bound(side) for side in (before, after)) else "host_bound"
+    limit = "device_bound" if all(is_device_bound(side.report) for side in (before, after)) else "host_bound"
     between = repeated if repeated is not None else BETWEEN[limit] * step
     return combined(of_difference(series[0], series[1]), between)
 
 
-def _device_bound(side: Side) -> bool:
-    idle = [rank.idle_pct for rank in side.report.ranks if rank.idle_pct is not None and rank.device != "CPU"]
+def is_device_bound(report: ClusterReport) -> bool:
+    """Whether the devices are the limit of a job."""
+    idle = [rank.idle_pct for rank in report.ranks if rank.idle_pct is not None and rank.device != "CPU"]
     return bool(idle) and max(idle) < DEVICE_BOUND_PCT

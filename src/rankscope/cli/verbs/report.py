@@ -28,8 +28,12 @@ def add_report(verbs: Verbs) -> None:
     add_output(report)
     report.set_defaults(verb=report_verb)
 
-    schema = verbs.add_parser("schema", help="print the JSON Schema of report.json, run.json, or what diff prints")
-    schema.add_argument("name", choices=("report", "run", "diff"), help="which of them")
+    schema = verbs.add_parser(
+        "schema", help="print the JSON Schema of report.json, run.json, or what diff and sweep print"
+    )
+    schema.add_argument(
+        "name", choices=("report", "run", "diff", "sweep"), help="report.json, run.json, or what diff and sweep print"
+    )
     schema.set_defaults(verb=schema_verb)
 
 

@@ -18,6 +18,7 @@ from rankscope.cli.verbs.report import add_report
 from rankscope.cli.verbs.run import add_run
 from rankscope.cli.verbs.runs import add_runs
 from rankscope.cli.verbs.stuck import add_stuck
+from rankscope.cli.verbs.sweep import add_sweep
 from rankscope.cli.verbs.timeline import add_timeline
 from rankscope.cli.verbs.top import add_top
 
@@ -33,6 +34,7 @@ ADD_VERBS = (
     add_stuck,
     add_top,
     add_compare,
+    add_sweep,
     add_export,
     add_timeline,
     add_gather,

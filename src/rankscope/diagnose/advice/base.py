@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from rankscope.causes.wording import share, with_error
 from rankscope.diagnose.base.rule import Case
@@ -28,6 +28,9 @@ class Advice:
     """``action.code`` in report.json: it never changes."""
     find: Callable[[Case], list[Action]]
     """What to do in this job: nothing where its object is not there, or its change is in use already."""
+    knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Code of an action -> names of the arguments that it would change, as PyTorch has them and as scripts usually call
+    theirs: by these ``rankscope sweep`` finds what was predicted."""
 
 
 def at_most(

@@ -41,4 +41,6 @@ def _launch_less(evidence: Evidence, gain: float) -> list[Action]:
     return at_most(evidence, "compile", text, gain, check)
 
 
-ADVICE = Advice(code="compile", find=_find)
+ADVICE = Advice(
+    code="compile", find=_find, knobs={"compile": ("compile", "torch_compile"), "cuda_graphs": ("cuda_graphs",)}
+)

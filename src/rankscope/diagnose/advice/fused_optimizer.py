@@ -26,4 +26,4 @@ def _find(case: Case) -> list[Action]:
     return at_most(evidence, "fused_optimizer", text, gain, "optimizer kernels a step")
 
 
-ADVICE = Advice(code="fused_optimizer", find=_find)
+ADVICE = Advice(code="fused_optimizer", find=_find, knobs={"fused_optimizer": ("fused", "fused_optimizer")})

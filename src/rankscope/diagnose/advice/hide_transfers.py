@@ -37,4 +37,8 @@ def _text(evidence: Evidence) -> str:
     )
 
 
-ADVICE = Advice(code="hide_transfers", find=_find)
+ADVICE = Advice(
+    code="hide_transfers",
+    find=_find,
+    knobs={"hide_transfers": ("bucket_cap_mb", "static_graph", "backward_prefetch", "forward_prefetch")},
+)

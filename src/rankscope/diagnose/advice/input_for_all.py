@@ -6,7 +6,10 @@ from rankscope.diagnose.advice.base import Advice, at_most
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
 
-__all__ = ["ADVICE"]
+__all__ = ["ADVICE", "LOADER"]
+
+LOADER = ("num_workers", "workers", "prefetch_factor", "persistent_workers")
+"""Arguments by which a data loader works ahead."""
 
 
 def _find(case: Case) -> list[Action]:
@@ -20,4 +23,4 @@ def _find(case: Case) -> list[Action]:
     return at_most(evidence, "load_faster", text, evidence.input_ms, "less than 1 ms a step in the data loader")
 
 
-ADVICE = Advice(code="load_faster", find=_find)
+ADVICE = Advice(code="load_faster", find=_find, knobs={"load_faster": LOADER})

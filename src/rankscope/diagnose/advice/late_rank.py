@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rankscope.causes.wording import describe
 from rankscope.diagnose.advice.base import Advice
+from rankscope.diagnose.advice.input_for_all import LOADER
 from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.diagnose.base.facts import advice_for
 from rankscope.diagnose.base.late_sets import late_set
@@ -44,4 +45,4 @@ def _action(decisions: Sequence[StragglerDecision], case: Case) -> Action:
     )
 
 
-ADVICE = Advice(code="mend", find=_find)
+ADVICE = Advice(code="mend", find=_find, knobs={"mend_input_stall": LOADER, "mend_h2d_copy": ("pin_memory",)})

@@ -19,4 +19,4 @@ def _find(case: Case) -> list[Action]:
     return at_most(evidence, "reduce_once", text, gain, "reductions a step")
 
 
-ADVICE = Advice(code="reduce_once", find=_find)
+ADVICE = Advice(code="reduce_once", find=_find, knobs={"reduce_once": ("no_sync",)})

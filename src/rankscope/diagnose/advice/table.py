@@ -25,7 +25,7 @@ from rankscope.diagnose.base.decision import slowed_by_others
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
 
-__all__ = ["OURS", "advise"]
+__all__ = ["OURS", "advise", "knobs"]
 
 OURS: tuple[Advice, ...] = (
     late_rank.ADVICE,
@@ -66,6 +66,11 @@ def advise(case: Case, failed: Callable[[str, Exception], None] | None = None) -
         return not mends, action.code not in pipeline_schedule.CODES, -(action.saves_ms or 0.0)
 
     return sorted(found, key=place)
+
+
+def knobs() -> dict[str, tuple[str, ...]]:
+    """Code of an action -> names of the arguments that it would change."""
+    return {code: names for advice in OURS for code, names in advice.knobs.items()}
 
 
 def _guarded(advice: Advice, case: Case, failed: Callable[[str, Exception], None] | None) -> list[Action]:

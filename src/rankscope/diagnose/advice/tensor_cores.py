@@ -20,4 +20,6 @@ def _find(case: Case) -> list[Action]:
     return at_most(case.evidence, "tensor_cores", text, known.plain_ms, "names of the kernels; the loss curve")
 
 
-ADVICE = Advice(code="tensor_cores", find=_find)
+ADVICE = Advice(
+    code="tensor_cores", find=_find, knobs={"tensor_cores": ("tf32", "allow_tf32", "float32_matmul_precision")}
+)

@@ -18,7 +18,7 @@ from torch.distributed.run import get_args_parser
 
 from rankscope.errors import ConfigError
 
-__all__ = ["HelpAsked", "RunArguments", "flags", "help_text", "parse"]
+__all__ = ["HelpAsked", "RunArguments", "flags", "help_text", "parse", "split_at_script"]
 
 _OVERRIDES, _CONFIG_DIRS = "rankscope_overrides", "rankscope_config_dirs"
 
@@ -61,6 +61,25 @@ def parse(argv: Sequence[str]) -> RunArguments:
         HelpAsked: help was asked for.
     """
     parser = _parser()
+    found, length = _to_script(parser, argv)
+    _give_rest(parser, found, argv[:length], argv[length:])
+    overrides, config_dirs = found.__dict__.pop(_OVERRIDES), found.__dict__.pop(_CONFIG_DIRS)
+    return RunArguments(torchrun=found, overrides=overrides, config_dirs=[Path(d) for d in config_dirs])
+
+
+def split_at_script(argv: Sequence[str]) -> tuple[list[str], list[str], RunArguments]:
+    """Split the words after ``rankscope run``: torchrun's flags, the script with its arguments, and what the first are.
+
+    Raises:
+        ConfigError: as of :func:`parse`.
+        HelpAsked: help was asked for.
+    """
+    _, length = _to_script(_parser(), argv)
+    return list(argv[: length - 1]), list(argv[length - 1 :]), parse(argv)
+
+
+def _to_script(parser: _Parser, argv: Sequence[str]) -> tuple[Namespace, int]:
+    """What stands before the script, and how many words that is with the script."""
     refusal = "the script to launch is missing"
     for length in range(1, len(argv) + 1):
         try:
@@ -70,9 +89,7 @@ def parse(argv: Sequence[str]) -> RunArguments:
             continue
         if unknown:
             raise ConfigError(f"unrecognized arguments: {' '.join(unknown)}; see rankscope run --help")
-        _give_rest(parser, found, argv[:length], argv[length:])
-        overrides, config_dirs = found.__dict__.pop(_OVERRIDES), found.__dict__.pop(_CONFIG_DIRS)
-        return RunArguments(torchrun=found, overrides=overrides, config_dirs=[Path(d) for d in config_dirs])
+        return found, length
     raise ConfigError(f"{refusal}; see rankscope run --help")
 
 

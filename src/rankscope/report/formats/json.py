@@ -9,13 +9,14 @@ from rankscope.records.codec import SCHEMA_VERSION
 from rankscope.records.diff import RunDiff
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport
+from rankscope.records.sweep import SweepResult
 from rankscope.report.common.rounding import tidy
 
 __all__ = ["SCHEMAS", "render", "schema"]
 
 _FIRST = ("schema_version", "run", "verdict", "ranks", "clock", "collectives", "findings", "errors")
 
-SCHEMAS = {"report": ClusterReport, "run": RunManifest, "diff": RunDiff}
+SCHEMAS = {"report": ClusterReport, "run": RunManifest, "diff": RunDiff, "sweep": SweepResult}
 """Name of a file without ``.json``, or of a verb that prints JSON -> its record."""
 
 

@@ -1,0 +1,213 @@
+"""``rankscope sweep``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.console import FORMATS, print_utf8, say
+from rankscope.errors import AnalysisError, ConfigError, RunDirError
+from rankscope.records.secrets import mask_arguments
+from rankscope.rundir.spool import disabled
+
+if TYPE_CHECKING:
+    from rankscope.records.sweep import SweepPlan
+    from rankscope.sweeps.folder import SweepDir
+    from rankscope.sweeps.work import Launch
+
+__all__ = ["add_sweep", "sweep"]
+
+_HELP = """\
+Behind these flags stand those of `rankscope run` (torchrun's, -S, --config-dir), the script and its arguments.
+-S takes Hydra's grammar of sweeps; of several things that are swept all combinations are run. The first value of each
+is what the others are compared with.
+
+  -S script.lr=0.1,0.3             an argument of the script: its --lr, or lr= of a script of Hydra
+  -S 'script.workers=range(0,9,4)' 0, 4 and 8
+  -S script.compile=false,true     without the flag, and with it
+  -S env.OMP_NUM_THREADS=1,2       a variable of the ranks
+  -S +experiment=one_bucket,mine   files of a group; 'glob(*)' for all of them
+
+examples:
+  rankscope sweep --repeat 3 --nproc-per-node 2 -S script.bucket_cap_mb=25,1,100 -m rankscope.demo.train --steps 80
+  rankscope sweep --dir rankscope_runs/sweep_0001         the table again, of what has ended
+  rankscope sweep --dir ... (the same words)              go on with what was stopped, or with a larger --repeat
+
+exit codes:
+  0         done, also where runs have failed: the table says so
+  2         words that are not known, or a setting that rankscope would not run with; nothing was started
+  5         no run has ended well
+  130, 143  interrupted, terminated: what has ended is kept
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see rankscope sweep --help")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The sweep's own flags."""
+    own = _Parser(
+        prog="rankscope sweep",
+        usage="rankscope sweep [--repeat N] [--dir DIR] [torchrun flags] [-S key=a,b ...] script.py [script arguments]",
+        description="Run a script with different settings, several times in turns, and show what each setting gains.",
+        epilog=_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_flags(own)
+    return own
+
+
+def _add_flags(own: argparse.ArgumentParser) -> None:
+    own.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each setting (default: 3)")
+    own.add_argument(
+        "--dir", type=Path, metavar="DIR", help="of the sweep, new or begun (default: rankscope_runs/sweep_NNNN)"
+    )
+    own.add_argument("--failed-again", action="store_true", help="when going on, run those again that have failed")
+    own.add_argument("--dry-run", action="store_true", help="show the settings and their order, and leave")
+    own.add_argument("--format", choices=FORMATS, default="terminal", help="of the table on stdout (default: terminal)")
+
+
+def add_sweep(verbs: Verbs) -> None:
+    """Add the verb to those that are listed; its words are parsed by :func:`sweep`."""
+    listed = verbs.add_parser("sweep", help="run a script with different settings in turns: what does each gain?")
+    _add_flags(listed)
+
+
+def sweep(words: Sequence[str]) -> int:
+    """Run all settings, and show the table."""
+    from rankscope.launcher.run.arguments import HelpAsked
+
+    own = parser()
+    if not words or words[0] in ("-h", "--help"):
+        own.print_help()
+        return 0
+    arguments, rest = _ours(own, list(words))
+    if arguments.repeat < 1:
+        raise ConfigError(f"--repeat {arguments.repeat} is below its limit of 1")
+    if not rest:
+        return _again(arguments)
+    try:
+        plan, launch = _planned(arguments, rest)
+    except HelpAsked:
+        own.print_help()
+        return 0
+    if arguments.dry_run:
+        _show_plan(plan, launch)
+        return 0
+    if disabled(os.environ):
+        raise ConfigError("RANKSCOPE_DISABLE is set, so that no run would be recorded; unset it")
+    return _run_all(arguments, plan, launch)
+
+
+def _ours(own: argparse.ArgumentParser, words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Our flags, which may stand among torchrun's, and all other words in their order; behind the script none is ours.
+
+    The shortest head that is a command line of ``rankscope run`` without our flags ends with the script.
+    """
+    from rankscope.launcher.run.arguments import split_at_script
+
+    for length in range(1, len(words) + 1):
+        if words[length - 1].startswith("-"):
+            continue
+        try:
+            arguments, head = own.parse_known_args(words[:length])
+            split_at_script(head)
+        except ConfigError:
+            continue
+        return arguments, [*head, *words[length:]]
+    arguments, rest = own.parse_known_args(words)
+    if rest:
+        split_at_script(rest)  # says what is wrong
+    return arguments, rest
+
+
+def _planned(arguments: argparse.Namespace, rest: list[str]) -> tuple[SweepPlan, Launch]:
+    from rankscope.cli.parts.sweep_settings import settings_of, split
+    from rankscope.launcher.run.arguments import split_at_script
+    from rankscope.records.sweep import SweepPlan
+    from rankscope.sweeps.work import Launch
+
+    head, script, parsed = split_at_script(rest)
+    settings = settings_of(parsed.overrides, parsed.config_dirs)
+    fixed, _ = split(parsed.overrides, parsed.config_dirs)
+    only_set = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    only_set.add_argument("-S", "--set", action="append")
+    flags = only_set.parse_known_args(head)[1]
+    return (
+        SweepPlan(words=mask_arguments(rest), settings=settings, repeats=arguments.repeat),
+        Launch(flags=flags, overrides=fixed, script=script),
+    )
+
+
+def _show_plan(plan: SweepPlan, launch: Launch) -> None:
+    from rankscope.sweeps.order import order_in_words
+
+    for setting in plan.settings:
+        print(f"{setting.number:3}  {setting.name}")
+    print(f"{len(plan.settings)} settings, {plan.repeats} runs each, in the order {order_in_words(plan)}")
+    print(f"each: rankscope {shlex.join(mask_arguments(launch.words(plan.settings[0], Path('RUN'))))}")
+
+
+def _run_all(arguments: argparse.Namespace, plan: SweepPlan, launch: Launch) -> int:
+    from rankscope.launcher.ending import Ending
+    from rankscope.sweeps.folder import SweepDir, next_free
+    from rankscope.sweeps.local import Stop
+    from rankscope.sweeps.order import order_in_words
+    from rankscope.sweeps.work import go_on, missing
+
+    shown = arguments.dir if arguments.dir is not None else next_free()
+    folder = SweepDir(shown)
+    with folder.lock(), Stop().watching() as stop:
+        plan = folder.begin(plan, shown=str(shown))
+        todo, whole = missing(plan, folder, failed_again=arguments.failed_again), len(plan.settings) * plan.repeats
+        if len(todo) < whole:
+            say(f"{whole - len(todo)} of {whole} runs have ended before and are not run again")
+        order = order_in_words(plan)
+        say(f"{len(plan.settings)} settings, {plan.repeats} runs each in turns ({order}), kept in {shown}")
+        go_on(todo, launch, folder, stop, say, whole=whole)
+    if stop.signal is not None:
+        say(f"stopped; what has ended is kept, and the same command with --dir {shown} goes on")
+        if folder.ended():
+            _show(arguments, folder, str(shown))
+        Ending(exit_code=128 + stop.signal, signal=stop.signal, by_signal=True).leave()
+        return 128 + stop.signal
+    return _show(arguments, folder, str(shown))
+
+
+def _again(arguments: argparse.Namespace) -> int:
+    """The table of a sweep that was run before."""
+    from rankscope.sweeps.folder import SweepDir
+
+    if arguments.dir is None:
+        raise ConfigError("the script to launch is missing; see rankscope sweep --help")
+    folder = SweepDir(arguments.dir)
+    if not folder.begun:
+        raise RunDirError(f"{arguments.dir} holds no sweep; name the folder that `rankscope sweep` said")
+    return _show(arguments, folder, str(arguments.dir))
+
+
+def _show(arguments: argparse.Namespace, folder: SweepDir, shown: str) -> int:
+    """Write the table in all formats, and print it in one."""
+    from rankscope.rundir.files import rewrite
+    from rankscope.sweeps.result import result_of
+    from rankscope.sweeps.show import SWEEP_WRITERS
+
+    result = result_of(folder, shown)
+    try:
+        for name, form in (("table.json", "json"), ("table.md", "markdown"), ("table.html", "html")):
+            rewrite(folder.path / name, SWEEP_WRITERS[form](result))
+    except OSError as error:
+        say(f"the table could not be written into {shown}: {error}")
+    print_utf8(SWEEP_WRITERS[arguments.format](result).rstrip("\n"))
+    say(f"page: {folder.path / 'table.html'}")
+    if not any(row.step_ms is not None for row in result.rows):
+        raise AnalysisError(f"no run of {shown} has a step time; their logs are beside them")
+    return 0

@@ -1,0 +1,86 @@
+"""Run one command after the other on this machine, and stop when we are stopped.
+
+Each command has a session of its own, so that Ctrl-C comes to us alone and is passed on once: the run ends as it does
+under ``rankscope run``, with what it has recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+__all__ = ["Stop", "run_command"]
+
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PR_SET_PDEATHSIG = 1
+
+
+class Stop:
+    """Which signal has stopped us, and whom it is passed on to."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self.child: subprocess.Popen[bytes] | None = None
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Stop]:
+        """Within this context signals that stop a process are noted and passed on."""
+        before = {}
+        for number in _STOPS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                before[number] = signal.signal(number, self._came)
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _came(self, number: int, _frame: FrameType | None) -> None:
+        self.signal = number
+        child = self.child
+        if child is not None and child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, number)
+
+
+def run_command(words: Sequence[str], log: Path, stop: Stop, environ: Mapping[str, str] | None = None) -> int:
+    """Run a command to its end; what it prints goes to a file.
+
+    Returns:
+        Its exit code; 128 and the number of the signal by which it died.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    parent = os.getpid()
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environ,
+            preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 - no thread of ours runs
+        )
+        stop.child = child
+        if stop.signal is not None:  # it came while the child was being started
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, stop.signal)
+        code = child.wait()
+        stop.child = None
+    return 128 - code if code < 0 else code
+
+
+def _end_with(parent: int) -> None:
+    """A sweep that was killed leaves no run behind, which would slow down whatever is run next."""
+    with contextlib.suppress(Exception):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)

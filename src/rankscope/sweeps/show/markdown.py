@@ -1,0 +1,25 @@
+"""For a pull request or a page of notes."""
+
+from __future__ import annotations
+
+from rankscope.records.sweep import SweepResult
+from rankscope.sweeps.show.words import COLUMNS, cells, lead, remarks, summary
+
+__all__ = ["render"]
+
+
+def render(result: SweepResult) -> str:
+    """The table with what was run."""
+    lines = [f"**{_plain(result.name)}**: {_plain(summary(result))}", "", f"{'; '.join(lead(result))}.", ""]
+    lines += [f"| {' | '.join(COLUMNS)} |", f"| --- |{' ---: |' * (len(COLUMNS) - 1)}"]
+    for place, row in enumerate(result.rows):
+        lines.append(f"| {' | '.join(_plain(cell) for cell in cells(row, first=not place))} |")
+    lines += ["", *(f"- {_plain(note)}" for note in remarks(result))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text that means nothing to Markdown or HTML."""
+    for sign in "\\`*_<>|[]~":
+        text = text.replace(sign, f"\\{sign}")
+    return text.replace("\n", " ")

@@ -1,0 +1,107 @@
+"""From a plan to runs that have ended: those that are missing are run in order, and noted when they have ended."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankscope.own_process import command
+from rankscope.records.sweep import SweepJob, SweepPlan, SweepSetting
+from rankscope.sweeps.folder import SweepDir
+from rankscope.sweeps.local import Stop, run_command
+from rankscope.sweeps.order import order_of
+
+__all__ = ["Launch", "go_on", "missing", "told_of"]
+
+Say = Callable[[str], None]
+TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The command line of every run, but for what is swept."""
+
+    flags: list[str] = field(default_factory=list)
+    """torchrun's, with ``--config-dir``."""
+    overrides: list[str] = field(default_factory=list)
+    """Of ``-S``, the same in all runs."""
+    script: list[str] = field(default_factory=list)
+    """The script with its arguments."""
+
+    def words(self, setting: SweepSetting, run: Path) -> list[str]:
+        """What follows ``rankscope`` for a run."""
+        settings = [*self.overrides, *setting.overrides, f"run.dir={_quoted(run)}"]
+        return ["run", *self.flags, *(word for own in settings for word in ("-S", own)), *self.script]
+
+
+def _quoted(path: Path) -> str:
+    """As Hydra's grammar has it."""
+    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
+def missing(plan: SweepPlan, sweep: SweepDir, *, failed_again: bool) -> list[tuple[SweepSetting, int]]:
+    """Settings and repeats that have not ended, in the order in which they are run."""
+    ended, by_number = sweep.ended(), {setting.number: setting for setting in plan.settings}
+    found = []
+    for number, repeat in order_of(len(plan.settings), plan.repeats):
+        job = ended.get((number, repeat))
+        if job is None or (failed_again and job.exit_code):
+            found.append((by_number[number], repeat))
+    return found
+
+
+def go_on(
+    todo: Sequence[tuple[SweepSetting, int]], launch: Launch, sweep: SweepDir, stop: Stop, say: Say, *, whole: int
+) -> None:
+    """Run what is missing, here and one after the other. A run that fails ends itself, and a signal ends all.
+
+    Args:
+        todo: of :func:`missing`.
+        launch: the command line.
+        sweep: where they are kept.
+        stop: which signals have come.
+        say: gets a line for each run.
+        whole: runs of the sweep, for these lines.
+    """
+    for number, (setting, repeat) in enumerate(todo, start=whole - len(todo) + 1):
+        if stop.signal is not None:
+            return
+        run = sweep.run(setting.number, repeat)
+        begun = time.monotonic()
+        code = run_command(command("rankscope", *launch.words(setting, run)), sweep.log(run), stop)
+        if stop.signal is not None:
+            return
+        job = SweepJob(
+            setting=setting.number,
+            repeat=repeat,
+            folder=run.name,
+            exit_code=code,
+            seconds=round(time.monotonic() - begun, 3),
+            host=socket.gethostname(),
+        )
+        sweep.note(job)
+        say(f"{number}/{whole} {setting.name}, run {repeat}: {told_of(job, sweep)}")
+
+
+def told_of(job: SweepJob, sweep: SweepDir) -> str:
+    """What became of a run, in words."""
+    if not job.exit_code:
+        return f"done in {job.seconds:.0f} s"
+    log = sweep.log(sweep.path / job.folder)
+    return f"failed with exit code {job.exit_code}; {_last_line(log)}see {log}"
+
+
+def _last_line(log: Path) -> str:
+    """What a failed run said at its end, as far as it says something."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(log.stat().st_size - TAIL_BYTES, 0))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    errors = [line.strip() for line in lines if "Error" in line and not line.startswith((" ", "\t"))]
+    return f"{errors[-1][:100]}; " if errors else ""
