@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -47,6 +48,7 @@ def student_tail(t: float, freedom: int) -> float:
     return tail if t >= 0 else 1.0 - tail
 
 
+@lru_cache(maxsize=1024)  # bisection takes 48 integrals; ranks ask for the same few
 def student_quantile(tail: float, freedom: int) -> float:
     """Return the t with P(T > t) = ``tail`` (0 < tail <= 0.5) of Student's distribution, by bisection."""
     low, high = 0.0, 1.0

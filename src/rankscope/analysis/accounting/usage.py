@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.devices import by_device
 from rankscope.analysis.rank.intervals import Spans
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.names import DEVICE_WORK
 
@@ -50,26 +52,32 @@ def usage(
 
     What runs beside communication in a kernel that does both hides it as compute does.
     """
-    bare = intervals.subtract(fused, compute)
-    exposed = intervals.subtract(intervals.subtract(comm, compute), bare)
-    exposed_comm = intervals.measure(exposed)
-    communication = intervals.measure(comm)
-    exposed_copy = intervals.measure(
-        intervals.subtract(intervals.subtract(intervals.subtract(copy, compute), bare), comm)
-    )
-    busy = intervals.measure(compute) + intervals.measure(bare) + exposed_comm + exposed_copy
+    bare, exposed, copied = _apart(compute, comm, copy, fused)
     if span is None:
         used = [s for s in (compute, comm, copy, fused) if len(s[0])]
         span = max(int(s[1][-1]) for s in used) - min(int(s[0][0]) for s in used) if used else 0
+    return _of_lengths(span, *(intervals.measure(s) for s in (compute, comm, bare, exposed, copied)))
+
+
+def _apart(compute: Spans, comm: Spans, copy: Spans, fused: Spans) -> tuple[Spans, Spans, Spans]:
+    """Kernels that do both, communication and copies, each where none of those before it runs, and no compute."""
+    bare = intervals.subtract(fused, compute)
+    exposed = intervals.subtract(intervals.subtract(comm, compute), bare)
+    copied = intervals.subtract(intervals.subtract(intervals.subtract(copy, compute), bare), comm)
+    return bare, exposed, copied
+
+
+def _of_lengths(span: int, compute: int, comm: int, bare: int, exposed_comm: int, exposed_copy: int) -> Usage:
+    busy = compute + bare + exposed_comm + exposed_copy
     return Usage(
         span=max(span, busy),
-        compute=intervals.measure(compute),
-        comm=communication,
-        overlap=communication - exposed_comm,
+        compute=compute,
+        comm=comm,
+        overlap=comm - exposed_comm,
         exposed_comm=exposed_comm,
         exposed_copy=exposed_copy,
         busy=busy,
-        fused=intervals.measure(bare),
+        fused=bare,
     )
 
 
@@ -94,7 +102,7 @@ def step_bounds(view: RankView) -> Spans:
     steps, events = view.trace.steps, view.trace.events
     if not view.device or not len(steps):
         return np.maximum(steps.start, view.free), np.maximum(steps.end, view.free)
-    rows = np.flatnonzero(np.isin(view.kind, DEVICE_WORK) & (events.step >= 0))
+    rows = np.flatnonzero(one_of(view.kind, DEVICE_WORK) & (events.step >= 0))
     ends = np.full(len(steps), view.free, np.int64)
     np.maximum.at(ends, events.step[rows], events.end[rows])
     ends = np.maximum.accumulate(ends)
@@ -109,13 +117,27 @@ def step_usage(view: RankView, bounds: Spans) -> list[Usage]:
 
 
 def _step_usage(view: RankView, bounds: Spans) -> list[Usage]:
-    events, rows = view.trace.events, []
-    work = [np.flatnonzero(view.kind == k) for k in DEVICE_WORK]
-    for index, (start, end) in enumerate(zip(*(b.tolist() for b in bounds), strict=True)):
-        if view.device:
-            of_step = [mine[events.step[mine] == index] for mine in work]
-            parts = [intervals.union(events.start[mine], events.end[mine]) for mine in of_step]
-        else:
-            parts = [intervals.clip(s, start, end) for s in (view.compute, view.comm, view.copy, view.fused)]
-        rows.append(usage(parts[0], parts[1], parts[2], parts[3], span=end - start))
-    return rows
+    begin, end = bounds
+    if view.device:
+        return _launched_in_steps(view, end - begin)
+    sets = view.compute, view.comm, view.copy, view.fused
+    return [
+        usage(*(intervals.clip(s, start, stop) for s in sets), span=stop - start)
+        for start, stop in zip(begin.tolist(), end.tolist(), strict=True)
+    ]
+
+
+def _launched_in_steps(view: RankView, length: NDArray[np.int64]) -> list[Usage]:
+    """All steps at once: the work of each is moved so far that it meets no other step's."""
+    events, count = view.trace.events, len(length)
+    rows = np.flatnonzero(one_of(view.kind, DEVICE_WORK) & (events.step >= 0))
+    start, finish = events.start[rows], events.end[rows]
+    first = int(start.min(initial=0))
+    room = int(finish.max(initial=first)) - first + 2
+    moved = events.step[rows].astype(np.int64) * room - first
+    start, finish = start + moved, finish + moved
+    kind = view.kind[rows]
+    sets = [intervals.union(start[kind == k], finish[kind == k]) for k in DEVICE_WORK]
+    parts = (*sets[:2], *_apart(*sets))
+    lengths = [np.bincount(s[0] // room, s[1] - s[0], count).astype(np.int64).tolist() for s in parts]
+    return [_of_lengths(*own) for own in zip(length.tolist(), *lengths, strict=True)]

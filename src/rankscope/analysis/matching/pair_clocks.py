@@ -186,13 +186,20 @@ def _smoothed(one: CallSequence, places: I64, apart: F64) -> F64:
         return drift + running_median(rest, SMOOTH)
     number, which = np.unique(step, return_inverse=True)
     which = which.reshape(-1)
-    parts = np.split(rest[np.argsort(which, kind="stable")], np.cumsum(np.bincount(which))[:-1])
-    middle = np.array([float(np.median(p)) for p in parts])
-    within = np.array([float(np.median(np.abs(p - m))) for p, m in zip(parts, middle, strict=True)])
+    count = np.bincount(which)
+    middle = _medians(rest, which, count)
+    within = _medians(np.abs(rest - middle[which]), which, count)
     steadier = float(np.quantile(within, 0.25))
-    sound = np.flatnonzero(within <= _by_chance(np.array([len(p) for p in parts])) * steadier + CERTAIN_NS)
+    sound = np.flatnonzero(within <= _by_chance(count) * steadier + CERTAIN_NS)
     level = np.interp(np.arange(len(number)), sound, running_median(middle[sound], 3))
     return drift + _with_jumps(rest, which, level, sound)
+
+
+def _medians(values: F64, which: I64, count: I64) -> F64:
+    """Median of the values of each group; ``count``: how many each has, none of them 0."""
+    ordered = values[np.lexsort((values, which))]
+    first = np.cumsum(count) - count
+    return np.asarray((ordered[first + (count - 1) // 2] + ordered[first + count // 2]) / 2)
 
 
 def _with_jumps(rest: F64, which: I64, level: F64, sound: I64) -> F64:
@@ -232,12 +239,13 @@ def _by_chance(count: I64) -> F64:
 
 
 def running_median(values: F64, width: int) -> F64:
-    """Median of each value and its neighbours, ``width`` in all; of fewer values that of all."""
+    """Median of each value and its neighbours, ``width`` in all, an odd number; of fewer values that of all."""
     if len(values) < width:
         return np.full(len(values), float(np.median(values)))
     # mirrored, since a wrong value at the edge must not outvote its neighbours
     padded = np.pad(values, width // 2, mode="reflect")
-    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1))
+    around = np.lib.stride_tricks.sliding_window_view(padded, width)
+    return np.asarray(np.partition(around, width // 2, axis=1)[:, width // 2])
 
 
 def densest(values: F64) -> float:

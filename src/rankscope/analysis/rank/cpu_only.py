@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.blocked import issuing
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView, make_view
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
@@ -76,7 +77,7 @@ def cpu_gaps(view: RankView) -> tuple[I64, I64]:
     second is issued when the first is done.
     """
     events = view.trace.events
-    running = view.chain & (events.category == Category.CPU_OP) & ~np.isin(view.kind, (Kind.OTHER, Kind.WAIT))
+    running = view.chain & (events.category == Category.CPU_OP) & ~one_of(view.kind, (Kind.OTHER, Kind.WAIT))
     busy = intervals.subtract(intervals.union(events.start[running], events.end[running]), view.blocked)
     begin, resume = intervals.subtract(intervals.complement(busy, view.start, view.end), view.fetch)
     issued = events.start[issuing(view.trace, view.chain)]

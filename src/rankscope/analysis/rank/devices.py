@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.names import Kind
 
@@ -18,7 +19,7 @@ LEAST = 0.01
 def devices(view: RankView) -> list[int]:
     """Numbers of the devices this rank computes or communicates on."""
     events = view.trace.events
-    work = np.isin(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.FUSED)) & (events.stream >= 0)
+    work = one_of(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.FUSED)) & (events.stream >= 0)
     numbers, which = np.unique(events.pid[work], return_inverse=True)
     if len(numbers) < 2:
         return [int(n) for n in numbers]

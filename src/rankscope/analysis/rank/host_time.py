@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView, name_mask
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
@@ -23,7 +24,7 @@ class RankHostTime:
 
     def __init__(self, view: RankView) -> None:
         self._view = view
-        self._calls = view.chain & np.isin(view.trace.events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
+        self._calls = view.chain & one_of(view.trace.events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
 
     def events(self, names: Pattern[str]) -> intervals.Spans:
         """Time in host events of such names."""
@@ -60,7 +61,7 @@ class RankHostTime:
         Up to the end of their last step: a device that is behind works on alone.
         """
         view, events, steps = self._view, self._view.trace.events, self._view.trace.steps
-        noise = np.isin(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
+        noise = one_of(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
         running = view.chain & noise & ~name_mask(view.trace, lambda n: n.startswith("autograd::engine::evaluate"))
         busy = view.spans(running)
         until = int(steps.end[-1]) if view.device and len(steps) else view.end

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import name_mask
 from rankscope.trace.columns import Category, RankTrace
 
@@ -67,7 +68,7 @@ def find_losses(traces: Sequence[RankTrace]) -> list[Losses]:
     """Losses of each rank of a window. Which calls launch work is learned from all of them."""
     launching: set[str] = set()
     for trace in traces:
-        calls = np.isin(trace.events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
+        calls = one_of(trace.events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
         names = trace.events.name[calls]
         asked = np.bincount(names, minlength=len(trace.strings))
         had = np.bincount(names[trace.events.launching[calls]], minlength=len(trace.strings))
@@ -78,7 +79,7 @@ def find_losses(traces: Sequence[RankTrace]) -> list[Losses]:
 
 def _of(trace: RankTrace, launching: set[str]) -> Losses:
     events = trace.events
-    calls = np.isin(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
+    calls = one_of(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
     launches = calls & name_mask(trace, lambda name: name in launching or _LAUNCH.search(name) is not None)
     launches &= ~_captured(trace, calls)
     due = launches & (events.start < _reached(trace, calls, launches))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from rankscope.trace.columns import RankTrace
 
-__all__ = ["take"]
+__all__ = ["one_of", "take"]
 
 
 def take(trace: RankTrace, rows: NDArray[np.int64]) -> RankTrace:
@@ -32,3 +33,10 @@ def take(trace: RankTrace, rows: NDArray[np.int64]) -> RankTrace:
     called = replace(calls, **{f.name: chosen(getattr(calls, f.name)) for f in fields(calls)})
     called.event = place[called.event]
     return replace(trace, events=kept, collectives=called)
+
+
+def one_of(codes: NDArray[np.int8], chosen: Iterable[int]) -> NDArray[np.bool_]:
+    """Which codes (a kind, a category, a label) are among the chosen ones: ``np.isin`` sorts them first."""
+    table = np.zeros(256, np.bool_)
+    table[list(chosen)] = True
+    return np.asarray(table[codes])

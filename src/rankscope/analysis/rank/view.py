@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.blocked import blocked
 from rankscope.analysis.rank.intervals import Spans
+from rankscope.analysis.rank.select import one_of
 from rankscope.trace.columns import Category, RankTrace
 from rankscope.trace.names import Kind, classify, is_input
 
@@ -80,13 +81,13 @@ def make_view(trace: RankTrace, rank: int) -> RankView:
     trace = _own_streams(trace)
     events = trace.events
     kind = _kinds(trace)
-    device = bool(np.isin(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET)).any())
+    device = bool(one_of(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET)).any())
     rows = trace.collectives.event
     if device:
         kind[rows[events.stream[rows] >= 0]] = Kind.COMMUNICATION  # what a record names, whatever it is called
         kind[_between_devices(trace)] = Kind.COMMUNICATION
         work = events.stream >= 0
-        work &= np.isin(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET))
+        work &= one_of(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET))
         beside = rows[(events.stream[rows] < 0) & (events.launch[rows] >= 0)]  # gloo: the device idles meanwhile
         kind[beside] = Kind.COMMUNICATION
         work[beside] = True
@@ -134,10 +135,12 @@ def _kinds(trace: RankTrace) -> NDArray[np.int8]:
     events = trace.events
     if not len(events):
         return np.empty(0, np.int8)
-    key = events.name.astype(np.int64) * 64 + events.category
-    used, inverse = np.unique(key, return_inverse=True)
-    table = np.array([int(classify(trace.strings[k // 64], int(k % 64))) for k in used], np.int8)
-    return table[inverse]
+    classes = len(Category)
+    key = events.name.astype(np.int64) * classes + events.category
+    used = np.flatnonzero(np.bincount(key))
+    table = np.zeros(int(used[-1]) + 1, np.int8)
+    table[used] = [int(classify(trace.strings[k // classes], k % classes)) for k in used.tolist()]
+    return np.asarray(table[key])
 
 
 def _between_devices(trace: RankTrace) -> Mask:

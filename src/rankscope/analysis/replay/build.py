@@ -31,8 +31,9 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
         else:
             add_cpu_rank(builder, window, view, column, clocks, plan, begin)
     least = least_gaps(ranks)
-    for rank in ranks:
-        rank.add(least)
+    ranks.reverse()
+    while ranks:
+        ranks.pop().add(least)
     return builder.finish(window.end, window.start, matched.column)
 
 

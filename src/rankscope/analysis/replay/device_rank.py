@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.clocks.alignment import Clocks
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView, name_mask
 from rankscope.analysis.replay.collective_nodes import HOST, START, CallNodes
 from rankscope.analysis.replay.graph import Builder, Work
@@ -62,7 +63,7 @@ class DeviceRank:
         """What was launched before ``from_time`` (aligned axis, ns) keeps its recorded times."""
         self.builder, self.view, self.column, self.from_time = builder, view, column, from_time
         events = view.trace.events
-        gpu = np.flatnonzero(np.isin(view.kind, DEVICE_WORK))
+        gpu = np.flatnonzero(one_of(view.kind, DEVICE_WORK))
         self.launch, self.stream = events.launch[gpu], events.stream[gpu]
         self.launched = self.launch >= 0
         self.host_start, self.host_end = clocks.aligned(column, events.start), clocks.aligned(column, events.end)
@@ -73,7 +74,7 @@ class DeviceRank:
         self.opened = float(clocks.aligned(column, np.array([view.start]))[0])
         member = np.full(len(events), -1, np.int64)
         member[view.trace.collectives.event] = calls.member_of(view, column)
-        self._nodes(calls, member[gpu], np.isin(view.kind[gpu], _KEPT), events.duration[gpu].astype(np.float64))
+        self._nodes(calls, member[gpu], one_of(view.kind[gpu], _KEPT), events.duration[gpu].astype(np.float64))
 
     def _nodes(self, calls: CallNodes, member: I64, comm: Mask, duration: F64) -> None:
         """The start of each piece, and what its end is in terms of nodes: ``source + base + work``."""
@@ -134,7 +135,7 @@ class DeviceRank:
         """The host chain; returns the node of each launching event."""
         view, events, builder = self.view, self.view.trace.events, self.builder
         launching = events.launching
-        runtime = np.isin(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & view.chain
+        runtime = one_of(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & view.chain
         calls = np.flatnonzero((runtime | launching) & (launching | (events.duration > BLOCKING_NS)))
         begin, finish = self.host_start[calls], self.host_end[calls]
         by_end = np.argsort(self.end, kind="stable")
@@ -192,7 +193,7 @@ class DeviceRank:
         """
         view, events = self.view, self.view.trace.events
         piece, silent = np.full(len(at), -1, np.int64), np.zeros(len(at))
-        busy = view.chain & np.isin(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
+        busy = view.chain & one_of(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
         rows = np.flatnonzero(busy)
         begun, ended = self.host_start[rows], np.maximum.accumulate(self.host_end[rows])
         on_host = np.flatnonzero(self.launched & (self.stream < 0))

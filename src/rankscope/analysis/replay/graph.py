@@ -170,7 +170,8 @@ class Builder:
         size = np.broadcast(np.atleast_1d(target), source, base).size
 
         def column(values: ArrayLike, kind: type) -> NDArray[Any]:
-            return np.broadcast_to(np.asarray(values, kind), size)
+            array: NDArray[Any] = np.asarray(values, kind)
+            return array if array.shape == (size,) else np.broadcast_to(array, size)
 
         self._edges.append(
             (
@@ -203,26 +204,34 @@ class Builder:
         time, rise, pinned = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
         for nodes in self._pinned:
             pinned[nodes] = True
-        target, source, base, work, label, owner, segment = (np.concatenate(c) for c in zip(*self._edges, strict=True))
+        columns = [list(column) for column in zip(*self._edges, strict=True)]
+        self._edges.clear()
+
+        def whole() -> NDArray[Any]:
+            """The next column; its pieces go at once, since all of them twice are the most memory of an analysis."""
+            return np.concatenate(columns.pop(0))
+
+        target, source = whole(), whole()
         order = np.lexsort((rise, _depth(time, rise, source, target), time))
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         target, source = place[target], place[source]
         forward = np.flatnonzero(source < target)
         kept = forward[np.argsort(target[forward], kind="stable")]
+        target, source, count = target[kept], source[kept], len(target)
         device = [np.concatenate(c) for c in zip(*self._device, strict=True)]
         nowhere = (np.empty(0, np.int32), *(np.empty(0, np.int64) for _ in range(3)))
         owners, events, asked, done = (np.concatenate(c) for c in zip(nowhere, *self._stops, strict=True))
         return Graph(
             recorded=time[order],
             fixed=pinned[order],
-            first=np.searchsorted(target[kept], np.arange(len(order) + 1)),
-            source=source[kept],
-            base=base[kept],
-            work=work[kept],
-            label=label[kept],
-            owner=owner[kept],
-            segment=segment[kept],
+            first=np.searchsorted(target, np.arange(len(order) + 1)),
+            source=source,
+            base=whole()[kept],
+            work=whole()[kept],
+            label=whole()[kept],
+            owner=whole()[kept],
+            segment=whole()[kept],
             device_owner=device[0] if device else np.empty(0, np.int32),
             device_segment=device[1] if device else np.empty(0, np.int32),
             device_work=device[2] if device else np.empty(0),
@@ -231,5 +240,5 @@ class Builder:
             member=member.astype(np.int32),
             stops=Stops(owners, events, place[asked], place[done]),
             residual_ns=self.residual,
-            dropped=len(target) - len(kept),
+            dropped=count - len(kept),
         )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.replay.graph import Graph, Work
 from rankscope.analysis.replay.segments import Plan
 
@@ -114,7 +115,7 @@ class Replay:
         """Work per edge (``start``, else as recorded) with one rank's work times ``factor[label, segment]``."""
         graph = self.graph
         mine = np.flatnonzero(graph.owner == column)
-        mine = mine[np.isin(graph.label[mine], (Work.HOST, Work.DEVICE))]
+        mine = mine[one_of(graph.label[mine], (Work.HOST, Work.DEVICE))]
         work: F64 = (graph.work if start is None else start).copy()
         work[mine] *= factor[graph.label[mine], graph.segment[mine]]
         return work

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.rank.host_time import RankHostTime
 from rankscope.analysis.rank.operators import outermost
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes import allocator, host_sync, recompile
@@ -61,6 +62,6 @@ def compute_operators(view: RankView) -> I64:
 def _launched(view: RankView) -> I64:
     events = view.trace.events
     if view.device:
-        return np.flatnonzero(np.isin(view.kind, DEVICE_WORK) & (events.step >= 0))
+        return np.flatnonzero(one_of(view.kind, DEVICE_WORK) & (events.step >= 0))
     calls = view.trace.collectives.event
     return np.concatenate((compute_operators(view), calls[events.step[calls] >= 0].astype(np.int64)))

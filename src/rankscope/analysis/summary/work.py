@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.operators import launching_operators
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.summary.steps import compute_operators
 from rankscope.analysis.summary.texts import Texts, kernel_name, operator_name
@@ -22,7 +23,7 @@ def work_columns(view: RankView, texts: Texts) -> WorkColumns:
     """A row for each kind of compute and step, in order of kinds, then of steps."""
     events = view.trace.events
     if view.device:
-        rows = np.flatnonzero(np.isin(view.kind, (Kind.COMPUTE, Kind.FUSED)) & (events.step >= 0))
+        rows = np.flatnonzero(one_of(view.kind, (Kind.COMPUTE, Kind.FUSED)) & (events.step >= 0))
         length = events.duration[rows]
     else:
         rows = compute_operators(view)

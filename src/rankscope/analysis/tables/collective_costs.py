@@ -70,7 +70,7 @@ def call_costs(windows: Sequence[WindowResult], labels: Sequence[list[str]] | No
     steps = sum(max(w.step_count, 1) for w in windows)
     for number, window in enumerate(windows):
         matched = window.matched
-        if not len(matched):
+        if not len(matched) or (labels and not any(labels[number])):
             continue
         first, size = matched.first[:-1], matched.size
         wait = np.where(window.waits.early, 0.0, np.add.reduceat(window.waits.wait, first) / size)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.rows import LaunchQueue
@@ -19,31 +20,33 @@ __all__ = ["launch_queues"]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
+_NONE: I64 = np.empty(0, np.int64)
+
 
 def launch_queues(windows: Sequence[WindowResult]) -> list[LaunchQueue]:
     """One row per rank with a device of whose work the launches are known; windows of a rank are pooled."""
-    views: dict[int, list[RankView]] = defaultdict(list)
+    known: dict[int, list[tuple[RankView, I64, I64]]] = defaultdict(list)
     for window in windows:
         for view in window.views:
-            if view.device and (_asked(view)[0]).size:
-                views[view.rank].append(view)
-    return [_queue(rank, own) for rank, own in sorted(views.items())]
+            asked, begun = _asked(view) if view.device else (_NONE, _NONE)
+            if asked.size:
+                known[view.rank].append((view, asked, begun))
+    return [_queue(rank, own) for rank, own in sorted(known.items())]
 
 
 def _asked(view: RankView) -> tuple[I64, I64]:
     """Start of the launch and start of the work, of all device work that was launched inside the window."""
     events = view.trace.events
-    work = np.flatnonzero(np.isin(view.kind, DEVICE_WORK) & (events.launch >= 0))
+    work = np.flatnonzero(one_of(view.kind, DEVICE_WORK) & (events.launch >= 0))
     asked = events.start[events.launch[work]]
     inside = asked >= view.start
     # a device clock a little ahead of its host's shows work that began before its launch
     return asked[inside], np.maximum(events.start[work[inside]], asked[inside])
 
 
-def _queue(rank: int, views: Sequence[RankView]) -> LaunchQueue:
+def _queue(rank: int, known: Sequence[tuple[RankView, I64, I64]]) -> LaunchQueue:
     length, outstanding, delays, starved = [], [], [], 0
-    for view in views:
-        asked, begun = _asked(view)
+    for view, asked, begun in known:
         delays.append(begun - asked)
         edges = np.concatenate((begun, asked))  # at the same moment: first what begins, then what is launched
         change = np.repeat(np.array([-1, 1], np.int64), len(asked))

@@ -24,6 +24,7 @@ from rankscope.analysis.rank.devices import devices
 from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.launch_clock import settle_launches
 from rankscope.analysis.rank.losses import Losses, find_losses
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.trim import whole_steps
 from rankscope.analysis.rank.view import RankView, make_view
 from rankscope.analysis.replay.build import begins, build_graph
@@ -374,7 +375,7 @@ def _note_unrun(result: WindowResult, traces: Sequence[RankTrace]) -> None:
 
 def _launched(view: RankView) -> float:
     """Share of the device work of which the launching call is known."""
-    launch = view.trace.events.launch[np.isin(view.kind, DEVICE_WORK)]
+    launch = view.trace.events.launch[one_of(view.kind, DEVICE_WORK)]
     return float((launch >= 0).mean()) if len(launch) else 1.0
 
 

@@ -81,6 +81,7 @@ def _machine_taken_off(evidence: Evidence, found: list[StragglerDecision]) -> li
 
 def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDecision]:
     found = []
+    dearest = sorted((s.cost_ms for s in suspects), reverse=True)[:2]
     for suspect in suspects:
         if suspect.measured:
             if suspect.cost_ms - suspect.error_ms > MATTERS * evidence.whole_step_ms:
@@ -88,7 +89,7 @@ def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDe
             continue
         if evidence.pipeline:
             continue
-        others = [s.cost_ms for s in suspects if s is not suspect]
+        others = dearest[1:] if suspect.cost_ms == dearest[0] else dearest[:1]
         decision = _decide_one(suspect, evidence.step_ms or 0.0, max(others, default=0.0), evidence.clock_spread_us)
         if decision is not None and not _may_be_recordings(evidence, decision):
             found.append(decision)

@@ -186,5 +186,5 @@ def warnings(report: ClusterReport) -> list[str]:
     repaired = sum(bool(source.repairs) for source in report.sources)
     if repaired:
         found.append(f"{repaired} {'trace was' if repaired == 1 else 'traces were'} repaired while reading")
-    notes = [note for note in report.run.notes if note.partition(": ")[2] not in told]
+    notes = [note for note in report.run.notes if told.isdisjoint((note, note.partition(": ")[2]))]
     return found + [plain_text.one_line(note, 240) for note in notes]
