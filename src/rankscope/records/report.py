@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rankscope.limits import Rank, WorldSize
 from rankscope.records.codec import SCHEMA_VERSION
 from rankscope.records.rows import (
+    CriticalPath,
     Efficiency,
     GroupRow,
     HealthRow,
@@ -210,6 +211,7 @@ class ClusterReport:
     health: list[HealthRow] = field(default_factory=list)
     memory: list[MemoryRow] = field(default_factory=list)
     efficiency: Efficiency | None = None
+    critical_path: CriticalPath | None = None
     actions: list[Action] = field(default_factory=list)
     """What to do, most gain first."""
     pulse: RunSteps | None = None

@@ -8,6 +8,7 @@ from rankscope.limits import Attempt, Count, Rank, Step, WindowNumber
 from rankscope.records.rank import RankStatus
 
 __all__ = [
+    "CriticalPath",
     "Efficiency",
     "GroupRow",
     "HealthRow",
@@ -16,6 +17,8 @@ __all__ = [
     "MemoryFrame",
     "MemoryRow",
     "ModuleRow",
+    "PathPart",
+    "PathPiece",
     "RankIdle",
     "RankSummary",
     "StepRow",
@@ -327,3 +330,42 @@ class Efficiency:
     graphs: bool
     groups: list[WorkGroup] = field(default_factory=list)
     """Most time first."""
+
+
+@dataclass(kw_only=True)
+class PathPiece:
+    """A stretch of the critical path of one step."""
+
+    rank: Rank | None
+    """None where the ranks share it."""
+    kind: str
+    """``compute``, ``host``, ``transfer``, or ``launch``: latencies and gaps between pieces of work."""
+    name: str
+    """Of the kernel with most time in it, of what the host does where that is known, of the collective; or empty."""
+    start_ms: float
+    """From the begin of the step."""
+    duration_ms: float
+
+
+@dataclass(kw_only=True)
+class PathPart:
+    """How long the critical path stays on one rank with one kind of work, mean over the recorded steps."""
+
+    rank: Rank | None
+    kind: str
+    ms_per_step: float
+
+
+@dataclass(kw_only=True)
+class CriticalPath:
+    """The chain of work that decides how long a step takes, by replay. What is not on it can be shortened in vain."""
+
+    attempt: Attempt
+    window: WindowNumber
+    step: Step | None
+    """The median step of the window, whose pieces are here."""
+    step_ms: float
+    parts: list[PathPart] = field(default_factory=list)
+    """Over all steps, most time first."""
+    pieces: list[PathPiece] = field(default_factory=list)
+    """In order of time, at most 400."""

@@ -1,4 +1,5 @@
-"""Tracks that no profiler records: steps, wait and transfer of every matched call, the straggler's intervals."""
+"""Tracks that no profiler records: steps, waits and transfers of matched calls, the straggler's intervals, the critical
+path."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.operators.python_lines import user_frames
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.replay.critical_path import Part, critical_path
 from rankscope.analysis.replay.what_if import Segments
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes.table import DEVICE_CAUSES
@@ -22,9 +24,22 @@ from rankscope.timeline.prepare import on_axis
 from rankscope.timeline.selection import Selection
 from rankscope.trace.names import Kind
 
-__all__ = ["Slice", "call_args", "steps", "straggler_intervals", "wait_args", "waits_and_transfers", "wanted_calls"]
+__all__ = [
+    "Slice",
+    "call_args",
+    "path_slices",
+    "steps",
+    "straggler_intervals",
+    "wait_args",
+    "waits_and_transfers",
+    "wanted_calls",
+]
 
 I64 = NDArray[np.int64]
+
+PATH_GAP_NS = 50_000
+"""Between two pieces of the path on one rank, up to which they are drawn as one: a launch, a gap of a stream."""
+PATH_NAMES = {Part.LAUNCH: "launch", Part.HOST: "host", Part.DEVICE: "compute", Part.TRANSFER: "transfer"}
 
 
 class Slice(NamedTuple):
@@ -47,6 +62,26 @@ def steps(window: WindowResult, column: int, selection: Selection) -> list[Slice
         for begin, until, number in zip(start.tolist(), end.tolist(), marks.number.tolist(), strict=True)
         if selection.has_step(number)
     ]
+
+
+def path_slices(window: WindowResult) -> dict[int, list[Slice]]:
+    """Return where the critical path passes, by column: adjacent pieces of one kind as one, short gaps left out."""
+    if window.replay is None or window.refused is not None or not window.replay.steps:
+        return {}
+    chain = critical_path(window.replay)
+    found: dict[int, list[Slice]] = {}
+    origin = window.clocks.origin
+    begins, ends = (np.round(times).astype(np.int64) + origin for times in (chain.start, chain.end))
+    for begin, end, part, column in zip(
+        begins.tolist(), ends.tolist(), chain.part.tolist(), chain.column.tolist(), strict=True
+    ):
+        own = found.setdefault(column, [])
+        name = PATH_NAMES[Part(part)]
+        if own and own[-1].name == name and begin - own[-1].end <= PATH_GAP_NS:
+            own[-1] = own[-1]._replace(end=end)
+        elif part != Part.LAUNCH and end > begin:
+            own.append(Slice(begin, end, name, '"of":"critical path"'))
+    return found
 
 
 def wanted_calls(window: WindowResult, column: int, selection: Selection) -> I64:

@@ -28,7 +28,7 @@ _RANK_BYTES = 3000
 """Room for a rank's name and label; each track takes ``_TRACK_BYTES``."""
 _TRACK_BYTES = 300
 _FOOT_BYTES = 20_000
-_STRAGGLER, _STEPS, _WAIT, _TRANSFER = range(4)
+_STRAGGLER, _STEPS, _PATH, _WAIT, _TRANSFER = range(5)
 """Order of our own tracks within a rank; the recorded ones follow."""
 
 
@@ -55,7 +55,12 @@ def lines(
     tracks = Tracks()
     _name_ranks(tracks, wanted)
     names = tracks.take_lines()
-    own = [line for window, column in wanted for line in _own_tracks(prepared, window, column, selection, tracks)]
+    paths = {id(window): derived.path_slices(window) for window, _ in wanted}
+    own = [
+        line
+        for window, column in wanted
+        for line in _own_tracks(prepared, window, column, selection, tracks, paths[id(window)].get(column, []))
+    ]
     merged.slices += len(own)
     parts = [make_part(window, column, selection) for window, column in wanted]
     count = sum(track_count(part) for part in parts)
@@ -119,21 +124,29 @@ def _name_ranks(tracks: Tracks, wanted: Sequence[tuple[WindowResult, int]]) -> N
 
 
 def _own_tracks(
-    prepared: PreparedTimeline, window: WindowResult, column: int, selection: Selection, tracks: Tracks
+    prepared: PreparedTimeline,
+    window: WindowResult,
+    column: int,
+    selection: Selection,
+    tracks: Tracks,
+    path: list[derived.Slice],
 ) -> Iterator[str]:
     rank = window.views[column].rank
     waiting, moving = derived.waits_and_transfers(window, column, derived.wanted_calls(window, column, selection))
     cause = describe(prepared.verdict.cause).noun if prepared.verdict.cause else ""
     shown = derived.steps(window, column, selection)
     spans = [(s.start, s.end) for s in shown]
-    marks = [
-        s
-        for s in derived.straggler_intervals(window, column, prepared.verdict)
-        if selection.steps is None or any(s.start < end and begin < s.end for begin, end in spans)
-    ]
+
+    def wanted(slices: list[derived.Slice]) -> list[derived.Slice]:
+        if selection.steps is None:
+            return slices
+        return [s for s in slices if any(s.start < end and begin < s.end for begin, end in spans)]
+
+    marks = wanted(derived.straggler_intervals(window, column, prepared.verdict))
     for key, order, slices in (
         (f"verdict: {cause}", _STRAGGLER, marks),
         ("steps", _STEPS, shown),
+        ("critical path", _PATH, wanted(path)),
         ("wait", _WAIT, waiting),
         ("transfer", _TRANSFER, moving),
     ):

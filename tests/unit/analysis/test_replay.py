@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.replay.build import begins
-from rankscope.analysis.replay.collective_nodes import HOST, START
+from rankscope.analysis.replay.collective_nodes import END, HOST, JOINED, START
+from rankscope.analysis.replay.critical_path import Part, critical_path
 from rankscope.analysis.replay.device_rank import _without_rounding
 from rankscope.analysis.replay.graph import Builder, Work
 from rankscope.analysis.replay.longest_path import Levels, by_node
@@ -34,6 +35,30 @@ def test_a_node_happens_at_the_latest_of_its_edges() -> None:
     work[graph.label == Work.HOST] = 0.0
     work[graph.label == Work.DEVICE] = 40.0
     assert graph.replay(work)[graph.ends[0]] == 44.0
+
+
+def test_the_critical_path_passes_to_the_rank_that_comes_last() -> None:
+    """Rank 0: 10 of host, 20 of device. Rank 1: 40 of host, 2 to launch, 5 of device. Then a call of 3 on both."""
+    builder = Builder()
+    start = builder.nodes([0.0, 0.0], HOST, fixed=True)
+    launch = builder.nodes([10.0, 40.0], HOST)
+    kernel = builder.nodes([10.0, 42.0], START)
+    arrival = builder.nodes([30.0, 47.0], START)
+    joined = builder.nodes(47.0, JOINED)
+    end = builder.nodes([50.0, 50.0], END)
+    builder.edges(launch, start, 0.0, [10.0, 40.0], Work.HOST, [0, 1], 0)
+    builder.edges(kernel, launch, [0.0, 2.0])
+    builder.edges(arrival, kernel, 0.0, [20.0, 5.0], Work.DEVICE, [0, 1], 0)
+    builder.edges(joined, arrival, 0.0)
+    builder.edges(end, joined, 0.0, 3.0, Work.TRANSFER, [0, 1], 7)
+    graph = builder.finish(end, arrival, np.array([0, 1]))
+    path = critical_path(SimpleNamespace(graph=graph, step_calls=[graph.ends], begin=0.0))
+    found = zip(path.start.tolist(), path.end.tolist(), path.part.tolist(), path.column.tolist(), strict=True)
+    assert list(found)[:3] == [(0.0, 40.0, Part.HOST, 1), (40.0, 42.0, Part.LAUNCH, 1), (42.0, 47.0, Part.DEVICE, 1)]
+    assert (path.start[3], path.end[3], path.part[3], path.call[3]) == (47.0, 50.0, Part.TRANSFER, 7)
+    assert len(path.start) == 4
+    half = path.within(20.0, 41.0)
+    assert (half.start.tolist(), half.end.tolist()) == ([20.0, 40.0], [40.0, 41.0])
 
 
 def test_edges_that_point_back_in_time_are_left_out() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.tables.collective_costs import exposed_per_call
+from rankscope.analysis.tables.critical_path import critical_path_row
 from rankscope.analysis.tables.modules import exposed_by_module, module_rows
 from rankscope.analysis.tables.summary import group_rows
 from rankscope.analysis.windows.analyse import analyse_window
@@ -47,6 +48,19 @@ def test_balanced_compute_gains_what_even_shares_gain() -> None:
     even = simulate(program, mesh, faults=[Fault(r, Item("work", device=1 * MS), before=8) for r in range(4)])
     replay = analyse_window(uneven).replay
     assert gained_ms(replay.gains(replay.balanced())) == pytest.approx(period_ms(uneven) - period_ms(even), rel=0.1)
+
+
+def test_the_critical_path_is_on_the_rank_with_more_work() -> None:
+    """Rank 2 of 4 has 4 ms more; what is before its last call is on its device, and a step's pieces are its length."""
+    window = analyse_window(
+        simulate(by_hand(tp=False), Mesh(dp=4), faults=[Fault(2, Item("work", device=4 * MS), before=8)])
+    )
+    path = critical_path_row([window])
+    assert sum(piece.duration_ms for piece in path.pieces) == pytest.approx(path.step_ms)
+    most = path.parts[0]
+    assert (most.rank, most.kind) == (2, "compute")
+    assert 4.0 <= most.ms_per_step <= path.step_ms
+    assert max(path.pieces, key=lambda piece: piece.duration_ms).rank == 2
 
 
 def test_without_host_overhead_a_launch_bound_step_is_its_kernels() -> None:

@@ -16,6 +16,7 @@ from rankscope.records.report import (
     Verdict,
 )
 from rankscope.records.rows import (
+    CriticalPath,
     Efficiency,
     GroupRow,
     HealthRow,
@@ -24,6 +25,8 @@ from rankscope.records.rows import (
     MemoryFrame,
     MemoryRow,
     ModuleRow,
+    PathPart,
+    PathPiece,
     RankIdle,
     RankSummary,
     StepRow,
@@ -330,6 +333,18 @@ def gpu_straggler() -> ClusterReport:
                 for rank in range(2)
             ],
             notes=["no pulse of 1 of 3 ranks, the first of them rank 2"],
+        ),
+        critical_path=CriticalPath(
+            attempt=0,
+            window=0,
+            step=14,
+            step_ms=100.0,
+            parts=[PathPart(rank=1, kind="host", ms_per_step=60.0), PathPart(rank=0, kind="launch", ms_per_step=0.5)],
+            pieces=[
+                PathPiece(rank=1, kind="host", name="waiting for input", start_ms=0.0, duration_ms=50.0),
+                PathPiece(rank=1, kind="compute", name="aten::mm", start_ms=50.0, duration_ms=0.2),
+                PathPiece(rank=0, kind="transfer", name="all_reduce of dp", start_ms=50.2, duration_ms=49.8),
+            ],
         ),
         memory=[
             MemoryRow(

@@ -13,7 +13,7 @@ from rankscope.report.common import summary
 from rankscope.report.common.cells import Table
 from rankscope.report.common.wording import DASH
 from rankscope.report.formats import html
-from rankscope.report.sections import gains, memory, modules, queues, steps, time
+from rankscope.report.sections import gains, memory, modules, path, queues, steps, time
 from rankscope.report.sections import table as sections
 
 
@@ -141,6 +141,21 @@ def test_memory(gpu_straggler: ClusterReport) -> None:
     row.window, row.requested_bytes = None, 2**31
     assert cells(memory.memory(gpu_straggler))[0]["When"] == "attempt 0, out of memory"
     assert cells(memory.memory(gpu_straggler))[0]["Asked for"] == "2.00"
+
+
+def test_the_critical_path_rank_by_rank(gpu_straggler: ClusterReport) -> None:
+    """Half of a step of 100 ms on rank 1, and a kernel of 0.2 ms, which is too short to be drawn by itself."""
+    first, second = path.lanes(gpu_straggler.critical_path, [1])
+    assert (first.who, first.named, first.said) == ("rank 1", True, "host 50.0 ms, compute 0.20 ms")
+    assert first.boxes == [path.Box(0.0, 50.0, "host", "host, waiting for input: 50.0 ms")]
+    assert first.shapes == [("compute", "M50 0h0.2v1h-0.2z")]
+    assert (second.who, second.boxes[0].x) == ("rank 0", 50.2)
+    built = path.SECTION.build(gpu_straggler)
+    assert built["lead"].endswith("On average the step is decided by: host of rank 1 60.0 ms.")
+    assert [row["Work"] for row in cells(built["table"])] == ["waiting for input", "all_reduce of dp", "aten::mm"]
+    assert "One step, and its critical path" in WRITERS["html"](gpu_straggler)
+    gpu_straggler.critical_path = None
+    assert path.SECTION.build(gpu_straggler) is None
 
 
 def test_the_same_line_on_all_ranks(gpu_straggler: ClusterReport) -> None:

@@ -80,7 +80,8 @@ def test_arrows_link_the_ranks_of_a_call_in_order_of_arrival(
 def test_tracks_of_a_rank(two_ranks: LoadResult, tmp_path: Path, strict: Any) -> None:
     timeline = strict(merge(two_ranks, tmp_path / "t.json.gz").path)
     assert {s.track for s in timeline.slices if s.of_rank == 1} == {
-        "steps", "wait", "transfer", "GPU 1 stream 7", "GPU 1 stream 20, communication", "main thread 100"
+        "steps", "critical path", "wait", "transfer", "GPU 1 stream 7", "GPU 1 stream 20, communication",
+        "main thread 100",
     }  # fmt: skip
     assert [s.name for s in timeline.of("steps", 0)] == ["step 5", "step 6", "step 7"]
     assert {s.rank for s in timeline.slices} == {"rank 0", "rank 1"}
@@ -119,7 +120,7 @@ def test_the_tracks_agree_with_the_report(name: str, recorded: Any, whole_timeli
 @pytest.mark.parametrize("name", NAMES)
 def test_every_event_is_there_and_no_other(name: str, recorded: Any, whole_timeline: Any) -> None:
     load, timeline = recorded(name), whole_timeline(name)
-    own = [s for s in timeline.slices if s.category not in {"steps", "wait", "transfer", "verdict"}]
+    own = [s for s in timeline.slices if s.category not in {"steps", "critical path", "wait", "transfer", "verdict"}]
     assert len(own) == sum(len(t.events) for t in load.traces)
     for trace in load.traces:
         # calls of a CPU backend end where the analysis says, which is when the waiter went on
@@ -177,7 +178,8 @@ def test_the_bound_is_kept_and_what_is_left_out_is_told(
     assert len([s for s in timeline.slices if s.name.startswith("nccl")]) >= 64
     whole = recorded("ddp_dataloader_stall")
     missing = sum(len(t.events) for t in whole.traces) - (
-        len(timeline.slices) - sum(len(timeline.of(c)) for c in ("steps", "wait", "transfer", "verdict"))
+        len(timeline.slices)
+        - sum(len(timeline.of(c)) for c in ("steps", "critical path", "wait", "transfer", "verdict"))
     )
     told = [line for line in merged.left_out if "arrows" not in line]
     assert sum(int(line.split()[0].replace(",", "")) for line in told) == missing

@@ -6,6 +6,7 @@ from rankscope.analysis.memory.rows import memory_rows
 from rankscope.analysis.operators.efficiency import efficiency
 from rankscope.analysis.tables import summary
 from rankscope.analysis.tables.base import Material, Table
+from rankscope.analysis.tables.critical_path import critical_path_row
 from rankscope.analysis.tables.health import health_rows
 from rankscope.analysis.tables.kernels import kernel_rows
 from rankscope.analysis.tables.launch_queue import launch_queues
@@ -40,6 +41,7 @@ TABLES: tuple[Table, ...] = (
     Table("queues", lambda m: launch_queues(m.windows)),
     Table("kernels", lambda m: kernel_rows(m.views)),
     Table("efficiency", _efficiency),
+    Table("critical_path", lambda m: critical_path_row(m.windows)),
     Table("health", lambda m: health_rows(r for w in m.manifest.windows for r in w.records) if m.manifest else []),
     Table("memory", _memory),
     Table("pulse", lambda m: read_step_logs(m.step_logs, m.world_size)),

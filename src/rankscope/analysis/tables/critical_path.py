@@ -1,0 +1,165 @@
+"""The critical path of a recorded step: what of it to shorten, on which rank."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.operators.work import operator_of_kernels
+from rankscope.analysis.replay.critical_path import Chain, Part, critical_path
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.causes.wording import describe
+from rankscope.records.rows import CriticalPath, PathPart, PathPiece
+from rankscope.trace.columns import Category
+from rankscope.trace.names import DEVICE_WORK
+
+__all__ = ["critical_path_row"]
+
+F64 = NDArray[np.float64]
+
+MOST_PIECES = 400
+"""Of the step that is shown."""
+SHORT = 0.0005
+"""Share of the step below which a piece belongs to the one before it, at first; more where there are too many."""
+NAMED = 0.5
+"""Share of a piece of host time that something must take to name it."""
+NAMES = {Part.LAUNCH: "launch", Part.HOST: "host", Part.DEVICE: "compute", Part.TRANSFER: "transfer"}
+
+
+def critical_path_row(windows: Sequence[WindowResult]) -> CriticalPath | None:
+    """Return the path of the median step of the first window that was replayed; None where there is none."""
+    window = next((w for w in windows if w.refused is None and w.replay is not None and w.replay.steps), None)
+    if window is None or window.replay is None:
+        return None
+    chain, replay = critical_path(window.replay), window.replay
+    bounds = np.concatenate(([replay.begin], replay.unchanged))
+    if len(chain.start):  # what was under way when the window began is not asked about
+        bounds = bounds[min(int(np.searchsorted(bounds, chain.start[0])), len(bounds) - 2) :]
+    length = np.diff(bounds)
+    chosen = int(np.argsort(length, kind="stable")[(len(length) - 1) // 2])
+    numbers = _step_numbers(window)[-len(length) :]
+    shown = chain.within(bounds[chosen], bounds[chosen + 1])
+    return CriticalPath(
+        attempt=window.attempt,
+        window=window.window,
+        step=numbers[chosen] if chosen < len(numbers) else None,
+        step_ms=float(length[chosen]) / 1e6,
+        parts=_parts(window, chain.within(bounds[0], bounds[-1]), len(length)),
+        pieces=_few(_pieces(window, shown, float(bounds[chosen])), SHORT * float(length[chosen]) / 1e6),
+    )
+
+
+def _step_numbers(window: WindowResult) -> list[int]:
+    """Of the steps that end with a matched call."""
+    of_call, matched = window.waits.steps.of_call, window.matched
+    return [int(of_call[matched.call[mine[0]]]) for mine in window.waits.common_calls(matched)]
+
+
+def _parts(window: WindowResult, chain: Chain, steps: int) -> list[PathPart]:
+    """How long the path stays on each rank with each kind of work, most first."""
+    total: Counter[tuple[int, int]] = Counter()
+    for column, part, ns in zip(
+        chain.column.tolist(), chain.part.tolist(), (chain.end - chain.start).tolist(), strict=True
+    ):
+        total[column, part] += ns
+    return [
+        PathPart(rank=_rank(window, column), kind=NAMES[Part(part)], ms_per_step=ns / steps / 1e6)
+        for (column, part), ns in total.most_common()
+        if ns > 0
+    ]
+
+
+def _rank(window: WindowResult, column: int) -> int | None:
+    return window.views[column].rank if column >= 0 else None
+
+
+def _few(pieces: list[PathPiece], short_ms: float) -> list[PathPiece]:
+    """Join alike pieces, and short ones with what is before them, until they are few enough to be drawn."""
+    found = _joined(pieces, short_ms)
+    while len(found) > MOST_PIECES:
+        short_ms *= 2.0
+        found = _joined(found, short_ms)
+    return found
+
+
+def _joined(pieces: list[PathPiece], short_ms: float) -> list[PathPiece]:
+    """A piece goes on where rank, kind and name stay, and over short pieces of the same rank."""
+    found: list[PathPiece] = []
+    for piece in pieces:
+        last = found[-1] if found else None
+        if last is not None:
+            alike = (piece.rank, piece.kind, piece.name) == (last.rank, last.kind, last.name)
+            if alike or (piece.duration_ms < short_ms and piece.rank in (last.rank, None)):
+                last.duration_ms = piece.start_ms + piece.duration_ms - last.start_ms
+                continue
+        found.append(replace(piece))
+    return found
+
+
+def _pieces(window: WindowResult, chain: Chain, begin: float) -> list[PathPiece]:
+    names = _Names(window)
+    columns = (chain.start, chain.end, chain.part, chain.column, chain.call)
+    return [
+        PathPiece(
+            rank=_rank(window, column),
+            kind=NAMES[Part(part)],
+            name=names.of(start, end, part, column, call),
+            start_ms=(start - begin) / 1e6,
+            duration_ms=(end - start) / 1e6,
+        )
+        for start, end, part, column, call in zip(*(values.tolist() for values in columns), strict=True)
+    ]
+
+
+class _Names:
+    """What was done in a piece: the operator of the kernel that ran, the cause that host time has, the call."""
+
+    def __init__(self, window: WindowResult) -> None:
+        self._window = window
+        self._work: dict[int, tuple[F64, list[str]]] = {}
+
+    def of(self, start: float, end: float, part: int, column: int, call: int) -> str:
+        if part == Part.TRANSFER and call >= 0:
+            matched = self._window.matched
+            return f"{matched.kind[call]} of {matched.channels[int(matched.channel[call])].name}"
+        if column < 0 or part == Part.LAUNCH:
+            return ""
+        return self._device(start, column) if part == Part.DEVICE else self._host(start, end, column)
+
+    def _device(self, start: float, column: int) -> str:
+        """Of the work that began last by then: a piece begins with its kernel, or is cut by the step's begin."""
+        if column not in self._work:
+            self._work[column] = self._work_of(column)
+        begins, names = self._work[column]
+        place = int(np.searchsorted(begins, start + 1.0, "right")) - 1
+        return names[place] if place >= 0 else ""
+
+    def _work_of(self, column: int) -> tuple[F64, list[str]]:
+        view = self._window.views[column]
+        events, strings = view.trace.events, view.trace.strings
+        rows = np.flatnonzero(
+            np.isin(view.kind, DEVICE_WORK) & (events.stream >= 0)
+            if view.device
+            else events.category == Category.CPU_OP
+        )
+        named = events.name.astype(np.int64)
+        kernels, operators = operator_of_kernels(view)
+        known = operators >= 0
+        named[kernels[known]] = events.name[operators[known]]
+        begin = self._window.clocks.aligned(column, events.start[rows])
+        order = np.argsort(begin, kind="stable")
+        return begin[order], [strings[code] for code in named[rows][order].tolist()]
+
+    def _host(self, start: float, end: float, column: int) -> str:
+        profiles = self._window.profiles
+        for cause, (begins, ends) in profiles[column].spans.items() if column < len(profiles) else ():
+            if len(begins):
+                first, last = (self._window.clocks.aligned(column, times) for times in (begins, ends))
+                covered = np.maximum(np.minimum(last, end) - np.maximum(first, start), 0.0).sum()
+                if covered >= NAMED * (end - start):
+                    return describe(cause).noun
+        return ""
