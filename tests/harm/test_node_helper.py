@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.agent.steps.step_log import StepLog
+from rankscope.launcher.exec.join import sign_in
 from rankscope.node.__main__ import OTHER_HELPER
 from rankscope.node.helper import Helper
 from rankscope.node.words import Words
@@ -68,6 +69,29 @@ def test_a_helper_that_is_killed_while_the_job_runs_is_followed_by_another(make)
     until(lambda: node.run.record(0, 0, 1).exists())  # without any word from the launcher
     assert node.helper.pid != dead
     node.end()
+    assert whole(node)
+    assert any("started again 1 time" in note for note in node.manifest.notes)
+    assert not node.spool.path.exists()
+
+
+def test_a_helper_that_no_launcher_watches_is_followed_by_another(make):
+    # GIVEN `exec` before each rank: it has become the command, and the helper is nobody's child
+    node = make(ends_with_ranks=True)
+    sleeper = subprocess.Popen(["sleep", "600"])
+    sign_in(node.spool, sleeper.pid)
+    node.start(kept=True)
+    node.helper.let_go()
+    children = Path(f"/proc/{node.helper.pid}/task/{node.helper.pid}/children")
+    (first,) = children.read_text().split()
+    node.lives(0, pid=sleeper.pid), node.lives(1, pid=sleeper.pid)
+    # WHEN it is killed, a rank leaves its window behind, and the last process ends
+    os.kill(int(first), signal.SIGKILL)
+    node.records(0), node.records(1)
+    until(lambda: children.read_text().split() not in ([], [first]))
+    sleeper.kill()
+    sleeper.wait()
+    # THEN all is there, and nothing of ours goes on
+    node.helper._process.wait(300)
     assert whole(node)
     assert any("started again 1 time" in note for note in node.manifest.notes)
     assert not node.spool.path.exists()

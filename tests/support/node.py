@@ -48,9 +48,9 @@ class Node:
         self.spool.task.write_text(to_json(self.task))
         self.helper: NodeHelper | None = None
 
-    def start(self) -> Node:
+    def start(self, *, kept: bool = False) -> Node:
         """Start the helper and wait until it has claimed the run directory."""
-        self.helper = NodeHelper(self.spool)
+        self.helper = NodeHelper(self.spool, kept=kept)
         word = self.helper.claimed(300, 300)
         assert word is not None
         assert word.word == "claimed", word

@@ -112,7 +112,7 @@ def begin(
         task.ends_with_ranks = ends_with_ranks
         write_new(spool.spec, to_json(spec))
         write_new(spool.task, to_json(task))
-        helper = NodeHelper(spool)
+        helper = NodeHelper(spool, kept=ends_with_ranks)
         answer = helper.claimed(_CLAIM_S, _STORE_S)
         if answer is not None and answer.word == "refused":
             raise RunDirError(answer.text)

@@ -36,10 +36,12 @@ class NodeHelper:
 
     Args:
         spool: with the task and the spec in it.
+        kept: nobody here stays to start it again, which a process beside it does.
     """
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: Spool, *, kept: bool = False) -> None:
         self._spool = spool
+        self._words_after = ("--kept",) if kept else ()
         self._environ = own_process.environment()  # as it is before ranks are told of the agent
         self._lock = threading.Lock()
         self._no_more = threading.Event()
@@ -124,7 +126,7 @@ class NodeHelper:
     def _start(self) -> subprocess.Popen[bytes]:
         with self._spool.helper_log.open("ab") as log:
             process = subprocess.Popen(
-                own_process.command("rankscope.node", str(self._spool.path)),
+                own_process.command("rankscope.node", str(self._spool.path), *self._words_after),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=self._environ, cwd="/",
                 start_new_session=True,
             )  # fmt: skip

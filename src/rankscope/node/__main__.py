@@ -1,5 +1,8 @@
 """The helper process of a node: ``rankscope.node SPOOL``, started by the launcher and started again if it ends early.
 
+With ``--kept``, where no launcher stays to do that, the process only keeps a helper, which is its child: it starts it
+again.
+
 It keeps out of the training's way (lowest priority, first to go when memory runs out) and in a session of its own. The
 signals by which schedulers and terminals end a job end the job and not the rescue of its traces.
 """
@@ -11,6 +14,7 @@ import fcntl
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from rankscope.node.helper import Helper
@@ -22,10 +26,35 @@ OTHER_HELPER = 75
 _OUTLIVED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGPIPE", "SIGXCPU")
 
 
-def main(folder: str) -> int:
-    """Be this node's helper."""
+_MOST_STARTS = 16
+"""What ends a helper each time would end the next as well. With pauses that grow to a minute, a machine that was short
+of memory has a quarter of an hour."""
+_LONGEST_PAUSE_S = 60.0
+
+
+def keep(folder: str) -> int:
+    """Be this node's helper, in a child that is followed by another when it is killed or fails."""
+    pause_s = 1.0
+    for _ in range(_MOST_STARTS):
+        child = os.fork()  # this process has one thread, and has opened nothing
+        if child == 0:
+            return main(folder)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) in (0, OTHER_HELPER):
+            break
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    return 0
+
+
+def outlive() -> None:
+    """Ignore what ends a job."""
     for name in _OUTLIVED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def main(folder: str) -> int:
+    """Be this node's helper."""
     _write_privately()
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("900")
@@ -50,7 +79,8 @@ def _write_privately() -> None:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1])
+    outlive()
+    code = (keep if sys.argv[2:] == ["--kept"] else main)(sys.argv[1])
     with contextlib.suppress(OSError):
         sys.stderr.flush()
     os._exit(code)  # a thread may hang in a store that does not answer

@@ -25,7 +25,7 @@ class FakeHelper:
         self.start_error: Exception | None = None
         self.finish_error: BaseException | None = None
 
-    def __call__(self, spool: Spool) -> FakeHelper:
+    def __call__(self, spool: Spool, *, kept: bool = False) -> FakeHelper:
         if self.start_error is not None:
             raise self.start_error
         self.spool, self.task = spool, from_json(NodeTask, spool.task.read_bytes())
