@@ -34,7 +34,8 @@ class Door:
     stopped: tuple[int, ...] = ()
     """What it ends with after SIGTERM, where that is a race of the launcher's own; else always the same."""
     orphans: bool = False
-    """Whether its ranks live on when it is ended by SIGTERM, with and without us."""
+    """Whether its ranks may live on for a while when it is ended by SIGTERM, with and without us. Torch has the kernel
+    interrupt those of mp.spawn, which they notice when a call into gloo returns."""
     by_run: bool = False
     """``rankscope run`` stands where torchrun did."""
     attaches: bool = False

@@ -126,7 +126,6 @@ def test_sigterm_ends_it_alike(launches: Launches) -> None:
         codes[recorded] = process.wait(ENDS_WITHIN_S)
         pids = [int(f.read_text()) for f in begun]
         if launches.door.orphans:
-            assert any(_runs(pid) for pid in pids)
             (launches.folder / f"term_{recorded}.over").touch()
         until(lambda p=pids: not any(_runs(pid) for pid in p))
     if launches.door.stopped:
