@@ -213,8 +213,8 @@ class HangConfig:
     """When a job is taken to stand still."""
 
     after_s: float = 60.0
-    """No rank of a node has made a step for so long, and for 20 usual steps: all are asked where they stand. 0 never
-    asks, and ranks are not made ready to answer."""
+    """No rank of a node has made a step for so long, and for 20 usual steps: all are asked where they stand. Before the
+    first step it is five times as long. 0 never asks, and ranks are not made ready to answer."""
 
     def __post_init__(self) -> None:
         """Check the limits."""

@@ -24,6 +24,8 @@ EXPECTED = {
     "asleep": ("not_entered", [1], "in fetch_a_batch"),
     "stopped": ("stopped", [1], "stopped by a signal"),
     "long": ("long", [1], "in evaluate"),
+    "late": ("not_entered", [1], "has not called init_process_group"),
+    "unmet": ("not_entered", [1], "in load_a_model"),
 }
 
 

@@ -50,7 +50,7 @@ class Listener:
     """
 
     def __init__(self, question: Path, answer: Path, about: Callable[[], tuple[RankAnswer, int | None]]) -> None:
-        self._question, self._answer, self._about = question, answer, about
+        self.question, self._answer, self._about = question, answer, about
         self._answering = threading.Lock()
 
     def begin(self) -> bool:
@@ -58,9 +58,9 @@ class Listener:
         try:
             if len(list(Path("/proc/self/task").iterdir())) < 2:
                 return False
-            os.mkfifo(self._question, 0o600)
+            os.mkfifo(self.question, 0o600)
             # Open for both, so that its end never comes; a descriptor of ours that no program started here inherits.
-            pipe = os.open(self._question, os.O_RDWR | os.O_CLOEXEC)
+            pipe = os.open(self.question, os.O_RDWR | os.O_CLOEXEC)
             _thread.start_new_thread(self._serve, (pipe, file_of(pipe)))
         except (OSError, RuntimeError):
             return False

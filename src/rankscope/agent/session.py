@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from rankscope.agent.process.skip_destructors import skip_destructors
 from rankscope.agent.process.training_thread import TrainingThread
 from rankscope.agent.process.user_profiler import UserProfilerWatch
 from rankscope.agent.signals.table import all_signals
+from rankscope.agent.starting import Starting
 from rankscope.agent.steps.counter import StepCounter
 from rankscope.agent.steps.detectors import install_detectors
 from rankscope.agent.steps.occasions import watch_occasions
@@ -98,6 +100,8 @@ class Session:
             session._times.phase, session._signals, session._times.graph_ends,
         )  # fmt: skip
         watch_occasions(session._times.happened)
+        if session._member.life is not None and spec.hang_after_s > 0:
+            Starting(session.spool.stage(session.life.attempt, session.life.rank), session._listen).watch()
         session._foreign.install()
         session._history.install()
         with contextlib.suppress(Exception):  # the window that needs it reports what is wrong
@@ -216,16 +220,23 @@ class Session:
             self.spec, life.rank, self._board, self._times.pace, carrier.heard_within_s, self.counter.source or ""
         )
         self._times.begin(self.spool.pulse(life.attempt, life.rank), device=self.spec.device_events)
-        if self.spec.hang_after_s > 0:
-            answer = self.spool.answer(life.attempt, life.rank)
-            self._listener = Listener(self.spool.question(life.attempt, life.rank), answer, self._where)
-            self._listener.begin()
+        self._listen()
         self._ending.end_with_multiprocessing()
         if self.spec.capture.memory_snapshot:
             path = self.spool.out_of_memory(life.attempt, life.rank)
             watch_out_of_memory(path, rank=life.rank, attempt=life.attempt)
         self._write_life()
         return True
+
+    def _listen(self) -> None:
+        """Be ready to be asked where this rank stands: since its process group is there, at its first step at last."""
+        if _session is not self or self.spec.hang_after_s <= 0:
+            return
+        life = self.life
+        question = self.spool.question(life.attempt, life.rank)
+        if self._listener is None or self._listener.question != question:
+            listener = Listener(question, self.spool.answer(life.attempt, life.rank), self._where)
+            self._listener = listener if listener.begin() else self._listener
 
     @property
     def life(self) -> RankRecord:
@@ -240,7 +251,7 @@ class Session:
             rank=self.life.rank, attempt=self.life.attempt, token=0, time_ns=0, steps=self.counter.completed,
             part=self._times.part,
         )  # fmt: skip
-        return answer, self._thread.ident
+        return answer, self._thread.ident or threading.main_thread().ident
 
     def _recount(self) -> None:
         """A better signal has taken over, and counts from 1."""

@@ -40,7 +40,8 @@ def live_ranks(nodes: Sequence[NodeLive]) -> list[RankLive]:
 
 
 def in_a_line(nodes: Sequence[NodeLive], width: int = 0) -> str:
-    """The job in one line, the most important first; empty before any rank has made a step.
+    """The job in one line, the most important first; empty before any rank has made a step, unless the
+    job stands still.
 
     Args:
         nodes: what they have placed.
@@ -49,7 +50,8 @@ def in_a_line(nodes: Sequence[NodeLive], width: int = 0) -> str:
     ranks = live_ranks(nodes)
     timed = [rank for rank in ranks if rank.step_ms]
     if not timed:
-        return ""
+        stands = next((node.news for node in nodes if node.news), "")
+        return f"no step so far  {stands}"[: width or None] if stands else ""
     slowest = max(timed, key=lambda rank: rank.step_ms)
     parts = [f"step {min(rank.steps for rank in ranks):,}", f"{amount(slowest.step_ms)}{_trend(slowest)}"]
     idle = min(rank.idle_s for rank in ranks)

@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from rankscope.between.stuck_words import call_in_words, doing, named, sent
+from rankscope.between.stuck_starting import not_met
+from rankscope.between.stuck_words import call_in_words, doing, named, sent, works
 from rankscope.records.running.hang import Call, HangKind, HangVerdict, NodeAnswers, RankState
 
-__all__ = ["why_stuck"]
+__all__ = ["waits_for_others", "why_stuck"]
 
 _SAME_SIZES = ("all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter", "broadcast")
 """Calls whose inputs have one size on all ranks, unless their name says otherwise (``allgatherv``, ``coalesced``)."""
 
-BUSY_S = 0.4
-"""CPU time of a thread between two questions, which are some 4 s apart; one that waits uses none."""
-BUSY_SWITCHES = 5
-"""A DataLoader that waits for its workers looks for them every 5 s."""
 _MOST_PERIOD = 24
 
 Calls = dict[int, dict[int, Call]]
@@ -39,23 +36,28 @@ def why_stuck(nodes: Sequence[NodeAnswers]) -> HangVerdict | None:
     ranks = {state.rank: state for node in nodes for state in node.ranks}
     if not ranks:
         return None
-    verdict = _verdict(ranks)
+    world = max(node.world_size for node in nodes)
+    verdict = _verdict(ranks, world)
     verdict.time_ns = max(node.time_ns for node in nodes)
     verdict.idle_s = min(state.idle_s for state in ranks.values())
+    verdict.stepped = any(state.steps for state in ranks.values())
     verdict.resumed = any(node.resumed for node in nodes)
-    world = max(node.world_size for node in nodes)
     if len(ranks) < world:
         verdict.why.append(f"{world - len(ranks)} of {world} ranks were not asked; nothing is known of them.")
     return verdict
 
 
-def _verdict(ranks: Mapping[int, RankState]) -> HangVerdict:
+def _verdict(ranks: Mapping[int, RankState], world: int) -> HangVerdict:
     for letters, kind, word in (("Tt", "stopped", "stopped by a signal"), ("ZX", "gone", "ended")):
         found = [rank for rank, state in ranks.items() if (state.state or "X") in letters]
-        if found and (kind == "stopped" or any(_waits(state) for state in ranks.values())):
+        if found and (kind == "stopped" or any(waits_for_others(state) for state in ranks.values())):
             return _from_outside(ranks, found, kind, word)
+    if (start := not_met(ranks, world)) is not None:
+        return start
     mismatch = _by_calls(ranks)
-    advancing = [rank for rank, state in ranks.items() if state.advances or (_is_busy(state) and not _waits(state))]
+    advancing = [
+        rank for rank, state in ranks.items() if state.advances or (_is_busy(state) and not waits_for_others(state))
+    ]
     if mismatch is not None and (mismatch.kind not in ("not_entered", "all_in") or not advancing):
         return mismatch
     if advancing:
@@ -63,14 +65,16 @@ def _verdict(ranks: Mapping[int, RankState]) -> HangVerdict:
     return _by_stacks(ranks)
 
 
-def _waits(state: RankState) -> bool:
+def waits_for_others(state: RankState) -> bool:
     """Whether a rank is in a call that has not ended, as far as that is recorded."""
+    if state.stage == "rendezvous":
+        return True
     return state.answer is not None and any(not call.done for call in state.answer.calls)
 
 
 def _is_busy(state: RankState) -> bool:
     """Whether the main thread works: a loop that sleeps in between, too, looks the same whenever it is asked."""
-    return state.answer is not None and (state.cpu_s >= BUSY_S or state.switches >= BUSY_SWITCHES)
+    return state.answer is not None and works(state)
 
 
 def _from_outside(ranks: Mapping[int, RankState], found: list[int], kind: str, word: str) -> HangVerdict:
@@ -80,7 +84,8 @@ def _from_outside(ranks: Mapping[int, RankState], found: list[int], kind: str, w
         kind="stopped" if stopped else "gone",
         ranks=found,
         sentence=f"{named(found)} {'is' if len(found) == 1 else 'are'} {word} (process {pids}); the others wait.",
-        why=_waiting(ranks, found),
+        why=[f"{named([rank])}: {doing(ranks[rank])}." for rank in found[:4] if ranks[rank].stacks]
+        + _waiting(ranks, found),
         next=f"Continue it: kill -CONT {pids.replace(',', '')}" if stopped else "Look at the end of its output.",
     )
 

@@ -7,13 +7,23 @@ from collections.abc import Sequence
 from rankscope.listing import some_ranks
 from rankscope.records.running.hang import Call, RankState
 
-__all__ = ["call_in_words", "doing", "named", "sent"]
+__all__ = ["call_in_words", "doing", "named", "sent", "works"]
+
+BUSY_S = 0.4
+"""CPU time of a thread between two questions, which are some 4 s apart; one that waits uses none."""
+BUSY_SWITCHES = 5
+"""A DataLoader that waits for its workers looks for them every 5 s."""
 
 _PARTS = {
     "before": "between two steps",
     "forward": "in the forward",
     "backward": "in the backward",
     "after": "after the backward",
+}
+_STAGES = {
+    "began": "before init_process_group",
+    "rendezvous": "in init_process_group",
+    "group": "before its first step",
 }
 _LIBRARIES = ("/torch/", "/site-packages/", "/dist-packages/", "/lib/python", "/rankscope/agent/", "<frozen")
 
@@ -40,18 +50,25 @@ def _operation(call: Call) -> str:
     return call.name.rpartition(":")[2] or call.name
 
 
+def works(state: RankState) -> bool:
+    """Whether the main thread of a rank has used its CPU between two questions, or waited for something often."""
+    return state.cpu_s >= BUSY_S or state.switches >= BUSY_SWITCHES
+
+
 def doing(state: RankState) -> str:
     """Where the training thread of a rank is: its part of the step, the innermost line of the script, the innermost of
     all."""
     answer = state.answer
-    if answer is None:
-        return "does not answer" if state.state not in ("", "Z", "X") else "has ended"
-    part = _PARTS.get(answer.part, "")
-    frames = next((stack.frames for stack in answer.stacks if stack.training), [])
+    if answer is None and state.state in ("", "Z", "X"):
+        return "has ended"
+    part = _PARTS.get(answer.part, "") if answer is not None and not state.stage else _STAGES.get(state.stage, "")
+    stacks = answer.stacks if answer is not None else state.stacks
+    frames = next((stack.frames for stack in stacks if stack.training), [])
     own = [frame for frame in frames if not any(library in frame for library in _LIBRARIES)]
     script = f"at {_short(own[-1])}" if own else ""
     inner = f"in {_short(frames[-1])}" if frames and (not own or frames[-1] != own[-1]) else ""
-    return ", ".join(filter(None, (part, script, inner))) or "nothing is known of where it is"
+    silent = "does not answer" if answer is None and not state.stage else ""
+    return ", ".join(filter(None, (silent, part, script, inner))) or "nothing is known of where it is"
 
 
 def _short(frame: str) -> str:

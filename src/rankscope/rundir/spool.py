@@ -95,6 +95,11 @@ class Spool:
         """All such records."""
         return sorted(self.path.glob("life_*_*.json"))
 
+    def stage(self, attempt: int, rank: int) -> Path:
+        """How far a rank is on its way to its first step: a :data:`~rankscope.records.running.hang.Stage`, and since
+        when (ns on CLOCK_REALTIME)."""
+        return self.path / f"stage_{attempt}_{rank}"
+
     def pulse(self, attempt: int, rank: int) -> Path:
         """A rank's ring of step times; see :data:`rankscope.records.running.step_log.STEP_LOG_ENTRY`."""
         return self.path / f"pulse_{attempt}_{rank}"

@@ -1,6 +1,8 @@
 """A training job that stands still after some steps, because of its last rank.
 
-stuck.py skip | order | asleep | stopped | long [--after 30]
+stuck.py skip | order | asleep | stopped | long | late | unmet [--after 30]
+
+``late``: it does not come to the process group; ``unmet``: nor to the first collective after it.
 """
 
 from __future__ import annotations
@@ -15,13 +17,19 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+FAULTS = ("skip", "order", "asleep", "stopped", "long", "late", "unmet")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("fault", choices=("skip", "order", "asleep", "stopped", "long"))
+    parser.add_argument("fault", choices=FAULTS)
     parser.add_argument("--after", type=int, default=30)
     options = parser.parse_args()
+    if options.fault == "late" and int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
+        fetch_a_batch()
     dist.init_process_group("gloo")
+    if options.fault == "unmet" and dist.get_rank() == dist.get_world_size() - 1:
+        load_a_model()
     last = dist.get_rank() == dist.get_world_size() - 1
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -50,6 +58,10 @@ def main() -> None:
 
 
 def fetch_a_batch() -> None:
+    time.sleep(3600)
+
+
+def load_a_model() -> None:
     time.sleep(3600)
 
 

@@ -154,3 +154,57 @@ def test_who_was_not_asked_is_said():
     assert found.ranks == [1]
     assert found.why[-1] == "2 of 4 ranks were not asked; nothing is known of them."
     assert why_stuck([]) is None
+
+
+def starting(rank: int, stage: str, frame: str = "", **more) -> RankState:
+    """A rank without a step, which cannot answer."""
+    found = RankState(rank=rank, pid=100 + rank, state="S", stage=stage, idle_s=310.0)
+    if frame:
+        found.stacks = [ThreadStack(name="MainThread", training=True, frames=[frame])]
+    return replace(found, **more)
+
+
+def test_a_rank_that_does_not_come_to_the_process_group_is_named():
+    late = starting(1, "began", "/home/u/train.py:8 in read_index")
+    found = verdict(starting(0, "rendezvous"), late, starting(2, "rendezvous"))
+    assert (found.kind, found.ranks, found.stepped) == ("not_entered", [1], False)
+    assert found.sentence == (
+        "Rank 1 has not called init_process_group, in which ranks 0, 2 wait: before init_process_group, at train.py:8 "
+        "in read_index."
+    )
+    found = verdict(starting(0, "rendezvous"), replace(late, cpu_s=3.9))
+    assert (found.kind, found.ranks) == ("long", [1])
+
+
+def test_ranks_that_nobody_has_seen_are_not_accused():
+    found = verdict(starting(0, "rendezvous"), starting(1, "rendezvous"), world=4)
+    assert (found.kind, found.ranks) == ("not_entered", [])
+    assert "wait in init_process_group for 2 of 4 ranks, of which nothing was seen" in found.sentence
+
+
+def test_ranks_that_have_all_come_and_do_not_meet():
+    found = verdict(starting(0, "rendezvous"), starting(1, "rendezvous"))
+    assert (found.kind, found.ranks) == ("all_in", [])
+    assert "do not find each other" in found.sentence
+
+
+def test_a_rank_that_has_ended_before_the_others_meet():
+    found = verdict(starting(0, "rendezvous"), starting(1, "began", state="Z"))
+    assert (found.kind, found.ranks) == ("gone", [1])
+
+
+def test_a_rank_that_does_not_come_to_the_first_collective():
+    found = verdict(
+        state(0, [call(1, "all_gather", done=False)], part="", steps=0, stage="group"),
+        state(1, [], part="", steps=0, stage="group", frame="/home/u/train.py:8 in load_a_model"),
+    )
+    assert (found.kind, found.ranks) == ("not_entered", [1])
+    assert found.sentence.endswith("in which rank 0 waits: before its first step, at train.py:8 in load_a_model.")
+
+
+def test_where_a_stopped_rank_stands_as_seen_from_outside():
+    stopped = RankState(rank=1, pid=101, state="T", steps=30)
+    stopped.stacks = [ThreadStack(name="MainThread", training=True, frames=["/home/u/train.py:30 in main"])]
+    found = verdict(state(0, [call(1, done=False)]), stopped)
+    assert (found.kind, found.ranks) == ("stopped", [1])
+    assert found.why[0] == "Rank 1: does not answer, at train.py:30 in main."

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
+from rankscope.node.watching.outside_stacks import OutsideStacks
 from rankscope.node.watching.standstill import StandstillWatch, place_answers
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
@@ -19,7 +21,8 @@ class Node:
 
     def __init__(self, folder, after_s: float = 60.0) -> None:
         self.spool, self.now, self.steps = Spool(folder), 0.0, {(0, 0): 0, (0, 1): 0}
-        self.watch = StandstillWatch(self.spool, after_s, clock=lambda: self.now)
+        self.outside = OutsideStacks(folder, command=[])
+        self.watch = StandstillWatch(self.spool, after_s, clock=lambda: self.now, outside=self.outside)
         self.pipes = {}
         for rank in (0, 1):
             record = RankRecord(
@@ -142,3 +145,92 @@ def test_a_rank_that_does_not_answer_is_told_from_outside(node):
     found = one.watch.found
     assert [s.answer is None for s in found.ranks] == [False, True]
     assert found.ranks[1].state in ("R", "S")
+
+
+def until_found(node: Node):
+    """Nobody answers."""
+    for _ in range(100):
+        node.go(1)
+        if node.watch.found is not None:
+            found, node.watch.found = node.watch.found, None
+            return found
+    return None
+
+
+def test_before_the_first_step_ranks_are_asked_later_and_tell_how_far_they_are(node):
+    one = node()
+    one.steps = {}
+    one.spool.stage(0, 0).write_text("rendezvous 5\n")
+    one.spool.stage(0, 1).write_text("began 5\n")
+    one.go(299)  # five times as long
+    assert one.asked(0) is None
+    found = until_found(one)
+    assert [(state.rank, state.stage, state.steps) for state in found.ranks] == [(0, "rendezvous", 0), (1, "began", 0)]
+    # it begins after all: what was said is marked as over
+    one.spool.stage(0, 1).write_text("rendezvous 9\n")
+    one.go(1)
+    assert one.watch.found.resumed
+
+
+def test_a_process_that_makes_no_steps_and_waits_for_nobody_is_left_alone(node):
+    one = node()
+    one.steps = {}
+    for rank in (0, 1):
+        one.spool.stage(0, rank).write_text("group 5\n")
+    assert until_found(one) is None
+    one.go(3000)
+    assert one.asked(0) is not None
+    assert one.watch.found is None
+    one.watch.wanted = True  # a person who asks is told
+    assert until_found(one).asked
+
+
+def test_stages_that_nobody_knows_are_none(node):
+    one = node()
+    one.steps = {}
+    one.spool.stage(0, 0).write_bytes(b"\xff\xfe")
+    one.spool.stage(0, 1).write_text("dancing 5\n")
+    one.watch.wanted = True
+    assert [state.stage for state in until_found(one).ranks] == ["", ""]
+
+
+PY_SPY = """#!/bin/sh
+[ "$1 $2 $3 $4" = "dump --nonblocking --json --pid" ] || exit 2
+echo '[{"pid": 7, "thread_id": 1, "thread_name": null, "os_thread_id": 9, "frames": []},
+ {"pid": 7, "thread_id": 2, "thread_name": "MainThread", "os_thread_id": '$5', "active": false, "owns_gil": false,
+  "frames": [{"name": "wait", "filename": "/usr/lib/python3/threading.py", "line": 320},
+             {"name": "main", "filename": "/home/u/train.py", "line": 12}]}]'
+"""
+
+
+def seen(outside: OutsideStacks, pid: int):
+    outside.look_at([pid])
+    while not outside.done():
+        time.sleep(0.01)
+    return outside.found
+
+
+def test_stacks_of_a_rank_that_does_not_answer_are_seen_from_outside(tmp_path):
+    program = tmp_path / "py-spy"
+    program.write_text(PY_SPY)
+    program.chmod(0o700)
+    found = seen(OutsideStacks(tmp_path, [str(program)]), 4321)
+    main, other = found[4321]
+    assert (main.name, main.training) == ("MainThread", True)
+    assert main.frames == ["/home/u/train.py:12 in main", "/usr/lib/python3/threading.py:320 in wait"]
+    assert (other.name, other.training, other.frames) == ("9", False, [])
+
+
+@pytest.mark.parametrize("program", ["exit 1", "echo '{'", "echo '[1]'", "echo '[{}]'", "echo '{\"a\": 1}'", "no-such"])
+def test_what_cannot_be_seen_from_outside_is_not_told(tmp_path, program):
+    assert not seen(OutsideStacks(tmp_path, ["sh", "-c", program, "-"]), 4321).get(4321)
+
+
+def test_what_takes_too_long_to_be_seen_is_given_up(tmp_path):
+    now = [0.0]
+    outside = OutsideStacks(tmp_path, ["sh", "-c", "exec sleep 600", "-"], clock=lambda: now[0])
+    outside.look_at([4321])
+    assert not outside.done()
+    now[0] = 6.0
+    assert outside.done()
+    assert outside.found == {}

@@ -53,7 +53,9 @@ def why_stuck_verb(arguments: argparse.Namespace) -> int:
             )
     verdict = why_stuck(found)
     if verdict is None:
-        print("No rank was asked: the job has not stood still." if ended else "No rank has made a step so far.")
+        print(
+            "No rank was asked: the job has not stood still." if ended else "No process of a rank has been seen so far."
+        )
         return 0
     for line in in_lines(verdict):
         print(line)
@@ -67,6 +69,7 @@ def in_lines(verdict: HangVerdict) -> list[str]:
     if verdict.next:
         lines.append(f"{'Next':9}{verdict.next}")
     asked = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(verdict.time_ns / 1e9))
-    since = f"asked {asked}, {verdict.idle_s:.0f} s after the last step"
+    after = "the last step" if verdict.stepped else "the last sign of progress; no step was made"
+    since = f"asked {asked}, {verdict.idle_s:.0f} s after {after}"
     lines.append(f"{'When':9}{since}{'; steps went on afterwards' if verdict.resumed else ''}")
     return lines

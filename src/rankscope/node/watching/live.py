@@ -73,10 +73,10 @@ class LiveStatus:
             standstill: what is known of one that lasts; empty while steps are made.
         """
         now = self._clock()
-        if now < self._due or not counts:
+        if now < self._due or not (counts or standstill):
             return
         self._due = now + PAUSE_S
-        attempt = max(attempt for attempt, _ in counts)
+        attempt = max((attempt for attempt, _ in counts), default=0)
         if attempt != self._attempt:
             self._attempt, self._ranks, self._news, self._judged = attempt, {}, ("", []), 0
         for (of, number), steps in counts.items():

@@ -1,5 +1,7 @@
 """Does the job stand still? The helper of a node sees when no rank makes steps, and asks the ranks where they are.
 
+Before the first step it is patient for longer, and ranks note how far they have come (:mod:`rankscope.agent.starting`).
+
 It asks twice, some seconds apart: a frame, a call, or a step that has changed in between is an evaluation, a checkpoint
 or a compilation that takes its time, and no standstill. Nothing here sends a signal or touches a training thread; see
 :mod:`rankscope.agent.answers`. While the job stands still the ranks are asked again, at growing intervals.
@@ -14,12 +16,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
+from rankscope.between.stuck import waits_for_others
 from rankscope.errors import ForeignFileError
 from rankscope.node.gathering.gather import own_record
+from rankscope.node.watching.outside_stacks import OutsideStacks
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
-from rankscope.records.running.hang import NodeAnswers, RankAnswer, RankState
+from rankscope.records.running.hang import NodeAnswers, RankAnswer, RankState, Stage
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool
@@ -28,6 +33,8 @@ __all__ = ["StandstillWatch", "place_answers"]
 
 USUAL_STEPS = 20
 """A standstill is longer than so many usual steps, whatever they take."""
+STARTS_WITHIN = 5
+"""Before the first step, where models are built, loaded and compiled, it is so many times ``hang.after_s``."""
 BETWEEN_QUESTIONS_S = 4.0
 ANSWERS_WITHIN_S = 3.0
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -44,6 +51,8 @@ class _Rank:
     usual_s: float = 0.0
     """Seconds a step, lately."""
     looked: tuple[float, int] | None = None
+    stage: str = ""
+    """How far it is on its way to its first step."""
 
 
 @dataclass(slots=True)
@@ -54,6 +63,7 @@ class _Round:
     due: float
     first: dict[int, RankState] = field(default_factory=dict)
     stage: int = 0
+    states: dict[int, RankState] = field(default_factory=dict)
 
 
 def place_answers(path: Path, found: NodeAnswers) -> None:
@@ -78,6 +88,7 @@ class StandstillWatch:
         after_s: as configured; 0: only when somebody asks.
         proc: where procfs is mounted.
         clock: seconds, monotonic.
+        outside: sees stacks of ranks that do not answer.
     """
 
     def __init__(
@@ -86,6 +97,7 @@ class StandstillWatch:
         after_s: float,
         proc: Path = Path("/proc"),
         clock: Callable[[], float] = time.monotonic,
+        outside: OutsideStacks | None = None,
     ) -> None:
         self._spool = spool
         self._after_s = after_s
@@ -97,6 +109,7 @@ class StandstillWatch:
         self._token = 0
         self._again_at: float | None = None
         self._pause_s = 0.0
+        self._outside = outside if outside is not None else OutsideStacks(spool.path)
         self.wanted = False
         """Somebody wants to know now."""
         self.found: NodeAnswers | None = None
@@ -119,17 +132,18 @@ class StandstillWatch:
             self._begin(now, asked=False)
 
     def _note(self, counts: dict[tuple[int, int], int], now: float) -> None:
-        attempt = max((attempt for attempt, _ in counts), default=-1)
+        known = {**_without_steps(self._spool), **counts}
+        attempt = max((attempt for attempt, _ in known), default=-1)
         if attempt != self._attempt:
             self._attempt, self._ranks, self._round, self._again_at = attempt, {}, None, None
         moved = False
-        for (of, number), steps in counts.items():
+        for (of, number), steps in known.items():
             if of != attempt:
                 continue
             rank = self._ranks.get(number)
             if rank is None:
                 life = own_record(self._spool.life(attempt, number))
-                if life is None:
+                if life is None or (life.status == "missing" and not steps):  # nobody there who would count steps
                     continue
                 rank = self._ranks[number] = _Rank(life, steps, now)
             if steps > rank.steps:
@@ -137,17 +151,30 @@ class StandstillWatch:
                 if rank.looked is not None:
                     rank.usual_s = (now - rank.looked[0]) / max(steps - rank.looked[1], 1)
                 rank.steps, rank.since, rank.looked = steps, now, (now, steps)
+            elif not steps and (stage := self._stage(number)) != rank.stage:
+                moved = True
+                rank.stage, rank.since = stage, now
         if moved and self._again_at is not None:
             self._again_at = None
             if self.found is None:
                 self.found = self._answers({}, asked=False, resumed=True)
 
+    def _stage(self, number: int) -> str:
+        try:
+            words = self._spool.stage(self._attempt, number).read_text(encoding="utf-8").split()
+        except (OSError, ValueError):
+            return ""
+        return words[0] if words and words[0] in get_args(Stage) else ""
+
     def _stands_still(self, now: float) -> bool:
-        trained = [rank for rank in self._ranks.values() if rank.steps > 1 and self._is_alive(rank)]
-        if not self._after_s or not trained:
+        alive = [rank for rank in self._ranks.values() if self._is_alive(rank)]
+        trained = [rank for rank in alive if rank.steps > 1]
+        if not self._after_s or not alive:
             return False
-        limit = max(self._after_s, USUAL_STEPS * max(rank.usual_s for rank in trained))
-        if now - max(rank.since for rank in trained) < limit:
+        limit = max([self._after_s, *(USUAL_STEPS * rank.usual_s for rank in trained)])
+        if not trained:
+            limit = STARTS_WITHIN * self._after_s
+        if now - max(rank.since for rank in trained or alive) < limit:
             return False
         if self._again_at is None:
             self._pause_s = limit
@@ -175,19 +202,37 @@ class StandstillWatch:
         elif running.stage == 1:
             self._ask()
             running.stage, running.due = 2, now + ANSWERS_WITHIN_S
-        else:
-            states = self._states()
-            for number, state in states.items():
-                if (before := running.first.get(number)) is not None:
-                    state.advances = _advances(before, state)
-                    state.cpu_s = max(state.cpu_s - before.cpu_s, 0.0)
-                    state.switches = max(state.switches - before.switches, 0)
-            if any(state.state not in ("", "Z", "X") for state in states.values()):  # else the job has just ended
-                self.found = self._answers(states, asked=running.asked)
-            self._round = None
-            if not running.asked:
-                self._pause_s *= 2
-                self._again_at = now + self._pause_s
+        elif running.stage == 2:
+            running.states = self._compared(running)
+            silent = [s.pid for s in running.states.values() if s.answer is None and s.state not in ("", "Z", "X")]
+            self._outside.look_at(silent)
+            running.stage, running.due = 3, now
+        elif self._outside.done():
+            for state in running.states.values():
+                state.stacks = self._outside.found.get(state.pid, [])
+            self._end(running, now)
+
+    def _compared(self, running: _Round) -> dict[int, RankState]:
+        """The second answers, with what has changed since the first."""
+        states = self._states()
+        for number, state in states.items():
+            if (before := running.first.get(number)) is not None:
+                state.advances = _advances(before, state)
+                state.cpu_s = max(state.cpu_s - before.cpu_s, 0.0)
+                state.switches = max(state.switches - before.switches, 0)
+        return states
+
+    def _end(self, running: _Round, now: float) -> None:
+        states = running.states.values()
+        alive = any(state.state not in ("", "Z", "X") for state in states)  # else the job has just ended
+        # A process that makes no steps at all may serve, or prepare: somebody has to wait for somebody.
+        waits = any(state.steps for state in states) or any(waits_for_others(state) for state in states)
+        if alive and (running.asked or waits):
+            self.found = self._answers(running.states, asked=running.asked)
+        self._round = None
+        if not running.asked:
+            self._pause_s *= 2
+            self._again_at = now + self._pause_s
 
     def _ask(self) -> None:
         self._token += 1
@@ -214,7 +259,7 @@ class StandstillWatch:
         for number, rank in self._ranks.items():
             found[number] = RankState(
                 rank=number, pid=rank.life.pid, state=self._state(rank.life.pid), steps=rank.steps,
-                idle_s=max(now - rank.since, 0.0), answer=self._answer(number),
+                idle_s=max(now - rank.since, 0.0), answer=self._answer(number), stage="" if rank.steps else rank.stage,
                 cpu_s=self._cpu_s(rank.life.pid), switches=self._switches(rank.life.pid),
             )  # fmt: skip
         return found
@@ -251,6 +296,15 @@ class StandstillWatch:
             if line.startswith("voluntary_ctxt_switches:"):
                 return int(line.split()[1])
         return 0
+
+
+def _without_steps(spool: Spool) -> dict[tuple[int, int], int]:
+    """Ranks whose processes have begun, by attempt and number, each with 0 steps."""
+    found = {}
+    for path in spool.lives():
+        attempt, number = path.stem.split("_")[1:]
+        found[int(attempt), int(number)] = 0
+    return found
 
 
 def _advances(before: RankState, after: RankState) -> bool:

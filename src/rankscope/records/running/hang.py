@@ -7,7 +7,10 @@ from typing import Literal
 
 from rankscope.limits import Attempt, Count, Rank, Step, WorldSize
 
-__all__ = ["Call", "HangKind", "HangVerdict", "NodeAnswers", "RankAnswer", "RankState", "ThreadStack"]
+__all__ = ["Call", "HangKind", "HangVerdict", "NodeAnswers", "RankAnswer", "RankState", "Stage", "ThreadStack"]
+
+Stage = Literal["began", "rendezvous", "group"]
+"""Of a rank that has made no step: torch is imported; it is in ``init_process_group``; that has returned."""
 
 HangKind = Literal[
     "not_entered", "skipped", "order", "kinds", "sizes", "all_in", "stopped", "gone", "waits_elsewhere", "long",
@@ -82,6 +85,10 @@ class RankState:
     """CPU time of its main thread between the two questions."""
     switches: Count = 0
     """How often that thread began to wait between them: one that stands still does not."""
+    stage: str = ""
+    """A :data:`Stage`; empty where it is not known, and once a step was made."""
+    stacks: list[ThreadStack] = field(default_factory=list)
+    """Of a rank that does not answer, as py-spy sees them from outside, where that is installed and permitted."""
     answer: RankAnswer | None = None
 
 
@@ -121,4 +128,7 @@ class HangVerdict:
     time_ns: Count = 0
     """When the ranks were asked."""
     idle_s: float = 0.0
+    """Since the last step; since the last sign of progress where none was made."""
+    stepped: bool = True
+    """Whether any rank has made a step."""
     resumed: bool = False
