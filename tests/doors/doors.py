@@ -75,7 +75,7 @@ DOORS = (
          "mpiexec.mpich", failing=(3,), stopped=(0, 15, -15)),
     Door("srun, one `exec` a task", "ranked.py",
          ("srun", "-n", "2", "--overcommit", "--kill-on-bad-exit=1", "{ours}", PYTHON), "srun", failing=(3, 143),
-         settings=("gather.exit_grace_s=60",)),
+         settings=("gather.exit_grace_s=300",)),
     Door("mp.spawn", "spawned.py", ("{ours}", PYTHON), quick=True, orphans=True),
     Door("Lightning's subprocess launcher", "lightning_job.py", ("{ours}", PYTHON), "lightning", failing=(1,)),
     Door("accelerate launch", "accelerate_job.py",
@@ -87,4 +87,5 @@ DOORS = (
          env={"DS_ACCELERATOR": "cpu", "ZERO": "1"}, failing=(3,)),
     Door("Ray Train", "ray_job.py", ("{ours}", PYTHON), "ray"),
     Door("`rankscope.attach` under torchrun", "attached.py", TORCHRUN, attaches=True),
+    Door("`rankscope.attach` in notebook kernels", "notebook.py", (PYTHON,), "nbclient", attaches=True),
 )  # fmt: skip

@@ -13,6 +13,8 @@ import pytest
 
 from rankscope.config import RunConfig, ToolConfig
 from rankscope.errors import ConfigError
+from rankscope.launcher.exec import launch
+from rankscope.launcher.exec.command import Command
 from rankscope.launcher.exec.join import Refused, join, sign_in, spool_of
 from rankscope.launcher.exec.plan import parse_exec, plan_of
 from rankscope.rank_identity import Identity
@@ -180,3 +182,44 @@ def test_which_run_a_rank_belongs_to() -> None:
         plan_of(several, here, {}, "process 7")
     with pytest.raises(ConfigError, match="no name"):
         plan_of(Identity("mpirun", 5, 8, 1, 4, 2), shared, {}, "process 7")
+
+
+@pytest.fixture
+def handlers():
+    """Handlers of this process are what they were, after the test."""
+    before = {number: signal.getsignal(number) for number in (*signal.Signals,)}
+    yield
+    for number, handler in before.items():
+        if handler is not None and number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_that_comes_after_the_command_is_passed_on_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = Command(["true"])
+    assert command.run({}).exit_code == 0
+    asked = []
+    monkeypatch.setattr("rankscope.launcher.exec.command.os.kill", lambda *words: asked.append(words))
+    signal.raise_signal(signal.SIGUSR1)
+    assert asked == []  # its number may be another process's by now
+
+
+@pytest.mark.usefixtures("handlers")
+def test_who_ends_the_job_does_not_wait_for_what_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Helper:
+        asked = 0
+
+        def let_go(self) -> None:
+            pass
+
+        def next_word(self, _wait_s: float) -> None:
+            self.asked += 1
+            if self.asked == 3:
+                signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(launch, "_AFTER_SIGNAL_S", 0.0)
+    command, helper = Command(["true"]), Helper()
+    assert command.run({}).exit_code == 0
+    launch._see_off(helper, command, 1e9)
+    assert command.stopped
+    assert helper.asked in (3, 4)

@@ -38,7 +38,7 @@ class Command:
         self._words = list(words)
         self._stopped_by: int | None = None
         self._came: list[int] = []
-        self._passing = False
+        self._passing = self._ended = False
         told, self._tell = os.pipe()
         self._failure, fails = os.pipe()
         parent = os.getpid()
@@ -62,6 +62,8 @@ class Command:
             stream.write(json.dumps(dict(changes)).encode())
         with os.fdopen(self._failure, "rb") as stream:
             failure = stream.read()
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self._ended = True  # from now on its number may be another process's
         _, status = os.waitpid(self.pid, 0)
         self._witness.close()
         if failure:
@@ -71,6 +73,11 @@ class Command:
             number = os.WTERMSIG(status)
             return Ending(exit_code=128 + number, signal=number, by_signal=True)
         return Ending(exit_code=os.WEXITSTATUS(status), signal=self._stopped_by)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody ends the job, or has ended it, by a signal to us."""
+        return self._stopped_by is not None
 
     def drop(self) -> None:
         """It shall not begin."""
@@ -82,7 +89,9 @@ class Command:
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         """One after the other: handlers are called within handlers, and the witness answers one question at a time."""
         self._came.append(number)
-        if self._passing:
+        if self._ended and number in _STOPS:
+            self._stopped_by = number
+        if self._passing or self._ended:
             return
         self._passing = True
         try:

@@ -29,6 +29,8 @@ Say = Callable[[str], None]
 Compose = Callable[[], tuple[ToolConfig, dict[str, Any]]]
 
 _POLL_S = 0.1
+_AFTER_SIGNAL_S = 5.0
+"""Slurm's KillWait and Kubernetes' grace period are 30 s by default, and the helper may want the CPU, too."""
 
 
 def above(arguments: ExecArguments, compose: Compose, argv: list[str], say: Say) -> Any:
@@ -125,16 +127,20 @@ def _stay(arguments: ExecArguments, identity: Identity, compose: Compose, argv: 
         become(arguments.command, changes)
     ending = commands[0].run(changes)
     for helper, limit_s in helpers:
-        _see_off(helper, limit_s)
+        _see_off(helper, commands[0], limit_s)
     ending.leave()
     return ending.exit_code
 
 
-def _see_off(helper: Any, limit_s: float) -> None:
+def _see_off(helper: Any, command: Command, limit_s: float) -> None:
+    """Wait until all is gathered; for some seconds only once somebody ends the job, who kills in the end, and what is
+    killed has not the exit code that the command had."""
     deadline = time.monotonic() + limit_s
     with contextlib.suppress(Exception):
         helper.let_go()
         while time.monotonic() < deadline:
+            if command.stopped:
+                deadline = min(deadline, time.monotonic() + _AFTER_SIGNAL_S)
             word = helper.next_word(_POLL_S)
             if word is not None and word.word == "done":
                 return
