@@ -86,6 +86,8 @@ class DiffPromise:
     got_ms: float
     kept: bool
     """Whether both agree within their errors."""
+    at_most: bool = False
+    """Whether a bound was promised, which is kept by all that gains no more."""
 
 
 @dataclass(kw_only=True)

@@ -78,16 +78,18 @@ def result_of(sweep: SweepDir, name: str) -> SweepResult:
             row.predicted_ms, row.predicted_error_ms = meant.saves_ms, meant.error_ms
             row.predicted_at_most, row.predicted_by = meant.kind == "bound", meant.code
         result.rows.append(row)
-    _doubt(result, [run.disturbed for run in runs.values() if run.disturbed], len(runs))
+    _doubt(result, list(runs.values()))
     return result
 
 
-def _doubt(result: SweepResult, disturbed: Sequence[str], runs: int) -> None:
-    """Say what disturbed runs. Without enough repeats nothing is told then: what is usual is so on a quiet machine."""
-    if not disturbed:
+def _doubt(result: SweepResult, runs: Sequence[_Run]) -> None:
+    """Say what may have disturbed runs. Without enough repeats nothing is told then: what is usual is so on a quiet
+    machine."""
+    words = Counter(run.disturbed or ("" if run.report else "they have no report") for run in runs)
+    doubtful = len(runs) - words.pop("", 0)
+    if not doubtful:
         return
-    words, _ = Counter(disturbed).most_common(1)[0]
-    note = f"{len(disturbed)} of {runs} runs were not alone ({words})"
+    note = f"{doubtful} of {len(runs)} runs may not have been alone ({words.most_common(1)[0][0]})"
     if result.noise_source == "repeats":
         result.notes.append(f"{note}; their scatter is in the intervals")
         return
@@ -101,8 +103,8 @@ def _read(folder: Path) -> _Run:
     steps = unrecorded_steps(sorted(folder.glob("attempt_*/pulse/rank_*.bin.gz")), notes)
     try:
         report = read_report(folder)
-    except RunDirError as error:
-        return _Run(steps, None, [*notes, str(error)])
+    except RunDirError:
+        return _Run(steps, None, notes)
     by = next(iter(disturbed(folder.name, report)), "").partition(": ")[2]
     return _Run(steps, report, notes, by)
 

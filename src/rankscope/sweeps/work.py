@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -38,8 +39,8 @@ class Launch:
 
 
 def _quoted(path: Path) -> str:
-    """As Hydra's grammar has it."""
-    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    """As Hydra's grammar has it: a backslash stands for itself but before a quotation mark."""
+    text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), str(path))
     return f"'{text}'"
 
 

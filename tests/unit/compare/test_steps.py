@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from rankscope.compare.compare import compare
+from rankscope.compare.show import DIFF_WRITERS
 from rankscope.compare.sides.noise import between_runs, block_length, of_difference, within_run
 from rankscope.compare.sides.side import summary_of
-from rankscope.records.report import Finding
+from rankscope.records.report import Action, Finding
 from rankscope.records.rows import HealthRow
 
 NOISE = np.random.default_rng(3).normal(0, 0.2, 400)
@@ -89,6 +90,26 @@ def test_promised_against_got(make_side) -> None:
     assert (promise.promised_ms, promise.kept) == (9.5, True)
     assert promise.got_ms == pytest.approx(10, abs=0.1)
     assert compare(before, before).promises == []
+
+
+def test_advice_that_was_followed_against_got(make_side) -> None:
+    """10 ms were gained: a bound of 12 is kept and one of 5 is not; of two pieces nobody knows which was followed."""
+
+    def action(code: str, saves_ms: float) -> Action:
+        return Action(code=code, text="", ranks=[0, 1], kind="bound", saves_ms=saves_ms)
+
+    before, after = make_side(step_ms=list(30 + NOISE[:200])), make_side(step_ms=list(20 + NOISE[200:]))
+    for bound, kept in ((12.0, True), (5.0, False)):
+        before.report.actions = [action("hide_transfers", bound), action("compile", 3.0)]
+        after.report.actions = [action("compile", 2.0)]
+        (promise,) = compare(before, after).promises
+        assert (promise.text, promise.promised_ms, promise.at_most) == ("by hide_transfers", bound, True)
+        assert promise.kept == kept
+        text = DIFF_WRITERS["terminal"]([compare(before, after)])
+        assert f"Promised       at most {bound} ms by hide_transfers" in text
+    after.report.actions = []
+    assert compare(before, after).promises == []
+    assert compare(after, before).promises == []
 
 
 def test_noise_by_hand() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,7 +85,60 @@ def test_mlflow_has_the_run_with_its_files(report: Report, tmp_path: Path, monke
     }
 
 
-@pytest.mark.parametrize("name", ["tensorboard", "mlflow"])
+def test_wandb_reads_its_offline_run(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", reason="wandb is not installed (rankscope[wandb])")
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    said = EXPORTERS["wandb"].write(report, str(tmp_path), 300)
+    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    assert said.startswith(f"{file.parent}; `wandb sync ")
+    items: dict[str, str] = {}
+    for data in _leveldb_log(file.read_bytes()):
+        record = Record.FromString(data)
+        for item in [*record.history.item, *record.summary.update]:
+            items[item.key or "/".join(item.nested_key)] = item.value_json
+    assert json.loads(items["rankscope/step_ms"]) == 125.0
+    assert json.loads(items["training_step"]) == 300
+    assert json.loads(items["rankscope/verdict"]) == "straggler"
+
+
+def _leveldb_log(data: bytes) -> Iterator[bytes]:
+    """Records of a log of LevelDB, behind the seven bytes by which W&B's begins: blocks of 32 KiB, of pieces with a
+    checksum, a length and a kind (1 whole, 2 first, 3 middle, 4 last)."""
+    place, record = 7, b""
+    while place + 7 <= len(data):
+        if 32768 - place % 32768 < 7:
+            place += 32768 - place % 32768
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, place)
+        if not kind:
+            return
+        record += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):
+            yield record
+            record = b""
+
+
+def test_trackio_reads_its_database(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    storage = pytest.importorskip("trackio.sqlite_storage", reason="trackio is not installed (rankscope[trackio])")
+    monkeypatch.setenv("TRACKIO_SERVER_URL", "http://nobody.invalid")
+    from trackio.utils import TRACKIO_DIR
+
+    report.record.run.run_id = "run_0001"
+    said = EXPORTERS["trackio"].write(report, str(TRACKIO_DIR), 300)
+    assert f"TRACKIO_DIR={TRACKIO_DIR}" in said
+    (log,) = storage.SQLiteStorage.get_logs("rankscope", "run_0001")
+    assert (log["rankscope/step_ms"], log["step"], log["rankscope/verdict"]) == (125.0, 300, "straggler")
+    with pytest.raises(ConfigError, match="was loaded before"):
+        EXPORTERS["trackio"].write(report, str(tmp_path / "other"), 0)
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb", "trackio"])
 def test_without_the_package_the_error_says_what_to_install(
     name: str, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,17 @@ def test_it_is_shown_in_every_format_within_80_columns(ended: Ended) -> None:
     assert page.count("<circle") == 8 + 3  # a dot a run, and one a setting
 
 
+def test_on_a_disturbed_machine_too_few_repeats_tell_nothing(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankscope.sweeps.result.disturbed", lambda name, _: [f"{name}: other load disturbed it"])
+    result = result_of(ended(plan(25, 1, repeats=1), {(1, 1): 100.0, (2, 1): 50.0}, []), "sweep")
+    assert (result.rows[1].gain_ms, result.rows[1].told) == (pytest.approx(50.0), False)
+    assert result.best is None
+    text = SWEEP_WRITERS["terminal"](result)
+    assert "2 of 2 runs may not have been alone (other load disturbed it)" in " ".join(text.split())
+    assert "~ (+50.0)" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_a_setting_that_never_ran_well_has_no_number(ended: Ended) -> None:
     sweep = ended(plan(25, 1, repeats=1), {(1, 1): 100.0, (2, 1): None}, [])
     result = result_of(sweep, "sweep")

@@ -14,7 +14,7 @@ from rankscope.errors import RunDirError
 
 __all__ = ["add_export", "export_verb"]
 
-_NAMES = ("openmetrics", "tensorboard", "mlflow")
+_NAMES = ("openmetrics", "tensorboard", "mlflow", "wandb", "trackio")
 """As in ``exporters.table``, which is not imported to build the parser."""
 
 
@@ -22,9 +22,12 @@ def add_export(verbs: Verbs) -> None:
     """Add the verb."""
     export = verbs.add_parser("export", help="put the numbers of a report where a team looks")
     export.add_argument("path", type=Path, metavar="RUN_OR_FILE", help="a run directory or its report.json")
-    export.add_argument("--to", choices=_NAMES, required=True, help="the last two take an extra of rankscope")
+    export.add_argument("--to", choices=_NAMES, required=True, help="all but the first take an extra of rankscope")
     export.add_argument(
-        "--output", required=True, metavar="PLACE", help="a file, a folder of TensorBoard, or a tracking URI of MLflow"
+        "--output",
+        required=True,
+        metavar="PLACE",
+        help="a file, a tracking URI of MLflow, or a folder",
     )
     export.add_argument("--step", type=int, default=0, help="training step to file the numbers under (default: 0)")
     add_identity(export)

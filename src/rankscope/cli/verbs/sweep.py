@@ -70,6 +70,18 @@ def _add_flags(own: argparse.ArgumentParser) -> None:
     own.add_argument(
         "--dir", type=Path, metavar="DIR", help="of the sweep, new or begun (default: rankscope_runs/sweep_NNNN)"
     )
+    own.add_argument(
+        "--cluster",
+        choices=("slurm", "local", "debug"),
+        help="each run a job of its own, by submitit; DIR is on a disk that all nodes see",
+    )
+    own.add_argument(
+        "--cluster-set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of submitit: nodes=2, timeout_min=60, gpus_per_node=8, slurm_partition=NAME",
+    )
     own.add_argument("--failed-again", action="store_true", help="when going on, run those again that have failed")
     own.add_argument("--dry-run", action="store_true", help="show the settings and their order, and leave")
     own.add_argument("--format", choices=FORMATS, default="terminal", help="of the table on stdout (default: terminal)")
@@ -158,11 +170,15 @@ def _show_plan(plan: SweepPlan, launch: Launch) -> None:
 
 def _run_all(arguments: argparse.Namespace, plan: SweepPlan, launch: Launch) -> int:
     from rankscope.launcher.ending import Ending
+    from rankscope.sweeps.cluster import parameters_of, submit
     from rankscope.sweeps.folder import SweepDir, next_free
     from rankscope.sweeps.local import Stop
     from rankscope.sweeps.order import order_in_words
     from rankscope.sweeps.work import go_on, missing
 
+    parameters = parameters_of(arguments.cluster_set)
+    if parameters and arguments.cluster is None:
+        raise ConfigError("--cluster-set is for jobs of a cluster; add --cluster slurm")
     shown = arguments.dir if arguments.dir is not None else next_free()
     folder = SweepDir(shown)
     with folder.lock(), Stop().watching() as stop:
@@ -172,7 +188,10 @@ def _run_all(arguments: argparse.Namespace, plan: SweepPlan, launch: Launch) -> 
             say(f"{whole - len(todo)} of {whole} runs have ended before and are not run again")
         order = order_in_words(plan)
         say(f"{len(plan.settings)} settings, {plan.repeats} runs each in turns ({order}), kept in {shown}")
-        go_on(todo, launch, folder, stop, say, whole=whole)
+        if arguments.cluster is None:
+            go_on(todo, launch, folder, stop, say, whole=whole)
+        elif todo:
+            submit(todo, launch, folder, stop, say, cluster=arguments.cluster, parameters=parameters)
     if stop.signal is not None:
         say(f"stopped; what has ended is kept, and the same command with --dir {shown} goes on")
         if folder.ended():

@@ -65,7 +65,8 @@ def _one(diff: RunDiff) -> str:
 
 def _promise(diff: RunDiff, number: int) -> str:
     own = diff.promises[number]
-    return f"{own.promised_ms:.1f} ms {own.text}; got {own.got_ms:.1f} ms ({'kept' if own.kept else 'not kept'})"
+    bound = "at most " if own.at_most else ""
+    return f"{bound}{own.promised_ms:.1f} ms {own.text}; got {own.got_ms:.1f} ms ({'kept' if own.kept else 'not kept'})"
 
 
 def _bar(diff: RunDiff) -> str:

@@ -39,7 +39,8 @@ def _one(diff: RunDiff) -> str:
     for promise in diff.promises:
         kept = "kept" if promise.kept else "not kept"
         got = f"got {promise.got_ms:.1f} ms ({kept})"
-        lines.append(f"- Promised {promise.promised_ms:.1f} ms {_plain(promise.text)}, {got}")
+        bound = "at most " if promise.at_most else ""
+        lines.append(f"- Promised {bound}{promise.promised_ms:.1f} ms {_plain(promise.text)}, {got}")
     lines += [f"- Note: {_plain(note)}" for note in diff.notes[:5]]
     return "\n".join(lines) + "\n"
 

@@ -60,7 +60,8 @@ def _one(diff: RunDiff, width: int) -> str:
         error = f" ± {promise.error_ms:.1f}" if promise.error_ms is not None else ""
         kept = "kept" if promise.kept else "not kept"
         got = f"Got: {promise.got_ms:.1f} ms ({kept})."
-        put("Promised", "", f"{promise.promised_ms:.1f}{error} ms {promise.text}. {got}")
+        bound = "at most " if promise.at_most else ""
+        put("Promised", "", f"{bound}{promise.promised_ms:.1f}{error} ms {promise.text}. {got}")
     for number, note in enumerate(diff.notes):
         put("" if number else "Note", "", note)
     return "\n".join(lines) + "\n"
