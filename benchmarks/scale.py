@@ -132,8 +132,8 @@ def stages(size: int, steps: int, layers: int) -> dict[str, tuple[float, float]]
     from rankscope.analysis.windows import analyse
     from rankscope.analysis.windows.stages import Stages
     from rankscope.reduced.collected import load_objects
-    from rankscope.reduced.objects import ObjectWriter, ReducedFile
     from rankscope.report import write_report
+    from rankscope.trace.files.objects import ObjectWriter, ReducedFile
 
     took: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
 

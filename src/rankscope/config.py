@@ -158,9 +158,22 @@ class StepsConfig:
         _at_most("steps.agreement_lead", self.agreement_lead, MAX_WINDOW_STEPS, "3 steps are enough as a rule")
 
 
+KEEP = ("all", "none")
+MAX_GB = 1e6
+
+
 @dataclass(kw_only=True, slots=True)
 class GatherConfig:
-    """How long to wait for the files of the ranks."""
+    """How the files of the ranks get to the run directory, and how long is waited for them."""
+
+    keep: str = "all"
+    """Which traces go to the run directory. ``all``: every one. ``none``: their columns only, as one file a node and
+    window, which is all that a report needs; a trace only where it could not be reduced."""
+    leave_free_gb: float = 1.0
+    """What a trace does not fit beside on the run directory's disk stays on the node's own disk: job and checkpoints
+    may need the rest."""
+    most_gb: float = 0.0
+    """Most gigabytes of traces that one node places in a run; 0 is no limit. What is more stays on its own disk."""
 
     timeout_s: float = 120.0
     """Longest wait of the launcher for this node's traces, and again for the other nodes, when the job has ended."""
@@ -169,6 +182,10 @@ class GatherConfig:
 
     def __post_init__(self) -> None:
         """Check the limits."""
+        _one_of("gather.keep", self.keep, KEEP)
+        for name in ("leave_free_gb", "most_gb"):
+            _at_least(f"gather.{name}", getattr(self, name), 0, "use 0 for no limit")
+            _at_most(f"gather.{name}", getattr(self, name), MAX_GB, "it is in gigabytes")
         _at_least("gather.timeout_s", self.timeout_s, 1, "give the files a second or more to arrive")
         _at_least("gather.exit_grace_s", self.exit_grace_s, 0, "use 0 to never hold up a process")
         for name in ("timeout_s", "exit_grace_s"):

@@ -22,9 +22,11 @@ from rankscope.between.live import read_live
 from rankscope.between.stuck import why_stuck
 from rankscope.errors import RankscopeError, RunDirError
 from rankscope.node.finish import finish_run, is_head, nodes_of
-from rankscope.node.gathering.gather import Gatherer, files_of, own_record
+from rankscope.node.gathering.gather import Gatherer, files_of, own_record, recordings_of
 from rankscope.node.gathering.leftovers import discard, later, left_in_words, remove_unannounced, sweep
 from rankscope.node.gathering.placing import Placing
+from rankscope.node.gathering.reducing import Reducing
+from rankscope.node.gathering.room import Room
 from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.health.sampler import HealthWatch
 from rankscope.node.manifest import NodeResult
@@ -196,7 +198,14 @@ class Helper:
 
     def _gather_and_finish(self, granted: NodeClaim, placing: Placing) -> None:
         run_dir = RunDir(Path(granted.run_dir))
-        gatherer = Gatherer(self.spool, run_dir, complete=self._complete, moved=self._has_moved, placing=placing)
+        reducing = Reducing(
+            self.spool, run_dir, granted.node, placing, self.state.note, last_s=self.task.gather_timeout_s / 2
+        )
+        gatherer = Gatherer(
+            self.spool, run_dir, complete=self._complete, moved=self._has_moved, placing=placing,
+            reducing=reducing if self.task.keep == "none" else None,
+            room=Room(self.task.leave_free_bytes, self.task.most_bytes),
+        )  # fmt: skip
         if not self.state.earlier():
             note_deed(run_dir, "recorded", self.task.argv, sealed=placing.sealed)
         requests = RequestRelay(self.spool, run_dir, self.state.note)
@@ -213,6 +222,9 @@ class Helper:
                 self._border("placing how the job is doing", lambda: self._place_live(run_dir, granted.node, placing))
             turn += 1
         gatherer.gather(last=True)
+        while gatherer.reduces():
+            time.sleep(_POLL_S)
+            gatherer.gather(last=True)
         self._border("placing answers", lambda: self._place_answers(run_dir, granted.node, placing))
         if self._health is not None:
             self._health.close()
@@ -351,8 +363,8 @@ class Helper:
 
     def _tell_gathered(self, run_dir: RunDir, placing: Placing) -> None:
         placed = [record for path in self.spool.placed_records() if (record := own_record(path)) is not None]
-        traces = [placing.name(run_dir.trace(r.attempt, r.window or 0, r.rank)) for r in placed if r.trace is not None]
-        replace_text(self.spool.gathered, f"{sum(path.stat().st_size for path in traces) / 1e6:.3f}")
+        files = {placing.name(path) for path in recordings_of(run_dir, placed)}
+        replace_text(self.spool.gathered, f"{sum(path.stat().st_size for path in files) / 1e6:.3f}")
 
     def _complete(self, record: RankRecord) -> None:
         if self._health is not None:

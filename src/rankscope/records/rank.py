@@ -173,6 +173,8 @@ class RankRecord:
     """File name of the trace beside this record."""
     snapshot: FileName | None = None
     """File name of the CUDA memory snapshot beside this record."""
+    columns: FileName | None = None
+    """Name of the object with its columns, where these were kept in the place of ``trace`` (``gather.keep=none``)."""
     trace_bytes: Count | None = None
     sha256: str | None = None
     cuda_used: bool = False

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rankscope.errors import AnalysisError
 from rankscope.records.report import SourceFile
-from rankscope.reduced.objects import SUFFIX, Contents, ObjectReader, ReducedFile
 from rankscope.reduced.store import places_in
 from rankscope.trace.files.find import Candidate
 from rankscope.trace.files.load import Decoded, LoadResult, put_together
+from rankscope.trace.files.objects import SUFFIX, Contents, ObjectReader, ReducedFile
 from rankscope.trace.files.shared import Shared
 
 __all__ = ["load_objects"]
@@ -63,11 +63,8 @@ def _candidate(file: ReducedFile) -> Candidate:
 
 
 def _decoded(reader: ObjectReader, file: ReducedFile, shared: Shared) -> Decoded:
-    if file.reason is not None:
-        return file.reason
-    traces = [reader.read(member, Path(file.path)) for member in file.members]
-    reasons = [found for found in traces if isinstance(found, str)]
-    return reasons[0] if reasons else [shared.take(found) for found in traces if not isinstance(found, str)]
+    found = reader.decoded(file, Path(file.path))
+    return found if isinstance(found, str) else [shared.take(trace) for trace in found]
 
 
 def _paths(texts: Iterable[str]) -> list[Path]:

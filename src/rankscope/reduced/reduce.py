@@ -7,10 +7,10 @@ from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.reduced.objects import SUFFIX, ObjectWriter, ReducedFile
 from rankscope.reduced.store import place_of, written
 from rankscope.trace.files.find import Candidate, Found, find_traces
 from rankscope.trace.files.load import read_one
+from rankscope.trace.files.objects import SUFFIX, ObjectWriter, ReducedFile
 
 __all__ = ["FILES_AN_OBJECT", "Share", "reduce_share", "reduce_shares", "shares_of", "without_whole"]
 

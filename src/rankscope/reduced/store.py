@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rankscope.errors import RunDirError
-from rankscope.reduced.objects import MOST_BYTES, SUFFIX, ObjectReader
 from rankscope.rundir.foreign import open_foreign
+from rankscope.trace.files.objects import MOST_BYTES, SUFFIX, ObjectReader
 
 __all__ = ["Place", "is_url", "place_of", "places_in", "written"]
 

@@ -127,6 +127,10 @@ class RunDir:
         """One rank's compressed Kineto trace."""
         return self.window(attempt, window) / f"rank_{rank:05d}.trace.json.gz"
 
+    def columns(self, attempt: int, window: int, node: str) -> Path:
+        """Columns of the traces that a node recorded in a window, where the traces themselves are not kept."""
+        return self.window(attempt, window) / "columns" / f"{node}.columns"
+
     def record(self, attempt: int, window: int, rank: int) -> Path:
         """One rank's RankRecord of a window."""
         return self.window(attempt, window) / f"rank_{rank:05d}.json"

@@ -22,7 +22,8 @@ from rankscope.rundir.record_files import read_record, run_limit
 __all__ = ["RECORDED", "Run", "find_runs", "remove", "to_prune"]
 
 RECORDED = re.compile(
-    r"attempt_\d+/(?:window_\d+/rank_\d+\.(?:trace\.json\.gz|parquet|memory\.pickle)|rank_\d+\.oom\.memory\.pickle)"
+    r"attempt_\d+/(?:window_\d+/(?:rank_\d+\.(?:trace\.json\.gz|parquet|memory\.pickle)|columns/[^/]+\.columns)"
+    r"|rank_\d+\.oom\.memory\.pickle)"
     r"(?:\.age)?"
 )
 """What takes the space of a run: traces, their columns, snapshots of memory. Below the run directory."""

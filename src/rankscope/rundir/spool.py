@@ -185,6 +185,14 @@ class Spool:
         """All such records."""
         return sorted(self.path.glob("placed_*_*_*.json"))
 
+    def columns(self, attempt: int, window: int) -> Path:
+        """Columns of the traces that this node recorded in a window."""
+        return self.path / f"columns_{attempt}_{window}.columns"
+
+    def reduced(self, attempt: int, window: int) -> Path:
+        """Ranks whose columns are in the run directory, a ReducedRanks."""
+        return self.path / f"reduced_{attempt}_{window}.json"
+
     def trace(self, attempt: int, window: int, rank: int) -> Path:
         """A window's plain trace."""
         return self.path / f"trace_{attempt}_{window}_{rank}.json"

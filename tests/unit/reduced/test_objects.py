@@ -14,11 +14,12 @@ from rankscope import cli
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import AnalysisError, ConfigError
 from rankscope.records.manifest import RunManifest
-from rankscope.reduced import objects, reduce
+from rankscope.reduced import reduce
 from rankscope.reduced.collected import load_objects
 from rankscope.reduced.reduce import Share, reduce_share, reduce_shares, shares_of
 from rankscope.report.formats import json as contract
 from rankscope.rundir.record_files import read_record
+from rankscope.trace.files import objects
 from rankscope.trace.files.load import load_traces
 
 pytestmark = pytest.mark.data

@@ -16,6 +16,8 @@ from typing import IO, Any
 
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.node.gathering.placing import Placing, Tee
+from rankscope.node.gathering.reducing import Reducing
+from rankscope.node.gathering.room import Room
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.secrets import mask_text
@@ -24,7 +26,7 @@ from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool
 
-__all__ = ["Gatherer", "files_of", "own_record"]
+__all__ = ["Gatherer", "files_of", "own_record", "recordings_of"]
 
 _BLOCK = 1 << 20
 _KERNEL_MARKS = (b'"cat": "kernel"', b'"cat":"kernel"')
@@ -44,6 +46,8 @@ class Gatherer:
         moved: is told each number of bytes that was handled.
         clock: in seconds, monotonic.
         placing: how files get there; None: as they are.
+        reducing: turns traces into columns, which are kept in their place; None: all traces are kept.
+        room: how much may be written.
     """
 
     def __init__(
@@ -55,6 +59,8 @@ class Gatherer:
         moved: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         placing: Placing | None = None,
+        reducing: Reducing | None = None,
+        room: Room | None = None,
     ) -> None:
         self._spool = spool
         self._run_dir = run_dir
@@ -62,6 +68,7 @@ class Gatherer:
         self._moved = moved
         self._clock = clock
         self.placing = placing or Placing(run_dir)
+        self._reducing, self._room = reducing, room or Room()
         self._failures = 0
         self._next_try = 0.0
         self.left: dict[str, str] = {}
@@ -82,6 +89,8 @@ class Gatherer:
         if not last and self._clock() < self._next_try:
             return []
         placed, failed = [], False
+        if self._reducing is not None:
+            self._reducing.look(self._announced(), last=last)
         for path in self._spool.records():
             try:
                 record = self._take(path, last)
@@ -141,9 +150,17 @@ class Gatherer:
             return None
         if trace is not None and not last and not trace.exists():
             return None  # libkineto still writes it
+        state = self._reducing.state(record) if self._reducing is not None and trace is not None else "whole"
+        if state == "waits":
+            return None
         self._run_dir.window(record.attempt, record.window).mkdir(parents=True, exist_ok=True)
-        if trace is not None:
+        if trace is not None and state == "reduced":
+            record.trace_bytes = trace.stat().st_size
+            record.trace, record.columns = self._run_dir.trace(*place_in).name, self._reducing_name()
+            self._moved(record.trace_bytes)
+        elif trace is not None:
             try:
+                self._require_room(trace, record)
                 self._place_trace(trace, self._run_dir.trace(*place_in), record)
             except FileNotFoundError:
                 if trace.exists():
@@ -162,6 +179,26 @@ class Gatherer:
         replace_text(placed, to_json(record))
         self._remove(path, trace)
         return record
+
+    def reduces(self) -> bool:
+        """Whether some announced trace may be reduced yet."""
+        if self._reducing is None:
+            return False
+        return any(r.trace is not None and self._reducing.state(r) == "waits" for r in self._announced())
+
+    def _announced(self) -> list[RankRecord]:
+        return [record for path in self._spool.records() if (record := own_record(path)) is not None]
+
+    def _reducing_name(self) -> str:
+        assert self._reducing is not None
+        return self._reducing.object_name
+
+    def _require_room(self, trace: Path, record: RankRecord) -> None:
+        placed = 0
+        if self._room.most:
+            own = [r for path in self._spool.placed_records() if (r := own_record(path)) is not None]
+            placed = sum(self.placing.name(path).stat().st_size for path in recordings_of(self._run_dir, own))
+        self._room.require(self._run_dir.window(record.attempt, record.window or 0), trace.stat().st_size, placed)
 
     def _place_trace(self, source: Path, target: Path, record: RankRecord) -> None:
         """Write ``target`` and fill in what was seen on the way: size, digest, an incomplete document, no kernels."""
@@ -226,8 +263,18 @@ def files_of(run_dir: RunDir, records: Sequence[RankRecord]) -> list[Path]:
             continue
         place_in = (record.attempt, record.window, record.rank)
         found.append(run_dir.record(*place_in))
-        found += [run_dir.trace(*place_in)] if record.trace is not None else []
         found += [run_dir.snapshot(*place_in)] if record.snapshot is not None else []
+    return found + sorted(recordings_of(run_dir, records))
+
+
+def recordings_of(run_dir: RunDir, records: Sequence[RankRecord]) -> set[Path]:
+    """Of these, traces and objects of columns; several ranks are in one object."""
+    found = set()
+    for record in records:
+        if record.window is not None and record.trace is not None:
+            window = run_dir.window(record.attempt, record.window)
+            trace = run_dir.trace(record.attempt, record.window, record.rank)
+            found.add(window / "columns" / record.columns if record.columns is not None else trace)
     return found
 
 

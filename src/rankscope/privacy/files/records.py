@@ -126,7 +126,7 @@ RULES: dict[type, dict[str, Rule]] = {
         "notes": _sentences,
         "trace": _fitting(_FILE),
         "snapshot": lambda value, words: _fitting(_FILE)(value, words) if words.policy.memory == "keep" else None,
-        "sha256": lambda *_: None,
+        **dict.fromkeys(("sha256", "columns"), lambda *_: None),
         "device_uuid": _word("device_id"),
         "health": _healthy,
         "host_load": _healthy,

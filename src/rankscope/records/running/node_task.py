@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Begun", "HelperState", "HelperWord", "JobEnd", "NodeTask"]
+__all__ = ["Begun", "HelperState", "HelperWord", "JobEnd", "NodeTask", "ReduceTask", "ReducedRanks"]
 
 
 @dataclass(kw_only=True)
@@ -38,8 +38,36 @@ class NodeTask:
     """Recipients of age for whom all is sealed that is placed; empty: nothing is."""
     signing_key: str | None = None
     """File with the Ed25519 key with which run.json is signed."""
+    keep: str = "all"
+    """Which traces are placed: ``all``, or with ``none`` their columns only."""
+    leave_free_bytes: int = 0
+    """Of the run directory's disk, for others than traces."""
+    most_bytes: int = 0
+    """Of traces that this node places; 0: no limit."""
     ends_with_ranks: bool = False
     """No launcher waits: each process of the job was told on its own, and the job is over when all of them are."""
+
+
+@dataclass(kw_only=True)
+class ReduceTask:
+    """What one node recorded in one window, for the process that turns it into columns."""
+
+    attempt: int
+    window: int
+    target: str
+    """The object."""
+    ranks: list[int]
+    names: list[str]
+    """What the traces would be called in the run directory."""
+    traces: list[str]
+    """Where they lie."""
+
+
+@dataclass(kw_only=True)
+class ReducedRanks:
+    """Ranks whose columns are in an object."""
+
+    ranks: list[int]
 
 
 @dataclass(kw_only=True)

@@ -29,6 +29,7 @@ _RUN_RECORDS = re.compile(
 _SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
 """Of a window and, with another middle, of an out-of-memory error."""
 _PULSE = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
+_OBJECT = re.compile(r"attempt_\d+/window_\d+/columns/[^/]+\.columns$")
 _MERGED = "cluster.trace.json.gz"
 _SNIFF_BYTES = 1 << 20
 
@@ -65,6 +66,8 @@ class Found:
     """Device memory of ranks; looked for in folders only, as are pulses."""
     pulses: list[Path]
     """Step times of ranks over the whole run."""
+    objects: list[Path]
+    """Columns of traces that were not kept, in run directories."""
 
 
 def find_traces(paths: Sequence[Path]) -> Found:
@@ -73,6 +76,7 @@ def find_traces(paths: Sequence[Path]) -> Found:
     aside: dict[Path, SourceFile] = {}
     snapshots: set[Path] = set()
     pulses: set[Path] = set()
+    objects: set[Path] = set()
     single = [path for path in map(Path, paths) if not path.is_dir()]
     # folders distinguish files that were given one by one
     above = Path(os.path.commonpath([p.absolute().parent for p in single])) if len(single) > 1 else None
@@ -85,6 +89,8 @@ def find_traces(paths: Sequence[Path]) -> Found:
                     snapshots.add(file)
                 elif _PULSE.search(whole):
                     pulses.add(file)
+                elif _OBJECT.search(whole):
+                    objects.add(file)
                 elif file.name.endswith(".age"):
                     aside[file] = SourceFile(
                         path=str(file), status="unusable", reason="encrypted; give --identity FILE"
@@ -97,7 +103,7 @@ def find_traces(paths: Sequence[Path]) -> Found:
             name = path.name if above is None else path.absolute().relative_to(above).as_posix()
             _judge(path, name, candidates, aside)
     order = sorted(candidates.values(), key=lambda candidate: candidate.order)
-    return Found(order, list(aside.values()), sorted(snapshots), sorted(pulses))
+    return Found(order, list(aside.values()), sorted(snapshots), sorted(pulses), sorted(objects))
 
 
 def _walk(folder: Path) -> Iterator[Path]:

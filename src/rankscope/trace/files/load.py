@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Literal
 
 from rankscope import own_process
-from rankscope.errors import ConfigError, TraceError
+from rankscope.errors import ConfigError, ForeignFileError, TraceError
 from rankscope.records.report import SourceFile
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.cache import drop_cached, load_cached, store_cached
-from rankscope.trace.files.find import Candidate, find_traces
+from rankscope.trace.files.find import Candidate, Found, find_traces
 from rankscope.trace.files.formats import BY_NAME
 from rankscope.trace.files.identify import Identity, assign_ranks
 from rankscope.trace.files.jobs import copies, other_jobs
+from rankscope.trace.files.objects import read_object
 from rankscope.trace.files.shared import Shared
 from rankscope.trace.files.windows import assign_windows, other_processes
 from rankscope.trace.peers import agree_on_peers
@@ -92,13 +93,34 @@ def load_traces(
         done += sizes[index]
         if progress is not None:
             progress(done, whole, str(candidates[index].path))
-    loaded = put_together([(c, results[i]) for i, c in enumerate(candidates)], found.aside, given)
+    read = [(c, results[i]) for i, c in enumerate(candidates)]
+    read = _with_objects(read, found, shared)
+    loaded = put_together(read, found.aside, given)
     loaded.snapshots, loaded.pulses = found.snapshots, found.pulses
     if cache:
         for source in loaded.sources:
             if source.status in ("unassigned", "unusable"):  # a refused file leaves nothing beside it
                 drop_cached(Path(source.path), _folder(cache))
     return loaded
+
+
+def _with_objects(
+    read: list[tuple[Candidate, Decoded]], found: Found, shared: Shared
+) -> list[tuple[Candidate, Decoded]]:
+    """The files, and in their order those of which a run directory keeps only the columns."""
+    there = {candidate.path for candidate, _ in read}
+    for path in found.objects:
+        try:
+            more = read_object(path)
+        except (ForeignFileError, OSError) as error:
+            found.aside.append(SourceFile(path=str(path), status="unusable", reason=str(error)))
+            continue
+        for candidate, decoded in more:
+            if candidate.path not in there:
+                there.add(candidate.path)
+                own = decoded if isinstance(decoded, str) else [shared.take(trace) for trace in decoded]
+                read.append((candidate, own))
+    return sorted(read, key=lambda pair: pair[0].order) if found.objects else read
 
 
 def put_together(

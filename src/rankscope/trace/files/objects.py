@@ -7,6 +7,7 @@ cut off has none. Each member has a checksum: a damaged one costs its rank, not 
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,9 @@ from rankscope.limits import Attempt, Rank, WindowNumber
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.report import SourceFile
 from rankscope.rundir.files import temporary_beside
-from rankscope.rundir.foreign import shown
+from rankscope.rundir.foreign import open_foreign, shown
 from rankscope.trace.columns import RankTrace
+from rankscope.trace.files.find import Candidate
 from rankscope.trace.files.parquet import PARQUET_VERSION, read_columns, write_columns
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "ObjectReader",
     "ObjectWriter",
     "ReducedFile",
+    "read_object",
 ]
 
 OBJECT_VERSION = 1
@@ -58,6 +61,7 @@ class ReducedFile:
     """A file that was reduced, as it was found where it lay."""
 
     path: str
+    """In an object of a run directory relative to that, so that the directory can be moved."""
     name: str
     name_rank: Rank | None = None
     format: str
@@ -139,6 +143,14 @@ class ObjectReader:
         trace.part = member.part
         return trace
 
+    def decoded(self, file: ReducedFile, path: Path) -> list[RankTrace] | str:
+        """The traces of a file, or why there are none. ``path``: the file that they were read from."""
+        if file.reason is not None:
+            return file.reason
+        traces = [self.read(member, path) for member in file.members]
+        reasons = [found for found in traces if isinstance(found, str)]
+        return reasons[0] if reasons else [found for found in traces if not isinstance(found, str)]
+
     def _bytes(self, name: str, most: int) -> bytes:
         about = self._archive.getinfo(name)
         if about.compress_type != zipfile.ZIP_STORED or about.file_size > most:
@@ -164,3 +176,19 @@ class ObjectReader:
                 ) from error
             with archive:
                 yield reader
+
+
+def read_object(path: Path) -> list[tuple[Candidate, list[RankTrace] | str]]:
+    """What an object of a run directory says in the place of traces that were not kept.
+
+    Raises:
+        ForeignFileError: it is none, is not whole, or is of another version.
+        OSError: it cannot be read.
+    """
+    with ObjectReader.open(str(path), lambda: open_foreign(path, MOST_BYTES)) as reader:
+        found = []
+        for file in reader.contents.files:
+            place = Path(os.path.normpath(path.parent / file.path))
+            candidate = Candidate(place, file.name, file.name_rank, file.format, file.attempt, file.window)
+            found.append((candidate, reader.decoded(file, place)))
+        return found

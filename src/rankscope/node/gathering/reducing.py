@@ -1,0 +1,177 @@
+"""Traces to columns on the node that recorded them, where only these are kept: one process, one window at a time.
+
+All state lies on the disk. A window is done when the list of its ranks is in the spool: their columns are in the run
+directory then, read back. What could not be reduced is placed as it is, so nothing is lost by a process that fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope import own_process
+from rankscope.errors import RunDirError
+from rankscope.node.gathering.placing import Placing
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank import RankRecord
+from rankscope.records.running.node_task import ReducedRanks, ReduceTask
+from rankscope.rundir.files import replace_text
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
+
+__all__ = ["Reducing"]
+
+# Named, not imported: the helper loads nothing but the standard library.
+_MODULE = "rankscope.reduced.of_node"
+_LEAST_S = 300.0
+_BYTES_A_S = 2e6
+"""A fiftieth of what a core reads in a second: it may be one that trains."""
+
+Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Running:
+    key: Key
+    process: subprocess.Popen[bytes]
+    deadline: float
+
+
+class Reducing:
+    """Reduces the windows of a node, one after the other, while whoever asks goes on.
+
+    Args:
+        spool: of this node.
+        run_dir: of the run.
+        node: its name there.
+        placing: how files get there.
+        note: is told what went wrong.
+        last_s: how long it may take once the job has ended, which somebody waits for.
+        clock: in seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        run_dir: RunDir,
+        node: str,
+        placing: Placing,
+        note: Callable[[str], None] = lambda _: None,
+        last_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spool, self._run_dir, self._node, self._placing = spool, run_dir, node, placing
+        self._note, self._last_s, self._clock = note, last_s, clock
+        self._ends = math.inf
+        self._running: _Running | None = None
+        self._given_up: set[Key] = set()
+
+    @property
+    def object_name(self) -> str:
+        """What objects of this node are called."""
+        return self._run_dir.columns(0, 0, self._node).name
+
+    def look(self, records: list[RankRecord], *, last: bool) -> None:
+        """Begin what can be begun, and place what is ready. Never waits.
+
+        Args:
+            records: announced, and not yet in the run directory.
+            last: the job has ended, and no more traces come.
+        """
+        if last:
+            self._ends = min(self._ends, self._clock() + self._last_s)
+        if self._running is not None:
+            self._follow(self._running)
+        if self._running is None:
+            windows: dict[Key, list[RankRecord]] = {}
+            for record in records:
+                if record.trace is not None and record.window is not None:
+                    windows.setdefault((record.attempt, record.window), []).append(record)
+            for key, own in sorted(windows.items()):
+                if key not in self._given_up and not self._done(key) and (last or self._all_here(key, own)):
+                    self._begin(key, own)
+                    return
+
+    def state(self, record: RankRecord) -> str:
+        """``waits``: it may be reduced yet. ``reduced``: its columns are in place. ``whole``: its trace is kept."""
+        key = (record.attempt, record.window or 0)
+        if self._done(key):
+            return "reduced" if record.rank in self._ranks(key) else "whole"
+        return "whole" if key in self._given_up else "waits"
+
+    def _done(self, key: Key) -> bool:
+        return self._spool.reduced(*key).exists()
+
+    def _ranks(self, key: Key) -> list[int]:
+        return from_json(ReducedRanks, self._spool.reduced(*key).read_bytes()).ranks
+
+    def _trace(self, record: RankRecord) -> Path:
+        return self._spool.path / Path(record.trace or "").name
+
+    def _all_here(self, key: Key, records: list[RankRecord]) -> bool:
+        """Whether every rank of this node has announced the window, and its trace is written."""
+        due = len(list(self._spool.path.glob(f"life_{key[0]}_*.json")))
+        return len(records) >= due and all(self._trace(record).exists() for record in records)
+
+    def _begin(self, key: Key, records: list[RankRecord]) -> None:
+        if self._clock() >= self._ends:
+            self._give_up(key, "the job had ended, and there was no time left to reduce them")
+            return
+        here = [record for record in records if self._trace(record).exists()]
+        traces = [self._trace(record) for record in here]
+        task = ReduceTask(
+            attempt=key[0], window=key[1], target=str(self._spool.columns(*key)), ranks=[r.rank for r in here],
+            names=[self._run_dir.trace(*key, r.rank).name for r in here], traces=[str(path) for path in traces],
+        )  # fmt: skip
+        path = self._spool.columns(*key).with_suffix(".task")
+        try:
+            replace_text(path, to_json(task))
+            process = subprocess.Popen(
+                own_process.command(_MODULE, str(path)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                env=own_process.environment(), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            self._give_up(key, str(error.strerror or error))
+            return
+        limit = _LEAST_S + sum(path.stat().st_size for path in traces) / _BYTES_A_S
+        self._running = _Running(key, process, self._clock() + limit)
+
+    def _follow(self, running: _Running) -> None:
+        if (code := running.process.poll()) is None:
+            if self._clock() < min(running.deadline, self._ends):
+                return
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.process.pid, signal.SIGKILL)
+            running.process.wait()
+        self._running = None
+        assert running.process.stdout is not None
+        with running.process.stdout as stream:
+            said = stream.read()
+        if code != 0:
+            how = "took too long" if code is None else f"ended with code {code}"
+            self._give_up(running.key, f"the process that reduces them {how}")
+            return
+        try:
+            self._place(running.key, from_json(ReducedRanks, said))
+        except (OSError, ValueError, RunDirError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self._give_up(running.key, f"their columns could not be placed: {why}")
+
+    def _place(self, key: Key, done: ReducedRanks) -> None:
+        made, target = self._spool.columns(*key), self._run_dir.columns(*key, self._node)
+        if done.ranks:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._placing.copy(made, target)
+        replace_text(self._spool.reduced(*key), to_json(done))
+        made.unlink()
+
+    def _give_up(self, key: Key, why: str) -> None:
+        self._given_up.add(key)
+        self._note(f"{self._node}: the traces of attempt {key[0]}, window {key[1]} are kept whole: {why}")

@@ -1,0 +1,50 @@
+"""How much a node may write to the disk of the run directory, which the job and its checkpoints share."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Room"]
+
+_PACKS = 4
+"""A trace is packed to a tenth as a rule; so much is sure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Limits, bytes; 0 is none."""
+
+    leave_free: int = 0
+    """On the disk, for others."""
+    most: int = 0
+    """Of all traces that this node places."""
+
+    def require(self, folder: Path, size: int, placed: int) -> None:
+        """Make sure that a trace may be written.
+
+        Args:
+            folder: where.
+            size: of the trace's text.
+            placed: bytes of traces that this node has placed so far.
+
+        Raises:
+            OSError: it may not, with the reason as its ``strerror``.
+        """
+        packed = size // _PACKS
+        if self.most and placed + packed > self.most:
+            raise OSError(
+                errno.EDQUOT, f"this node has placed {placed / 1e9:.2f} GB of gather.most_gb={self.most / 1e9:g}"
+            )
+        if not self.leave_free:
+            return
+        store = os.statvfs(folder)
+        free = store.f_bavail * store.f_frsize
+        # a store that does not count its blocks says 0
+        if store.f_blocks and free - packed < self.leave_free:
+            raise OSError(
+                errno.ENOSPC,
+                f"{folder} has {free / 1e9:.2f} GB free, of which gather.leave_free_gb={self.leave_free / 1e9:g} stay",
+            )
