@@ -58,7 +58,7 @@ class Starting:
 
         for module in (distributed_c10d, dist):
             if getattr(module, "init_process_group", None) is original:
-                module.init_process_group = init_process_group
+                module.init_process_group = init_process_group  # type: ignore[attr-defined]
 
     def _note(self, stage: Stage) -> None:
         if os.getpid() == self._pid:  # a forked child is no rank of this number

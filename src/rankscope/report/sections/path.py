@@ -59,7 +59,7 @@ def lanes(path: CriticalPath, named: Sequence[int] = ()) -> list[Lane]:
     """Return a lane for each rank that the path visits, longest stay first; beyond eight the others share the last."""
     stay: Counter[int | None] = Counter()
     for piece in path.pieces:
-        stay[piece.rank] += piece.duration_ms
+        stay[piece.rank] += piece.duration_ms  # type: ignore[assignment]  # a Counter adds floats, too
     ranks = [rank for rank, _ in stay.most_common() if rank is not None]
     own, shared = ranks[:MOST_LANES], ranks[MOST_LANES:]
     found = [
@@ -82,7 +82,7 @@ def _lane(who: str, named: bool, mine: Sequence[PathPiece], step: float) -> Lane
             short.setdefault(colour, []).append(f"M{x:g} 0h{max(width, 0.02):g}v1h{-max(width, 0.02):g}z")
     total = Counter[str]()
     for piece in mine:
-        total[piece.kind] += piece.duration_ms
+        total[piece.kind] += piece.duration_ms  # type: ignore[assignment]  # a Counter adds floats, too
     said = ", ".join(f"{_SAID.get(kind, kind)} {words.ms(ms)}" for kind, ms in total.most_common())
     return Lane(who, named, boxes, [(colour, "".join(shapes)) for colour, shapes in short.items()], said)
 
@@ -98,7 +98,7 @@ def pieces(path: CriticalPath) -> Table:
     often: Counter[tuple[int | None, str, str]] = Counter()
     for piece in path.pieces:
         key = (piece.rank, piece.kind, piece.name)
-        total[key] += piece.duration_ms
+        total[key] += piece.duration_ms  # type: ignore[assignment]  # a Counter adds floats, too
         often[key] += 1
     found = total.most_common(MOST_ROWS)
     columns = [
