@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from rankscope.analysis.accounting.idle import idle_time
@@ -41,6 +42,20 @@ def test_work_belongs_to_the_step_that_launched_it(case) -> None:
     steps = step_usage(view, step_bounds(view))
     assert [s.compute / 1000 for s in steps] == expected["compute_us_per_step"]
     assert [s.comm / 1000 for s in steps] == expected["comm_us_per_step"]
+
+
+@pytest.mark.parametrize("stray", [0, 1 << 61])
+def test_times_since_1970_and_one_that_is_damaged_change_no_other_step(case, stray) -> None:
+    (trace, *_), expected = case("22")
+    for times in (trace.events.start, trace.steps.start):
+        times += 1_764_000_000_000_000_000  # November 2025, ns
+    view = make_view(trace, 0)
+    bounds = step_bounds(view)
+    last = trace.events.step.max()
+    trace.events.duration[np.flatnonzero(trace.events.step == last)[-1]] += stray
+    found = [s.compute / 1000 for s in step_usage(view, bounds)]
+    assert found[:-1] == expected["compute_us_per_step"][:-1]
+    assert stray or found == expected["compute_us_per_step"]
 
 
 def test_without_a_device_operators_are_the_work(case) -> None:

@@ -8,7 +8,7 @@ arrival, a synchronisation waits for the device. All ranks advance together, as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -171,10 +171,14 @@ def simulate(
     *,
     steps: int = 4,
     faults: Iterable[Fault] = (),
+    links: Mapping[tuple[str, int], float] | None = None,
     noise: float = 0.0,
     seed: int = 0,
 ) -> list[RankTrace]:
-    """Run the job and record every rank. ``noise`` spreads host and device times by that share."""
+    """Run the job and record every rank. ``noise`` spreads host and device times by that share.
+
+    ``links``: axis and number of a group -> how many times as long its transfers take.
+    """
     size, rng = mesh.size, np.random.default_rng(seed)
     host, streams = np.full(size, 10 * MS), {COMPUTE: np.zeros(size, np.int64), COMM: np.zeros(size, np.int64)}
     out = _Recorder(size)
@@ -215,7 +219,12 @@ def simulate(
                 group = group * 1000 + np.where(who, 0, 999)
             latest = np.full(int(group.max()) + 1, -1)
             np.maximum.at(latest, group[who], begin[who])
-            end = np.maximum(latest[group], begin) + spread(item.device)[group % size] + rng.integers(0, 2 * US, size)
+            transfer = spread(item.device)[group % size]
+            for (axis, number), times in (links or {}).items():
+                transfer = np.where(
+                    (item.axis == axis) & (group == number), (transfer * times).astype(np.int64), transfer
+                )
+            end = np.maximum(latest[group], begin) + transfer + rng.integers(0, 2 * US, size)
         link = out.correlation
         out.correlation += 1
         out.add(who, host, np.full(size, CALL), "cudaLaunchKernel", Category.CUDA_RUNTIME, link=link, step=step)

@@ -132,12 +132,18 @@ def _launched_in_steps(view: RankView, length: NDArray[np.int64]) -> list[Usage]
     events, count = view.trace.events, len(length)
     rows = np.flatnonzero(one_of(view.kind, DEVICE_WORK) & (events.step >= 0))
     start, finish = events.start[rows], events.end[rows]
-    first = int(start.min(initial=0))
-    room = int(finish.max(initial=first)) - first + 2
-    moved = events.step[rows].astype(np.int64) * room - first
-    start, finish = start + moved, finish + moved
-    kind = view.kind[rows]
+    first, last = (int(start.min()), int(finish.max())) if len(rows) else (0, 0)
+    room = last - first + 2
+    kind, step = view.kind[rows], events.step[rows].astype(np.int64)
+    if room * count > np.iinfo(np.int64).max:  # a damaged time: one step at a time
+        return [_one_step(start, finish, np.where(step == n, kind, 0), int(span)) for n, span in enumerate(length)]
+    start, finish = start - first + step * room, finish - first + step * room
     sets = [intervals.union(start[kind == k], finish[kind == k]) for k in DEVICE_WORK]
     parts = (*sets[:2], *_apart(*sets))
     lengths = [np.bincount(s[0] // room, s[1] - s[0], count).astype(np.int64).tolist() for s in parts]
     return [_of_lengths(*own) for own in zip(length.tolist(), *lengths, strict=True)]
+
+
+def _one_step(start: NDArray[np.int64], finish: NDArray[np.int64], kind: NDArray[np.int8], span: int) -> Usage:
+    compute, comm, copy, fused = (intervals.union(start[kind == k], finish[kind == k]) for k in DEVICE_WORK)
+    return usage(compute, comm, copy, fused, span=span)
