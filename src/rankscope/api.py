@@ -6,11 +6,14 @@ what rankscope promises to keep (docs/api.md). Every other module may change wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rankscope.analysis import pipeline
+from rankscope.analysis.evidence.questions import replayable, saved_ms
+from rankscope.analysis.windows.all_windows import analyse_windows, usable
+from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.compare.compare import compare
 from rankscope.compare.gate import Failure, decide, parse
 from rankscope.compare.show.notebook import Diff
@@ -19,7 +22,7 @@ from rankscope.compare.sources import open_side
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest
 from rankscope.report import read
-from rankscope.report.notebook import Report
+from rankscope.report.notebook import Ask, Report
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.sweeps.folder import SweepDir
@@ -96,11 +99,30 @@ def analyze(
         rankscope.errors.ForeignFileError: the run directory's ``run.json`` cannot be read, or is no manifest.
     """
     if isinstance(source, LoadResult):
-        return Report(pipeline.analyze(source, manifest, hta=hta))
+        return Report(pipeline.analyze(source, manifest, hta=hta), _replays(lambda: source, manifest))
     paths = _listed(source)
     if manifest is None and len(paths) == 1 and RunDir(Path(paths[0])).manifest.is_file():
         manifest = read_manifest(paths[0])
-    return Report(pipeline.analyze(load_traces(paths, ranks=ranks, cache=cache), manifest, hta=hta))
+
+    def loaded() -> LoadResult:
+        return load_traces(paths, ranks=ranks, cache=cache)
+
+    return Report(pipeline.analyze(loaded(), manifest, hta=hta), _replays(loaded, manifest))
+
+
+def _replays(loaded: Callable[[], LoadResult], manifest: RunManifest | None) -> Ask:
+    """What answers ``report.what_if(...)``: windows are compared when the first question is asked, and kept."""
+    kept: list[WindowResult] = []
+
+    def ask(ranks: Sequence[int], network: float, host: float, scale: Mapping[str, float]) -> list[float]:
+        if not kept:
+            windows = analyse_windows(usable(loaded().traces), manifest, lambda _where, _error: None)
+            kept.extend(replayable(windows))
+        if not kept:
+            raise AnalysisError("no window of this report can be replayed; its verdict says why")
+        return saved_ms(kept, ranks, network, host, scale)
+
+    return ask
 
 
 def _listed(source: Path | str | Sequence[Path | str]) -> list[Path | str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import pickle
 import re
 import subprocess
@@ -42,6 +43,23 @@ def test_a_path_is_enough(report: rankscope.Report) -> None:
     assert report == by_hand
     assert report.run.source == "run"
     assert pickle.loads(pickle.dumps(report)) == report
+
+
+def test_questions_are_answered_by_replay(report: rankscope.Report, tmp_path: Path) -> None:
+    """Rank 1 waits 60 ms for input in each step; its transfers are short and hidden."""
+    assert report.what_if == report.record.what_if
+    answer = report.what_if(rank=1)
+    assert answer.saves_ms == pytest.approx(60.0, abs=3.0)
+    assert answer.step_then_ms == report.verdict.step_ms - answer.saves_ms
+    assert answer.saves_ms == pytest.approx(sum(answer.by_step_ms) / 6)
+    assert report.what_if(network=math.inf).saves_ms == pytest.approx(report.what_if["ideal_network"])
+    assert report.what_if(scale={"aten::no_such": 0.0}).saves_ms == pytest.approx(0.0, abs=1e-6)
+    for wrong in ({"rank": 9}, {"network": 0.0}, {"scale": {"aten::mm": -1.0}}):
+        with pytest.raises(ValueError, match=r"rank 9|above 0"):
+            report.what_if(**wrong)
+    report.save(tmp_path)
+    with pytest.raises(errors.AnalysisError, match="read from a file"):
+        rankscope.read_report(tmp_path).what_if(rank=1)
 
 
 def test_tables_are_frames_of_the_rows_of_the_report(report: rankscope.Report) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rankscope.analysis.evidence.collect import collect
 from rankscope.analysis.evidence.contention import contention
 from rankscope.analysis.evidence.ending import how_it_ended, lost_ranks
+from rankscope.analysis.evidence.together import steps_then
 from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import recording_overhead_pct
 from rankscope.analysis.tables.table import TABLES
@@ -58,6 +59,10 @@ def diagnose(
         report.findings = find(case, lambda kind, error: failed(f"rule {kind}", error))
         report.actions = advise(case, lambda code, error: failed(f"advice {code}", error))
         report.verdict = judge(case, report.actions)
+    with guarded("gains together", failed):
+        left = steps_then(report.actions, windows, report.verdict.step_ms)
+        for action, ms in zip(report.actions, left, strict=True):
+            action.step_then_ms = ms
 
 
 def verdict_of(

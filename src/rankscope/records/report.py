@@ -149,7 +149,7 @@ class Finding:
 
 @dataclass(kw_only=True)
 class Action:
-    """One thing to do. Gains do not add up: after the first the limit may be elsewhere."""
+    """One thing to do. Gains do not add up: after the first the limit may be elsewhere, see ``step_then_ms``."""
 
     code: str
     """Of the rule that advises it: it never changes, its words may."""
@@ -161,6 +161,8 @@ class Action:
     saves_ms: float | None = None
     """Per step."""
     error_ms: float | None = None
+    step_then_ms: float | None = None
+    """The step after this and all actions before it, by one replay with all of them; None where that is not known."""
     check: str = ""
     """How to see that it worked."""
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import typing
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from rankscope.errors import AnalysisError
 from rankscope.records.record_view import RecordView
 from rankscope.records.report import ClusterReport
 from rankscope.report import WRITERS, write_report
@@ -20,7 +23,7 @@ from rankscope.report.common.rounding import tidy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TABLES", "Report"]
+__all__ = ["TABLES", "Report", "WhatIf"]
 
 TABLES = (
     *("ranks", "idle", "steps", "groups", "modules", "kernels", "queues", "findings", "actions", "health", "memory"),
@@ -42,6 +45,65 @@ _COLOURS = {
 """As in the page."""
 
 
+@dataclasses.dataclass(frozen=True)
+class WhatIf:
+    """What the recorded steps would take if something were different, by replay."""
+
+    saves_ms: float
+    """Per step, mean; below 0 where it would take longer."""
+    step_then_ms: float | None
+    """The report's step less that; None where its step is not known."""
+    by_step_ms: list[float]
+    """What each recorded step would be shorter by."""
+
+
+Ask = Callable[[Sequence[int], float, float, Mapping[str, float]], list[float]]
+"""Replays: ranks, network, host and operators, as of :class:`WhatIfs` -> ms that each recorded step is shorter by."""
+
+
+class WhatIfs(dict[str, float]):
+    """``report.what_if``: assumption -> ms that each step would gain, as in report.json. It can be called, too."""
+
+    def __init__(self, record: ClusterReport, ask: Ask | None) -> None:
+        super().__init__(record.what_if)
+        self._record, self._answer = record, ask
+
+    def __call__(
+        self,
+        rank: int | Sequence[int] | None = None,
+        *,
+        network: float = 1.0,
+        host: float = 1.0,
+        scale: Mapping[str, float] | None = None,
+    ) -> WhatIf:
+        """Replay the recorded steps with other work, all changes together.
+
+        The traces are read again, from their cache where there is one, when the first question is asked.
+
+        Args:
+            rank: a rank, or some, whose work is brought to the level of their peers.
+            network: how many times as fast transfers are; ``math.inf`` for transfers that take no time.
+            host: the same of the hosts' own work: Python, operators, launches.
+            scale: operator or kernel -> what its time on the device is multiplied by, ``{"aten::mm": 0.5}``.
+
+        Raises:
+            AnalysisError: the report was read from a file, or no window of it can be replayed.
+            ValueError: a factor that is none.
+        """
+        if self._answer is None:
+            raise AnalysisError("a report that was read from a file cannot be replayed; use rankscope.analyze(traces)")
+        factors = dict(scale or {})
+        if not (network > 0 and host > 0 and all(0 <= factor < math.inf for factor in factors.values())):
+            raise ValueError("network and host are above 0, and factors of operators are 0 or more")
+        ranks = [rank] if isinstance(rank, int) else list(rank or ())
+        unknown = sorted(set(ranks) - {row.rank for row in self._record.ranks})
+        if unknown:
+            raise ValueError(f"there is no rank {', '.join(map(str, unknown))} in this report")
+        saved = self._answer(ranks, network, host, factors)
+        mean, step = sum(saved) / len(saved), self._record.verdict.step_ms
+        return WhatIf(mean, None if step is None else step - mean, saved)
+
+
 class Report(RecordView):
     """What :func:`rankscope.analyze` and :func:`rankscope.read_report` return.
 
@@ -50,6 +112,18 @@ class Report(RecordView):
     """
 
     record: ClusterReport
+
+    def __init__(self, record: ClusterReport, ask: Ask | None = None) -> None:
+        super().__init__(record)
+        self._ask = ask
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"record": self.record, "_ask": None}
+
+    @property
+    def what_if(self) -> WhatIfs:
+        """What each step would gain under the assumptions of report.json, and an answer to any other when called."""
+        return WhatIfs(self.record, self._ask)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(field.name for field in dataclasses.fields(self.record))]

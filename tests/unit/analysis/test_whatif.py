@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rankscope.analysis.evidence.together import steps_then
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.tables.collective_costs import exposed_per_call
 from rankscope.analysis.tables.critical_path import critical_path_row
 from rankscope.analysis.tables.modules import exposed_by_module, module_rows
 from rankscope.analysis.tables.summary import group_rows
 from rankscope.analysis.windows.analyse import analyse_window
+from rankscope.records.report import Action
 
 from .test_worlds import NOISE, SMALL, period_ms
 from .worlds import MS, US, Fault, Item, Mesh, by_hand, simulate
@@ -61,6 +63,23 @@ def test_the_critical_path_is_on_the_rank_with_more_work() -> None:
     assert (most.rank, most.kind) == (2, "compute")
     assert 4.0 <= most.ms_per_step <= path.step_ms
     assert max(path.pieces, key=lambda piece: piece.duration_ms).rank == 2
+
+
+def test_gains_of_several_changes_do_not_add_up() -> None:
+    """Before the same call rank 2 has 4 ms more and rank 1 has 2: either alone saves 2 or nothing, both save 4."""
+    faults = [Fault(2, Item("work", device=4 * MS), before=8), Fault(1, Item("work", device=2 * MS), before=8)]
+    window = analyse_window(simulate(by_hand(tp=False), Mesh(dp=4), faults=faults))
+
+    def mend(rank: int, saves: float) -> Action:
+        return Action(code="mend_extra_compute", text="", ranks=[rank], kind="replay", saves_ms=saves)
+
+    late, other = mend(2, 2.0), mend(1, 2.0)
+    last = Action(code="tensor_cores", text="", ranks=[], kind="bound", saves_ms=1.0)
+    assert steps_then([late, other, last], [window], 20.0) == [18.0, pytest.approx(16.0, abs=0.1), None]
+    # no more than what was said of the second by itself; and what no replay can make has no successor
+    assert steps_then([late, mend(1, 0.5)], [window], 20.0) == [18.0, 17.5]
+    assert steps_then([last, late], [window], 20.0) == [19.0, None]
+    assert steps_then([late, mend(3, 2.0)], [window], 20.0)[1] == pytest.approx(18.0, abs=0.1), "rank 3 is not late"
 
 
 def test_without_host_overhead_a_launch_bound_step_is_its_kernels() -> None:

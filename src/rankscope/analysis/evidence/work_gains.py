@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,12 @@ from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, SHARDIN
 from rankscope.analysis.operators.work import operator_of_kernels
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.windows.analyse import WindowResult
 
-__all__ = ["work_gains"]
+__all__ = ["MOST_RANKS", "operator_shares", "without_group", "work_gains"]
+
+F64 = NDArray[np.float64]
 
 ASKED = (MEMORY_BOUND, OPTIMIZER, SHARDING)
 """That a change can fuse or thin out; matrix products and attention are what the job is for."""
@@ -33,17 +36,42 @@ def work_gains(windows: Sequence[WindowResult]) -> dict[str, float]:
         steps += replay.steps
         shares = [_shares(view, window, column) for column, view in enumerate(window.views)]
         for group in ASKED:
-            work = replay.graph.work.copy()
-            for column, known in enumerate(shares):
-                if group in known:
-                    mine = np.flatnonzero((replay.graph.owner == column) & (replay.graph.label == Work.DEVICE))
-                    segment = np.minimum(replay.graph.segment[mine], window.plan.size - 1)
-                    work[mine] *= 1.0 - known[group][segment]
+            work = _less(replay, replay.graph.work, [known.get(group) for known in shares])
             gained[group] = gained.get(group, 0.0) + float(replay.gains(work).sum())
     return {group: max(ns, 0.0) / steps / 1e6 for group, ns in gained.items()} if steps else {}
 
 
-def _shares(view: RankView, window: WindowResult, column: int) -> dict[str, NDArray[np.float64]]:
+def without_group(window: WindowResult, work: F64, group: str) -> F64:
+    """Return the work per edge without kernels of one kind. Only of windows that were replayed."""
+    assert window.replay is not None
+    shares = [_shares(v, window, c).get(group) if v.device else None for c, v in enumerate(window.views)]
+    return _less(window.replay, work, shares)
+
+
+def _less(replay: Replay, work: F64, shares: Sequence[F64 | None]) -> F64:
+    """Work per edge without a share of each segment's device work; ``shares`` has one entry a rank."""
+    graph = replay.graph
+    changed: F64 = work.copy()
+    for column, share in enumerate(shares):
+        if share is not None:
+            mine = np.flatnonzero((graph.owner == column) & (graph.label == Work.DEVICE))
+            changed[mine] *= 1.0 - share[np.minimum(graph.segment[mine], len(share) - 1)]
+    return changed
+
+
+def operator_shares(view: RankView, window: WindowResult, column: int, operator: str) -> F64:
+    """Share of each segment's device work that kernels of one operator, or kernels of that name, are."""
+    found = _shares(view, window, column, lambda o, kernel: operator if operator in (o, kernel) else "", (operator,))
+    return found.get(operator, np.zeros(window.plan.size))
+
+
+def _shares(
+    view: RankView,
+    window: WindowResult,
+    column: int,
+    kind: Callable[[str, str], str] = group_of,
+    asked: Sequence[str] = ASKED,
+) -> dict[str, F64]:
     """Kind of work -> its share of the device work of each segment."""
     events, strings = view.trace.events, view.trace.strings
     kernels, operators = operator_of_kernels(view)
@@ -54,11 +82,11 @@ def _shares(view: RankView, window: WindowResult, column: int) -> dict[str, NDAr
     place = np.minimum(place, size - 1)
     pairs = np.stack((events.name[kernels], np.where(operators >= 0, events.name[operators.clip(0)], -1)))
     kinds, which = np.unique(pairs, axis=1, return_inverse=True)
-    groups = [group_of(strings[o] if o >= 0 else "", strings[k]) for k, o in kinds.T.tolist()]
+    groups = [kind(strings[o] if o >= 0 else "", strings[k]) for k, o in kinds.T.tolist()]
     length = events.duration[kernels].astype(np.float64)
     whole = np.bincount(place, length, size)
     found = {}
-    for group in set(groups) & set(ASKED):
+    for group in set(groups) & set(asked):
         mine = np.array([g == group for g in groups])[which.reshape(-1)]
         part = np.bincount(place[mine], length[mine], size)
         found[group] = np.divide(part, whole, out=np.zeros(size), where=whole > 0)

@@ -20,7 +20,14 @@ METRICS: dict[str, Metric] = {
         "At most: the time of what is changed, where what remains of it is not known. Savings do not add up: after the "
         "first change the limit may be elsewhere.",
     ),
-    "step_then_ms": Metric("Verdict and findings", "Step then", "ms", "The job's step time less what is saved."),
+    "step_then_ms": Metric(
+        "Verdict and findings",
+        "Step then",
+        "ms",
+        "The job's step after this change and all above it.",
+        "By one replay of the recorded steps with all of these changes: savings do not add up. Not known below a "
+        "change that no replay can make, and of jobs of more than 16 ranks.",
+    ),
     "what_if": Metric(
         "Verdict and findings",
         "Gain",
@@ -53,7 +60,7 @@ def actions(report: ClusterReport) -> Table:
                 text("all" if len(action.ranks) == every > 1 else words.ranks(action.ranks), 40),
                 _saves(action),
                 *numbers([words.share_of_step(action.saves_ms, step)], 0),
-                *numbers([_left(action.saves_ms, step)], 1),
+                *numbers([action.step_then_ms if index > 1 else _left(action.saves_ms, step)], 1),
                 text(action.check or None, _LONGEST),
             ],
             anchor=f"do-{index}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -57,10 +57,10 @@ class Lane(NamedTuple):
 
 def lanes(path: CriticalPath, named: Sequence[int] = ()) -> list[Lane]:
     """Return a lane for each rank that the path visits, longest stay first; beyond eight the others share the last."""
-    stay: Counter[int | None] = Counter()
+    stay: defaultdict[int | None, float] = defaultdict(float)
     for piece in path.pieces:
-        stay[piece.rank] += piece.duration_ms  # type: ignore[assignment]  # a Counter adds floats, too
-    ranks = [rank for rank, _ in stay.most_common() if rank is not None]
+        stay[piece.rank] += piece.duration_ms
+    ranks = sorted((rank for rank in stay if rank is not None), key=lambda rank: -stay[rank])
     own, shared = ranks[:MOST_LANES], ranks[MOST_LANES:]
     found = [
         _lane(f"rank {rank}", rank in named, [p for p in path.pieces if p.rank == rank], path.step_ms) for rank in own
@@ -80,10 +80,11 @@ def _lane(who: str, named: bool, mine: Sequence[PathPiece], step: float) -> Lane
             boxes.append(Box(x, width, colour, f"{_called(piece)}: {words.ms(piece.duration_ms)}"))
         else:
             short.setdefault(colour, []).append(f"M{x:g} 0h{max(width, 0.02):g}v1h{-max(width, 0.02):g}z")
-    total = Counter[str]()
+    total: dict[str, float] = {}
     for piece in mine:
-        total[piece.kind] += piece.duration_ms  # type: ignore[assignment]  # a Counter adds floats, too
-    said = ", ".join(f"{_SAID.get(kind, kind)} {words.ms(ms)}" for kind, ms in total.most_common())
+        total[piece.kind] = total.get(piece.kind, 0.0) + piece.duration_ms
+    most = sorted(total.items(), key=lambda item: -item[1])
+    said = ", ".join(f"{_SAID.get(kind, kind)} {words.ms(ms)}" for kind, ms in most)
     return Lane(who, named, boxes, [(colour, "".join(shapes)) for colour, shapes in short.items()], said)
 
 
@@ -94,13 +95,13 @@ def _called(piece: PathPiece) -> str:
 
 def pieces(path: CriticalPath) -> Table:
     """Return what the path is made of: the same work of one rank together, most time first."""
-    total: Counter[tuple[int | None, str, str]] = Counter()
+    total: defaultdict[tuple[int | None, str, str], float] = defaultdict(float)
     often: Counter[tuple[int | None, str, str]] = Counter()
     for piece in path.pieces:
         key = (piece.rank, piece.kind, piece.name)
-        total[key] += piece.duration_ms  # type: ignore[assignment]  # a Counter adds floats, too
+        total[key] += piece.duration_ms
         often[key] += 1
-    found = total.most_common(MOST_ROWS)
+    found = sorted(total.items(), key=lambda item: -item[1])[:MOST_ROWS]
     columns = [
         [text(name or _SAID.get(kind, kind), 60) for (_, kind, name), _ in found],
         [text(_SAID.get(kind, kind), 40) for (_, kind, _), _ in found],

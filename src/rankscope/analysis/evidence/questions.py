@@ -1,0 +1,51 @@
+"""What-if questions of a user: the recorded steps replayed with other work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.evidence.together import level
+from rankscope.analysis.evidence.work_gains import operator_shares
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.windows.analyse import WindowResult
+
+__all__ = ["replayable", "saved_ms"]
+
+F64 = NDArray[np.float64]
+
+
+def replayable(windows: Sequence[WindowResult]) -> list[WindowResult]:
+    """Return the windows of which a replay is there and trusted."""
+    return [w for w in windows if w.replay is not None and w.refused is None and w.replay.steps]
+
+
+def saved_ms(
+    windows: Sequence[WindowResult], ranks: Sequence[int], network: float, host: float, scale: Mapping[str, float]
+) -> list[float]:
+    """Return what each recorded step would be shorter by, ms, with all of these changes together.
+
+    Args:
+        windows: that can be replayed.
+        ranks: whose work is brought to the level of their peers.
+        network: how many times as fast transfers are; infinite for none at all.
+        host: the same of the hosts' work.
+        scale: operator -> what the time of its kernels is multiplied by.
+    """
+    found: list[float] = []
+    for window in windows:
+        replay = window.replay
+        assert replay is not None
+        graph = replay.graph
+        work = level(window, graph.work, ranks)
+        work = np.where(graph.label == Work.TRANSFER, work / network, work)
+        work = np.where(graph.label == Work.HOST, work / host, work)
+        for operator, factor in scale.items():
+            for column, view in enumerate(window.views):
+                share = operator_shares(view, window, column, operator)
+                mine = np.flatnonzero((graph.owner == column) & (graph.label == Work.DEVICE))
+                work[mine] *= 1.0 - (1.0 - factor) * share[np.minimum(graph.segment[mine], len(share) - 1)]
+        found += (replay.gains(work) / 1e6).tolist()
+    return found

@@ -1,0 +1,123 @@
+"""What is left of a step after several changes: gains do not add up, so each replay has one more of them.
+
+A change is one of the work in the graph: a late rank's at the level of its peers, kernels of one kind or host time of
+one kind without any, transfers that take no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.evidence.work_gains import MOST_RANKS, without_group
+from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, SHARDING
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.causes import allocator, input_stall
+from rankscope.records.report import Action
+
+__all__ = ["level", "steps_then"]
+
+F64 = NDArray[np.float64]
+Change = Callable[[WindowResult, F64], F64]
+"""Work per edge -> the same after a change."""
+
+
+def steps_then(actions: Sequence[Action], windows: Sequence[WindowResult], step_ms: float | None) -> list[float | None]:
+    """Return the step, ms, after each action and all before it; None from the first on that cannot be replayed.
+
+    Args:
+        actions: in the order in which they are done.
+        windows: of the run.
+        step_ms: the step that the report tells.
+    """
+    found: list[float | None] = [None] * len(actions)
+    replayed = [w for w in windows if w.replay is not None and w.refused is None and len(w.views) <= MOST_RANKS]
+    if not actions or step_ms is None or actions[0].saves_ms is None:
+        return found
+    left = found[0] = max(step_ms - actions[0].saves_ms, 0.0)
+    change = _change(actions[0])
+    if not replayed or change is None:
+        return found
+    works = [change(w, w.replay.graph.work) for w in replayed if w.replay is not None]
+    before = _gain(replayed, works)
+    for place, action in enumerate(actions[1:], 1):
+        change = _change(action)
+        if change is None or action.saves_ms is None:
+            break
+        works = [change(w, work) for w, work in zip(replayed, works, strict=True)]
+        after = _gain(replayed, works)
+        left = found[place] = max(left - min(max(after - before, 0.0), action.saves_ms), 0.0)
+        before = max(after, before)
+    return found
+
+
+def _gain(windows: Sequence[WindowResult], works: Sequence[F64]) -> float:
+    """Mean over the steps, ms."""
+    gained = sum(float(w.replay.gains(work).sum()) for w, work in zip(windows, works, strict=True) if w.replay)
+    return gained / max(sum(w.replay.steps for w in windows if w.replay), 1) / 1e6
+
+
+def _change(action: Action) -> Change | None:
+    if action.code.startswith("mend_"):
+        return lambda window, work: level(window, work, action.ranks)
+    return _CHANGES.get(action.code)
+
+
+def level(window: WindowResult, work: F64, ranks: Sequence[int]) -> F64:
+    """Work per edge with these ranks' between two calls no more than their peers'.
+
+    What is less than theirs stays: the peer may be late, too.
+    """
+    replay = window.replay
+    assert replay is not None
+    changed: F64 = work.copy()
+    for column, view in enumerate(window.views):
+        if view.rank in ranks:
+            plain = replay.graph.work
+            ratio = np.divide(replay.equalised(column), plain, out=np.ones_like(plain), where=plain > 0)
+            changed *= np.minimum(ratio, 1.0)
+    return changed
+
+
+def _without_host_cause(name: str) -> Change:
+    """Without what one cause takes of the hosts' time."""
+
+    def change(window: WindowResult, work: F64) -> F64:
+        replay = window.replay
+        assert replay is not None
+        graph, host = replay.graph, replay.segments.host
+        named = np.array([profile.length[name] for profile in window.profiles])
+        kept = 1.0 - np.divide(named, host, out=np.zeros_like(host), where=host > 0).clip(0.0, 1.0)
+        mine = np.flatnonzero(graph.label == Work.HOST)
+        changed: F64 = work.copy()
+        changed[mine] *= kept[graph.owner[mine], graph.segment[mine]]
+        return changed
+
+    return change
+
+
+def _without(label: Work) -> Change:
+    def change(window: WindowResult, work: F64) -> F64:
+        assert window.replay is not None
+        return np.where(window.replay.graph.label == label, 0.0, work)
+
+    return change
+
+
+def _without_kernels(group: str) -> Change:
+    return lambda window, work: without_group(window, work, group)
+
+
+_CHANGES: dict[str, Change] = {
+    "load_faster": _without_host_cause(input_stall.CAUSE.name),
+    "keep_memory": _without_host_cause(allocator.CAUSE.name),
+    "compile": lambda window, work: _without(Work.HOST)(window, without_group(window, work, MEMORY_BOUND)),
+    "cuda_graphs": _without(Work.HOST),
+    "fused_optimizer": _without_kernels(OPTIMIZER),
+    "larger_batch": _without_kernels(SHARDING),
+    "hide_transfers": _without(Work.TRANSFER),
+}
+"""Code of an action -> what it changes at most. Each later gain is held below what the action can gain by itself."""
