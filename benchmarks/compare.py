@@ -9,7 +9,7 @@ FOLDER holds the traces of runs of the same job with and without a planted fault
 2. pairs drawn from the recorded steps of one healthy run each, with replacement: how often is a step, a kernel or a
    count told; with ``--healthy`` also pairs of blocks of unrecorded steps of repeated jobs, judged as comparable or not
    by the load that was measured in them, and then all the same;
-3. one kernel made longer by 5 and by 1 %: how often is it told;
+3. one kernel made longer by 5 and by 1 %: how often is it told; all steps made longer: how often are they slower;
 4. two summaries of many ranks: how long does it take to write, read and compare them?
 """
 
@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from rankscope.compare.compare import compare
 from rankscope.compare.sides.side import Side, read_side, summary_of
+from rankscope.compare.steps import compare_steps
 from rankscope.records.codec import from_json
 from rankscope.records.rank_window import RankWindow
 from rankscope.records.run_summary import RunSummary
@@ -177,6 +178,28 @@ def power(sides: dict[str, Side], pairs: int) -> None:
     print()
 
 
+def slower_steps(sides: dict[str, Side], folder: Path, pairs: int) -> None:
+    print(f"\n3b. all steps made longer, by how much they vary in one run; {pairs} draws of two\n")
+    print("| run | recorded steps | 10 % longer, slower | 5 % longer, slower | as they are, slower or faster |")
+    print("| --- | --- | --- | --- | --- |")
+    random = np.random.default_rng(4)
+    for name in HEALTHY:
+        if name not in sides:
+            sides[name] = read_side(folder / name)
+        counted = []
+        for factor in (1.10, 1.05, 1.0):
+            told = 0
+            for _ in range(pairs):
+                after = resampled(sides[name], random)
+                for own in after.ranks:
+                    own.steps.length_ns[:] = [round(ns * factor) for ns in own.steps.length_ns]
+                _, _, row = compare_steps(resampled(sides[name], random), after)
+                told += row.told and (factor == 1.0 or (row.change or 0.0) > 0)
+            counted.append(f"{100 * told / pairs:.0f} %")
+        print(f"| {name} | {len(sides[name].step_ms)} | {' | '.join(counted)} |", flush=True)
+    print()
+
+
 def lengthen(own: RankWindow, name: str, factor: float) -> None:
     for row in range(len(own.work.operator)):
         if spelled(own, row) == name:
@@ -216,6 +239,7 @@ def main() -> None:
     if given.healthy:
         healthy_jobs(given.healthy, given.pairs)
     power(sides, max(given.pairs // 20, 5))
+    slower_steps(sides, given.folder, max(given.pairs // 5, 5))
     many_ranks(sides["ddp_gpu_bound"], given.ranks)
 
 

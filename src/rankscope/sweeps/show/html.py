@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from html import escape
 
@@ -25,6 +26,7 @@ _STYLE = """
 .sweep table { border-collapse: collapse; width: 100%; margin: 1rem 0 }
 .sweep td, .sweep th { border-top: 1px solid #8884; padding: .3rem .6rem; text-align: right;
   font-variant-numeric: tabular-nums; vertical-align: top }
+.sweep td + td { white-space: nowrap }
 .sweep td:first-child, .sweep th:first-child { text-align: left; overflow-wrap: anywhere }
 .sweep tr.told td:last-child { font-weight: 600 }
 .sweep svg { width: 100%; height: auto } .sweep svg text { fill: currentColor; font-size: 13px }
@@ -77,11 +79,18 @@ def _plot(rows: list[SweepRow]) -> str:
         drawn.append(f'<line x1="{at:.1f}" y1="0" x2="{at:.1f}" y2="{height - _AXIS}" stroke="#8888"/>')
     for place, row in enumerate(known):
         drawn.append(_line(row, _LINE * place + _LINE / 2, x))
-    for part in range(5):
-        ms = low + (high - low) * part / 4
-        anchor = "end" if part == 4 else "middle" if part else "start"
-        drawn.append(f'<text x="{x(ms):.1f}" y="{height - 8}" text-anchor="{anchor}">{ms:.1f} ms</text>')
+    drawn += [
+        f'<text x="{x(ms):.1f}" y="{height - 8}" text-anchor="middle">{ms:g} ms</text>' for ms in _ticks(low, high)
+    ]
     return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="step of each setting">{"".join(drawn)}</svg>'
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two, at most six."""
+    power = 10.0 ** math.floor(math.log10((high - low) / 5))
+    step = next(power * factor for factor in (1, 2, 5, 10) if (high - low) / (power * factor) <= 5)
+    first = math.ceil(low / step)
+    return [round(place * step, 9) for place in range(first, math.floor(high / step) + 1)]
 
 
 def _line(row: SweepRow, y: float, x: Callable[[float], float]) -> str:
