@@ -118,8 +118,8 @@ def same(report: ClusterReport, before: ClusterReport, culprits: list[int]) -> b
 
 def named(report: ClusterReport) -> list[int]:
     """The ranks of the verdict; those of a slow link are in its sentence."""
-    link = re.search(r"of ranks (\d+)-(\d+) take", report.verdict.sentence)
-    return list(range(int(link[1]), int(link[2]) + 1)) if link else sorted(report.verdict.ranks)
+    link = re.search(r"of ranks ([\d, ]+) take", report.verdict.sentence)
+    return [int(rank) for rank in link[1].split(",")] if link else sorted(report.verdict.ranks)
 
 
 def said(report: ClusterReport) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rankscope.errors import ForeignFileError
 from rankscope.records.report import ClusterReport
-from rankscope.report.formats import html, markdown, terminal
+from rankscope.report.formats import html, markdown, parquet, terminal
 from rankscope.report.formats import json as contract
 from rankscope.rundir.files import rewrite
 from rankscope.rundir.layout import RunDir
@@ -31,7 +31,7 @@ _FILES = {"json": "report.json", "markdown": "report.md", "html": "report.html"}
 
 
 def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
-    """Write report.json, report.md and report.html into ``folder``, each atomically.
+    """Write report.json, report.md and report.html into ``folder``, each atomically; of many ranks report.parquet, too.
 
     Returns:
         Format name -> file.
@@ -44,6 +44,12 @@ def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
     for name, file in _FILES.items():
         text = _page(report, folder) if name == "html" else WRITERS[name](report)
         written[name] = rewrite(folder / file, text)
+    ranks = folder / "report.parquet"
+    if len(report.ranks) > parquet.MANY:
+        parquet.write_ranks(report, ranks)
+        written["parquet"] = ranks
+    else:
+        ranks.unlink(missing_ok=True)  # of an earlier report
     return written
 
 

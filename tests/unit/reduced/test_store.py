@@ -88,3 +88,39 @@ def test_a_url_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="cannot be read"):
         places_in(f"memory://{uuid.uuid4().hex}")
     assert places_in(str(tmp_path)) == []
+
+
+def test_a_server_of_s3_that_dies_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real server on loopback, stopped between two objects and started again with what it had."""
+    moto = pytest.importorskip("moto.server", reason="needs moto[server]", exc_type=ImportError)
+    pytest.importorskip("s3fs", reason="needs s3fs", exc_type=ImportError)
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", "nobody"), ("AWS_SECRET_ACCESS_KEY", "nothing"), ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("AWS_MAX_ATTEMPTS", "1"), ("AWS_EC2_METADATA_DISABLED", "true"),
+    ):  # fmt: skip
+        monkeypatch.setenv(name, value)
+    monkeypatch.setitem(
+        fsspec.config.conf, "s3", {"endpoint_url": f"http://{host}:{port}", "skip_instance_cache": True}
+    )
+    url, folder = "s3://bucket/run_0001", str(tmp_path / "folder")
+    fsspec.core.url_to_fs(url)[0].mkdir("bucket")
+    shares = shares_of([TRACES], url, objects=2)
+    try:
+        assert list(reduce_shares(shares[:1])) == []
+        server.stop()
+        assert [share for share, _ in reduce_shares(shares[1:])] == shares[1:]
+    finally:
+        server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=port)
+        server.start()
+    try:
+        assert without_whole(shares) == shares[1:]
+        assert list(reduce_shares(without_whole(shares))) == []
+        assert list(reduce_shares(shares_of([TRACES], folder, objects=2))) == []
+        assert load_objects([url]).sources == load_objects([folder]).sources
+        local = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
+        assert [place.open().read() for place in places_in(url)] == local
+    finally:
+        server.stop()
