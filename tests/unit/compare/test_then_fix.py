@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import IO
 
 import pytest
 
@@ -17,7 +18,7 @@ from .conftest import DATA
 def test_both_runs_and_their_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     asked: list[list[str]] = []
 
-    def run(words: list[str], *, check: bool) -> SimpleNamespace:
+    def run(words: list[str], *, check: bool, stdout: IO[bytes], stderr: int) -> SimpleNamespace:
         asked.append(words)
         (folder,) = [Path(word.removeprefix("run.dir=")) for word in words if word.startswith("run.dir=")]
         name = "gloo_ddp_input" if folder.name == "fault" else "gloo_ddp_none"
@@ -35,7 +36,12 @@ def test_both_runs_and_their_difference(tmp_path: Path, monkeypatch: pytest.Monk
     assert "schedule.active=4" in first
     assert "schedule.active=4" in second
     assert first[first.index("--steps") + 1] == second[second.index("--steps") + 1]
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert out.startswith("Found          Rank 1 ")
+    assert "\nAdvice         " in out
+    assert "\nTurned         --fault input_stall -> --fault none\n" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert err.count("what the job prints goes to") == 2
     assert "fault -> fixed" in out
     assert "work of the host" in out
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import textwrap
 from pathlib import Path
 
 from rankscope.cli.parts.console import print_utf8, say
 from rankscope.own_process import command
+from rankscope.records.report import ClusterReport
 
 __all__ = ["then_fix"]
 
@@ -29,17 +31,34 @@ def then_fix(arguments: argparse.Namespace, settings: tuple[str, ...], steps: in
             words += ["--size", str(arguments.size)]
         for setting in (*settings, *arguments.overrides, f"run.dir={folder / name}"):
             words += ["-S", setting]
-        say(f"with {fault}" if fault != "none" else "and now without it")
-        code = subprocess.run(command("rankscope", *words), check=False).returncode
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / f"{name}.log"
+        say(f"{f'with {fault}' if fault != 'none' else 'and now without it'}; what the job prints goes to {log}")
+        with log.open("wb") as output:
+            code = subprocess.run(
+                command("rankscope", *words), check=False, stdout=output, stderr=subprocess.STDOUT
+            ).returncode
         if code:
+            say(f"the job ended with exit code {code}; see {log}")
             return code
     from rankscope.compare.compare import compare
     from rankscope.compare.show import DIFF_WRITERS
     from rankscope.compare.sides.side import read_side
 
     before, after = (read_side(folder / name) for name in ("fault", "fixed"))
+    print_utf8(_found(before.report, arguments.fault))
     print_utf8(DIFF_WRITERS["terminal"]([compare(before, after)]).rstrip("\n"))
     return 0
+
+
+def _found(report: ClusterReport, fault: str) -> str:
+    """What the first report said, and what was done about it."""
+    lines = [("Found", report.verdict.sentence)]
+    lines += [("Advice", action.text) for action in report.actions[:1]]
+    lines.append(("Turned", f"--fault {fault} -> --fault none"))
+    return "\n".join(
+        textwrap.fill(text, 80, initial_indent=f"{label:15}", subsequent_indent=" " * 15) for label, text in lines
+    )
 
 
 def _free(base: Path) -> Path:
