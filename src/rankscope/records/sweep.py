@@ -21,7 +21,7 @@ class SweepSetting:
     name: str
     """What is different about it, for people: ``bucket_cap_mb=25``."""
     overrides: list[str]
-    """As ``rankscope run -S`` takes them; only what is swept."""
+    """As ``rankscope run -S`` takes them; only what is swept. Secrets are masked where they are kept."""
     knobs: dict[str, str] = field(default_factory=dict)
     """Arguments of the script and variables of the environment that it sets, by their names without ``script.`` and
     ``env.``."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from rankscope.errors import ConfigError, ForeignFileError, RunDirError
 from rankscope.records.codec import to_json
+from rankscope.records.secrets import mask_arguments
 from rankscope.records.sweep import SweepJob, SweepPlan
 from rankscope.rundir.files import rewrite, write_new
 from rankscope.rundir.record_files import RUN_BYTES, read_record
@@ -46,7 +48,7 @@ class SweepDir:
             (self.path / "jobs").mkdir(exist_ok=True)
             if self.begun:
                 before = self.plan()
-                if (before.words, before.settings) != (plan.words, plan.settings):
+                if (before.words, before.settings) != (plan.words, shown_to_others(plan).settings):
                     raise ConfigError(
                         f"{shown} holds another sweep: rankscope sweep {' '.join(before.words)}; "
                         "give the same words to go on with it, or another --dir"
@@ -54,7 +56,7 @@ class SweepDir:
                 plan.repeats = max(plan.repeats, before.repeats)
             elif any(entry.name not in ("jobs", "lock") for entry in self.path.iterdir()):
                 raise RunDirError(f"{shown} is not empty and holds no sweep; name a new folder with --dir")
-            rewrite(self._plan, to_json(plan))
+            rewrite(self._plan, to_json(shown_to_others(plan)))
         except OSError as error:
             raise RunDirError(f"{shown} cannot be used ({error}); name another folder with --dir") from error
         return plan
@@ -113,6 +115,11 @@ class SweepDir:
             except OSError:  # a file system without locks
                 pass
             yield
+
+
+def shown_to_others(plan: SweepPlan) -> SweepPlan:
+    """The plan as it is kept: values that look like secrets are masked, as they are in the manifest of a run."""
+    return replace(plan, settings=[replace(own, overrides=mask_arguments(own.overrides)) for own in plan.settings])
 
 
 def next_free(base: Path = _BASE) -> Path:

@@ -9,6 +9,8 @@ import pytest
 from rankscope.cli.parts.sweep_settings import settings_of
 from rankscope.compose import alternatives
 from rankscope.errors import ConfigError
+from rankscope.records.sweep import SweepPlan
+from rankscope.sweeps.folder import SweepDir
 from rankscope.sweeps.order import order_in_words, order_of
 
 from .conftest import plan
@@ -71,3 +73,14 @@ def test_each_round_is_the_other_way_round() -> None:
     for place, (setting, _) in enumerate(order_of(3, 4)):
         late[setting] += place
     assert len({*late.values()}) == 1
+
+
+def test_secrets_are_kept_nowhere(tmp_path: Path) -> None:
+    settings = settings_of(["env.HF_TOKEN=hunter2", "script.api-key=abc12,def34", "script.lr=1"])
+    assert [own.overrides for own in settings] == [["script.api-key=abc12"], ["script.api-key=def34"]]  # to run with
+    sweep = SweepDir(tmp_path / "sweep")
+    for _ in range(2):  # and it is the same sweep when it goes on
+        sweep.begin(SweepPlan(words=["train.py"], settings=settings, repeats=1), shown="sweep")
+    text = (tmp_path / "sweep" / "sweep.json").read_text()
+    assert not [secret for secret in ("hunter2", "abc12", "def34") if secret in text]
+    assert sweep.plan().settings[0].knobs["lr"] == "1"

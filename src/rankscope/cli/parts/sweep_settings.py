@@ -8,6 +8,7 @@ from typing import Any
 
 from rankscope.compose import alternatives, compose
 from rankscope.errors import ConfigError
+from rankscope.records.secrets import mask_arguments, mask_config
 from rankscope.records.sweep import SweepSetting
 
 __all__ = ["MOST", "settings_of", "split"]
@@ -47,12 +48,9 @@ def settings_of(overrides: Sequence[str], config_dirs: Sequence[Any] = ()) -> li
         if number > MOST:
             raise ConfigError(f"the sweep has more than {MOST:,} settings; sweep over fewer values")
         config = compose([*fixed, *chosen], config_dirs).config
-        knobs = dict(_flat({**config.script, **config.env}, ""))
-        found.append(
-            SweepSetting(
-                number=number, name=_name(chosen), overrides=[*chosen], knobs={k: str(v) for k, v in knobs.items()}
-            )
-        )
+        knobs = {name: str(value) for name, value in _flat(mask_config({**config.script, **config.env}), "")}
+        name = _name(mask_arguments(chosen))
+        found.append(SweepSetting(number=number, name=name, overrides=[*chosen], knobs=knobs))
     return found
 
 
