@@ -56,9 +56,10 @@ class Starting:
             self._met()
             return result
 
-        for module in (distributed_c10d, dist):
+        modules: list[Any] = [distributed_c10d, dist]
+        for module in modules:
             if getattr(module, "init_process_group", None) is original:
-                module.init_process_group = init_process_group  # type: ignore[attr-defined]
+                module.init_process_group = init_process_group
 
     def _note(self, stage: Stage) -> None:
         if os.getpid() == self._pid:  # a forked child is no rank of this number

@@ -12,7 +12,7 @@ def test_the_first_graph_waits_until_the_window_before_it_has_let_go_of_cupti(tm
     ours = Session(spec, {"RANK": "0", "WORLD_SIZE": "1"})
     monkeypatch.setattr(sessions, "_session", ours)
     waited = []
-    monkeypatch.setattr(ours._detaching, "finish", lambda: waited.append(1))
+    monkeypatch.setattr(ours._windows._teardown, "finish", lambda: waited.append(1))
     ours._thread.claim()
     ours._graph_begins()
     ours._graph_begins()

@@ -21,6 +21,7 @@ SCRIPT = """
 import os, sys
 import torch
 from rankscope.agent.session import Session
+from rankscope.agent.windows.rank_windows import RankWindows
 from rankscope.records.codec import from_json
 from rankscope.records.spec import AgentSpec
 
@@ -38,7 +39,7 @@ class Lagging:
         return target.name
 
 os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
-Session._maker = lambda self, window, spec: Lagging
+RankWindows._maker = lambda self, window, spec: Lagging
 Session.begin(from_json(AgentSpec, open(sys.argv[1]).read()))
 weight = torch.nn.Parameter(torch.ones(1))
 optimizer = torch.optim.SGD([weight], lr=0.1)

@@ -1,0 +1,240 @@
+"""The windows of one rank: each is opened, gone on with and closed in the training thread, outside of all operators.
+
+When to do so is the session's affair; see :mod:`rankscope.agent.session`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from rankscope.agent.backends.base import Capture, detailed
+from rankscope.agent.backends.memory_history import MemoryHistory
+from rankscope.agent.process.cupti_teardown import CuptiTeardown
+from rankscope.agent.process.exit import ExitHandler
+from rankscope.agent.process.safe_point import CompiledFrames
+from rankscope.agent.process.training_thread import TrainingThread
+from rankscope.agent.process.user_profiler import UserProfilerWatch
+from rankscope.agent.steps.counter import StepCounter
+from rankscope.agent.windows.agreement import Agreement
+from rankscope.agent.windows.making_way import MakingWay
+from rankscope.agent.windows.recording import Recording, new_record
+from rankscope.capture_backends import load_capture, resolve
+from rankscope.records.rank import RankRecord
+from rankscope.records.spec import AgentSpec, CaptureSpec, Window
+from rankscope.rundir.spool import Spool
+from rankscope.step_time import Pace
+
+__all__ = ["RankWindows"]
+
+
+class RankWindows:
+    """At most one is open.
+
+    Args:
+        spec: what to record.
+        spool: where it is left.
+        counter: of the steps.
+        thread: the one that trains.
+        ending: is told when there is something to end with the process.
+        pace: of the steps that are not recorded.
+        no_more: called when nothing may be recorded in this process any more.
+    """
+
+    def __init__(
+        self,
+        spec: AgentSpec,
+        spool: Spool,
+        counter: StepCounter,
+        thread: TrainingThread,
+        ending: ExitHandler,
+        pace: Pace,
+        no_more: Callable[[], None],
+    ) -> None:
+        self.current: Recording | None = None
+        """The window that is open, from its warm-up on."""
+        self._spec, self._spool, self._counter = spec, spool, counter
+        self._thread, self._ending, self._pace, self._no_more = thread, ending, pace, no_more
+        self._teardown = CuptiTeardown()
+        self._theirs = UserProfilerWatch(self._is_ours, self._stand_aside)
+        self._history = MemoryHistory()
+        self._way = MakingWay()
+        self._compiled = CompiledFrames()
+        self._recounted: str | None = None
+
+    def install(self) -> None:
+        """Watch the script's own profilers and its allocations, and load what will record."""
+        self._theirs.install()
+        self._history.install()
+        with contextlib.suppress(Exception):  # the window that needs it reports what is wrong
+            load_capture(resolve(self._spec.capture.backend)[0])  # imported now, so that no step has to wait for it
+
+    def begin(self, life: RankRecord, agreement: Agreement, *, records: bool, opened: Callable[[], None]) -> None:
+        """This is a rank.
+
+        Args:
+            life: its record.
+            agreement: on the windows to come.
+            records: whether it is among the ranks that record.
+            opened: called when a window has been opened.
+        """
+        self._life, self._agreement, self._records, self._opened = life, agreement, records, opened
+
+    # ------------------------------------------------------------ at every step
+
+    @property
+    def presses(self) -> bool:
+        """The open window has to be closed, whether a step has ended or not."""
+        window = self.current
+        return window is not None and window.started and (self._way.is_asked or window.overdue() is not None)
+
+    def advance(self, completed: int, *, stepped: bool) -> None:
+        """Open, go on with or close a window.
+
+        Args:
+            completed: steps completed.
+            stepped: one has just ended.
+        """
+        window = self.current
+        if self._recounted is not None:
+            reason, self._recounted = self._recounted, None
+            if window is not None and window.started:
+                self._close(reason, completed)
+            elif window is not None:
+                self.cancel(reason)
+        elif window is None:
+            self._ending.release()
+            if self._agreement.due(completed) and self._compiled.ended():
+                self._open(completed)
+        elif self._way.is_asked:
+            self._close_for_another()
+        elif not window.started:
+            if completed >= window.window.first:
+                self._start(window, completed)
+        elif window.has_ended(completed):
+            if stepped and window.drained(at_once=self._agreement.plan_comes(completed)):
+                self._close(None, completed)
+        elif (overdue := window.overdue()) is not None:
+            self._close(overdue, completed)
+        elif window.capture is not None and stepped:
+            window.capture.mark(completed)
+
+    def recounted(self) -> None:
+        """A better signal has taken over, and counts from 1: an open window ends, what was planned comes again."""
+        self._recounted = f"from here on steps are counted by {self._counter.source}, which is trusted more"
+        self._agreement.recount(self._counter.source or "")
+        self._pace.forget()
+
+    def cancel(self, reason: str) -> None:
+        """Give the open window up, if there is one."""
+        window, self.current = self.current, None
+        if window is not None:
+            window.cancel(reason)
+
+    # ------------------------------------------------------------ from its warm-up to its end
+
+    def _open(self, completed: int) -> None:
+        planned, plan = self._agreement.take()
+        spec = detailed(self._spec.capture, planned.detail)
+        history = self._history if spec.memory_snapshot else None
+        record = new_record(self._life, planned, plan)
+        window = Recording(planned, record, self._spool, self._spec, history)
+        record.step_source, record.steps_counted = self._counter.source, completed
+        record.step_trust = self._counter.trust
+        if not self._records:
+            chosen = f"not among the ranks that record (capture.ranks={self._spec.capture.ranks})"
+            window.give_up(chosen, status="skipped")
+        elif completed > planned.first:
+            window.give_up(f"this window was announced at step {completed}, after its first step {planned.first}")
+        elif self._theirs.active:
+            window.give_up("the script's own torch.profiler was active; two at once would crash the job")
+        else:
+            self._warm_up(window, completed, spec)
+
+    def _warm_up(self, window: Recording, completed: int, spec: CaptureSpec) -> None:
+        self._ending.guard()
+        self.current = window  # from here on it is ended, whatever happens
+        if not window.open(self._maker(window.window, spec), self._pace.recent_ms):
+            self.current = None
+            return
+        if completed >= window.window.first:
+            self._start(window, completed)
+        self._opened()
+
+    def _maker(self, window: Window, spec: CaptureSpec) -> Callable[[], Capture]:
+        """How this window is recorded."""
+
+        def make() -> Capture:
+            self._teardown.finish()  # of the window before
+            capture: Capture = load_capture(window.backend)(spec, self._teardown)
+            return capture
+
+        return make
+
+    def _start(self, window: Recording, completed: int) -> None:
+        window.start(completed, self._agreement.confirmed)
+        if window.capture is None:
+            self.current = None
+
+    def _close(self, reason: str | None, completed: int, *, leaving: bool = False) -> None:
+        window, self.current = self.current, None
+        if window is not None:
+            self._agreement.closed(completed)
+            reason = None if window.has_ended(completed) else reason
+            window.close(reason, completed, self._counter.source, leaving=leaving)
+            self._compiled.note()
+            self._pace.forget()
+
+    # ------------------------------------------------------------ other profilers, CUDA graphs, forks, the end
+
+    def _is_ours(self, profile: object) -> bool:
+        window = self.current
+        return window is not None and window.capture is not None and window.capture.owns(profile)
+
+    def _stand_aside(self) -> None:
+        """The user's profiler is about to be prepared: ours must have ended by then."""
+        self._teardown.stay()
+        if self.current is not None and self._thread.is_this():
+            self._close_for_another()
+        elif self.current is not None:
+            self._way.ask()
+        self._teardown.finish()
+
+    def _close_for_another(self) -> None:
+        reason = "the script's own torch.profiler started inside this window, which ended for it"
+        window = self.current
+        if window is not None and window.capture is not None and self._way.too_late:
+            self.current = None  # libkineto is the script's: to end ours now would end its profile, or the process
+            window.capture.leave()
+            window.give_up("the script's own torch.profiler began in another thread and did not wait any longer")
+            self._no_more()  # what ours keeps in this thread cannot be taken away
+        elif window is not None and window.started:
+            self._close(reason, self._counter.completed)
+        else:
+            self.cancel(reason)
+        self._way.answer()
+
+    def graph_begins(self) -> None:
+        """A CUDA graph is about to be captured. The first one waits until the teardown of CUPTI has finished."""
+        first = self._teardown.graph()
+        if first and self.current is None and self._thread.is_this():
+            self._teardown.finish()
+
+    def left_in_child(self) -> None:
+        """This is a forked child."""
+        if self.current is not None and self.current.capture is not None:
+            self.current.capture.leave()
+
+    def end(self, reason: str | None, completed: int) -> bool:
+        """The process ends, for this reason if it is a special one.
+
+        Returns:
+            Whether the libraries of this process may be unloaded.
+        """
+        window = self.current
+        if window is not None and window.started:
+            unfinished = f"the job ended in step {completed}; the window was to end with step {window.window.last}"
+            self._close(reason or unfinished, completed, leaving=True)
+        else:
+            self.cancel(reason or "the job ended during the warm-up of this window")
+        return self._teardown.close()
