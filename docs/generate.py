@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from rankscope.cli.parser import make_parser
 from rankscope.cli.parts import config_help
 from rankscope.diagnose.rules import table as rules
 from rankscope.report.sections import table as sections
+
+sys.path.insert(0, str(Path(__file__).parent))
+import python_pages
 
 DOCS = Path(__file__).parent
 
@@ -73,6 +77,7 @@ PAGES = {
     "findings.md": rules.as_markdown,
     "configuration.md": config_help.as_markdown,
     "cli.md": command_line,
+    "python.md": python_pages.as_markdown,
     "guide/slow-rank.md": causes_of_the_guide,
 }
 """Page, relative to this folder -> the function that makes its text."""

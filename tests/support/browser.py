@@ -55,11 +55,19 @@ class Browser:
         """Open a page and wait until it is there: on a busy machine the command can return with the page before."""
         address = path.resolve().as_uri()
         self._post("/url", {"url": address})
-        there = f"return location.href === {json.dumps(address)} && document.readyState === 'complete'"
+        self._until(f"location.href === {json.dumps(address)}")
+
+    def reload(self) -> None:
+        """Load the page that is shown once more, with the address that it has by now."""
+        self.run("window.before = true")
+        self._post("/refresh", {})
+        self._until("window.before === undefined")
+
+    def _until(self, there: str) -> None:
         deadline = time.monotonic() + 100
-        while not self.run(there):
+        while not self.run(f"return {there} && document.readyState === 'complete'"):
             if time.monotonic() > deadline:
-                raise OSError(f"{address} was not there after 100 s")
+                raise OSError(f"the page was not there after 100 s: {there}")
             time.sleep(0.05)
 
     def run(self, script: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,6 +56,11 @@ def test_sorts_and_filters(many_ranks: ClusterReport, show: Callable[[ClusterRep
         "box.dispatchEvent(new Event('input'))"
     )
     assert browser.run("return document.querySelector('[data-count=ranks]').textContent") == "8 of 64 rows"
+    address = browser.run("return location.href")
+    assert re.search(r"#table-ranks\?sort=\d+&order=down&filter=node-4$", address)
+    browser.reload()
+    assert browser.run("return document.querySelector('[data-count=ranks]').textContent") == "8 of 64 rows", "a link"
+    assert browser.run(f"return {last_head}.closest('th').getAttribute('aria-sort')") == "descending"
     assert browser.complaints() == []
 
 

@@ -147,7 +147,7 @@ def test_the_critical_path_rank_by_rank(gpu_straggler: ClusterReport) -> None:
     """Half of a step of 100 ms on rank 1, and a kernel of 0.2 ms, which is too short to be drawn by itself."""
     first, second = path.lanes(gpu_straggler.critical_path, [1])
     assert (first.who, first.named, first.said) == ("rank 1", True, "host 50.0 ms, compute 0.20 ms")
-    assert first.boxes == [path.Box(0.0, 50.0, "host", "host, waiting for input: 50.0 ms")]
+    assert first.boxes == [path.Box(0.0, 50.0, "host", "host, waiting for input: 50.0 ms", "waiting for input")]
     assert first.shapes == [("compute", "M50 0h0.2v1h-0.2z")]
     assert (second.who, second.boxes[0].x) == ("rank 0", 50.2)
     built = path.SECTION.build(gpu_straggler)

@@ -25,8 +25,6 @@ MOST_PIECES = 400
 """Of the step that is shown."""
 SHORT = 0.0005
 """Share of the step below which a piece belongs to the one before it, at first; more where there are too many."""
-NAMED = 0.5
-"""Share of a piece of host time that something must take to name it."""
 NAMES = {Part.LAUNCH: "launch", Part.HOST: "host", Part.DEVICE: "compute", Part.TRANSFER: "transfer"}
 
 
@@ -107,28 +105,34 @@ def _pieces(window: WindowResult, chain: Chain, begin: float) -> list[PathPiece]
         PathPiece(
             rank=_rank(window, column),
             kind=NAMES[Part(part)],
-            name=names.of(start, end, part, column, call),
-            start_ms=(start - begin) / 1e6,
-            duration_ms=(end - start) / 1e6,
+            name=name,
+            start_ms=(first - begin) / 1e6,
+            duration_ms=(last - first) / 1e6,
         )
         for start, end, part, column, call in zip(*(values.tolist() for values in columns), strict=True)
+        for first, last, name in names.of(start, end, part, column, call)
     ]
 
 
 class _Names:
-    """What was done in a piece: the operator of the kernel that ran, the cause that host time has, the call."""
+    """What was done in a piece: the operator of the kernel that ran, the causes that host time has, the call."""
 
     def __init__(self, window: WindowResult) -> None:
         self._window = window
         self._work: dict[int, tuple[F64, list[str]]] = {}
+        self._causes: dict[int, list[tuple[float, float, str]]] = {}
 
-    def of(self, start: float, end: float, part: int, column: int, call: int) -> str:
+    def of(self, start: float, end: float, part: int, column: int, call: int) -> list[tuple[float, float, str]]:
+        """The piece, or what it falls into."""
+        name = ""
         if part == Part.TRANSFER and call >= 0:
             matched = self._window.matched
-            return f"{matched.kind[call]} of {matched.channels[int(matched.channel[call])].name}"
-        if column < 0 or part == Part.LAUNCH:
-            return ""
-        return self._device(start, column) if part == Part.DEVICE else self._host(start, end, column)
+            name = f"{matched.kind[call]} of {matched.channels[int(matched.channel[call])].name}"
+        elif part == Part.DEVICE and column >= 0:
+            name = self._device(start, column)
+        elif part == Part.HOST and column >= 0:
+            return self._host(start, end, column)
+        return [(start, end, name)]
 
     def _device(self, start: float, column: int) -> str:
         """Of the work that began last by then: a piece begins with its kernel, or is cut by the step's begin."""
@@ -154,12 +158,26 @@ class _Names:
         order = np.argsort(begin, kind="stable")
         return begin[order], [strings[code] for code in named[rows][order].tolist()]
 
-    def _host(self, start: float, end: float, column: int) -> str:
-        profiles = self._window.profiles
-        for cause, (begins, ends) in profiles[column].spans.items() if column < len(profiles) else ():
+    def _host(self, start: float, end: float, column: int) -> list[tuple[float, float, str]]:
+        """What has a cause, and what is between; causes of one rank do not overlap."""
+        if column >= len(self._window.profiles):
+            return [(start, end, "")]
+        if column not in self._causes:
+            self._causes[column] = self._causes_of(column)
+        found, at = [], start
+        for begin, until, noun in self._causes[column]:
+            first, last = max(begin, at), min(until, end)
+            if last > first:
+                found += [(at, first, ""), (first, last, noun)] if first > at else [(first, last, noun)]
+                at = last
+        return [*found, (at, end, "")] if end > at else found
+
+    def _causes_of(self, column: int) -> list[tuple[float, float, str]]:
+        """In order of time."""
+        aligned = self._window.clocks.aligned
+        found = []
+        for cause, (begins, ends) in self._window.profiles[column].spans.items():
             if len(begins):
-                first, last = (self._window.clocks.aligned(column, times) for times in (begins, ends))
-                covered = np.maximum(np.minimum(last, end) - np.maximum(first, start), 0.0).sum()
-                if covered >= NAMED * (end - start):
-                    return describe(cause).noun
-        return ""
+                first, last = aligned(column, begins).tolist(), aligned(column, ends).tolist()
+                found += [(a, b, describe(cause).noun) for a, b in zip(first, last, strict=True)]
+        return sorted(found)

@@ -30,6 +30,8 @@ MOST_LANES = 8
 MOST_ROWS = 60
 SEEN = 0.004
 """Share of the step from which on a piece is drawn, and named, by itself; shorter ones are one shape a kind."""
+ROOM = 1.1
+"""Per cent of the width that a letter takes, on a page of usual width."""
 _KINDS = {"compute": "compute", "transfer": "transfer", "host": "host", "launch": "idle"}
 """Kind of piece -> class of its colour."""
 _SAID = {"compute": "compute", "transfer": "transfer", "host": "host", "launch": "launch latencies and gaps"}
@@ -42,6 +44,8 @@ class Box(NamedTuple):
     width: float
     colour: str
     title: str
+    text: str = ""
+    """Written into it, where there is room."""
 
 
 class Lane(NamedTuple):
@@ -77,7 +81,8 @@ def _lane(who: str, named: bool, mine: Sequence[PathPiece], step: float) -> Lane
         x, width = round(100 * piece.start_ms / step, 3), round(100 * piece.duration_ms / step, 3)
         colour = _KINDS.get(piece.kind, "idle")
         if piece.duration_ms >= SEEN * step:
-            boxes.append(Box(x, width, colour, f"{_called(piece)}: {words.ms(piece.duration_ms)}"))
+            text_in = piece.name if piece.name and width >= ROOM * len(piece.name) else ""
+            boxes.append(Box(x, width, colour, f"{_called(piece)}: {words.ms(piece.duration_ms)}", text_in))
         else:
             short.setdefault(colour, []).append(f"M{x:g} 0h{max(width, 0.02):g}v1h{-max(width, 0.02):g}z")
     total: dict[str, float] = {}

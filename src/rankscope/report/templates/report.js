@@ -37,24 +37,38 @@
     return table;
   };
   all("[data-all]").forEach((button) => button.addEventListener("click", () => whole(byId("table-" + button.dataset.all))));
-  const sortBy = (header) => {
+  // How a table is sorted and filtered is in the address, so that a link shows the same.
+  const link = (table) => {
+    const sorted = table.querySelector("thead [aria-sort$=ending]"), filter = document.querySelector(`[data-filter="${table.id.slice(6)}"]`);
+    const state = new URLSearchParams();
+    if (sorted) {
+      state.set("sort", [...sorted.parentNode.children].indexOf(sorted));
+      state.set("order", sorted.getAttribute("aria-sort") === "ascending" ? "up" : "down");
+    }
+    if (filter?.value) state.set("filter", filter.value);
+    history.replaceState(null, "", `#${table.id}${state.size ? "?" + state : ""}`);
+  };
+  const sortBy = (header, way) => {
     const table = whole(header.closest("table")), body = table.tBodies[0];
     const index = [...header.parentNode.children].indexOf(header);
     const now = header.getAttribute("aria-sort");
-    const up = now === "none" ? !header.classList.contains("n") || index === 0 : now === "descending";
+    const up = way ? way === "up" : now === "none" ? !header.classList.contains("n") || index === 0 : now === "descending";
     all("thead th", table).forEach((th) => th.setAttribute("aria-sort", "none"));
     header.setAttribute("aria-sort", up ? "ascending" : "descending");
     const rows = [...body.rows].map((row) => [row.cells[index].dataset.v, row]);
     rows.sort(([a], [b]) => (a === "" || b === "" || up ? compare(a, b) : compare(b, a)));
     body.append(...rows.map(([, row]) => row));
   };
-  all("thead button").forEach((button) => button.addEventListener("click", () => sortBy(button.closest("th"))));
+  all("thead button").forEach((button) => button.addEventListener("click", () => {
+    sortBy(button.closest("th"));
+    link(button.closest("table"));
+  }));
 
   all("[data-filter]").forEach((input) => {
     const body = byId("table-" + input.dataset.filter).tBodies[0];
     const count = document.querySelector(`[data-count="${input.dataset.filter}"]`);
     let texts = null;
-    input.addEventListener("input", () => {
+    const narrow = () => {
       whole(body.parentNode);
       texts ??= new Map([...body.rows].map((row) =>
         [row, [...row.cells].map((cell) => cell.textContent + " " + (cell.title || "")).join(" ").toLowerCase()]));
@@ -65,7 +79,9 @@
         shown += row.hidden ? 0 : 1;
       }
       count.textContent = shown === texts.size ? `${shown} rows` : `${shown} of ${texts.size} rows`;
-    });
+    };
+    input.addEventListener("input", () => { narrow(); link(body.parentNode); });
+    input.addEventListener("change", narrow); // from a link
   });
 
   const toast = (text) => {
@@ -124,7 +140,14 @@
 
   // ---- a link into a folded part opens it
   const unfold = () => {
-    const id = decodeURIComponent(location.hash.slice(1));
+    const [id, asked] = decodeURIComponent(location.hash.slice(1)).split("?");
+    if (/^table-/.test(id) && byId(id) && asked) {
+      const state = new URLSearchParams(location.hash.slice(location.hash.indexOf("?") + 1)), table = byId(id);
+      const header = all("thead th", table)[Number(state.get("sort") ?? -1)];
+      if (header) sortBy(header, state.get("order") === "up" ? "up" : "down");
+      const filter = document.querySelector(`[data-filter="${id.slice(6)}"]`);
+      if (filter && state.get("filter")) { filter.value = state.get("filter"); filter.dispatchEvent(new Event("change")); }
+    }
     if (/^rank-\d+$/.test(id) && !byId(id) && byId("table-ranks")) whole(byId("table-ranks"));
     const target = id && byId(id);
     if (!target) return;
