@@ -11,6 +11,7 @@ deepspeed.init_distributed("gloo")
 model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 256))
 settings = {
     "train_micro_batch_size_per_gpu": 8,
+    "zero_allow_untested_optimizer": True,
     "zero_optimization": {"stage": int(os.environ.get("ZERO", "1"))},
 }
 engine, *_ = deepspeed.initialize(model=model, config=settings, optimizer=torch.optim.SGD(model.parameters(), lr=0.01))

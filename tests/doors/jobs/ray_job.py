@@ -25,7 +25,7 @@ if __name__ == "__main__":
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    ray.init(num_cpus=2, include_dashboard=False)
+    ray.init(num_cpus=4, include_dashboard=False)  # of which it wants one for the trainer itself
     TorchTrainer(
         rank_of, scaling_config=ScalingConfig(num_workers=2), torch_config=TorchConfig(backend="gloo"),
         run_config=RunConfig(storage_path=f"{OUT}.ray"),
