@@ -38,6 +38,7 @@ __all__ = [
     "attach",
     "check",
     "diff",
+    "latest",
     "load",
     "load_traces",
     "read_manifest",
@@ -58,6 +59,22 @@ def step() -> None:
     agent = sys.modules.get("rankscope.agent.session")
     if agent is not None:
         agent.user_step()
+
+
+def latest() -> dict[str, float] | None:
+    """How the job is doing now, in numbers for the script's own logger: ``wandb.log(rankscope.latest() or {})``.
+
+    Of the ranks of this node, over their last 200 steps: ``rankscope/step_ms``, the median step; ``rankscope/own_ms``,
+    the time before the ranks meet of the rank that has most, and ``rankscope/slowest_rank``, which one that is;
+    ``rankscope/input_pct``, the largest share of the time spent in a data loader; ``rankscope/named_ranks``, how many
+    ranks the step logs name; ``rankscope/step``, how far the last rank is.
+
+    Returns:
+        The numbers, which are renewed every two seconds; None outside of ``rankscope run`` and before there are any.
+        Reads one small file on the node's own disk. Raises nothing.
+    """
+    agent = sys.modules.get("rankscope.agent.session")
+    return agent.latest() if agent is not None else None
 
 
 def attach(

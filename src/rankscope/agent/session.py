@@ -18,6 +18,7 @@ from rankscope.agent.backends.base import device_in_use
 from rankscope.agent.backends.memory_history import watch_out_of_memory
 from rankscope.agent.carriers.base import Post
 from rankscope.agent.carriers.table import choose_carrier
+from rankscope.agent.latest import latest_numbers
 from rankscope.agent.membership import Membership
 from rankscope.agent.process.exit import ExitHandler
 from rankscope.agent.process.guard import guarded, said, tell
@@ -41,7 +42,7 @@ from rankscope.records.spec import AgentSpec
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
 
-__all__ = ["Session", "user_step"]
+__all__ = ["Session", "latest", "user_step"]
 
 _session: Session | None = None
 
@@ -50,6 +51,11 @@ def user_step() -> None:
     """What ``rankscope.step()`` does in a profiled rank."""
     if _session is not None:
         _session.signal("user")
+
+
+def latest() -> dict[str, float] | None:
+    """What ``rankscope.latest()`` does in a profiled rank."""
+    return latest_numbers(_session.spool.live) if _session is not None else None
 
 
 class Session:

@@ -16,8 +16,10 @@ from rankscope.limits import MAX_WINDOW_STEPS
 from rankscope.records.spec import DETAILS
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["add_capture", "capture_verb"]
+__all__ = ["CAPTURED", "WARMUP", "add_capture", "capture_verb"]
 
+CAPTURED, WARMUP = 5, 2
+"""Steps, where nobody says how many."""
 _RECORD = re.compile(r"nodes/.*claim|attempt_.*/rank_\d+\.json\Z")
 
 
@@ -25,8 +27,10 @@ def add_capture(verbs: Verbs) -> None:
     """Add the verb."""
     capture = verbs.add_parser("capture", help="record a window of a job that is running under `rankscope run`")
     capture.add_argument("path", type=Path, metavar="RUN", help="the run directory, which the job said at its start")
-    capture.add_argument("--steps", type=int, default=5, help="steps to record (default: 5)")
-    capture.add_argument("--warmup", type=int, default=2, help="steps to throw away before them (default: 2)")
+    capture.add_argument("--steps", type=int, default=CAPTURED, help="steps to record (default: %(default)s)")
+    capture.add_argument(
+        "--warmup", type=int, default=WARMUP, help="steps to throw away before them (default: %(default)s)"
+    )
     capture.add_argument("--detail", choices=DETAILS, default="", help="what else to record")
     capture.add_argument("--timeout", type=float, default=120, metavar="S", help="wait so long (default: 120)")
     add_identity(capture)

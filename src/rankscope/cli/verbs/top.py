@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-import time
 from pathlib import Path
 
 from rankscope.between.live import age_s, in_a_line, rank_rows, read_live
 from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import say
+from rankscope.cli.parts.deeds import note
+from rankscope.cli.parts.keys import key_within, single_keys
 from rankscope.cli.parts.sealed import LIVE, opened_runs
+from rankscope.cli.verbs.capture import CAPTURED, WARMUP
 from rankscope.errors import RunDirError
 from rankscope.records.codec import to_json
 from rankscope.records.running.live import NodeLive
@@ -18,6 +21,7 @@ from rankscope.rundir.layout import RunDir
 
 __all__ = ["add_top", "status_verb", "top_verb"]
 
+PAUSE_S = 2.0
 _STALE_S = 90.0
 """A helper writes every few seconds, one of a thousand every 50."""
 
@@ -48,21 +52,39 @@ def status_verb(arguments: argparse.Namespace) -> int:
 
 
 def top_verb(arguments: argparse.Namespace) -> int:
-    """Print all ranks, on a terminal again and again until it is interrupted."""
+    """Print all ranks; on a terminal again and again until ``q`` or an interrupt, and ``c`` asks for a window."""
     run_dir = RunDir(arguments.path)
-    again = sys.stdout.isatty() and not arguments.once
-    while True:
-        text = "\n".join(
-            [*_head(run_dir, nodes := _nodes(run_dir, arguments)), *_table(rank_rows(nodes), arguments.ranks)]
-        )
-        if not again:
-            print(text)
-            return 0
-        print(f"\x1b[H\x1b[2J{text}", flush=True)
-        try:
-            time.sleep(2)
-        except KeyboardInterrupt:
-            return 0
+    if not sys.stdout.isatty() or arguments.once:
+        print(_screen(run_dir, arguments))
+        return 0
+    said = ""
+    with contextlib.suppress(KeyboardInterrupt), single_keys() as keys:
+        while True:
+            foot = "\n\nc records a window now, q leaves" if keys else ""
+            print(f"\x1b[H\x1b[2J{_screen(run_dir, arguments)}{foot}{said}", flush=True)
+            key = key_within(PAUSE_S, keys=keys)
+            if key == "q":
+                break
+            if key == "c":
+                said = f"; {_ask(run_dir)}"
+    return 0
+
+
+def _ask(run_dir: RunDir) -> str:
+    """Ask for a window as `rankscope capture` does by default, without waiting for it."""
+    from rankscope.node.watching.requests import ask
+
+    try:
+        request = ask(run_dir, steps=CAPTURED, warmup=WARMUP, detail="")
+    except RunDirError as error:
+        return str(error)
+    note("asked for a window", [run_dir.path], request=request.name)
+    return f"{request.name}: {request.steps} steps of every rank"
+
+
+def _screen(run_dir: RunDir, arguments: argparse.Namespace) -> str:
+    nodes = _nodes(run_dir, arguments)
+    return "\n".join([*_head(run_dir, nodes), *_table(rank_rows(nodes), arguments.ranks)])
 
 
 def _nodes(run_dir: RunDir, arguments: argparse.Namespace) -> list[NodeLive]:

@@ -50,6 +50,7 @@ def above(arguments: ExecArguments, compose: Compose, argv: list[str], say: Say)
     config = None
     try:
         from rankscope.launcher.job import begin, changes_for
+        from rankscope.launcher.live_line import live_line
         from rankscope.launcher.wrap_up import Outcome, wrap_up
 
         config, plain = compose()
@@ -63,7 +64,8 @@ def above(arguments: ExecArguments, compose: Compose, argv: list[str], say: Say)
 
         return Outcome(command.run({}))
     say(_begins(config, session.run_dir, session.wanted, session.spool))
-    ending = command.run(changes_for(session.spool, os.environ))
+    with live_line(session.spool, config.live.mode, say):
+        ending = command.run(changes_for(session.spool, os.environ))
     return wrap_up(session, ending, config, say)
 
 

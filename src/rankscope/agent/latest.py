@@ -1,0 +1,35 @@
+"""The few numbers of a running job for the script's own logger, as the helper of this node has left them last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankscope.records.codec import from_json
+from rankscope.records.running.live import NodeLive
+
+__all__ = ["latest_numbers"]
+
+
+def latest_numbers(path: Path) -> dict[str, float] | None:
+    """See :func:`rankscope.latest`.
+
+    Args:
+        path: of the node's status, on its own disk.
+    """
+    try:
+        live = from_json(NodeLive, path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    timed = [rank for rank in live.ranks if rank.step_ms]
+    if not timed:
+        return None
+    slowest = max(timed, key=lambda rank: rank.own_ms)
+    found = {
+        "step": min(rank.steps for rank in timed),
+        "step_ms": max(rank.step_ms for rank in timed),
+        "own_ms": slowest.own_ms,
+        "slowest_rank": slowest.rank,
+        "input_pct": max(rank.input_pct for rank in timed),
+        "named_ranks": len(live.named),
+    }
+    return {f"rankscope/{name}": float(value) for name, value in found.items()}
