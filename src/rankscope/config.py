@@ -380,4 +380,5 @@ def _beyond_the_plan(budget: BudgetConfig, *, every: bool) -> list[str]:
     if not wanted:
         return []
     limits = f"{budget.windows} windows, {budget.megabytes:g} MB and {budget.step_pct:g} % of the steps"
-    return [f"what is recorded {wanted} stays within {limits}"]
+    first = "; the first window always comes" if every and budget.windows else ""
+    return [f"what is recorded {wanted} stays within {limits}{first}"]

@@ -36,9 +36,11 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_help_of_run_is_torchruns_and_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--help-torchrun"]) == 0
+    assert "--rdzv-backend" in capsys.readouterr().out
     assert cli.main(["run", "--help"]) == 0
     out = capsys.readouterr().out
-    assert "--rdzv-backend" in out
+    assert "--rdzv-backend" not in out
     assert "-S KEY=VALUE" in out
 
 
@@ -95,7 +97,8 @@ def test_the_plan_tells_what_follows_the_first_window() -> None:
         "steps 13 to 18 of every rank will be recorded, then 6 steps every 1,000 steps to the end of the job"
         " (the first step is 0)"
     )
-    assert "what is recorded every so many steps stays within 20 windows, 2000 MB and 5 % of the steps" in more
+    limits = "stays within 20 windows, 2000 MB and 5 % of the steps"
+    assert f"what is recorded every so many steps {limits}; the first window always comes" in more
 
 
 def test_every_key_is_explained_with_its_value(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,10 @@ def choose_output(run: RunDir, asked: Path | None) -> tuple[Path, bool]:
     own = run.report / TIMELINE
     if asked is None:
         if not run.manifest.is_file():
-            raise ConfigError(f"{run.path} is no run directory; say where the timeline goes with --output FILE")
+            there = "holds no run.json, so it is no run directory" if run.path.is_dir() else "is no run directory"
+            raise ConfigError(
+                f"{run.path} {there}; for the traces of others say where the timeline goes: --output FILE"
+            )
         return own, True
     if asked.is_dir():
         raise ConfigError(f"--output {asked} is a folder; name a file in it, for instance {asked / TIMELINE}")
@@ -44,6 +47,8 @@ def report_folder(path: Path) -> Path:
     for folder in (path / "report", path):
         if (folder / "report.html").is_file() or (folder / TIMELINE).is_file():
             return folder
+    if path.is_dir() and not any(path.iterdir()):
+        raise RunDirError(f"{path} is empty: it holds no report, no timeline and no traces to make them from")
     raise RunDirError(
         f"{path} holds no report; `rankscope analyze {path} --output {path}/report` writes it, "
         f"`rankscope merge {path}` the timeline"

@@ -118,13 +118,18 @@ def test_a_window_over_the_next_step_of_a_pattern_when_that_is_near_and_affordab
 def test_windows_every_so_often_end_with_the_budget():
     often = ScheduleSpec(skip_first=5, wait=1, warmup=1, active=2, repeat=1, every=100)
     leader = planner(often, windows=2)
-    # 3 steps of the first 8 would be more than 5 %, so the first is left out
+    # 3 steps of the first 8 are more than 5 %, but the first window is never left out
     assert ask(leader, 1) is None
-    assert ask(leader, 6) is None
-    assert ask(leader, 103).first == 107
+    assert ask(leader, 3).first == 7
+    # it counts: 6 steps of 108 are more than 5 %, of 208 they are less
+    assert ask(leader, 103, number=1) is None
+    assert ask(leader, 106, number=1) is None
     assert ask(leader, 203, number=1).first == 207
     assert ask(leader, 303, number=2) is None
-    assert ask(planner(often), 106, megabytes=101.0) is None
+    second = planner(often)
+    assert ask(second, 3).first == 7
+    assert ask(second, 206, number=1, megabytes=101.0) is None
+    assert ask(planner(often, windows=0), 3) is None
 
 
 def test_a_request_waits_until_the_length_of_a_step_is_known():

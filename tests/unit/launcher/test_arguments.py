@@ -145,5 +145,10 @@ def test_shows_help_only_when_asked_before_the_script() -> None:
         parse(["--standalone", "-h", "train.py"])
     assert parse(["train.py", "-h"]).torchrun.training_script_args == ["-h"]
     text = help_text()
-    assert "--nproc-per-node" in text
     assert "--config-dir" in text
+    assert "--max-restarts" not in text
+    assert len(text.splitlines()) < 45, "one screen"
+    with pytest.raises(HelpAsked) as asked:
+        parse(["--standalone", "--help-torchrun", "train.py"])
+    assert asked.value.torchrun
+    assert "--max-restarts" in help_text(torchrun=True)

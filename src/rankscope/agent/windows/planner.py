@@ -110,7 +110,8 @@ class Planner:
         if completed < window.warm - lead:
             return None  # until it is near, a request may come first
         window = dataclasses.replace(window, number=number)
-        if self._schedule.every and not self._affords(window, completed, megabytes):
+        first = self._planned == 0 and self._budget.windows > 0  # always: without it a short job would leave nothing
+        if self._schedule.every and not first and not self._affords(window, completed, megabytes):
             if completed >= window.warm:
                 self._planned += 1  # this one is left out; the next may be affordable
             return None

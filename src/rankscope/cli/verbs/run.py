@@ -32,8 +32,8 @@ def run(words: Sequence[str]) -> int:
 
     try:
         arguments = parse(words)
-    except HelpAsked:
-        print(help_text())
+    except HelpAsked as asked:
+        print(help_text(torchrun=asked.torchrun))
         return 0
     if disabled(os.environ):
         outcome = Outcome(run_torchrun(arguments.torchrun))

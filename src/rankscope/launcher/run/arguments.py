@@ -8,7 +8,7 @@ used on the way. What follows is the script's, and the parser only ever sees pla
 
 from __future__ import annotations
 
-from argparse import Action, ArgumentParser, Namespace
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,11 @@ class RunArguments:
 
 
 class HelpAsked(Exception):  # noqa: N818  (not an error)
-    """``-h`` stood before the script."""
+    """``-h`` stood before the script, or ``--help-torchrun``."""
+
+    def __init__(self, *, torchrun: bool = False) -> None:
+        super().__init__()
+        self.torchrun = torchrun
 
 
 class _Refused(Exception):  # noqa: N818
@@ -93,9 +97,9 @@ def _to_script(parser: _Parser, argv: Sequence[str]) -> tuple[Namespace, int]:
     raise ConfigError(f"{refusal}; see rankscope run --help")
 
 
-def help_text() -> str:
-    """Ours and torchrun's flags."""
-    return _parser().format_help()
+def help_text(*, torchrun: bool = False) -> str:
+    """Our flags with examples; with ``torchrun`` its flags, too."""
+    return _parser().format_help() if torchrun else _ours().format_help()
 
 
 def flags() -> list[Action]:
@@ -103,15 +107,50 @@ def flags() -> list[Action]:
     return [action for action in _parser()._actions if action.option_strings]  # noqa: SLF001 - no public name
 
 
+class _HelpOfTorchrun(Action):
+    """Shows all flags."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        raise HelpAsked(torchrun=True)
+
+
+_USAGE = "rankscope run [torchrun flags] [-S key=value ...] [--config-dir DIR] script.py [script arguments]"
+_ABOUT = "Launch a script as torchrun does, record a few steps of every rank and report what slows it down."
+_EXAMPLES = """\
+torchrun's flags go before the script as ever (--nproc-per-node, --nnodes, --rdzv-endpoint ...).
+
+examples:
+  rankscope run --nproc-per-node 8 train.py --lr 1e-4
+  rankscope run --nproc-per-node 8 -S schedule=short -S run.dir=runs/0001 train.py
+  rankscope run --nnodes 4 --nproc-per-node 8 --rdzv-endpoint head:29500 --rdzv-id 7 -S run.dir=/shared/0002 train.py
+
+The exit code is the job's.
+"""
+
+
+def _ours() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="rankscope run", usage=_USAGE, description=_ABOUT, epilog=_EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    _add_ours(parser)
+    return parser
+
+
 def _parser() -> _Parser:
     parser = _Parser(
         prog="rankscope run",
-        usage="rankscope run [torchrun flags] [-S key=value ...] [--config-dir DIR] script.py [script arguments]",
-        description="Launch a script as torchrun does, record a few steps of every rank and report what slows it down.",
+        usage=_USAGE,
+        description=_ABOUT,
         parents=[get_args_parser()],
         add_help=False,
         conflict_handler="resolve",
     )
+    _add_ours(parser)
+    return parser
+
+
+def _add_ours(parser: ArgumentParser) -> None:
     ours = parser.add_argument_group("rankscope", "before the script; behind it every word belongs to the script")
     ours.add_argument(
         "-S",
@@ -132,7 +171,10 @@ def _parser() -> _Parser:
         default=[],
         help="A folder with configuration groups of your own, e.g. DIR/experiment/mine.yaml for -S +experiment=mine.",
     )
-    return parser
+    ours.add_argument(
+        "--help-torchrun", nargs=0, action=_HelpOfTorchrun, dest=SUPPRESS, default=SUPPRESS,
+        help="Show torchrun's flags, too, and exit.",
+    )  # fmt: skip
 
 
 def _give_rest(parser: _Parser, found: Namespace, head: Sequence[str], rest: Sequence[str]) -> None:
