@@ -35,6 +35,10 @@ def compare(before: Side, after: Side, *, force: bool = False) -> RunDiff:
         verdict = "not_comparable"
     elif step.told:
         verdict = "slower" if step.change > 0 else "faster"
+    promised = promises(before, after, step)
+    if verdict == "not_comparable":
+        notes += [f"whether {own.promised_ms:.1f} ms {own.text} were gained is not decided" for own in promised]
+        promised = []
     titles = [{(f.kind, tuple(f.ranks)): f.title for f in side.report.findings} for side in (before, after)]
     return RunDiff(
         verdict=verdict,
@@ -46,7 +50,7 @@ def compare(before: Side, after: Side, *, force: bool = False) -> RunDiff:
         changed=changed(before, after),
         parts=parts,
         rows=[row for rows in ROWS for row in rows(before, after)],
-        promises=promises(before, after, step),
+        promises=promised,
         findings_new=[title for key, title in titles[1].items() if key not in titles[0]],
         findings_gone=[title for key, title in titles[0].items() if key not in titles[1]],
         notes=notes,

@@ -90,6 +90,10 @@ def test_promised_against_got(make_side) -> None:
     assert (promise.promised_ms, promise.kept) == (9.5, True)
     assert promise.got_ms == pytest.approx(10, abs=0.1)
     assert compare(before, before).promises == []
+    after.report.run.devices = ["another"]  # what was gained then is not the program's
+    diff = compare(before, after)
+    assert (diff.verdict, diff.promises) == ("not_comparable", [])
+    assert "whether 9.5 ms without input_stall on rank 1 were gained is not decided" in diff.notes
 
 
 def test_advice_that_was_followed_against_got(make_side) -> None:
