@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from importlib import resources
 from math import inf, nan
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rankscope.config import (
     AnalysisConfig,
@@ -98,3 +101,16 @@ def test_the_agent_hears_all_it_needs() -> None:
     assert (spec.schedule.skip_first, spec.schedule.warmup, spec.schedule.active) == (10, 2, 6)
     assert (spec.capture.activities, spec.capture.record_shapes, spec.capture.with_stack) == (["auto"], True, False)
     assert spec.capture.activities is not config.capture.activities
+
+
+def test_every_key_can_be_set() -> None:
+    # Hydra sets what stands in config.yaml or in the groups that it names, and refuses the rest.
+    written = yaml.safe_load((Path(str(resources.files("rankscope.conf"))) / "config.yaml").read_text(encoding="utf-8"))
+    groups = {name for entry in written.pop("defaults") if isinstance(entry, dict) for name in entry}
+    known = {part.name: part for part in dataclasses.fields(ToolConfig) if part.name not in groups}
+    keys = {
+        name: {key.name for key in dataclasses.fields(part.default_factory)}
+        for name, part in known.items()
+        if dataclasses.is_dataclass(part.default_factory)
+    }
+    assert {name: set(section) for name, section in written.items()} == keys
