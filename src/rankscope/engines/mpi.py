@@ -19,8 +19,8 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
     try:
         mpi: Any = import_module("mpi4py.MPI")
         futures: Any = import_module("mpi4py.futures")
-    except (ImportError, RuntimeError) as error:  # RuntimeError: the package is there, no MPI library is
-        if isinstance(error, RuntimeError):
+    except (ImportError, RuntimeError) as error:
+        if not isinstance(error, ModuleNotFoundError):  # the package is there; the MPI that it was built for is not
             raise ConfigError(
                 f"--engine mpi: no MPI library can be loaded ({error}); install one, or load its module"
             ) from error

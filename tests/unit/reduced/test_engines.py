@@ -14,6 +14,7 @@ from shutil import which
 import pytest
 
 from rankscope import cli
+from rankscope.engines import mpi
 from rankscope.engines.table import BY_NAME
 from rankscope.errors import ConfigError
 from rankscope.reduced.reduce import reduce_share, reduce_shares, shares_of
@@ -65,7 +66,8 @@ def test_dask_of_which_a_worker_is_killed(expected: dict[str, bytes], tmp_path: 
 @pytest.mark.long
 @pytest.mark.skipif(which("mpiexec") is None, reason="no MPI here")
 def test_mpi(expected: dict[str, bytes], tmp_path: Path) -> None:
-    pytest.importorskip("mpi4py")
+    if subprocess.run([sys.executable, "-c", "import mpi4py.MPI"], capture_output=True).returncode:
+        pytest.skip("mpi4py is not here, or was built for another MPI")
     output = tmp_path / "mpi"
     root = ["--allow-run-as-root", "--oversubscribe"]
     command = [
@@ -81,6 +83,15 @@ def test_mpi(expected: dict[str, bytes], tmp_path: Path) -> None:
 def test_a_package_that_is_missing_is_named(engine: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=rf"pip install 'rankscope\[{engine}\]'"), BY_NAME[engine].open("", None):
+        pass
+
+
+def test_a_library_that_is_missing_is_no_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(_: str) -> None:
+        raise ImportError("libmpi.so.12: cannot open shared object file")
+
+    monkeypatch.setattr(mpi, "import_module", load)
+    with pytest.raises(ConfigError, match=r"no MPI library can be loaded \(libmpi"), BY_NAME["mpi"].open("", None):
         pass
 
 
