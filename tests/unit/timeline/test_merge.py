@@ -222,7 +222,7 @@ def test_chosen_steps_ranks_and_categories(two_ranks: LoadResult, tmp_path: Path
 
     chosen = Selection(categories=frozenset({Category.KERNEL}))
     timeline = strict(merge(two_ranks, tmp_path / "c.json.gz", chosen).path)
-    assert {s.category for s in timeline.slices} == {"kernel", "steps", "wait", "transfer"}
+    assert {s.category for s in timeline.slices} == {"kernel", "steps", "critical path", "wait", "transfer"}
     assert len(timeline.arrows) == 3
 
 
