@@ -48,7 +48,9 @@ def report_folder(path: Path) -> Path:
         if (folder / "report.html").is_file() or (folder / TIMELINE).is_file():
             return folder
     if path.is_dir() and not any(path.iterdir()):
-        raise RunDirError(f"{path} is empty: it holds no report, no timeline and no traces to make them from")
+        raise RunDirError(
+            f"{path} is empty: it holds no report, no timeline and no traces to make them from; name a run directory"
+        )
     raise RunDirError(
         f"{path} holds no report; `rankscope analyze {path} --output {path}/report` writes it, "
         f"`rankscope merge {path}` the timeline"

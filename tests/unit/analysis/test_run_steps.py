@@ -135,10 +135,12 @@ def test_what_cannot_be_read_is_skipped_and_named(tmp_path: Path) -> None:
     empty.write_bytes(b"")
     report = read(whole, cut, odd, empty, world_size=6)
     assert [row.rank for row in report.rows] == [0]
-    assert [note.partition(" could")[0] for note in report.notes[:3]] == [f"the pulse of rank {r}" for r in (1, 2, 3)]
-    assert report.notes[3] == "no pulse of 2 of 6 ranks, the first of them rank 4"
+    assert [note.partition(" could")[0] for note in report.notes[:3]] == [
+        f"the step times of rank {r}" for r in (1, 2, 3)
+    ]
+    assert report.notes[3] == "no step times of 2 of 6 ranks, the first of them rank 4"
     assert len(report.notes) == 4
-    with pytest.raises(AnalysisError, match="the pulse of rank 1 could not be read"):
+    with pytest.raises(AnalysisError, match="the step times of rank 1 could not be read"):
         read_step_logs([cut])
 
 
@@ -161,7 +163,7 @@ def test_what_is_no_step_log_is_named_and_the_others_are_read(
     report = read(good, bad)
     assert [row.rank for row in report.rows] == [0]
     assert len(report.notes) == 1
-    assert "the pulse of rank 1 could not be read" in report.notes[0]
+    assert "the step times of rank 1 could not be read" in report.notes[0]
     assert said in report.notes[0]
 
 
@@ -189,5 +191,8 @@ def test_the_pipeline_finds_the_pulse_of_a_run(tmp_path: Path) -> None:
     )
     report = analyze(load_traces([tmp_path]), manifest, hta=False)
     assert report.pulse is not None
-    assert (report.pulse.median_ms, report.pulse.notes) == (10, ["no pulse of 1 of 2 ranks, the first of them rank 1"])
+    assert (report.pulse.median_ms, report.pulse.notes) == (
+        10,
+        ["no step times of 1 of 2 ranks, the first of them rank 1"],
+    )
     assert report.errors == []

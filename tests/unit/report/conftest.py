@@ -332,7 +332,7 @@ def gpu_straggler() -> ClusterReport:
                 )
                 for rank in range(2)
             ],
-            notes=["no pulse of 1 of 3 ranks, the first of them rank 2"],
+            notes=["no step times of 1 of 3 ranks, the first of them rank 2"],
         ),
         critical_path=CriticalPath(
             attempt=0,

@@ -92,7 +92,7 @@ def test_every_writer_says_whether_the_window_was_typical(gpu_straggler: Cluster
     assert said in " ".join(terminal.render(gpu_straggler).split())
     page = html.render(gpu_straggler)
     assert "The window was typical: 80.1 ms" in page
-    assert "no pulse of 1 of 3 ranks" in page
+    assert "no step times of 1 of 3 ranks" in page
     gpu_straggler.pulse.typical = False
     gpu_straggler.pulse.windows *= 2
     assert (summary.pulse_line(gpu_straggler) or "").startswith("the windows were not typical: 80.1 ms around them")

@@ -100,6 +100,9 @@ def test_foreign_traces_need_an_output(write_rank: Any, tmp_path: Path, capsys: 
 
 def test_view_without_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["view", str(tmp_path)]) == 3
+    assert "is empty" in capsys.readouterr().err
+    (tmp_path / "rank_0.json").touch()
+    assert cli.main(["view", str(tmp_path)]) == 3
     assert "rankscope analyze" in capsys.readouterr().err
 
 
