@@ -63,7 +63,7 @@ def test_where_it_goes(tmp_path: Path) -> None:
 
 
 def test_where_a_report_lies(tmp_path: Path) -> None:
-    with pytest.raises(RunDirError, match="is empty.*name a run directory"):
+    with pytest.raises(RunDirError, match=r"is empty.*name a run directory"):
         report_folder(tmp_path)
     (tmp_path / "rank_0.json").touch()
     with pytest.raises(RunDirError, match="rankscope analyze"):
