@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -77,6 +77,15 @@ def test_a_run_that_fails_ends_itself_only(sweep: SweepDir, shell: Shell) -> Non
     }
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What is started in the background of a script ignores Ctrl-C, and so do its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_signal_ends_the_run_and_what_has_ended_is_kept(sweep: SweepDir, shell: Shell, tmp_path: Path) -> None:
     """The second run waits until it is interrupted, and says that it was: it gets the signal though we alone did."""
     pipe = tmp_path / "pipe"
