@@ -47,13 +47,23 @@ def start_words(words: list[str]) -> list[str]:
     return [sys.executable, "-m", "rankscope", *on_two_ranks]
 
 
+RUNS = [words for words in commands("rankscope run") if "--nnodes" not in words]
+"""Those that fit one machine."""
+
+
+def reported(words, run, start, finish):
+    done = finish(start(start_words(words)), run)
+    assert done.code == 0, done.stderr
+    assert f"Report: {run / 'report' / 'report.html'}" in done.stderr
+
+
+@pytest.mark.parametrize("words", RUNS[1:], ids=[" ".join(words[2:-1]) for words in RUNS[1:]])
+def test_each_way_to_run_ends_with_a_report(words, here, start, finish):
+    reported(words, here / "rankscope_runs" / "run_0001", start, finish)
+
+
 def test_run_analyze_and_read(here, start, finish):
-    # every `rankscope run` of the README that fits one machine
-    for number, words in enumerate([w for w in commands("rankscope run") if "--nnodes" not in w], start=1):
-        run = here / "rankscope_runs" / f"run_{number:04d}"
-        done = finish(start(start_words(words)), run)
-        assert done.code == 0, done.stderr
-        assert f"Report: {run / 'report' / 'report.html'}" in done.stderr
+    reported(RUNS[0], here / "rankscope_runs" / "run_0001", start, finish)
     # the one after it, on its traces and on a copy of them as if they were somebody else's
     (here / "traces").mkdir()
     for rank in (0, 1):
