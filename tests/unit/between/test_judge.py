@@ -14,6 +14,8 @@ from rankscope.between.table import side_by_side
 from rankscope.records.running.step_log import CHECKPOINT, EVALUATION, RECORDED
 from support.step_log_worlds import world
 
+pytestmark = pytest.mark.data
+
 
 def verdict(seed: int = 0, on_host: bool = True, **job):
     return judge(side_by_side(world(seed=seed, **job)), on_host=on_host)

@@ -19,6 +19,8 @@ from rankscope.report.formats import html, terminal
 from support.diagnosing import ADVICE
 from support.terminal import on_a_terminal
 
+pytestmark = pytest.mark.data
+
 
 def shown(report: ClusterReport, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, color_system=None)

@@ -20,6 +20,8 @@ from rankscope.report.common import wording as words
 from rankscope.report.formats import markdown, terminal
 from rankscope.report.sections import table as sections
 
+pytestmark = pytest.mark.data
+
 CONTRACT = {"schema_version", "run", "ranks", "clock", "collectives", "verdict", "findings", "hta", "errors"}
 RANK_KEYS = {
     *("rank", "host", "device", "status", "steps", "step_ms", "compute_pct", "comm_pct", "exposed_comm_pct"),

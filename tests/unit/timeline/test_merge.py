@@ -22,6 +22,8 @@ from rankscope.timeline.selection import Selection
 from rankscope.trace.columns import Category
 from rankscope.trace.files.load import LoadResult, load_traces
 
+pytestmark = pytest.mark.data
+
 NAMES = (
     "ddp_dataloader_stall", pytest.param("ddp_gpu_bound", marks=pytest.mark.long), "fsdp2_slow_gpu", "gloo_ddp_input",
     "gloo_fsdp2_pause",
