@@ -73,6 +73,16 @@ def test_who_was_not_let_run_is_not_to_blame() -> None:
     assert any("Rank 1 looked 20 ms a step late" in line for line in found.why)
 
 
+def test_of_a_named_rank_it_is_not_said_that_the_machine_explains_it() -> None:
+    # 60 ms a step late, of which the machine explains 10 at most
+    case = evidence(rank(0, 10.0), rank(1, 10.0, own=110.0, input_stall=60.0), suspects=[late(1, [60.0] * 6)])
+    case.suspects[0].explained = {"input_stall": 60.0}
+    opened = open_case(case)
+    assert [d.suspect.rank for d in opened.stragglers] == [1]
+    (found,) = [f for f in find(opened) if f.kind == "contended"]
+    assert not any("looked" in line for line in found.evidence)
+
+
 def test_without_the_witness_the_same_rank_is_accused() -> None:
     case = evidence(rank(0, 60.0), rank(1, 90.0), suspects=[late(1, [20.0] * 6)])
     assert [a.suspect.rank for a in decide(dataclasses.replace(case, contention=None))] == [1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rankscope.causes.wording import amount
 from rankscope.diagnose.base.contention import is_contended
@@ -50,7 +50,7 @@ def _find(case: Case) -> list[Finding]:
             cost_ms_per_step=witness.cost_ms,
             confidence="high" if others is not None else "medium",
             title="The machine was busy: " + _who(others),
-            evidence=_lines(evidence, witness),
+            evidence=_lines(evidence, witness, {d.suspect.rank for d in case.stragglers}),
             advice=_advice(others),
         ),
     ]
@@ -157,7 +157,8 @@ def _advice(others: bool | None) -> list[str]:
     return [*(_END_OTHERS if others is not False else ()), *(_USE_FEWER if not others else ())]
 
 
-def _lines(evidence: Evidence, witness: Contention) -> list[str]:
+def _lines(evidence: Evidence, witness: Contention, named: Collection[int] = ()) -> list[str]:
+    """What was measured; of a rank that looked late, and is not ``named`` for it all the same, also why it is not."""
     held = {r.rank: statistics.fmean(r.held_ms) for r in witness.ranks}
     most, least = max(held, key=lambda r: held[r]), min(held, key=lambda r: held[r])
     lines = [
@@ -172,7 +173,8 @@ def _lines(evidence: Evidence, witness: Contention) -> list[str]:
         cpus = witness.cpus[host]
         used = min(100 * witness.others_ms[host] / (cpus * evidence.whole_step_ms), 100.0)
         lines.append(f"Other processes used {used:.0f} % of the {cpus:g} CPUs of {host}.")
-    late = [s for s in evidence.suspects if s.cost_ms >= LEAST_COST * evidence.whole_step_ms]
+    least_ms = LEAST_COST * evidence.whole_step_ms
+    late = [s for s in evidence.suspects if s.cost_ms >= least_ms and s.rank not in named]
     if late:
         lines.append(
             f"Rank {late[0].rank} looked {amount(late[0].cost_ms)} a step late; without the time it waited for a CPU "
