@@ -30,9 +30,9 @@ before = threading.active_count()
 listener = Listener(folder / "question", folder / "answer", about)
 assert listener.begin()
 assert threading.active_count() == before
-print("listens", flush=True)
 
 def stands_still():
+    print("listens", flush=True)
     sys.stdin.readline()
 
 stands_still()
