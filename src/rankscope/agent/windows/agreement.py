@@ -87,7 +87,7 @@ class Agreement:
 
     def plan_comes(self, completed: int) -> bool:
         """Whether the next window is planned and its warm-up is to begin now, or can be left out for the last time."""
-        plan = self._spec.schedule.window(self._planned)
+        plan = self._window(self._planned)
         return plan is not None and not self._spec.schedule.every and completed in (plan.warm, plan.first)
 
     def closed(self, completed: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.together import level
-from rankscope.analysis.evidence.work_gains import operator_shares
+from rankscope.analysis.evidence.work_gains import less_device_work, operator_shares
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.windows.analyse import WindowResult
 
@@ -43,9 +43,7 @@ def saved_ms(
         work = np.where(graph.label == Work.TRANSFER, work / network, work)
         work = np.where(graph.label == Work.HOST, work / host, work)
         for operator, factor in scale.items():
-            for column, view in enumerate(window.views):
-                share = operator_shares(view, window, column, operator)
-                mine = np.flatnonzero((graph.owner == column) & (graph.label == Work.DEVICE))
-                work[mine] *= 1.0 - (1.0 - factor) * share[np.minimum(graph.segment[mine], len(share) - 1)]
+            shares = [operator_shares(view, window, column, operator) for column, view in enumerate(window.views)]
+            work = less_device_work(replay, work, [(1.0 - factor) * share for share in shares])
         found += (replay.gains(work) / 1e6).tolist()
     return found

@@ -14,7 +14,7 @@ from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.windows.analyse import WindowResult
 
-__all__ = ["MOST_RANKS", "operator_shares", "without_group", "work_gains"]
+__all__ = ["MOST_RANKS", "less_device_work", "operator_shares", "without_group", "work_gains"]
 
 F64 = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def work_gains(windows: Sequence[WindowResult]) -> dict[str, float]:
         steps += replay.steps
         shares = [_shares(view, window, column) for column, view in enumerate(window.views)]
         for group in ASKED:
-            work = _less(replay, replay.graph.work, [known.get(group) for known in shares])
+            work = less_device_work(replay, replay.graph.work, [known.get(group) for known in shares])
             gained[group] = gained.get(group, 0.0) + float(replay.gains(work).sum())
     return {group: max(ns, 0.0) / steps / 1e6 for group, ns in gained.items()} if steps else {}
 
@@ -45,11 +45,11 @@ def without_group(window: WindowResult, work: F64, group: str) -> F64:
     """Return the work per edge without kernels of one kind. Only of windows that were replayed."""
     assert window.replay is not None
     shares = [_shares(v, window, c).get(group) if v.device else None for c, v in enumerate(window.views)]
-    return _less(window.replay, work, shares)
+    return less_device_work(window.replay, work, shares)
 
 
-def _less(replay: Replay, work: F64, shares: Sequence[F64 | None]) -> F64:
-    """Work per edge without a share of each segment's device work; ``shares`` has one entry a rank."""
+def less_device_work(replay: Replay, work: F64, shares: Sequence[F64 | None]) -> F64:
+    """Return the work per edge without a share of each segment's device work; ``shares`` has one entry a rank."""
     graph = replay.graph
     changed: F64 = work.copy()
     for column, share in enumerate(shares):
