@@ -7,7 +7,6 @@ under ``rankscope run``, with what it has recorded.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -15,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from rankscope.launcher.exec.command import die_with_parent
+
 __all__ = ["Stop", "run_command"]
 
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PR_SET_PDEATHSIG = 1
 
 
 class Stop:
@@ -67,7 +67,8 @@ def run_command(words: Sequence[str], log: Path, stop: Stop, environ: Mapping[st
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env=environ,
-            preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 - no thread of ours runs
+            # A sweep that was killed leaves no run behind, which would slow down whatever is run next.
+            preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs
         )
         stop.child = child
         if stop.signal is not None:  # it came while the child was being started
@@ -76,11 +77,3 @@ def run_command(words: Sequence[str], log: Path, stop: Stop, environ: Mapping[st
         code = child.wait()
         stop.child = None
     return 128 - code if code < 0 else code
-
-
-def _end_with(parent: int) -> None:
-    """A sweep that was killed leaves no run behind, which would slow down whatever is run next."""
-    with contextlib.suppress(Exception):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)

@@ -18,7 +18,7 @@ from typing import NoReturn
 from rankscope.launcher.ending import Ending
 from rankscope.launcher.exec.witness import Witness
 
-__all__ = ["Command", "become"]
+__all__ = ["Command", "become", "die_with_parent"]
 
 _PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH")
 _STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
@@ -47,7 +47,7 @@ class Command:
         if self.pid == 0:
             os.close(self._tell)
             os.close(self._failure)
-            _die_with_parent(parent)
+            die_with_parent(parent)
             _become_when_told(self._words, told, fails)
         os.close(told)
         os.close(fails)
@@ -165,9 +165,14 @@ def _in_words(word: str, error: OSError) -> tuple[bytes, int]:
     return f"rankscope: error: {word}: {error.strerror}\n".encode(), code
 
 
-def _die_with_parent(parent: int) -> None:
-    """Whoever kills us means the command."""
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when its parent ends: whoever kills us means the command.
+
+    Args:
+        parent: its process id, from before this process was forked.
+        number: of the signal.
+    """
     with contextlib.suppress(Exception):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
