@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.rundir.layout import RunDir
+from support.ending import end, holders, told
 from support.forking.client import Forked, may_be_forked
 from support.launching import JOBS, LIMIT_S, RANKSCOPE, TORCHRUN, Launched, environment, flags_of
 
@@ -45,9 +46,11 @@ def fork_server(tmp_path_factory):
     with subprocess.Popen(
         command, cwd=HERE, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
-        assert server.stdout.readline() == "ready\n"
-        yield str(address)
-        server.stdin.close()
+        try:
+            assert server.stdout.readline() == "ready\n"
+            yield str(address)
+        finally:
+            end(server)
 
 
 @pytest.fixture
@@ -68,10 +71,7 @@ def start(request, tmp_path):
 
     yield start
     for process in running:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        end(process)
 
 
 @pytest.fixture
@@ -79,7 +79,12 @@ def finish(tmp_path):
     """Wait for a started command and collect what it left."""
 
     def finish(process: subprocess.Popen[str], run: Path | None = None) -> Launched:
-        stdout, stderr = process.communicate(timeout=LIMIT_S)
+        try:
+            stdout, stderr = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            left = told([process.pid, *holders([process.stdout, process.stderr])])
+            end(process)
+            pytest.fail(f"{process.args} did not end within {LIMIT_S} s\n{left}")
         return Launched(process.returncode, stdout, stderr, RunDir(run or tmp_path / "RUN"))
 
     return finish

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from support.ending import end, holders, runs, told
 from support.forking.client import Forked
 from support.launching import LIMIT_S, RANKSCOPE, TORCHRUN, environment, flags_of
+from support.node import until
 
 SEES = """
 import json, os, signal, sys, threading
@@ -73,3 +76,37 @@ def test_codes(tmp_path: Path, fork_server: str, text: str, code: int) -> None:
     out, err = process.communicate(timeout=LIMIT_S)
     assert (process.wait(), out) == (code, "out\nat exit\n" if code >= 0 else "out\n")
     assert ("why" in err, "ZeroDivisionError" in err, "forking" in err) == ("why" in text, "/ 0" in text, False)
+
+
+def test_what_stands_still_is_ended_with_all_that_it_left_behind(tmp_path: Path, fork_server: str) -> None:
+    # GIVEN a process whose child has its pipes and never ends, as a rank whose launcher was killed
+    script = tmp_path / "leaves.py"
+    script.write_text("import os, time\nprint(os.fork(), flush=True)\ntime.sleep(1000)\n")
+    process = Forked(
+        [sys.executable, "-u", str(script)], server=fork_server, env=environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    # WHEN a thread reads from a pipe, which lets nobody close it
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.communicate(timeout=0.1)
+    pipes = [process.stdout, process.stderr]
+    until(lambda: len(holders(pipes)) == 2)
+    both = holders(pipes)
+    assert process.pid in both
+    assert f"process {process.pid}, child of" in told(both)
+    end(process)
+    # THEN nobody is left
+    assert process.returncode == -9
+    assert all(pipe.closed for pipe in pipes)
+    until(lambda: not any(runs(pid) for pid in both))
+
+
+def test_half_a_request_leaves_the_server_at_work(tmp_path: Path, fork_server: str) -> None:
+    for said in (b"", b"\0\0", (100).to_bytes(8, "big") + b"half"):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(fork_server)
+            client.sendall(said)
+    script = tmp_path / "ends.py"
+    script.write_text("raise SystemExit(7)")
+    process = Forked([sys.executable, "-u", str(script)], server=fork_server, env=environment())
+    assert process.wait(LIMIT_S) == 7

@@ -102,9 +102,8 @@ def test_sigterm_inside_the_window_leaves_what_was_recorded(start, finish, tmp_p
     # GIVEN a job that rests inside its window
     words = ["-S", f"run.dir={tmp_path / 'RUN'}", "-S", "schedule.skip_first=3"]
     process = start([*RANKSCOPE, "--nproc-per-node", 2, *words, JOBS / "train.py", "--wait-for-signal-at", 8])
-    line = ""
-    while "waiting" not in line:
-        line = process.stdout.readline()
+    while "waiting" not in process.stdout.readline():
+        assert process.poll() is None
     # WHEN the launcher is terminated, as a scheduler would
     process.send_signal(signal.SIGTERM)
     done = finish(process)

@@ -16,13 +16,14 @@ from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport
 from rankscope.rundir.layout import RunDir
+from support.ending import end, ending, runs
 from support.launching import environment, flags_of, free_port, must_tell
 from support.node import until
 
 SETTINGS = [f"schedule.{key}" for key in ("skip_first=2", "wait=1", "warmup=1", "active=5")] + ["analysis.hta=false"]
-ENDS_WITHIN_S = 600.0
+ENDS_WITHIN_S = 300.0
 """For a test that fails, and not a measure of anything."""
-pytestmark = [pytest.mark.doors, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.doors, pytest.mark.timeout(700)]
 
 
 class Launches:
@@ -52,9 +53,9 @@ class Launches:
             try:
                 self._done[key] = process.wait(ENDS_WITHIN_S)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
                 self._done[key] = None
+            finally:
+                end(process)
         return self._done[key]
 
     def said(self, mode: str, recorded: bool) -> str:
@@ -118,24 +119,17 @@ def test_a_failing_rank_ends_the_job_with_the_same_exit_code(launches: Launches)
 def test_sigterm_ends_it_alike(launches: Launches) -> None:
     codes = {}
     for recorded in (False, True):
-        process = launches.start("term", recorded)
         begun = [launches.folder / f"term_{recorded}.begun.{rank}" for rank in (0, 1)]
-        until(lambda p=process, b=begun: p.poll() is not None or all(f.exists() and f.read_text() for f in b))
-        assert process.poll() is None, launches.said("term", recorded)
-        process.send_signal(signal.SIGTERM)
-        codes[recorded] = process.wait(ENDS_WITHIN_S)
+        with ending(launches.start("term", recorded)) as process:
+            until(lambda p=process, b=begun: p.poll() is not None or all(f.exists() and f.read_text() for f in b))
+            assert process.poll() is None, launches.said("term", recorded)
+            process.send_signal(signal.SIGTERM)
+            codes[recorded] = process.wait(ENDS_WITHIN_S)
         pids = [int(f.read_text()) for f in begun]
         if launches.door.orphans:
             (launches.folder / f"term_{recorded}.over").touch()
-        until(lambda p=pids: not any(_runs(pid) for pid in p))
+        until(lambda p=pids: not any(runs(pid) for pid in p))
     if launches.door.stopped:
         assert set(codes.values()) <= set(launches.door.stopped)
     else:
         assert codes[True] == codes[False]
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False

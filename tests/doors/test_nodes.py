@@ -16,6 +16,7 @@ from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest
 from rankscope.rundir.layout import RunDir
 from rankscope.trace.files.load import load_traces
+from support.ending import end
 from support.launching import environment, flags_of, must_tell
 from support.node import until
 
@@ -105,8 +106,7 @@ def test_two_nodes_whose_clocks_are_apart(door: str, nodes: list[list[str]], tmp
         assert [process.wait(ENDS_WITHIN_S) for process in processes] == [0, 0], said()
     finally:
         for process in processes:
-            process.kill()
-            process.wait()
+            end(process)
     until(run.manifest.exists)
     manifest = from_json(RunManifest, run.manifest.read_bytes())
     assert manifest.hosts == ["node-a", "node-b"]

@@ -14,6 +14,7 @@ from rankscope import cli
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.node.later import gather_later
 from rankscope.rundir.layout import RunDir
+from support.ending import ending
 from support.node import Node, until
 
 
@@ -39,7 +40,7 @@ def statuses(node: Node) -> list[tuple[int, str]]:
 
 def kill(node: Node) -> None:
     os.kill(node.helper.pid, signal.SIGKILL)
-    node.helper._process.wait()
+    node.helper._process.wait(60)
 
 
 def test_what_a_full_store_did_not_take_is_placed_when_there_is_room(make, capsys):
@@ -119,7 +120,7 @@ def test_a_rank_that_still_trains_is_waited_for(make):
     node = make().start()
     node.spool.pulse(0, 0).touch()
     holds = f"import time; ring = open({str(node.spool.pulse(0, 0))!r}); print(1, flush=True); time.sleep(1000)"
-    with subprocess.Popen([sys.executable, "-I", "-c", holds], stdout=subprocess.PIPE) as rank:
+    with ending(subprocess.Popen([sys.executable, "-I", "-c", holds], stdout=subprocess.PIPE)) as rank:
         rank.stdout.readline()
         kill(node)
         node.lives(0, pid=rank.pid, world=1)

@@ -24,6 +24,7 @@ from rankscope.node.words import Words
 from rankscope.own_process import command, environment
 from rankscope.records.running.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY, STEP_LOG_HEADER
 from rankscope.rundir.layout import RunDir
+from support.ending import end, ending
 from support.node import TRACE, Node, until
 
 
@@ -51,7 +52,7 @@ def whole(node: Node, ranks=(0, 1)) -> bool:
 
 def kill(node: Node) -> None:
     os.kill(node.helper.pid, signal.SIGKILL)
-    node.helper._process.wait()
+    node.helper._process.wait(60)
 
 
 # ---------------------------------------------------------------- a helper that dies
@@ -88,8 +89,7 @@ def test_a_helper_that_no_launcher_watches_is_followed_by_another(make):
     os.kill(int(first), signal.SIGKILL)
     node.records(0), node.records(1)
     until(lambda: children.read_text().split() not in ([], [first]))
-    sleeper.kill()
-    sleeper.wait()
+    end(sleeper)
     # THEN all is there, and nothing of ours goes on
     node.helper._process.wait(300)
     assert whole(node)
@@ -209,7 +209,7 @@ def test_one_odd_file_costs_that_file_only(make, junk):
 
 def test_a_launcher_that_is_killed_leaves_a_run_json(make):
     node = make().start()
-    with subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(1000)"]) as rank:
+    with ending(subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(1000)"])) as rank:
         node.lives(0, pid=rank.pid, status="partial", reason="running")
         node.records(0)
         until(lambda: node.run.record(0, 0, 0).exists())
@@ -367,12 +367,13 @@ class InProcess:
         monkeypatch.setattr("os.nice", lambda _: 0)
         self._reader, self._writer = os.pipe()
         self.helper = Helper(node.spool, Words(None), self._reader)
-        self._thread = threading.Thread(target=self.helper.run)
+        self._thread = threading.Thread(target=self.helper.run, daemon=True)
         self._thread.start()
 
     def end(self):
         os.write(self._writer, b'{"exit_code": 0}\n')
-        self._thread.join()
+        self._thread.join(300)
+        assert not self._thread.is_alive()
         os.close(self._writer)
         os.close(self._reader)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from rankscope.records.rank import RankRecord
 from rankscope.records.running.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
+from support.ending import end
 
 TRACE = '{"traceEvents": []}'
 
@@ -97,10 +97,7 @@ class Node:
         if self.helper is not None:
             process = self.helper._process
             self.helper.end()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    pipe.close()
+            end(process)
 
     @property
     def manifest(self) -> RunManifest:

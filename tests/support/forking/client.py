@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,16 @@ def may_be_forked(environ: Mapping[str, str], server: Mapping[str, str]) -> bool
     return _read_early(environ) == _read_early(server)
 
 
+@contextlib.contextmanager
+def _no_signals() -> Iterator[None]:
+    """As the start of a process is one call for a signal's handler: the server waits for the rest of a request."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Forked:
     """A process that the server has forked."""
 
@@ -46,15 +56,15 @@ class Forked:
         asked = {"words": [*words[1:]], "env": dict(env), "cwd": str(cwd or Path.cwd()), "session": start_new_session}
         data = json.dumps(asked).encode()
         self._answers = socket.socket(socket.AF_UNIX)
-        self._answers.connect(server)
-        with open(os.devnull) as nothing:  # noqa: PTH123 - its descriptor is what is wanted
+        self._lines = self._answers.makefile("rb", buffering=0)
+        with _no_signals(), open(os.devnull) as nothing:  # noqa: PTH123 - its descriptor is what is wanted
+            self._answers.connect(server)
             socket.send_fds(self._answers, [len(data).to_bytes(8, "big")], [nothing.fileno(), out, err])
             self._answers.sendall(data)
+            self.pid = int(self._lines.readline())
         for ours, stream in ((out, stdout), (err, stderr)):
             if stream == subprocess.PIPE:
                 os.close(ours)
-        self._lines = self._answers.makefile("rb", buffering=0)
-        self.pid = int(self._lines.readline())
 
     @staticmethod
     def _stream(asked: Any, standard: int) -> tuple[io.TextIOWrapper | None, int]:

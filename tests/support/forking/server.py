@@ -32,6 +32,9 @@ NEEDED = (
     "torch.utils.data", "rankscope.compose", "rankscope.cli", "rankscope.launcher.run.launch",
 )  # fmt: skip
 
+LIMIT_S = 30.0
+"""For a client to say all of what it asks for. One that was interrupted there never does, and others wait."""
+
 
 def serve(address: str) -> Callable[[], None]:
     """Fork until standard input ends. Returns in each forked process, with what it is to run."""
@@ -59,7 +62,11 @@ def serve(address: str) -> Callable[[], None]:
                 client.close()
                 continue
             client, _ = listening.accept()
-            asked, descriptors = _request(client)
+            try:
+                asked, descriptors = _request(client)
+            except (OSError, ValueError):  # who asked has ended, or was interrupted, before all of it was said
+                client.close()
+                continue
             pid = os.fork()
             if pid == 0:
                 for number, descriptor in enumerate(descriptors):
@@ -76,10 +83,16 @@ def serve(address: str) -> Callable[[], None]:
 
 
 def _request(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    client.settimeout(LIMIT_S)
     head, descriptors, _, _ = socket.recv_fds(client, 8, 3)
     size, data = int.from_bytes(head, "big"), b""
-    while len(data) < size:
-        data += client.recv(size - len(data))
+    while len(data) < size and (more := client.recv(size - len(data))):
+        data += more
+    client.settimeout(None)
+    if len(data) < size or len(descriptors) < 3:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise ValueError("half a request")
     return json.loads(data), descriptors
 
 
