@@ -44,8 +44,10 @@ unexport PYTHONDONTWRITEBYTECODE
 unit: $(VENV)/.installed-test
 	$(bin)/python -m pytest tests/unit -m "not long and not data and not process" $(parallel) $(PYTEST_ARGS)
 
+# How often a launch that failed is tried again. What failed the first time is printed all the same.
+RERUNS ?= 0
 # Tests that judge by how long something took need the CPUs for themselves, and devices are not shared.
-launching = $(bin)/python -m pytest tests/dist tests/gpu tests/harm tests/doors
+launching = $(bin)/python -m pytest tests/dist tests/gpu tests/harm tests/doors --reruns $(RERUNS)
 test: $(VENV)/.installed-test
 	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) $(PYTEST_ARGS)
 	$(launching) -m "not long and not alone and not gpu" -n $(LANES) $(PYTEST_ARGS)

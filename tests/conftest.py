@@ -26,6 +26,13 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(folder)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Why what passed in the end had failed before: it may be a fault of ours that comes seldom."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"failed, and tried again: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _cache_of_its_own(tmp_path_factory):
     """What is kept of traces goes with the tests."""
