@@ -12,11 +12,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from rankscope.between.lateness import Lateness, lateness, median_of_others
+from rankscope.between.lateness import Lateness, lateness
 from rankscope.between.recurring import Recurrence, binomial_tail, recurring
 from rankscope.between.stretches import Stretch, is_growing, stretches, struck_on_others
 from rankscope.between.table import StepTable
 from rankscope.between.wording import conclude, describe
+from rankscope.medians import median_of_others
 from rankscope.records.running.between import BetweenVerdict, PatternKind, SlowPattern
 from rankscope.thresholds import LEAST_COST, MATTERS
 
@@ -240,7 +241,7 @@ class _Judgement:
         outside = self.table.compared & ~mask
 
         def more(values: F64) -> float:
-            extra = (values - median_of_others(values))[row]
+            extra = (values - median_of_others(values.T).T)[row]
             usually = float(np.median(extra[outside])) if outside.sum() >= BLOCK else 0.0
             return float(np.median(extra[mask])) - usually
 

@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rankscope.between.table import StepTable
+from rankscope.medians import median_of_others
 
-__all__ = ["Lateness", "lateness", "median_of_others"]
+__all__ = ["Lateness", "lateness"]
 
 F64 = npt.NDArray[np.float64]
 
-FEW_RANKS = 16
-"""With more, the median of the others is that of all: leaving one out moves it by at most one place in the order."""
 CONTENDED = 0.02
 """Share of the step. Where ranks are held up for less, the machine is free."""
 
@@ -42,8 +41,8 @@ class Lateness:
 def lateness(table: StepTable) -> Lateness:
     """Of a whole table."""
     alone = table.own - table.held
-    late = alone - median_of_others(alone)
-    waited_for = median_of_others(table.met) - table.met
+    late = alone - median_of_others(alone.T).T
+    waited_for = median_of_others(table.met.T).T - table.met
     together = np.where((late > 0) & (waited_for > 0), np.minimum(late, waited_for), 0.0)
     step = float(np.median(table.step[:, table.compared])) if table.compared.any() else 0.0
     held = float(table.held[:, table.compared].mean()) if table.compared.any() else 0.0
@@ -52,16 +51,9 @@ def lateness(table: StepTable) -> Lateness:
     if contended:
         # The same work takes more CPU time beside other processes, which take caches and cores' second threads: half as
         # much again was seen for 28 steps. Whether the work is the same, a step log does not know.
-        excused = np.maximum(table.cpu - median_of_others(table.cpu), 0.0)
+        excused = np.maximum(table.cpu - median_of_others(table.cpu.T).T, 0.0)
     charge = np.where(table.compared, np.maximum(together - excused, 0.0), 0.0)
     ahead = np.sort(alone, axis=0)
     others = np.where(alone == ahead[-1], ahead[-2], ahead[-1])  # the latest of the others
     margin = np.minimum(np.maximum(alone - others, 0.0), together)
     return Lateness(together, charge, margin, contended)
-
-
-def median_of_others(values: F64) -> F64:
-    """At each place of rank x step, the median of the other ranks in that step."""
-    if len(values) > FEW_RANKS:
-        return np.broadcast_to(np.median(values, axis=0), values.shape)
-    return np.array([np.median(np.delete(values, row, axis=0), axis=0) for row in range(len(values))])

@@ -13,7 +13,6 @@ from rankscope.analysis.evidence.places import find_places
 from rankscope.analysis.evidence.program import compute_ms, has_shapes, host_lines, most_called, uses
 from rankscope.analysis.evidence.work_gains import work_gains
 from rankscope.analysis.operators.suspects import name_what_they_do
-from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.rank.view import name_mask
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
@@ -24,6 +23,7 @@ from rankscope.analysis.tables.modules import exposed_by_module
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes import allocator
 from rankscope.causes.table import BY_NAME
+from rankscope.medians import median_of_others
 from rankscope.records.evidence import Anomaly, Evidence, GroupDelay, Suspect
 from rankscope.records.rows import ModuleRow, RankIdle, RankSummary
 from rankscope.trace.columns import Category

@@ -17,6 +17,7 @@ from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.cpu_only import cpu_gaps, cpu_issues, cpu_waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.medians import median_of_others
 from rankscope.records.evidence import Contention, RankCpu
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord, ThreadTimes
@@ -123,7 +124,7 @@ def _own_threads(ranks: Sequence[RankCpu]) -> None:
     if len({len(r.script_ms) for r in ranks}) != 1 or len(ranks) < 2:
         return
     more = np.array([r.script_ms for r in ranks])
-    more = np.maximum(more - np.array([np.median(np.delete(more, i, axis=0), axis=0) for i in range(len(ranks))]), 0.0)
+    more = np.maximum(more - median_of_others(more.T).T, 0.0)
     for rank, extra in zip(ranks, more, strict=True):
         own = np.minimum(extra, rank.held_ms)
         rank.held_ms = (np.array(rank.held_ms) - own).tolist()

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.host_time import RankHostTime
-from rankscope.analysis.rank.others import median_of_known_others
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.stragglers.candidates import Candidate, Window
-from rankscope.analysis.stragglers.statistics import above, median_of_known
+from rankscope.analysis.stragglers.statistics import above
 from rankscope.causes import host_sync
+from rankscope.medians import median_of_known, median_of_known_others
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.rank.others import median_of_known_others
 from rankscope.analysis.stragglers.kernel_table import KernelTable
+from rankscope.medians import median_of_known_others
 
 __all__ = ["KernelWork", "kernel_work", "lost_beside"]
 

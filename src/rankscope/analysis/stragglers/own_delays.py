@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
-from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile
 from rankscope.analysis.stragglers.statistics import above
 from rankscope.causes.table import BY_NAME
+from rankscope.medians import median_of_others
 
 __all__ = ["OwnDelay", "host_delays", "own_delays"]
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
-from rankscope.analysis.rank.others import median_of_others
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.measured import OTHER_MODEL_ERROR
 from rankscope.analysis.stragglers.statistics import CONFIDENCE, above, mean_error
+from rankscope.medians import median_of_others
 from rankscope.thresholds import MATTERS
 
 __all__ = ["SlowGroup", "slow_groups"]

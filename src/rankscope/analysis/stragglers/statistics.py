@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope import chance
 from rankscope.chance import student_quantile, student_tail
 
 __all__ = [
@@ -16,7 +17,6 @@ __all__ = [
     "above",
     "discoveries",
     "mean_error",
-    "median_of_known",
     "normal_tail",
     "robust_scatter",
     "smallest_visible",
@@ -51,14 +51,9 @@ def robust_scatter(values: F64) -> float:
 
 
 def discoveries(p: F64, rate: float) -> NDArray[np.bool_]:
-    """Which of many hypotheses fall, so that of those at most ``rate`` falls wrongly (Benjamini and Hochberg, 1995)."""
-    flat = np.where(np.isnan(p), 1.0, p).ravel()
-    order = np.argsort(flat)
-    passes = np.flatnonzero(flat[order] <= rate * np.arange(1, len(flat) + 1) / len(flat))
-    found = np.zeros(len(flat), np.bool_)
-    if len(passes):
-        found[order[: passes[-1] + 1]] = True
-    return found.reshape(np.shape(p))
+    """Which of many hypotheses fall, so that of those at most ``rate`` falls wrongly; NaN: it was not asked."""
+    flat = np.where(np.isnan(p), 1.0, p).ravel().tolist()
+    return np.array(chance.discoveries(flat, rate), np.bool_).reshape(np.shape(p))
 
 
 def above(values: F64) -> tuple[NDArray[np.bool_], F64, F64]:
@@ -90,13 +85,3 @@ def _tail(t: float, steps: int) -> float:
     if steps < 2:
         return 1.0
     return student_tail(t, steps - 1) if np.isfinite(t) else float(t < 0)
-
-
-def median_of_known(table: F64) -> F64:
-    """Median of each row's numbers; NaN for a row without."""
-    ordered = np.sort(table, axis=1)  # NaN last
-    count = (~np.isnan(ordered)).sum(axis=1)
-    some = np.maximum(count, 1)
-    rows = np.arange(len(table))
-    middle = (ordered[rows, (some - 1) // 2] + ordered[rows, some // 2]) / 2
-    return np.where(count > 0, middle, np.nan)

@@ -1,0 +1,44 @@
+"""Medians over all others, and of what is known, for many ranks at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["median_of_known", "median_of_known_others", "median_of_others"]
+
+F64 = NDArray[np.float64]
+
+
+def median_of_others(table: F64) -> F64:
+    """For each entry the median of the others of its row; rows have at least two, and no NaN."""
+    size = table.shape[1]
+    low, high = (size - 2) // 2, (size - 1) // 2  # the middle of the size - 1 others
+    ordered = np.partition(table, sorted({low, low + 1, high, high + 1}), axis=1)
+    # without an entry that is not above the n-th of all, the next one is the n-th
+    middle = [np.where(table <= ordered[:, [n]], ordered[:, [n + 1]], ordered[:, [n]]) for n in (low, high)]
+    return np.asarray((middle[0] + middle[1]) / 2.0)
+
+
+def median_of_known_others(table: F64) -> F64:
+    """For each entry the median of the other numbers of its row; NaN for no number, and where there is no other."""
+    found = np.full(table.shape, np.nan)
+    known = ~np.isnan(table)
+    whole = known.all(axis=1)
+    if table.shape[1] > 1:
+        found[whole] = median_of_others(table[whole])
+    for row in np.flatnonzero(~whole).tolist():
+        some = known[row]
+        if some.sum() > 1:
+            found[row, some] = median_of_others(table[row, some][None])[0]
+    return found
+
+
+def median_of_known(table: F64) -> F64:
+    """Median of each row's numbers; NaN for a row without."""
+    ordered = np.sort(table, axis=1)  # NaN last
+    count = (~np.isnan(ordered)).sum(axis=1)
+    some = np.maximum(count, 1)
+    rows = np.arange(len(table))
+    middle = (ordered[rows, (some - 1) // 2] + ordered[rows, some // 2]) / 2
+    return np.where(count > 0, middle, np.nan)

@@ -1,0 +1,33 @@
+"""Medians of all others, by hand and against the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rankscope.medians import median_of_known, median_of_known_others, median_of_others
+
+nan = float("nan")
+
+
+def test_the_median_of_the_others_by_hand() -> None:
+    """Of 1, 2, 4, 8 the others of 1 are 2, 4, 8: their middle is 4; of two numbers it is the other one."""
+    assert median_of_others(np.array([[1.0, 2.0, 4.0, 8.0]])).tolist() == [[4.0, 4.0, 2.0, 2.0]]
+    assert median_of_others(np.array([[3.0, 5.0]])).tolist() == [[5.0, 3.0]]
+    assert median_of_others(np.array([[9.0, 1.0, 2.0]])).tolist() == [[1.5, 5.5, 5.0]]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 17])
+def test_many_with_ties(size: int) -> None:
+    table = np.random.default_rng(size).integers(0, 5, (50, size)).astype(float)
+    slowly = [np.median(np.delete(table, own, axis=1), axis=1) for own in range(size)]
+    assert np.array_equal(median_of_others(table), np.stack(slowly, axis=1))
+
+
+def test_what_is_not_known_is_no_other() -> None:
+    table = np.array([[1.0, nan, 4.0, 8.0], [nan, nan, 4.0, nan]])
+    others = median_of_known_others(table)
+    assert others[0, [0, 2, 3]].tolist() == [6.0, 4.5, 2.5]
+    assert np.isnan(others[0, 1])
+    assert np.isnan(others[1]).all()  # there is no other
+    assert median_of_known(table).tolist() == [4.0, 4.0]
