@@ -18,7 +18,7 @@ __all__ = [
     "RunDiff",
 ]
 
-DIFF_VERSION = "1.0"
+DIFF_VERSION = "1.1"
 
 DiffVerdict = Literal["slower", "faster", "same", "not_comparable"]
 RowKind = Literal["step", "time", "count", "kernel", "beside", "collective", "wait", "memory"]
@@ -62,6 +62,8 @@ class DiffRow:
     status: Literal["changed", "new", "gone"] = "changed"
     ranks: list[Rank] = field(default_factory=list)
     """On which it changed; ``before`` and ``after`` are those of the rank that changed most."""
+    module: str = ""
+    """Of a kernel the module whose call launched it, ``GPT/Block/Linear``; empty where it is not known, or none."""
     detail: str = ""
     """More in words, for instance ``64 a step of 0.412 -> 0.487 ms``."""
 

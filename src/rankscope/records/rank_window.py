@@ -15,7 +15,7 @@ from rankscope.limits import Attempt, Rank, Step, WindowNumber, WorldSize
 
 __all__ = ["SUMMARY_VERSION", "CallColumns", "RankWindow", "StepColumns", "WorkColumns"]
 
-SUMMARY_VERSION = "1.0"
+SUMMARY_VERSION = "1.1"
 """A new column raises the minor number, another meaning the major one; readers refuse another major number."""
 
 
@@ -73,6 +73,9 @@ class WorkColumns:
     alone_ns: list[int] = field(default_factory=list)
     alone_median_ns: list[int] = field(default_factory=list)
     """Of a single one; 0 where none ran alone."""
+    module: list[int] = field(default_factory=list)
+    """The module whose call launched it, by its class and those around it, ``GPT/Block/Linear``; -1 outside of any, as
+    in the backward. Empty where calls of modules were not recorded (``with_stack``). It tells kinds apart as well."""
 
 
 @dataclass(kw_only=True)
@@ -150,8 +153,8 @@ class RankWindow:
         return self.strings[place] if place >= 0 else ""
 
 
-_MAY_BE_EMPTY = {"host_ns", "device_ns", "wait_ns", "transfer_ns"}
-_TEXT = {"operator", "shapes", "name", "kind", "group", "dtype"}
+_MAY_BE_EMPTY = {"module", "host_ns", "device_ns", "wait_ns", "transfer_ns"}
+_TEXT = {"operator", "module", "shapes", "name", "kind", "group", "dtype"}
 
 
 def _within(name: str, places: list[int], size: int) -> None:

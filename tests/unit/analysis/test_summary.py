@@ -15,6 +15,7 @@ from rankscope.analysis.windows.all_windows import analyse_windows, usable
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.rank_window import CallColumns, RankWindow, StepColumns, WorkColumns
+from rankscope.trace.columns import Category, PythonCalls
 from rankscope.trace.files.load import load_traces
 
 DATA = Path(__file__).parents[2] / "data" / "traces"
@@ -72,6 +73,35 @@ def test_counts_and_times_of_a_step(make_trace) -> None:
     assert first.calls.wait_ns[0] - second.calls.wait_ns[0] == pytest.approx(40_000, abs=1000)
     assert first.calls.transfer_ns[0] == pytest.approx(60_000, abs=1000)
     assert first.calls.step == [0]
+
+
+def test_modules_are_told_apart_by_their_classes(make_trace) -> None:
+    """The same operator in two layers' Linear, in the model itself between them, and behind the model's call."""
+    trace = make_trace(0, [(GEMM, at, 10) for at in (100, 200, 300, 400, 500)], ranks=(0,), steps=((0, 1000),))
+    kernels = np.flatnonzero(trace.events.launch >= 0)
+    operators = np.flatnonzero(trace.events.category == Category.CPU_OP)  # begin at 78, 178 ... us
+    trace.events.external_id[kernels] = trace.events.external_id[operators] = np.arange(5)
+    calls = [
+        ("nn.Module: GPT_0", 50, 400),
+        ("train.py(7): main", 60, 380),
+        ("nn.Module: Block_0", 70, 100),
+        ("nn.Module: Linear_0", 75, 20),
+        ("nn.Module: Linear_1", 260, 40),
+        ("nn.Module: Block_1", 360, 60),
+        ("nn.Module: Linear_2", 370, 40),
+    ]
+    first = len(trace.strings)
+    start, length = (np.array([call[i] for call in calls]) * 1000 for i in (1, 2))
+    names = np.arange(first, first + len(calls), dtype=np.int32)
+    trace = replace(
+        trace,
+        strings=[*trace.strings, *(name for name, _, _ in calls)],
+        python=PythonCalls(start, length, names, np.ones(len(calls), np.int64)),
+    )
+    (own,) = summarise(analyse_window([trace]))
+    found = {own.text(module): count for module, count in zip(own.work.module, own.work.count, strict=True)}
+    assert found == {"GPT/Block/Linear": 2, "GPT": 1, "GPT/Linear": 1, "": 1}
+    assert from_json(RankWindow, to_json(own)) == own
 
 
 def test_extra_work_on_one_rank_is_what_two_runs_differ_in() -> None:
@@ -136,7 +166,7 @@ def test_long_texts_are_cut_and_stay_apart() -> None:
     [
         ({"steps": StepColumns(number=[1, 2])}, "steps.length_ns has 0 rows, the table 2"),
         ({"calls": CallColumns(kind=[0])}, "calls.group has 0 rows, the table 1"),
-        ({"schema_version": "2.0"}, "schema 2.0 is not known, 1.0 is"),
+        ({"schema_version": "2.0"}, "schema 2.0 is not known, 1.1 is"),
         (
             {"work": WorkColumns(**{name: [5] for name in vars(WorkColumns())})},
             "points outside of the 0 that there are",

@@ -61,7 +61,7 @@ def rank_window(
                 total * alone,
                 round(us * 1e3) * alone,
             )
-            for column, value in zip(vars(work).values(), values, strict=True):
+            for column, value in zip(vars(work).values(), values, strict=False):
                 column.append(value)
     calls = CallColumns(
         kind=[len(kernels)] * STEPS,

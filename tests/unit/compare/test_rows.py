@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rankscope.compare.compare import compare
+from rankscope.compare.show import DIFF_WRITERS
+from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow
 from rankscope.records.rows import MemoryRow
 
@@ -96,6 +98,40 @@ def test_other_shapes_of_the_same_operator_are_one_row(make_side) -> None:
     rows = told(before, after)
     assert [name for name, row in rows.items() if row.kind == "kernel"] == ["bmm"]
     assert rows["bmm"].change == pytest.approx(4 * 0.2)
+
+
+def with_modules(side: Side, **modules: str) -> Side:
+    """Kernels of rank 1 by the module that launches them: all are of the operator mm."""
+    for own in side.ranks:
+        places = {own.strings.index(name): module for name, module in modules.items() if name in own.strings}
+        own.work.module = [-1] * len(own.work.operator)
+        for row, operator in enumerate(own.work.operator):
+            if operator in places:
+                own.strings.append(places[operator])
+                own.work.module[row] = len(own.strings) - 1
+                own.work.operator[row] = own.strings.index("mm")
+    return side
+
+
+def test_modules_tell_the_same_operator_apart(make_side) -> None:
+    def run(us: float, module: str = "GPT/Mlp") -> Side:
+        return with_modules(make_side({"other": (10, us)}), mm="GPT/Attention", other=module)
+
+    (row,) = [row for row in compare(run(200.0), run(300.0)).told if row.kind == "kernel"]
+    assert (row.name, row.module, row.ranks) == ("mm", "GPT/Mlp", [1])
+    assert row.change == pytest.approx(1.0)  # 10 kernels of 100 us more each
+    assert "mm in GPT/Mlp on rank 1" in DIFF_WRITERS["terminal"]([compare(run(200.0), run(300.0))])
+    assert compare(run(200.0), run(200.0, "GPT/GatedMlp")).told == []  # a class that is called otherwise
+
+
+def test_modules_count_where_both_runs_have_them(make_side) -> None:
+    before = make_side({"other": (10, 200.0)})
+    for own in before.ranks:
+        own.work.operator = [own.strings.index("mm") if own.text(n) == "other" else n for n in own.work.operator]
+    after = with_modules(make_side({"other": (10, 200.0)}), mm="GPT/Attention", other="GPT/Mlp")
+    diff = compare(before, after)
+    assert diff.told == []
+    assert {row.module for row in diff.rows} == {""}
 
 
 def test_memory_peak_and_leak(make_side) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.nesting import deepest
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["UserFrames", "readable", "user_frames"]
@@ -66,7 +66,7 @@ def user_frames(view: RankView) -> UserFrames:
     main = _main_thread(view, threads, counts)
     rows = rows[python.tid[rows] == main]
     pieces = np.array(
-        list(_pieces(zip(*(c[rows].tolist() for c in (python.start, python.end, python.name)), strict=True)))
+        list(deepest(zip(*(c[rows].tolist() for c in (python.start, python.end, python.name)), strict=True)))
     )
     pieces = pieces.reshape(-1, 3).astype(np.int64)
     return UserFrames(pieces[:, 0].copy(), pieces[:, 1].copy(), pieces[:, 2].copy(), trace.strings)
@@ -77,27 +77,6 @@ def _main_thread(view: RankView, threads: I64, counts: I64) -> int:
     operators = view.trace.events.tid[view.chain]
     run = np.array([int((operators == thread).sum()) for thread in threads.tolist()])
     return int(threads[np.lexsort((counts, run))[-1]])
-
-
-def _pieces(frames: Iterable[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
-    """Frames, in order of start, the outer ones first -> stretches of the deepest one."""
-    stack: list[tuple[int, int]] = []
-    now = 0
-    for start, end, name in frames:
-        while stack and stack[-1][0] <= start:
-            until, top = stack.pop()
-            if until > now:
-                yield now, until, top
-                now = until
-        if stack and start > now:
-            yield now, start, stack[-1][1]
-        stack.append((end if not stack else min(end, stack[-1][0]), name))
-        now = start
-    while stack:
-        until, top = stack.pop()
-        if until > now:
-            yield now, until, top
-            now = until
 
 
 def _is_users(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The compute of one rank's steps by what it is: launching operator, its input shapes, kernel."""
+"""The compute of one rank's steps by what it is: launching operator, its input shapes, module, kernel."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
+from rankscope.analysis.rank.modules import modules_of
 from rankscope.analysis.rank.operators import launching_operators
 from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView
@@ -37,7 +38,7 @@ def work_columns(view: RankView, texts: Texts) -> WorkColumns:
     order = np.lexsort((length, step, kind))
     cuts = np.flatnonzero(np.diff(kind[order]) | np.diff(step[order])) + 1
     for part in np.split(order, cuts):
-        operator, shapes, name = kinds[kind[part[0]]]
+        operator, shapes, name, module = kinds[kind[part[0]]]
         alone = length[part][~beside[part]]  # sorted by length
         for column, value in (
             (table.operator, operator),
@@ -49,34 +50,44 @@ def work_columns(view: RankView, texts: Texts) -> WorkColumns:
             (table.alone, len(alone)),
             (table.alone_ns, int(alone.sum())),
             (table.alone_median_ns, int(alone[len(alone) // 2]) if len(alone) else 0),
+            (table.module, module),
         ):
             column.append(value)
+    if max(table.module) < 0:
+        table.module = []
     return table
 
 
-def _kinds(view: RankView, rows: I64, texts: Texts) -> tuple[list[tuple[int, int, int]], I64]:
-    """Operator, shapes and name of each kind as places of texts, and the kind of each row."""
+WorkKind = tuple[int, int, int, int]
+"""Operator, shapes, kernel, module: places of texts."""
+
+
+def _kinds(view: RankView, rows: I64, texts: Texts) -> tuple[list[WorkKind], I64]:
+    """Operator, shapes, name and module of each kind as places of texts, and the kind of each row."""
     events, strings = view.trace.events, view.trace.strings
     operators = launching_operators(view, rows) if view.device else rows
     known = operators >= 0
+    module, modules = modules_of(view, operators)
     said = np.stack(
         (
             np.where(known, events.name[operators], -1),
             np.where(known, events.shape[operators], -1),
             events.name[rows] if view.device else np.full(len(rows), -1),
+            module,
         )
     )
     unique, inverse = np.unique(said, axis=1, return_inverse=True)
-    places: dict[tuple[int, int, int], int] = {}
+    places: dict[WorkKind, int] = {}
     numbers = [
         places.setdefault(
             (
                 texts.place(operator_name(strings[operator]) if operator >= 0 else ""),
                 texts.place(strings[shapes] if shapes >= 0 else ""),
                 texts.place(kernel_name(strings[name]) if name >= 0 else ""),
+                texts.place(modules[place] if place >= 0 else ""),
             ),
             len(places),
         )
-        for operator, shapes, name in unique.T.tolist()
+        for operator, shapes, name, place in unique.T.tolist()
     ]
     return list(places), np.array(numbers, np.int64)[inverse.reshape(-1)]

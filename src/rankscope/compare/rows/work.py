@@ -1,14 +1,15 @@
 """Compute by what it is: which kernels are new or gone, run more often, or take longer.
 
-Kinds are paired by operator, its input shapes and the kernel's name; what is left by operator and shapes (the library
-chose another kernel), then by operator (other shapes). Lengths are compared only of kernels that ran beside no
-communication: what runs beside it in one of the runs is kept apart, as a collective that only waits makes it longer.
+Kinds are paired by operator, its input shapes, module and the kernel's name; what is left without the kernel (the
+library chose another one), then without shapes, without the module (it is called otherwise), and by operator alone.
+Modules count where both runs recorded them. Lengths are compared only of kernels that ran beside no communication: what
+runs beside it in one of the runs is kept apart, as a collective that only waits makes it longer.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -19,8 +20,16 @@ from rankscope.records.rank_window import RankWindow
 
 __all__ = ["work_rows"]
 
-Key = tuple[str, str, str]
-"""Operator, shapes, kernel; parts that two runs do not share are empty."""
+Key = tuple[str, str, str, str]
+"""Operator, shapes, module, kernel; parts that two runs do not share are empty."""
+
+_CUTS: tuple[Callable[[Key], Key], ...] = (
+    lambda key: (key[0], key[1], key[2], ""),
+    lambda key: (key[0], "", key[2], ""),
+    lambda key: (key[0], key[1], "", ""),
+    lambda key: (key[0], "", "", ""),
+)
+"""What pairs kinds that only one of the runs has, in turn."""
 
 
 @dataclass(slots=True)
@@ -55,18 +64,19 @@ Uses = dict[Key, dict[int, _Use]]
 
 def work_rows(before: Side, after: Side) -> list[DiffRow]:
     """A row for each operator and shapes, and one for what ran beside communication."""
-    ours, theirs = _uses(before.ranks), _uses(after.ranks)
+    modules = _has_modules(before.ranks) and _has_modules(after.ranks)
+    ours, theirs = (_uses(side.ranks, modules=modules) for side in (before, after))
     ranks = sorted({own.rank for own in before.ranks} & {own.rank for own in after.ranks})
-    for cut in (lambda key: (key[0], key[1], ""), lambda key: (key[0], "", "")):
+    for cut in _CUTS:
         lonely = set(ours) ^ set(theirs)
         again = {key: cut(key) for key in lonely if key[0]}
         both = {cut(k) for k in set(ours) & lonely if k[0]} & {cut(k) for k in set(theirs) & lonely if k[0]}
         ours, theirs = (_joined(uses, {k: c for k, c in again.items() if c in both}) for uses in (ours, theirs))
-    told: dict[str, list[Key]] = defaultdict(list)
+    named: dict[tuple[str, str], list[Key]] = defaultdict(list)
     for key in sorted(set(ours) | set(theirs)):
-        told[_name(key)].append(key)
+        named[_name(key), key[2]].append(key)
     rows, beside = [], defaultdict[int, float](float)
-    for name, keys in told.items():
+    for name, keys in named.items():
         pairs = {rank: [(_of(ours, key, rank), _of(theirs, key, rank)) for key in keys] for rank in ranks}
         row = _row(name, pairs, beside)
         if row is not None:
@@ -75,20 +85,26 @@ def work_rows(before: Side, after: Side) -> list[DiffRow]:
     return [*rows, *_beside(beside)]
 
 
-def _uses(ranks: Iterable[RankWindow]) -> Uses:
+def _has_modules(ranks: Iterable[RankWindow]) -> bool:
+    return all(own.work.module for own in ranks if own.work.operator)
+
+
+def _uses(ranks: Iterable[RankWindow], *, modules: bool) -> Uses:
     found: Uses = {}
     steps: dict[int, int] = defaultdict(int)
     for own in ranks:
         steps[own.rank] += len(own.steps.number)
-        work, known = own.work, dict[tuple[int, int, int], _Use]()
-        kinds = zip(work.operator, work.shapes, work.name, strict=True)
+        work, known = own.work, dict[tuple[int, int, int, int], _Use]()
+        within = work.module if modules else [-1] * len(work.operator)
+        kinds = zip(work.operator, work.shapes, within, work.name, strict=True)
         numbers = zip(work.count, work.total_ns, work.alone, work.alone_median_ns, strict=True)
         for kind, (count, total, alone, single) in zip(kinds, numbers, strict=True):
             use = known.get(kind)
             if use is None:  # texts are looked up once a kind, not once a step: a thousand ranks have a million rows
-                key = (own.text(kind[0]), own.text(kind[1]), own.text(kind[2]))
+                operator, shapes, module, kernel = map(own.text, kind)
+                key = (operator, shapes, module, kernel)
                 use = known[kind] = found.setdefault(key, {}).setdefault(own.rank, _Use())
-                use.kernels.add(key[2])
+                use.kernels.add(kernel)
             use.count += count
             use.total_ms += total / 1e6
             if alone:
@@ -120,7 +136,7 @@ def _of(uses: Uses, key: Key, rank: int) -> _Use:
     return uses.get(key, {}).get(rank) or _Use()
 
 
-def _row(name: str, pairs: dict[int, list[Pair]], beside: dict[int, float]) -> DiffRow | None:
+def _row(name: tuple[str, str], pairs: dict[int, list[Pair]], beside: dict[int, float]) -> DiffRow | None:
     """One row of all kernels of an operator, of the rank on which they changed most."""
     changes: dict[int, tuple[float, float]] = {}
     for rank, own in pairs.items():
@@ -136,7 +152,8 @@ def _row(name: str, pairs: dict[int, list[Pair]], beside: dict[int, float]) -> D
     counts = [sum(pair[side].count for own in pairs.values() for pair in own) for side in (0, 1)]
     return DiffRow(
         kind="kernel",
-        name=name,
+        name=name[0],
+        module=name[1],
         unit="ms",
         before=one if counts[0] else None,
         after=other if counts[1] else None,
@@ -164,7 +181,7 @@ def _change(one: _Use, other: _Use) -> tuple[float, float, float]:
 
 
 def _name(key: Key) -> str:
-    operator, shapes, kernel = key
+    operator, shapes, _, kernel = key
     return f"{operator} {shapes}".strip() if operator else kernel or "unnamed kernel"
 
 

@@ -119,7 +119,8 @@ def _what(row: DiffRow) -> str:
     status = "" if row.status == "changed" else f"{row.status}: "
     ranks = f" on rank{'s' * (len(row.ranks) > 1)} {', '.join(map(str, row.ranks[:6]))}" if row.ranks else ""
     name = short(row.name) if row.kind == "kernel" else row.name
-    return f"{status}{name}{ranks}{' ...' if len(row.ranks) > 6 else ''}"
+    module = f" in {row.module}" if row.module else ""
+    return f"{status}{name}{module}{ranks}{' ...' if len(row.ranks) > 6 else ''}"
 
 
 def amount(value: float | None, unit: str, *, sign: bool = False) -> str:
