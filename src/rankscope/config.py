@@ -158,7 +158,7 @@ class StepsConfig:
         _at_most("steps.agreement_lead", self.agreement_lead, MAX_WINDOW_STEPS, "3 steps are enough as a rule")
 
 
-KEEP = ("all", "none")
+KEEP = ("all", "suspects", "none")
 MAX_GB = 1e6
 
 
@@ -168,7 +168,9 @@ class GatherConfig:
 
     keep: str = "all"
     """Which traces go to the run directory. ``all``: every one. ``none``: their columns only, as one file a node and
-    window, which is all that a report needs; a trace only where it could not be reduced."""
+    window, which is all that a report needs; a trace only where it could not be reduced. ``suspects``: the columns of
+    all, and when the report is made from them the traces of the ranks that it names, of one beside each, and of rank
+    0."""
     leave_free_gb: float = 1.0
     """What a trace does not fit beside on the run directory's disk stays on the node's own disk: job and checkpoints
     may need the rest."""
@@ -299,6 +301,15 @@ class ToolConfig:
     env: dict[str, str | None] = field(default_factory=dict)
     """Variables of the ranks' environment: ``env.OMP_NUM_THREADS=2``. ``null`` takes one away. Of ``rankscope run`` and
     ``rankscope sweep`` only."""
+
+    def __post_init__(self) -> None:
+        """Refuse what leaves nobody to decide."""
+        if self.gather.keep == "suspects" and not (self.analysis.enabled and not self.store.encrypt):
+            said = "store.encrypt leaves" if self.store.encrypt else "analysis.enabled=false makes"
+            raise ConfigError(
+                f"gather.keep=suspects needs a verdict at the end of the job, and {said} none there; "
+                "use gather.keep=none, or all"
+            )
 
     def refuse_experiment(self) -> None:
         """Refuse what only a launch of a script can follow.

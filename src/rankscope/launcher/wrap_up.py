@@ -129,6 +129,8 @@ class _Listener:
             self._draw(word)
         elif word.word == "lacking":
             self._say(text)
+        elif word.word == "keeping":
+            self._enter("traces", word.total)
         elif word.word == "report" and self._where is not None:
             report = from_json(ClusterReport, text)
             self._outcome = Outcome(self._ending, report=report, folder=self._where / "report")
@@ -177,7 +179,7 @@ class _Listener:
         if now < self._deadline:
             return False
         stuck = self._where is None or now - self._moved_at > min(_STUCK_S, self._config.gather.timeout_s / 2)
-        if self._phase == "gathering" and not stuck:
+        if self._phase in ("gathering", "traces") and not stuck:
             self._say(f"process {helper.pid} goes on gathering from {spool}, the job's end waits no longer")
             return True
         helper.end()
@@ -185,6 +187,7 @@ class _Listener:
         said = {
             "gathering": f"{where} did not answer within gather.timeout_s={self._config.gather.timeout_s:g} s",
             "nodes": f"{where} did not answer while run.json was written",
+            "traces": f"{where} did not answer while the traces of slow ranks were placed",
             "report": f"the report took more than analysis.timeout_s={self._config.analysis.timeout_s:g} s",
         }[self._phase]
         remedy = f"what the ranks left is in {spool}, `rankscope gather {spool}` places it once the store answers"
@@ -194,7 +197,7 @@ class _Listener:
         return True
 
 
-_WORK = {"gathering": "gathering", "nodes": "run.json", "report": "the report"}
+_WORK = {"gathering": "gathering", "nodes": "run.json", "report": "the report", "traces": "the traces of slow ranks"}
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -30,7 +30,7 @@ from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.rundir.sealing import sealed_name
 
-__all__ = ["finish_again", "finish_run", "is_head", "nodes_of", "stood_still"]
+__all__ = ["finish_again", "finish_run", "is_head", "nodes_of", "result_of", "stood_still"]
 
 _POLL_S = 0.1
 _MOST_SMALL_BYTES = 1 << 24
@@ -92,7 +92,7 @@ def finish_run(
     results, missing = {claim.node: own}, set(nodes_of(run_dir)) - {claim.node}
     while missing:
         for node in sorted(missing):
-            if (result := _result(run_dir, node)) is not None:
+            if (result := result_of(run_dir, node)) is not None:
                 results[node] = result
         missing -= set(results)
         if not missing or clock() >= deadline:
@@ -142,7 +142,7 @@ def _sign(run_dir: RunDir, manifest: RunManifest, key: Any) -> list[str]:
 
 def _small_files(run_dir: RunDir, placing: Placing) -> None:
     """Sums of what nodes and people left in passing."""
-    for pattern in ("agent.json*", "nodes/*.json*", "requests/*.json", "announcements/*.json", "stuck/*"):
+    for pattern in ("agent.json*", "kept.json", "nodes/*.json*", "requests/*.json", "announcements/*.json", "stuck/*"):
         for path in sorted(run_dir.path.glob(pattern)):
             with contextlib.suppress(OSError, ForeignFileError):  # it shows as a file that the manifest does not know
                 placing.known(path, hashlib.sha256(read_foreign(path, _MOST_SMALL_BYTES)).hexdigest())
@@ -164,7 +164,7 @@ def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeRes
         OSError: the run directory cannot be read or written.
     """
     run_dir = RunDir(Path(claim.run_dir))
-    others = {node: _result(run_dir, node) for node in nodes_of(run_dir) if node != claim.node}
+    others = {node: result_of(run_dir, node) for node in nodes_of(run_dir) if node != claim.node}
     results = [own, *(result for result in others.values() if result is not None)]
     notes = [f"node {node} left no result" for node, result in others.items() if result is None]
     key = _signing_key(task, notes)
@@ -218,7 +218,8 @@ def nodes_of(run_dir: RunDir) -> list[str]:
     return sorted(path.name.removesuffix(".claim.json") for path in run_dir.nodes.glob("*.claim.json"))
 
 
-def _result(run_dir: RunDir, node: str) -> NodeResult | None:
+def result_of(run_dir: RunDir, node: str) -> NodeResult | None:
+    """What a node has left; None where that is nothing yet."""
     path = run_dir.node_result(node)
     if sealed_name(path).exists():  # who holds the key puts the nodes together
         return NodeResult(node=node, host=node, lives=[], records=[])

@@ -23,12 +23,14 @@ from rankscope.between.stuck import why_stuck
 from rankscope.errors import RankscopeError, RunDirError
 from rankscope.node.finish import finish_run, is_head, nodes_of
 from rankscope.node.gathering.gather import Gatherer, files_of, own_record, recordings_of
+from rankscope.node.gathering.holding import Holding
 from rankscope.node.gathering.leftovers import discard, later, left_in_words, remove_unannounced, sweep
 from rankscope.node.gathering.placing import Placing
 from rankscope.node.gathering.reducing import Reducing
 from rankscope.node.gathering.room import Room
 from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.health.sampler import HealthWatch
+from rankscope.node.keeping import keep_chosen, limit_s, was_held
 from rankscope.node.manifest import NodeResult
 from rankscope.node.report import make_report
 from rankscope.node.state import NodeState
@@ -96,8 +98,9 @@ class Helper:
             self._health = HealthWatch.begin()
         threading.Thread(target=self._store, name="store", daemon=True).start()
         self._serve()
-        limit_s = 2 * self.task.gather_timeout_s + self.task.report_timeout_s + 60
-        deadline = time.monotonic() + limit_s
+        keeping_s = self.task.gather_timeout_s if self.task.keep == "suspects" else 0
+        most_s = 2 * self.task.gather_timeout_s + self.task.report_timeout_s + keeping_s + 60
+        deadline = time.monotonic() + most_s
         moved = -1
         while not self._finished.wait(_POLL_S) and time.monotonic() < deadline:
             if moved != self._moved:
@@ -201,10 +204,12 @@ class Helper:
         reducing = Reducing(
             self.spool, run_dir, granted.node, placing, self.state.note, last_s=self.task.gather_timeout_s / 2
         )
+        room = Room(self.task.leave_free_bytes, self.task.most_bytes)
+        holding = Holding(self.spool, run_dir, placing, room, self._has_moved)
         gatherer = Gatherer(
             self.spool, run_dir, complete=self._complete, moved=self._has_moved, placing=placing,
-            reducing=reducing if self.task.keep == "none" else None,
-            room=Room(self.task.leave_free_bytes, self.task.most_bytes),
+            reducing=reducing if self.task.keep != "all" else None,
+            holding=holding if self.task.keep == "suspects" else None, room=room,
         )  # fmt: skip
         if not self.state.earlier():
             note_deed(run_dir, "recorded", self.task.argv, sealed=placing.sealed)
@@ -229,7 +234,7 @@ class Helper:
         if self._health is not None:
             self._health.close()
         self._border("placing memory snapshots", gatherer.gather_out_of_memory)
-        self._border("comparing the step logs", self._compare_step_logs)
+        self._border("comparing the step logs", self._step_logs.compare)
         self._border("placing the step logs", lambda: self._step_logs.finish(run_dir, placing))
         for gone in self._border("looking for unfinished traces", lambda: remove_unannounced(self.spool)) or []:
             self.state.note(f"{granted.node}: {gone}")
@@ -249,13 +254,17 @@ class Helper:
         head = self._border("reading the claims", lambda: is_head(own, granted.node, nodes_of(run_dir)))
         if head is False:
             self.words.say(HelperWord(word="manifest", text="by the node of rank 0"))
-            self.words.say(HelperWord(word="done"))
-        self._finish(granted, own, words)
+            if own.held:  # what this node has must not go with it before that is decided
+                self.words.say(HelperWord(word="keeping", total=limit_s(self.task, head=False)))
+            else:
+                self.words.say(HelperWord(word="done"))
+        self._finish(granted, own, words, gatherer, holding)
 
-    def _finish(self, granted: NodeClaim, own: NodeResult, left: str) -> None:
+    def _finish(self, granted: NodeClaim, own: NodeResult, left: str, gatherer: Gatherer, holding: Holding) -> None:
         run_dir, task = RunDir(Path(granted.run_dir)), self.task
         waiting = lambda text: self.words.say(HelperWord(word="waiting", text=text))  # noqa: E731
         lacking = lambda text: self.words.say(HelperWord(word="lacking", text=text))  # noqa: E731
+        report = None
         try:
             marker = self.spool.path / "writes_manifest"
             wrote = finish_run(task, self.spec, granted, own, marker, waiting=waiting, tell=lacking)
@@ -270,9 +279,16 @@ class Helper:
                 text = f"the run is encrypted: `rankscope analyze {run_dir.path} --identity KEY` makes the report"
                 self.words.say(HelperWord(word="lacking", text=text))
             elif task.report:
-                make_report(run_dir, task, self.words)
+                report = make_report(run_dir, task, self.words)
         else:
             self.words.say(HelperWord(word="manifest", text="by another node"))
+        if task.keep == "suspects" and (wrote or was_held(run_dir, own)):
+            self.words.say(HelperWord(word="keeping", total=limit_s(task, head=wrote)))
+            of_node = (task, self.spec, granted, own, gatherer, holding)
+            said = self._border("keeping traces", lambda: keep_chosen(*of_node, report, head=wrote))
+            left = left_in_words(self.spool, holding.left) if holding.left or said is None else left
+            for text in [*(said or []), *([left] if left else [])]:
+                self.words.say(HelperWord(word="lacking", text=text))
         if not left:
             discard(self.spool)
 
@@ -291,7 +307,7 @@ class Helper:
         return NodeResult(
             node=granted.node, host=socket.gethostname(), lives=lives, records=gatherer.records(),
             notes=[*self.state.notes(), *(self._health.notes if self._health is not None else [])], exit_code=exit_code,
-            files=gatherer.placing.sums,
+            held=len(self.spool.holds()), files=gatherer.placing.sums,
         )  # fmt: skip
 
     def _look_at_steps(self) -> None:
@@ -347,23 +363,9 @@ class Helper:
             if asked != self._question:
                 self._question, self._standstill.wanted = asked, True
 
-    def _compare_step_logs(self) -> None:
-        self._step_logs.drain()
-        counts = self._step_logs.counts()
-        for path in self.spool.lives():
-            life = own_record(path)
-            if life is None or life.status != "ok":
-                continue
-            logged = counts.get((life.attempt, life.rank), 0)
-            if 0 < logged < life.steps_counted or (logged == 0 and life.steps_counted > 0):
-                self.state.note(
-                    f"rank {life.rank}: the log of all steps ends with step {logged} of {life.steps_counted}; "
-                    "was the node's own disk full?"
-                )
-
     def _tell_gathered(self, run_dir: RunDir, placing: Placing) -> None:
         placed = [record for path in self.spool.placed_records() if (record := own_record(path)) is not None]
-        files = {placing.name(path) for path in recordings_of(run_dir, placed)}
+        files = [*{placing.name(path) for path in recordings_of(run_dir, placed)}, *self.spool.holds()]
         replace_text(self.spool.gathered, f"{sum(path.stat().st_size for path in files) / 1e6:.3f}")
 
     def _complete(self, record: RankRecord) -> None:

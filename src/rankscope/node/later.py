@@ -18,9 +18,12 @@ from pathlib import Path
 from rankscope.errors import ConfigError, ForeignFileError, RunDirError
 from rankscope.node.finish import finish_again
 from rankscope.node.gathering.gather import Gatherer, own_record
+from rankscope.node.gathering.holding import Holding
 from rankscope.node.gathering.leftovers import discard, left_in_words, remove_unannounced
 from rankscope.node.gathering.placing import Placing
+from rankscope.node.gathering.room import Room
 from rankscope.node.gathering.step_log import StepLogDrain
+from rankscope.node.keeping import decision
 from rankscope.node.manifest import NodeResult
 from rankscope.node.state import NodeState
 from rankscope.records.codec import to_json
@@ -76,11 +79,13 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
         placing = Placing(run_dir, task.encrypt)
         gatherer, step_logs = Gatherer(spool, run_dir, moved=moved, placing=placing), StepLogDrain(spool, state.note)
         windows = len(gatherer.gather(last=True))
+        holding = Holding(spool, run_dir, placing, Room(), moved)
+        windows += holding.settle(decision(run_dir))
         gatherer.gather_out_of_memory()
         step_logs.finish(run_dir, placing)
         for gone in remove_unannounced(spool):
             state.note(f"{granted.node}: {gone}")
-        why, notes = {**gatherer.left, **step_logs.left}, list[str]()
+        why, notes = {**gatherer.left, **holding.left, **step_logs.left}, list[str]()
         try:
             notes = _tell(spool, state, task, spec, granted, gatherer)
         except OSError as error:

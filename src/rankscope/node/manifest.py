@@ -27,6 +27,8 @@ class NodeResult:
     notes: list[str] = field(default_factory=list)
     exit_code: int | None = None
     """What this node's launcher ended with; None where it was killed."""
+    held: int = 0
+    """Traces that wait on the node for the verdict."""
     files: dict[str, FileSum] = field(default_factory=dict)
     """That this node has placed, by path in the run directory."""
 

@@ -12,6 +12,7 @@ import time
 from rankscope import own_process
 from rankscope.node.words import Words
 from rankscope.records.codec import from_json
+from rankscope.records.report import ClusterReport
 from rankscope.records.running.node_task import HelperWord, NodeTask
 from rankscope.rundir.layout import RunDir
 
@@ -21,8 +22,12 @@ __all__ = ["make_report"]
 _MODULE = "rankscope.launcher.report_process"
 
 
-def make_report(run_dir: RunDir, task: NodeTask, words: Words) -> None:
-    """Start the process, pass its messages on, and say what is lacking when it fails or takes too long."""
+def make_report(run_dir: RunDir, task: NodeTask, words: Words) -> ClusterReport | None:
+    """Start the process, pass its messages on, and say what is lacking when it fails or takes too long.
+
+    Returns:
+        The report; None where none could be made.
+    """
     later = f"`rankscope analyze {run_dir.path} --output {run_dir.report}` makes the report"
     words.say(HelperWord(word="begun"))
     try:
@@ -32,10 +37,12 @@ def make_report(run_dir: RunDir, task: NodeTask, words: Words) -> None:
         )  # fmt: skip
     except OSError as error:
         words.say(HelperWord(word="lacking", text=f"no process for the report could be started: {error}; {later}"))
-        return
+        return None
     with process:
         assert process.stdout is not None
         told = _pass_on(process.stdout.fileno(), words, time.monotonic() + task.report_timeout_s)
+        if told is not None and told.word == "report":
+            return from_json(ClusterReport, told.text)
         if told is None:
             with contextlib.suppress(ProcessLookupError):  # its workers, too
                 os.killpg(process.pid, signal.SIGKILL)
@@ -43,15 +50,16 @@ def make_report(run_dir: RunDir, task: NodeTask, words: Words) -> None:
             words.say(
                 HelperWord(word="lacking", text=f"the report took more than {limit} seconds and was given up; {later}")
             )
-        elif not told:
+        elif told.word != "lacking":
             code = process.wait()
             how = f"was killed by signal {-code}, for its memory perhaps" if code < 0 else f"ended with code {code}"
             words.say(HelperWord(word="lacking", text=f"the process that made the report {how}; {later}"))
+    return None
 
 
-def _pass_on(descriptor: int, words: Words, deadline: float) -> bool | None:
-    """Whether the process said how the report came out; None when the time was up."""
-    rest, told = b"", False
+def _pass_on(descriptor: int, words: Words, deadline: float) -> HelperWord | None:
+    """The word by which the process said how the report came out, else another; None when the time was up."""
+    rest, told = b"", HelperWord(word="begun")
     while (left_s := deadline - time.monotonic()) > 0:
         ready, _, _ = select.select([descriptor], [], [], left_s)
         if not ready:
@@ -63,6 +71,6 @@ def _pass_on(descriptor: int, words: Words, deadline: float) -> bool | None:
         for line in lines:
             with contextlib.suppress(ValueError):
                 word = from_json(HelperWord, line)
-                told = told or word.word in ("report", "lacking")
+                told = word if word.word in ("report", "lacking") and told.word == "begun" else told
                 words.say(word)
     return None

@@ -174,7 +174,8 @@ class RankRecord:
     snapshot: FileName | None = None
     """File name of the CUDA memory snapshot beside this record."""
     columns: FileName | None = None
-    """Name of the object with its columns, where these were kept in the place of ``trace`` (``gather.keep=none``)."""
+    """Name of the object with its columns, where these were kept in the place of ``trace`` (``gather.keep=none``,
+    and with ``suspects`` of ranks that the verdict does not name)."""
     trace_bytes: Count | None = None
     sha256: str | None = None
     cuda_used: bool = False

@@ -45,6 +45,11 @@ class RunDir:
         return self.path / "report"
 
     @property
+    def kept(self) -> Path:
+        """KeptTraces: of which ranks whole traces are kept, where that was left to the verdict."""
+        return self.path / "kept.json"
+
+    @property
     def nodes(self) -> Path:
         """One claim and one result file per node."""
         return self.path / "nodes"

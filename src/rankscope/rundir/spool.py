@@ -193,6 +193,14 @@ class Spool:
         """Ranks whose columns are in the run directory, a ReducedRanks."""
         return self.path / f"reduced_{attempt}_{window}.json"
 
+    def held(self, attempt: int, window: int, rank: int) -> Path:
+        """A window's trace, compressed, while it is not decided whether it is kept."""
+        return self.path / f"held_{attempt}_{window}_{rank}.trace.json.gz"
+
+    def holds(self) -> list[Path]:
+        """All such traces."""
+        return sorted(self.path.glob("held_*_*_*.trace.json.gz"))
+
     def trace(self, attempt: int, window: int, rank: int) -> Path:
         """A window's plain trace."""
         return self.path / f"trace_{attempt}_{window}_{rank}.json"

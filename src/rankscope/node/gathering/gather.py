@@ -12,10 +12,11 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
 
 from rankscope.errors import ForeignFileError, RunDirError
-from rankscope.node.gathering.placing import Placing, Tee
+from rankscope.node.gathering.holding import Holding
+from rankscope.node.gathering.packing import pack
+from rankscope.node.gathering.placing import Placing
 from rankscope.node.gathering.reducing import Reducing
 from rankscope.node.gathering.room import Room
 from rankscope.records.codec import to_json
@@ -29,9 +30,6 @@ from rankscope.rundir.spool import Spool
 __all__ = ["Gatherer", "files_of", "own_record", "recordings_of"]
 
 _BLOCK = 1 << 20
-_KERNEL_MARKS = (b'"cat": "kernel"', b'"cat":"kernel"')
-_LEVEL = 1
-"""zlib level 1: 11 times smaller at 195 MB/s; level 9, what torch.profiler itself would use, reaches 24 MB/s."""
 _LONGEST_PAUSE_S = 30.0
 """Between two tries on a store that takes nothing: each may compress a gigabyte for nothing."""
 
@@ -47,6 +45,7 @@ class Gatherer:
         clock: in seconds, monotonic.
         placing: how files get there; None: as they are.
         reducing: turns traces into columns, which are kept in their place; None: all traces are kept.
+        holding: keeps the traces back that were turned into columns; None: these are removed.
         room: how much may be written.
     """
 
@@ -60,6 +59,7 @@ class Gatherer:
         clock: Callable[[], float] = time.monotonic,
         placing: Placing | None = None,
         reducing: Reducing | None = None,
+        holding: Holding | None = None,
         room: Room | None = None,
     ) -> None:
         self._spool = spool
@@ -68,7 +68,7 @@ class Gatherer:
         self._moved = moved
         self._clock = clock
         self.placing = placing or Placing(run_dir)
-        self._reducing, self._room = reducing, room or Room()
+        self._reducing, self._holding, self._room = reducing, holding, room or Room()
         self._failures = 0
         self._next_try = 0.0
         self.left: dict[str, str] = {}
@@ -157,7 +157,10 @@ class Gatherer:
         if trace is not None and state == "reduced":
             record.trace_bytes = trace.stat().st_size
             record.trace, record.columns = self._run_dir.trace(*place_in).name, self._reducing_name()
-            self._moved(record.trace_bytes)
+            if self._holding is not None:
+                self._holding.hold(trace, record)
+            else:
+                self._moved(record.trace_bytes)
         elif trace is not None:
             try:
                 self._require_room(trace, record)
@@ -194,48 +197,33 @@ class Gatherer:
         return self._reducing.object_name
 
     def _require_room(self, trace: Path, record: RankRecord) -> None:
-        placed = 0
-        if self._room.most:
-            own = [r for path in self._spool.placed_records() if (r := own_record(path)) is not None]
-            placed = sum(self.placing.name(path).stat().st_size for path in recordings_of(self._run_dir, own))
-        self._room.require(self._run_dir.window(record.attempt, record.window or 0), trace.stat().st_size, placed)
+        folder = self._run_dir.window(record.attempt, record.window or 0)
+        self._room.require(folder, trace.stat().st_size, self.placed_bytes() if self._room.most else 0)
+
+    def placed_bytes(self) -> int:
+        """Size of the traces and columns that this node has placed."""
+        own = [r for path in self._spool.placed_records() if (r := own_record(path)) is not None]
+        return sum(self.placing.name(path).stat().st_size for path in recordings_of(self._run_dir, own))
 
     def _place_trace(self, source: Path, target: Path, record: RankRecord) -> None:
         """Write ``target`` and fill in what was seen on the way: size, digest, an incomplete document, no kernels."""
-        digest, size, kernels, tail = hashlib.sha256(), 0, False, b""
         own_disk = self._spool.path / f"packed_{target.name}"
         with temporary_beside(own_disk if self.placing.sealed else target) as temporary:
-            with (
-                source.open("rb") as plain,
-                temporary.open("wb") as raw,
-                _gzip_into(raw, digest.update) as packed,
-            ):
-                while block := plain.read(_BLOCK):
-                    seen = tail + block
-                    kernels = kernels or any(mark in seen for mark in _KERNEL_MARKS)
-                    tail = seen[-64:]
-                    size += len(block)
-                    packed.write(block)
-                    self._moved(len(block))
+            packed = pack(source, temporary, self._moved)
+            sha256 = packed.sha256
             if self.placing.sealed:
                 self.placing.copy(temporary, target)
             else:
-                stored(temporary, digest.hexdigest())
+                stored(temporary, sha256)
                 try:
                     place(temporary, target)
                 except RunDirError:
                     if not _unpacks_to(target, source):
                         raise  # another trace: both are kept, ours in the spool
-                    digest = hashlib.sha256(target.read_bytes())
-                self.placing.known(target, digest.hexdigest())
-        record.trace, record.trace_bytes, record.sha256 = target.name, size, digest.hexdigest()
-        if not tail.rstrip().endswith((b"}", b"]")):
-            record.status, record.reason = "corrupt", f"the trace ends in the middle of its JSON, after {size} bytes"
-        elif record.cuda_used and not kernels:
-            record.status = "partial" if record.status == "ok" else record.status
-            record.notes.append(
-                "the job used a GPU but the trace holds no kernel: another tool (nsys, DCGM) may hold CUPTI"
-            )
+                    sha256 = hashlib.sha256(target.read_bytes()).hexdigest()
+                self.placing.known(target, sha256)
+        record.trace, record.sha256 = target.name, sha256
+        packed.tell(record)
 
     def _place_snapshot(self, source: Path, target: Path, record: RankRecord) -> None:
         """Copied as it is: PyTorch's memory viewer opens plain pickles only."""
@@ -303,7 +291,3 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return f"{type(error).__name__}: {error}"
-
-
-def _gzip_into(raw: IO[bytes], update: Callable[[bytes], None]) -> Any:
-    return gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=Tee(raw, update), mtime=0)

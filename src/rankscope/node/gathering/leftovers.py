@@ -15,7 +15,7 @@ from rankscope.rundir.spool import Spool
 __all__ = ["discard", "later", "left_in_words", "remove_unannounced", "sweep"]
 
 _TRACES = ("trace_*.json", "kineto_*.json")
-_PRECIOUS = (*_TRACES, "window_*.json", "memory_*.pickle", "pulse_*", "steps_pulse_*")
+_PRECIOUS = (*_TRACES, "held_*", "window_*.json", "memory_*.pickle", "pulse_*", "steps_pulse_*")
 _SHOWN = 3
 
 

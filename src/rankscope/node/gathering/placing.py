@@ -115,6 +115,10 @@ class Placing:
         name = target.relative_to(self._run_dir.path).as_posix()
         self.sums[name] = FileSum(sha256=sha256, bytes=target.stat().st_size)
 
+    def sum_of(self, target: Path) -> str:
+        """The sum of a file that was placed."""
+        return self.sums[self.name(target).relative_to(self._run_dir.path).as_posix()].sha256
+
     def complete(self, targets: Sequence[Path]) -> None:
         """Keep the sums of files that an earlier helper of this node has placed."""
         for target in targets:

@@ -22,19 +22,20 @@ class Room:
     most: int = 0
     """Of all traces that this node places."""
 
-    def require(self, folder: Path, size: int, placed: int) -> None:
+    def require(self, folder: Path, size: int, placed: int, *, packed: bool = False) -> None:
         """Make sure that a trace may be written.
 
         Args:
             folder: where.
-            size: of the trace's text.
+            size: of the trace's text, or where it is packed already of that file.
             placed: bytes of traces that this node has placed so far.
+            packed: whether it is.
 
         Raises:
             OSError: it may not, with the reason as its ``strerror``.
         """
-        packed = size // _PACKS
-        if self.most and placed + packed > self.most:
+        more = size if packed else size // _PACKS
+        if self.most and placed + more > self.most:
             raise OSError(
                 errno.EDQUOT, f"this node has placed {placed / 1e9:.2f} GB of gather.most_gb={self.most / 1e9:g}"
             )
@@ -43,7 +44,7 @@ class Room:
         store = os.statvfs(folder)
         free = store.f_bavail * store.f_frsize
         # a store that does not count its blocks says 0
-        if store.f_blocks and free - packed < self.leave_free:
+        if store.f_blocks and free - more < self.leave_free:
             raise OSError(
                 errno.ENOSPC,
                 f"{folder} has {free / 1e9:.2f} GB free, of which gather.leave_free_gb={self.leave_free / 1e9:g} stay",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rankscope.errors import RunDirError
 from rankscope.node.gathering.folding import MOST_IN_ONE, fold
+from rankscope.node.gathering.gather import own_record
 from rankscope.node.gathering.placing import Placing
 from rankscope.records.running.step_log import (
     STEP_LOG_CAPACITY,
@@ -55,7 +56,7 @@ class StepLogDrain:
 
     Args:
         spool: of this node.
-        tell: called for each ring that cannot be read in the end, with the reason.
+        tell: called for each ring that cannot be read in the end, or lacks steps, with the reason.
     """
 
     def __init__(self, spool: Spool, tell: Callable[[str], None] = lambda _: None) -> None:
@@ -72,6 +73,21 @@ class StepLogDrain:
             if (why := self._try_to_drain(ring)) is not None:
                 unread[ring.name] = why
         return unread
+
+    def compare(self) -> None:
+        """Tell of each rank that ended well whose log ends before its last step."""
+        self.drain()
+        counts = self.counts()
+        for path in self._spool.lives():
+            life = own_record(path)
+            if life is None or life.status != "ok":
+                continue
+            logged = counts.get((life.attempt, life.rank), 0)
+            if 0 < logged < life.steps_counted or (logged == 0 and life.steps_counted > 0):
+                self._tell(
+                    f"rank {life.rank}: the log of all steps ends with step {logged} of {life.steps_counted}; "
+                    "was the node's own disk full?"
+                )
 
     def _try_to_drain(self, ring: Path) -> str | None:
         try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Begun", "HelperState", "HelperWord", "JobEnd", "NodeTask", "ReduceTask", "ReducedRanks"]
+from rankscope.limits import Rank
+
+__all__ = ["Begun", "HelperState", "HelperWord", "JobEnd", "KeptTraces", "NodeTask", "ReduceTask", "ReducedRanks"]
 
 
 @dataclass(kw_only=True)
@@ -39,7 +41,8 @@ class NodeTask:
     signing_key: str | None = None
     """File with the Ed25519 key with which run.json is signed."""
     keep: str = "all"
-    """Which traces are placed: ``all``, or with ``none`` their columns only."""
+    """Which traces are placed: ``all``, with ``none`` their columns only, with ``suspects`` those of ranks that the
+    verdict names and of some to compare them with."""
     leave_free_bytes: int = 0
     """Of the run directory's disk, for others than traces."""
     most_bytes: int = 0
@@ -68,6 +71,18 @@ class ReducedRanks:
     """Ranks whose columns are in an object."""
 
     ranks: list[int]
+
+
+@dataclass(kw_only=True)
+class KeptTraces:
+    """Decided once, from the columns of all ranks, by the node that makes the report; all others follow."""
+
+    ranks: list[Rank] | None = None
+    """Of which traces are kept whole; None: of all, as no verdict decides."""
+    suspects: list[Rank] = field(default_factory=list)
+    """Of these, those that the verdict names; the others are there to compare with."""
+    why: str = ""
+    """In words."""
 
 
 @dataclass(kw_only=True)
@@ -107,13 +122,14 @@ class HelperWord:
     stage    ``text``: what is done next
     report   ``text``: the ClusterReport as JSON; it is in the run directory
     lacking  ``text``: why there is no report
+    keeping  the verdict is waited for and the traces that it names are placed, for up to ``total`` seconds
     done     nothing follows
     ======== ==============================================================================
     """
 
     word: Literal[
         "claimed", "refused", "alive", "note", "waiting", "gathered", "manifest", "begun", "bytes", "stages", "stage",
-        "report", "lacking", "done",
+        "report", "lacking", "keeping", "done",
     ]  # fmt: skip
     text: str = ""
     done: float = 0

@@ -1,0 +1,101 @@
+"""Whole traces that stay on their node, compressed, until the verdict says which of them are kept.
+
+Their columns are in the run directory already. A trace leaves the spool in two ways only: it is in the run directory
+and was read back, or a decision that lies in the run directory does not name its rank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from rankscope.errors import RunDirError
+from rankscope.node.gathering.packing import pack
+from rankscope.node.gathering.placing import Placing
+from rankscope.node.gathering.room import Room
+from rankscope.records.codec import from_json, to_json
+from rankscope.records.rank import RankRecord
+from rankscope.records.running.node_task import KeptTraces
+from rankscope.rundir.files import replace_text, temporary_beside
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
+
+__all__ = ["Holding"]
+
+_NAME = re.compile(r"held_(\d+)_(\d+)_(\d+)\.trace\.json\.gz")
+
+
+class Holding:
+    """Keeps traces of one node back.
+
+    Args:
+        spool: of this node.
+        run_dir: of the run.
+        placing: how files get there.
+        room: how much may be written.
+        moved: is told each number of bytes that was handled.
+    """
+
+    def __init__(
+        self, spool: Spool, run_dir: RunDir, placing: Placing, room: Room, moved: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._spool, self._run_dir, self._placing, self._room, self._moved = spool, run_dir, placing, room, moved
+        self.left: dict[str, str] = {}
+        """Name of each file of the spool that is to be kept and could not be placed, and why."""
+
+    def hold(self, trace: Path, record: RankRecord) -> None:
+        """Compress a trace into the spool, and fill in what was seen of it.
+
+        Raises:
+            OSError: the node's own disk does not take it. The trace stays as it is.
+        """
+        target = self._spool.held(record.attempt, record.window or 0, record.rank)
+        with temporary_beside(target) as temporary:
+            pack(trace, temporary, self._moved).tell(record)
+            temporary.replace(target)
+
+    def settle(self, kept: KeptTraces | None, placed: int = 0) -> int:
+        """Place the traces that are kept, and remove the others. What cannot be placed stays; see :attr:`left`.
+
+        Args:
+            kept: the decision. None: there is none, and nothing is lost by one that was not made.
+            placed: bytes of traces that this node has placed so far.
+
+        Returns:
+            How many traces were placed.
+        """
+        count = 0
+        for path in self._spool.holds():
+            attempt, window, rank = self._place_in(path)
+            if kept is not None and kept.ranks is not None and rank not in kept.ranks:
+                path.unlink()
+                continue
+            target = self._run_dir.trace(attempt, window, rank)
+            try:
+                size = path.stat().st_size
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self._room.require(target.parent, size, placed, packed=True)
+                self._placing.copy(path, target)
+                self._tell(attempt, window, rank, target)
+                path.unlink()
+            except (OSError, RunDirError) as error:
+                self.left[path.name] = (isinstance(error, OSError) and error.strerror) or str(error)
+                continue
+            placed, count = placed + size, count + 1
+            self._moved(size)
+        return count
+
+    def _tell(self, attempt: int, window: int, rank: int, target: Path) -> None:
+        """The record of a rank whose trace is there now: no columns stand in its place."""
+        path = self._spool.placed(attempt, window, rank)
+        record = from_json(RankRecord, path.read_bytes())
+        record.columns, record.sha256 = None, self._placing.sum_of(target)
+        self._placing.again(self._run_dir.record(attempt, window, rank), to_json(record))
+        replace_text(path, to_json(record))
+
+    @staticmethod
+    def _place_in(path: Path) -> tuple[int, int, int]:
+        found = _NAME.fullmatch(path.name)
+        assert found is not None, path
+        return int(found[1]), int(found[2]), int(found[3])

@@ -1,0 +1,147 @@
+"""Of which ranks whole traces are kept, once the verdict was made from their columns, and how all nodes follow that."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.listing import some_ranks
+from rankscope.node.finish import finish_again, nodes_of, result_of
+from rankscope.node.gathering.gather import Gatherer
+from rankscope.node.gathering.holding import Holding
+from rankscope.node.manifest import NodeResult
+from rankscope.records.codec import to_json
+from rankscope.records.report import ClusterReport
+from rankscope.records.running.node_task import KeptTraces, NodeTask
+from rankscope.records.spec import AgentSpec
+from rankscope.rundir.claim import NodeClaim
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.record_files import read_record
+
+__all__ = ["choose", "decision", "keep_chosen", "limit_s", "was_held"]
+
+_POLL_S = 0.1
+
+
+def limit_s(task: NodeTask, *, head: bool) -> float:
+    """How long it may take: until the others have placed theirs, or first until the report is made elsewhere."""
+    return task.gather_timeout_s + (0.0 if head else task.gather_timeout_s + task.report_timeout_s)
+
+
+def choose(report: ClusterReport | None) -> KeptTraces:
+    """Decide: ranks at fault, for each of them one that is not and does the same work, and rank 0.
+
+    Args:
+        report: made from the columns of all ranks; None where none could be made.
+    """
+    if report is None:
+        return KeptTraces(why="no report could be made")
+    verdict = report.verdict
+    named = [rank for finding in report.findings if finding.kind == "straggler" for rank in finding.ranks]
+    between = verdict.between.ranks if verdict.between is not None else []
+    suspects = sorted({*verdict.ranks, *named, *between})
+    if verdict.kind == "insufficient_data" and not suspects:
+        return KeptTraces(why="there is no verdict")
+    sound = [row.rank for row in report.ranks if row.compute_pct is not None and row.rank not in suspects]
+    teams = sorted({tuple(row.ranks) for row in report.groups}, key=lambda ranks: (len(ranks), ranks))
+    others = {_beside(suspect, sound, teams) for suspect in suspects} | {0}
+    if not suspects:
+        others |= set(sound[:2])  # of a job without one, two to compare
+    return KeptTraces(
+        ranks=sorted({*suspects, *(rank for rank in others if rank is not None)}),
+        suspects=suspects,
+        why="the verdict names these ranks" if suspects else "the verdict names no rank",
+    )
+
+
+def _beside(suspect: int, sound: Sequence[int], teams: Sequence[Sequence[int]]) -> int | None:
+    """The nearest sound rank of the smallest group that the suspect is in, else of all."""
+    for team in [*(team for team in teams if suspect in team), sound]:
+        if peers := [rank for rank in sound if rank in team]:
+            return min(peers, key=lambda rank: (abs(rank - suspect), rank))
+    return None
+
+
+def decision(run_dir: RunDir) -> KeptTraces | None:
+    """What was decided; None where nothing was."""
+    with contextlib.suppress(ForeignFileError):
+        return read_record(KeptTraces, run_dir.kept)
+    return None
+
+
+def was_held(run_dir: RunDir, own: NodeResult) -> bool:
+    """Whether a node has, or says that it has, traces that wait for the decision."""
+    placed = result_of(run_dir, own.node)
+    return bool(own.held or (placed is not None and placed.held))
+
+
+def keep_chosen(
+    task: NodeTask,
+    spec: AgentSpec,
+    claim: NodeClaim,
+    own: NodeResult,
+    gatherer: Gatherer,
+    holding: Holding,
+    report: ClusterReport | None,
+    *,
+    head: bool,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[str]:
+    """Decide or wait for the decision, follow it, and bring this node's result and run.json up to date.
+
+    Args:
+        task: of this node.
+        spec: what the ranks were told.
+        claim: this node's place in the run.
+        own: this node's result as it was placed.
+        gatherer: knows what was placed.
+        holding: has the traces.
+        report: on the head, where there is one.
+        head: whether this node has written run.json.
+        pause: sleeps for so many seconds.
+        clock: in seconds, monotonic.
+
+    Returns:
+        Why run.json is not signed, where it was to be.
+
+    Raises:
+        OSError: the run directory cannot be read or written.
+    """
+    run_dir, placing = RunDir(Path(claim.run_dir)), gatherer.placing
+    deadline = clock() + limit_s(task, head=head)
+    if head:
+        with contextlib.suppress(RunDirError):  # an earlier helper has decided
+            placing.record(run_dir.kept, to_json(choose(report)))
+    while (kept := decision(run_dir)) is None and not head and clock() < deadline:
+        pause(_POLL_S)
+    holding.settle(kept, gatherer.placed_bytes())
+    own.records, own.held = gatherer.records(), 0
+    own.files = {**own.files, **placing.sums}
+    if head or kept is None:
+        own.notes = [*own.notes, in_words(kept)]
+    own.notes += [f"{claim.node}: {name} stays on its node: {why}" for name, why in sorted(holding.left.items())]
+    placing.again(run_dir.node_result(claim.node), to_json(own))
+    if not head and kept is not None:
+        return []
+    while head and clock() < deadline:
+        if not any((r := result_of(run_dir, node)) is not None and r.held for node in nodes_of(run_dir)):
+            break
+        pause(_POLL_S)
+    return finish_again(task, spec, claim, own)
+
+
+def in_words(kept: KeptTraces | None) -> str:
+    """The decision, for run.json and for the report."""
+    if kept is None:
+        return "gather.keep=suspects: no decision came, so all traces of this node are kept"
+    if kept.ranks is None:
+        return f"gather.keep=suspects: all traces are kept, since {kept.why}"
+    named = f"at fault: rank {some_ranks(kept.suspects)}; the others to compare with" if kept.suspects else kept.why
+    return (
+        f"gather.keep=suspects: whole traces are kept of rank {some_ranks(kept.ranks)} ({named}); of all other ranks "
+        "their columns, from which this report is made"
+    )
