@@ -49,6 +49,16 @@ def sync_interval(step_ms: Sequence[float]) -> int:
     if not step_ms:
         return 1
     longer = _LONG * _median(step_ms, low=True)
+    length = _interval_of(step_ms, longer)
+    if length > 1 or len(step_ms) < _LEAST_WAITS:
+        return length
+    # A busy machine makes many a short step longer than that, and no wait shows among them. The longest steps are waits
+    # where there are any, and what lies half way to them, as ratios go, is none.
+    between = (longer * sorted(step_ms)[-_LEAST_WAITS]) ** 0.5
+    return _interval_of(step_ms, between) if between > longer else 1
+
+
+def _interval_of(step_ms: Sequence[float], longer: float) -> int:
     waits = [number for number, took in enumerate(step_ms) if took > longer]
     if len(waits) < _LEAST_WAITS:
         return 1

@@ -57,7 +57,17 @@ def reported(words, run, start, finish):
     assert f"Report: {run / 'report' / 'report.html'}" in done.stderr
 
 
-@pytest.mark.parametrize("words", RUNS[1:], ids=[" ".join(words[2:-1]) for words in RUNS[1:]])
+QUICK = "capture=full", "--config-dir"
+"""The others take what these take, and more time."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, id=" ".join(words[2:-1]), marks=[] if set(words) & set(QUICK) else pytest.mark.long)
+        for words in RUNS[1:]
+    ],
+)
 def test_each_way_to_run_ends_with_a_report(words, here, start, finish):
     reported(words, here / "rankscope_runs" / "run_0001", start, finish)
 

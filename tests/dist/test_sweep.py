@@ -22,6 +22,7 @@ def sweep(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.timeout(4 * LIMIT_S + 600)  # four launches, on a busy machine as well
 def test_two_settings_in_turns(tmp_path: Path) -> None:
     words = [

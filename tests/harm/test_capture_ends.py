@@ -45,7 +45,7 @@ def computed(done) -> str:
 
 
 # FSDP2 and compiled steps: make test-harm.
-@pytest.mark.parametrize("style", ["ddp", "hooks"])
+@pytest.mark.parametrize("style", ["ddp", pytest.param("hooks", marks=pytest.mark.long)])
 def test_threads_that_run_operators_and_calls_and_blocks_that_outlast_a_window(busy, style):
     words = ["--style", style, "--beside", "threads", "checkpoint", "async", "ranges", "--steps", 60]
     done = busy(*words)
@@ -68,7 +68,7 @@ def test_the_scripts_own_profiler_between_and_inside_our_windows(busy):
     assert all("torch.profiler" in reason or "the job ended" in reason for reason in reasons)
 
 
-@pytest.mark.parametrize("backend", ["kineto", "kineto_alone"])
+@pytest.mark.parametrize("backend", ["kineto", pytest.param("kineto_alone", marks=pytest.mark.long)])
 def test_who_asks_for_libkinetos_threads_gets_torch_profiler_and_is_told_why(busy, backend):
     done = busy("--steps", 20, flags=["-S", f"capture.backend={backend}"])
     assert done.code == 0, done.stderr

@@ -97,7 +97,7 @@ def test_a_helper_that_no_launcher_watches_is_followed_by_another(make):
     assert not node.spool.path.exists()
 
 
-@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_helper_that_is_killed_at_the_end_is_followed_by_another(make, times):
     node = make().start()
     node.lives(0), node.lives(1)
@@ -136,10 +136,10 @@ def test_there_is_one_helper_a_node(make):
     assert node.manifest.world_size == 1
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU"])
-def test_signals_that_end_a_job_do_not_end_its_rescue(make, name):
+def test_signals_that_end_a_job_do_not_end_its_rescue(make):
     node = make().start()
-    os.kill(node.helper.pid, getattr(signal, name))
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU"):
+        os.kill(node.helper.pid, getattr(signal, name))
     node.lives(0), node.lives(1)
     node.records(0), node.records(1)
     pid = node.helper.pid
@@ -163,45 +163,46 @@ def fifo(path):
 
 JUNK = {
     "an empty ring": lambda node: (node.spool.path / "pulse_0_7").touch(),
-    "a ring that is a FIFO": lambda node: fifo(node.spool.path / "pulse_0_7"),
-    "a ring that counts without end": lambda node: (node.spool.path / "pulse_0_7").write_bytes(b"\xff" * 64),
+    "a ring that is a FIFO": lambda node: fifo(node.spool.path / "pulse_0_8"),
+    "a ring that counts without end": lambda node: (node.spool.path / "pulse_0_9").write_bytes(b"\xff" * 64),
     "a ring with no numbers": lambda node: (node.spool.path / "pulse_x_y").write_bytes(b"\1" + b"\0" * 63),
     "a record that is a folder": lambda node: node.spool.record(0, 3, 0).mkdir(),
-    "a record that is a FIFO": lambda node: fifo(node.spool.record(0, 3, 0)),
-    "a record of noise": lambda node: node.spool.record(0, 3, 0).write_bytes(os.urandom(999)),
+    "a record that is a FIFO": lambda node: fifo(node.spool.record(0, 4, 0)),
+    "a record of noise": lambda node: node.spool.record(0, 5, 0).write_bytes(os.urandom(999)),
     "a life of noise": lambda node: node.spool.life(0, 5).write_bytes(os.urandom(999)),
-    "a life of a huge world": lambda node: node.spool.life(0, 5).write_text(
-        '{"rank": 5, "local_rank": 5, "world_size": 99999999, "host": "h", "pid": 1, "attempt": 0}'
+    "a life of a huge world": lambda node: node.spool.life(0, 6).write_text(
+        '{"rank": 6, "local_rank": 6, "world_size": 99999999, "host": "h", "pid": 1, "attempt": 0}'
     ),
     "a snapshot with no numbers": lambda node: (node.spool.path / "memory_oom_x_y.pickle").touch(),
-    "a request of other types": lambda node: request(node, '{"name": "r", "steps": "many", "warmup": 2}'),
-    "a request that is a FIFO": lambda node: (node.run.request_folder.mkdir(), fifo(node.run.request(0))),
-    "a request without an end": lambda node: (
-        node.run.request_folder.mkdir(), node.run.request(0).symlink_to("/dev/zero")
-    ),
+    "a request of other types": lambda node: request(node, 0).write_text('{"name": "r", "steps": "many", "warmup": 2}'),
+    "a request that is a FIFO": lambda node: fifo(request(node, 1)),
+    "a request without an end": lambda node: request(node, 2).symlink_to("/dev/zero"),
     "a file where requests should be": lambda node: node.run.request_folder.touch(),
-}  # fmt: skip
+}
+SILENT = "a file where requests should be"
+"""It is no request, and nobody asked."""
 
 
-def request(node, text):
-    node.run.request_folder.mkdir()
-    node.run.request(0).write_text(text)
+def request(node, number):
+    node.run.request_folder.mkdir(exist_ok=True)
+    return node.run.request(number)
 
 
-@pytest.mark.parametrize("junk", JUNK)
-def test_one_odd_file_costs_that_file_only(make, junk):
+@pytest.mark.parametrize("which", ["all", *(pytest.param(junk, marks=pytest.mark.long) for junk in JUNK)])
+def test_one_odd_file_costs_that_file_only(make, which):
     node = make().start()
     pid = node.helper.pid
     node.lives(0), node.lives(1)
-    JUNK[junk](node)
+    for name, lay in JUNK.items():
+        if name == which or (which == "all" and name != SILENT):
+            lay(node)
     node.records(0), node.records(1)
     until(lambda: node.run.record(0, 0, 1).exists())
     words = node.end()
     assert node.helper.pid == pid, node.spool.helper_log.read_text()
     assert whole(node)
     told = [*node.manifest.notes, *(word.text for word in words)]
-    silent = "a file where requests should be"  # it is no request, and nobody asked
-    assert junk == silent or any(text for text in told), told
+    assert which == SILENT or any(text for text in told), told
 
 
 # ---------------------------------------------------------------- the launcher or the whole node is gone
@@ -340,7 +341,12 @@ def test_a_disk_that_was_full_for_the_step_log_is_told_of(make):
 
 
 @pytest.mark.parametrize(
-    ("umask", "folder", "file"), [(0o022, 0o700, 0o600), (0o077, 0o700, 0o600), (0o002, 0o770, 0o660)]
+    ("umask", "folder", "file"),
+    [
+        (0o022, 0o700, 0o600),
+        pytest.param(0o077, 0o700, 0o600, marks=pytest.mark.long),
+        (0o002, 0o770, 0o660),
+    ],
 )
 def test_what_is_kept_is_private_unless_a_group_shares_the_work(make, umask, folder, file):
     before = os.umask(umask)

@@ -46,13 +46,13 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("path", ["nothing", "the folder", "a relative path"])
+@pytest.mark.parametrize("path", [pytest.param("nothing", marks=pytest.mark.long), "the folder and a relative path"])
 @pytest.mark.parametrize("process", OURS)
 def test_a_process_of_ours_is_started_safely(trap, process, path, monkeypatch):
     folder, marker = trap
     monkeypatch.chdir(folder)
     if path != "nothing":
-        monkeypatch.setenv("PYTHONPATH", str(folder) if path == "the folder" else ".")
+        monkeypatch.setenv("PYTHONPATH", f"{folder}:.")
         monkeypatch.syspath_prepend(str(folder))
     done = subprocess.run(
         own_process.command(*OURS[process]), cwd=folder, env=own_process.environment(), stdin=subprocess.DEVNULL,

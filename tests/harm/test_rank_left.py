@@ -34,15 +34,17 @@ TRAIN = """
 
 
 @pytest.fixture
-def alone(start, finish, tmp_path):
+def alone(request, start, finish, tmp_path):
     """One rank of a small job with lines of its own, under us with a window of steps 6 to 11."""
+    # support.launching silences libkineto's log, which is what some of these look at; a forked one has loaded it
+    forked = request.node.get_closest_marker("forked") is not None
+    launcher = [*([] if forked else ["env", "-u", "KINETO_LOG_LEVEL"]), *RANKSCOPE]
 
     def alone(before="", each="", after="", flags=(), extra_env=None):
         script = tmp_path / "train.py"
         script.write_text(textwrap.dedent(TRAIN).format(before=before, each=each, after=after))
         settings = flags_of(f"run.dir={tmp_path / 'RUN'}", "schedule.skip_first=3", "analysis.enabled=false", *flags)
-        # support.launching silences libkineto's log, which is what some of these look at
-        return finish(start(["env", "-u", "KINETO_LOG_LEVEL", *RANKSCOPE, *settings, script], extra_env))
+        return finish(start([*launcher, *settings, script], extra_env))
 
     return alone
 
@@ -95,34 +97,32 @@ def test_no_line_of_a_profiler_is_on_a_ranks_standard_error(start, finish, tmp_p
     assert [r.status for r in done.records(window=1)] == ["ok"]
 
 
-@pytest.mark.parametrize(
-    ("before", "why"),
-    [
-        # what Python says where RLIMIT_NPROC is reached, which does not hold for root
-        ("def no(self): raise RuntimeError('no thread can be started')\nthreading.Thread.start = no", None),
-        ("os.umask(0o077)", None),
-        ("os.environ.pop('HOME', None); os.chdir('/proc/self')", None),  # where nothing can be made
-        ("sys.settrace(lambda *a: None); threading.settrace(lambda *a: None)", None),
-        ("import warnings; warnings.simplefilter('error')", None),
-        ("import gc; gc.disable(); gc.freeze()", None),
-        (  # a day forth, a day back
-            (
-                "import time, itertools; real, turn = time.time_ns, itertools.count(); day = 86_400 * 10**9; "
-                "time.time_ns = lambda: real() + (-1) ** next(turn) * day; time.time = lambda: time.time_ns() / 1e9"
-            ),
-            None,
-        ),
-    ],
-    ids=["no-threads", "umask", "no-home", "tracer", "warnings", "no-collector", "clock-jumps"],
-)
-def test_a_process_that_may_do_little_trains_and_is_recorded(alone, before, why):
+LITTLE = {
+    # what Python says where RLIMIT_NPROC is reached, which does not hold for root
+    "no-threads": "def no(self): raise RuntimeError('no thread can be started')\nthreading.Thread.start = no",
+    "umask": "os.umask(0o077)",
+    "no-home": "os.environ.pop('HOME', None); os.chdir('/proc/self')",  # where nothing can be made
+    "tracer": "sys.settrace(lambda *a: None); threading.settrace(lambda *a: None)",
+    "warnings": "import warnings; warnings.simplefilter('error')",
+    "no-collector": "import gc; gc.disable(); gc.freeze()",
+    "clock-jumps": (  # a day forth, a day back
+        "import time, itertools; real, turn = time.time_ns, itertools.count(); day = 86_400 * 10**9; "
+        "time.time_ns = lambda: real() + (-1) ** next(turn) * day; time.time = lambda: time.time_ns() / 1e9"
+    ),
+}
+
+
+@pytest.mark.parametrize("which", ["all", *(pytest.param(name, marks=pytest.mark.long) for name in LITTLE)])
+def test_a_process_that_may_do_little_trains_and_is_recorded(alone, which):
+    before = "\n".join(LITTLE.values()) if which == "all" else LITTLE[which]
     done = alone(before=before, after="print('trained', flush=True)")
     assert done.code == 0, done.stderr
     assert "trained" in done.stdout
     (record,) = done.records()
-    assert (record.status, record.reason) == ("ok", why)
+    assert (record.status, record.reason) == ("ok", None)
 
 
+@pytest.mark.forked
 def test_no_file_handle_is_left_for_some_steps(alone):
     # GIVEN a script that holds every descriptor it may have in steps 4 to 8, where a window opens, and then lets go
     before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); held = []"
@@ -140,6 +140,7 @@ def test_no_file_handle_is_left_for_some_steps(alone):
     assert life.steps_counted == 24
 
 
+@pytest.mark.forked
 def test_a_signal_handler_of_the_script_is_the_scripts(alone):
     before = "import signal; signal.signal(signal.SIGTERM, lambda *a: seen.append('mine'))"
     after = "print('handled', seen, signal.set_wakeup_fd(-1), flush=True)"
@@ -149,6 +150,7 @@ def test_a_signal_handler_of_the_script_is_the_scripts(alone):
     assert done.records()[0].status == "ok"
 
 
+@pytest.mark.forked
 def test_an_exception_in_our_hooks_ends_recording_and_nothing_else(alone, tmp_path):
     # GIVEN a spool that is taken away in the middle of the window
     spools = tmp_path / "spools"
@@ -161,6 +163,7 @@ def test_an_exception_in_our_hooks_ends_recording_and_nothing_else(alone, tmp_pa
     assert "trained False" in alone(each=each, after=after, extra_env={"TMPDIR": str(spools)}).stdout
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("step", [1, 8, 12])  # before the window, inside it, and where it closes
 def test_a_disk_that_takes_nothing_more(alone, step):
     # GIVEN a process whose writes to files fail from this step on, the native ones as well
@@ -173,6 +176,7 @@ def test_a_disk_that_takes_nothing_more(alone, step):
     assert "trained False" in done.stdout
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize(("seconds", "ends"), [(599, None), (601, "the window had recorded for 600 s, its limit")])
 def test_a_window_whose_steps_stop_coming_ends_at_its_limit(alone, seconds, ends):
     # GIVEN an evaluation of ten minutes in step 8 of a window of steps 6 to 11, by the clock that the window goes by
@@ -197,6 +201,7 @@ def test_a_window_whose_steps_stop_coming_ends_at_its_limit(alone, seconds, ends
         assert record.reason.startswith(ends)
 
 
+@pytest.mark.forked
 def test_a_script_that_closes_all_descriptors_finds_its_own_files_as_it_wrote_them(alone, tmp_path):
     # GIVEN a script that closes, inside of a window, what it knows nothing of, and opens its own files then
     data = tmp_path / "data"
@@ -241,6 +246,7 @@ def test_no_module_of_the_scripts_own_folder_is_taken_for_one_that_we_need(start
     assert (marker.read_text() if marker.exists() else "") == by_torch * 2
 
 
+@pytest.mark.forked
 @pytest.mark.skipif(os.getuid() != 0, reason="only the superuser can become somebody else")
 @pytest.mark.parametrize("step", [1, 8])
 def test_a_script_that_gives_up_its_rights(alone, step):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 import sys
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ from rankscope.rundir.layout import RunDir
 JOBS = Path(__file__).parent.parent / "dist" / "jobs"
 RANKSCOPE = [sys.executable, "-m", "rankscope", "run"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+NOT_GIVEN_OUT = 15_000, 32_000
+"""Ports below those of net.ipv4.ip_local_port_range."""
 LIMIT_S = 500
 """For a launch that hangs; on a machine that is busy with other work one may well take a minute."""
 
@@ -58,10 +62,16 @@ def environment() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody has, and that the system gives to nobody who asks for any.
+
+    A launch takes seconds to reach its rendezvous. Meanwhile another one's store may get a port that the system chose,
+    and two nodes that meet there would wait for a rendezvous that never ends.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*NOT_GIVEN_OUT)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 def must_tell(report: ClusterReport, kind: str, ranks: list[int], cause: str | None) -> None:

@@ -42,6 +42,15 @@ def slownesses(pace, steps):
     return [slowness for slowness in map(pace.add, steps) if slowness]
 
 
+def test_a_beat_is_heard_on_a_busy_machine():
+    # GIVEN steps of 2 ms and 50 in each fifth, of which every third that is not the fifth takes 3 to 9 ms instead
+    steps = [50.0 if number % 5 == 4 else 2.0 for number in range(60)]
+    for number in range(0, 60, 3):
+        if number % 5 != 4:
+            steps[number] = 3.0 + number % 7
+    assert sync_interval(steps) == 5
+
+
 def test_a_slow_step_is_so_many_usual_ones():
     pace = Pace()
     assert slownesses(pace, [900.0, 50.0] + [20.0] * 62) == []  # compiling, say
