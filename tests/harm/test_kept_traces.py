@@ -100,8 +100,8 @@ def test_a_helper_that_is_killed_before_and_after_the_decision_loses_nothing(nod
     until(lambda: len(head.spool.holds()) + len(other.spool.holds()) == RANKS)
     kill(other)
     head.helper.finish(JobEnd(exit_code=0))
-    with ThreadPoolExecutor(1) as pool:
-        heard = pool.submit(head.hear, LIMIT_S)  # also while the other node is dead: a report needs nothing of its helper
+    with ThreadPoolExecutor(1) as pool:  # the head works on while the other is dead: a report needs nothing of it
+        heard = pool.submit(head.hear, LIMIT_S)
         other.helper.next_word(0)  # notices it, and starts another
         other.helper.finish(JobEnd(exit_code=0))
         until(lambda: head.run.kept.exists() or len(other.spool.holds()) < RANKS // NODES)
