@@ -1,9 +1,10 @@
-"""Recognise the same communication call on all ranks that took part in it.
+"""Match each communication call on all ranks that took part in it.
 
-The calls of each group are aligned with gaps (``consensus``), so that a lost record costs its own call only. What the
-trace says of a call's identity (communication id, sequence number, step) is tested against order and ends and may lose
-(``hypotheses``). A group is its rank list; several groups of the same ranks are told apart by what they are used for
-and what they are called (``groups``). Point-to-point calls go by order and peers (of several messages: ``exchanges``).
+The calls of each process group are aligned with gaps (``consensus``), so that a lost record costs its own call only.
+The identity of a call in the trace (communication id, sequence number, step) is tested against order and ends and may
+be rejected (``hypotheses``). A group is identified by its rank list; several groups of the same ranks are told apart by
+use and name (``groups``). Point-to-point calls are matched by order and peers (calls of several messages:
+``exchanges``).
 """
 
 from __future__ import annotations
@@ -42,49 +43,51 @@ LONE = "recorded by some ranks only"
 UNLIKE = "calls of the group disagree in kind, size or type"
 
 ENDS_NS = 25_000
-"""The ends of one NCCL call agree within this on one host (measured)."""
+"""The ends of one NCCL call agree within this on one host, in ns (measured)."""
 
 
 @dataclass(slots=True)
 class Matched:
-    """Calls recognised on at least two ranks, in order of time; and their *members*, a row for each call and rank.
+    """Calls matched on at least two ranks, in order of time, and their *members*: one row for each call and rank.
 
-    A call whose record some rank lost has the other ranks as members. In a mesh a rank takes part in few of all calls:
-    memory grows with the members, not with calls times ranks.
+    A call whose record some rank lost has only the other ranks as members. In a mesh a rank takes part in few of all
+    calls, so that memory grows with the number of members, not of calls times ranks.
     """
 
     ranks: tuple[int, ...]
     """Ranks of the window; a column is an index into them."""
     kind: list[str] = field(default_factory=list)
-    """One a call, as the next two."""
+    """Canonical kind of each call; ``channel`` also has one value a call."""
     channel: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     call: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    """One a member, as the next two; members are in order of call, then column."""
+    """Call of each member; ``column`` and ``row`` also have one value a member. Members are ordered by call, then
+    column."""
     column: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     row: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     """Row in the rank's ``Collectives``."""
     channels: list[Communicator] = field(default_factory=list)
     total: int = 0
-    """Calls all ranks launched inside the window."""
+    """Number of calls that were launched in the window and can be matched, summed over the ranks."""
     matched: int = 0
     methods: list[str] = field(default_factory=list)
     unmatched: Counter[str] = field(default_factory=Counter)
     known: list[list[int]] = field(default_factory=list)
-    """Per rank the rows of launched calls of known groups, matched or not."""
+    """Per rank: rows of launched calls of groups whose ranks are known, matched or not."""
     extra: list[list[int]] = field(default_factory=list)
-    """Per rank the rows of matched channels that no other member recorded: windows that differ, or lost records."""
+    """Per rank: rows of matched channels that no other member recorded, due to different windows or lost records."""
     lost: list[int] = field(default_factory=list)
-    """Per rank how many calls of its groups the others recorded between calls that it has too: lost records."""
+    """Per rank: number of lost records, that is, calls of its groups that others recorded between calls that it has
+    too."""
     contradicted: dict[str, list[int]] = field(default_factory=dict)
-    """Identity (``comms_id``, ``seq``, ``group names``) -> ranks of which it was not believed, because order, ends of
-    calls or step marks speak against it."""
+    """Identity (``comms_id``, ``seq``, ``group names``) -> ranks on which it was rejected, because order, ends of calls
+    or step marks contradict it."""
     awaits: I64 = field(default_factory=lambda: np.empty((2, 0), np.int64))
-    """Members, and members of the same call that they wait for: of calls in which some wait for some only, as round a
-    ring. Of any other call all wait for all."""
+    """Shape (2, n): members, and members of the same call for which they wait. It lists only calls in which members
+    wait for some of the others, as in a ring; in all other calls each waits for all."""
     partial: NDArray[np.bool_] = field(init=False)
-    """Per call whether it is one of those in ``awaits``."""
+    """Per call: whether it is listed in ``awaits``."""
     first: I64 = field(init=False)
-    """Members of call ``m``: ``first[m]:first[m + 1]``."""
+    """The members of call ``m`` are ``first[m]:first[m + 1]``."""
     _by_column: I64 = field(init=False)
     _bounds: I64 = field(init=False)
 
@@ -100,18 +103,18 @@ class Matched:
 
     @property
     def size(self) -> I64:
-        """How many members each call has."""
+        """Number of members of each call."""
         return np.diff(self.first)
 
     def of_channels(self) -> dict[int, I64]:
-        """Columns of the ranks that call in each channel, in order."""
+        """Columns of the ranks that call in each channel, ascending."""
         count = len(self.ranks)
         pairs = np.unique(self.channel[self.call].astype(np.int64) * count + self.column)
         channels, first = np.unique(pairs // count, return_index=True)
         return dict(zip(channels.tolist(), np.split(pairs % count, first[1:]), strict=True)) if len(pairs) else {}
 
     def last_awaited(self, arrival: F64) -> F64:
-        """For each member the last arrival of those it waits for, its own included."""
+        """For each member the latest arrival among the members it waits for, itself included; unit as ``arrival``."""
         latest: F64 = arrival.copy()
         for members in self.by_size(~self.partial):
             latest[members] = arrival[members].max(axis=1, keepdims=True)
@@ -119,16 +122,16 @@ class Matched:
         return latest
 
     def of(self, column: int) -> I64:
-        """Members that belong to a rank, in order of calls."""
+        """Members that belong to the rank of this column, in order of calls."""
         return self._by_column[self._bounds[column] : self._bounds[column + 1]]
 
     def at(self, calls: I64, column: int) -> I64:
-        """The members by which a rank takes part in calls; it must."""
+        """Members by which a rank takes part in calls. It must take part in all of them."""
         mine = self.of(column)
         return mine[np.searchsorted(self.call[mine], calls)]
 
     def by_size(self, calls: NDArray[np.bool_] | None = None) -> list[I64]:
-        """Members of the (chosen) calls as tables, calls x members, one for each number of members."""
+        """Members of the (chosen) calls as tables of shape (calls, members), one table for each number of members."""
         size, chosen = self.size, np.ones(len(self), np.bool_) if calls is None else calls
         return [
             self.first[np.flatnonzero(chosen & (size == n))][:, None] + np.arange(n) for n in np.unique(size[chosen])
@@ -157,7 +160,7 @@ def match(views: Sequence[RankView]) -> Matched:
     contradicted["group names"].update(ranks[c] for c in numbers.renamed)
     blocks: list[Block] = []
     clocks, asked = KnownClocks(views), any(channel.batched for channel in calls)
-    # those first that show the clocks
+    # Collectives come first, because they show the clock offsets.
     for channel, members in sorted(calls.items(), key=lambda item: item[0].point_to_point):
         columns = sorted(members)
         total = sum(map(len, members.values()))
@@ -200,7 +203,7 @@ def match(views: Sequence[RankView]) -> Matched:
 
 
 def _symmetric(table: I64, columns: list[int], told: list[Told]) -> NDArray[np.bool_]:
-    """Which calls of a table end on all ranks at the same time."""
+    """Which calls of a table end on all ranks at the same time, shape (calls,)."""
     found = np.zeros(len(table), np.bool_)
     for place, column in enumerate(columns):
         has = table[:, place] >= 0
@@ -209,7 +212,7 @@ def _symmetric(table: I64, columns: list[int], told: list[Told]) -> NDArray[np.b
 
 
 def _note_exchanges(result: Matched, members: dict[int, I64], blocks: list[Block]) -> None:
-    """Which batched calls of a group were not matched, and which records are missing."""
+    """Record which batched calls of a group were not matched, and which records are missing."""
     for column, rows in members.items():
         taken = [np.empty(0, np.int64)]
         for block in blocks:
@@ -224,14 +227,15 @@ def _note_exchanges(result: Matched, members: dict[int, I64], blocks: list[Block
 
 
 def _holes(have: NDArray[np.bool_]) -> int:
-    """Calls that a member has no record of, between calls that it has."""
+    """Number of calls without a record of a member, between its first and its last recorded call."""
     places = np.flatnonzero(have)
     return int(places[-1] - places[0]) + 1 - len(places) if len(places) else 0
 
 
 def _all_took_part(sequences: Sequence[CallSequence], table: I64) -> bool:
-    """Whether calls that do not say what they are ran on all members at once: an all-to-all does, pairs do not."""
-    whole = (table >= 0).all(axis=1)  # next to lost records calls of fewer ranks are left
+    """Whether calls of unrecorded kind ran on all members at once, as those of an all-to-all do and those of pairs do
+    not."""
+    whole = (table >= 0).all(axis=1)  # next to lost records, fewer ranks have the call
     if whole.sum() <= len(table) / 2:
         return False
     where = [np.searchsorted(s.rows, table[whole, place]) for place, s in enumerate(sequences)]
@@ -246,7 +250,8 @@ def _all_took_part(sequences: Sequence[CallSequence], table: I64) -> bool:
 def _sequence(view: RankView, told: Told, rows: I64, must: I64, *, point_to_point: bool) -> CallSequence:
     calls, events = view.trace.collectives, view.trace.events
     event = calls.event[rows]
-    # one counter numbers all point-to-point calls of a rank, whoever the peer: no identity of a pair's calls
+    # One counter numbers all point-to-point calls of a rank, whatever the peer: it does not identify the calls of a
+    # pair.
     unsaid = np.full(len(rows), -1, np.int64)
     return CallSequence(
         rows=rows,
@@ -268,7 +273,7 @@ def _assembled(
     kinds: list[list[str]],
     blocks: list[Block],
 ) -> Matched:
-    """``result`` with the calls of all channels, in order of time."""
+    """Return ``result`` with the calls of all channels, in order of time."""
     begun, size, column, row, kind = [], [], [], [], []
     awaits, members = [np.empty((2, 0), np.int64)], 0
     for block in blocks:

@@ -1,4 +1,5 @@
-"""Which calls of a rank can be matched at all, and with whom: kinds in one spelling, groups by their rank lists."""
+"""Decide which calls of a rank can be matched, and with which ranks: canonical kinds, and groups by their rank
+lists."""
 
 from __future__ import annotations
 
@@ -38,22 +39,23 @@ LONELY = "no other rank of the group was recorded"
 
 @dataclass(frozen=True, slots=True)
 class Communicator:
-    """Ranks that call together, in an order all of them share."""
+    """Ranks that communicate with each other, in an order of calls that all of them share."""
 
     ranks: tuple[int, ...]
     name: str = field(compare=False)
-    """Of the first rank that was seen to use it: names differ between ranks."""
+    """Name on the first rank that was seen to use it, since names differ between ranks."""
     point_to_point: bool = False
     number: int = 0
-    """Tells apart groups of the same ranks."""
+    """Tells groups of the same ranks apart."""
     guessed: bool = False
-    """Its calls do not say what they are: taken for calls of all ranks, unless the times speak against it."""
+    """Whether the kind of its calls is not recorded. They are taken for calls of all ranks unless their times
+    contradict it."""
     batched: bool = False
-    """Point to point, between any of the ranks: a call sends and receives several messages (``exchanges``)."""
+    """Whether it holds point-to-point calls between any of its ranks, each of several messages (``exchanges``)."""
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # of thousands of ranks, each time it is looked up, it would take longer than all else
+        # Hashing thousands of ranks at each look-up would take longer than everything else.
         object.__setattr__(self, "_hash", hash((self.ranks, self.point_to_point, self.number)))
 
     def __hash__(self) -> int:
@@ -62,13 +64,16 @@ class Communicator:
 
 @dataclass(slots=True)
 class Memberships:
-    """Lists of ranks as the ranks of a window name them. Each of a thousand ranks names the same thousand: a list is
-    looked at once, where it is one object (``trace.files.shared``)."""
+    """Rank lists of the groups of one window, each kept as one object.
+
+    Each of a thousand ranks names the same thousand ranks. A list is examined once where it is one object
+    (``trace.files.shared``).
+    """
 
     world: frozenset[int]
     """Ranks of the window."""
     _sorted: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
-    """id of a list -> the list, so that the id stays its own, and the list in order."""
+    """id of a list -> the list, kept so that its id is not reused, and the same list sorted."""
     _shared: dict[int, tuple[tuple[int, ...], bool]] = field(default_factory=dict)
     _known: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
     _everybody: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -84,39 +89,39 @@ class Memberships:
         guessed: bool = False,
         batched: bool = False,
     ) -> Communicator:
-        """One object for each communicator; ``ranks`` come from here."""
+        """Return the one object of a communicator. ``ranks`` must come from this object's methods."""
         key = id(ranks), point_to_point, number, guessed, batched
         if key not in self._channels:
             self._channels[key] = Communicator(ranks, name, point_to_point, number, guessed, batched)
         return self._channels[key]
 
     def everybody(self, size: int) -> tuple[int, ...]:
-        """All ranks of a job of this size."""
+        """Return all ranks of a job of this size."""
         if size not in self._everybody:
             ranks = tuple(range(size))
             self._everybody[size] = self._known.setdefault(ranks, ranks)
         return self._everybody[size]
 
     def pair(self, source: int, target: int) -> tuple[int, ...]:
-        """Two ranks, in this order: one object."""
+        """Return two ranks in this order, as one shared object."""
         return self._known.setdefault((source, target), (source, target))
 
     def sorted(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
-        """The same group in whatever order a rank lists it: one object."""
+        """Return the ranks in ascending order, as one shared object."""
         if id(ranks) not in self._sorted:
             ordered = tuple(sorted(ranks))
             self._sorted[id(ranks)] = ranks, self._known.setdefault(ordered, ordered)
         return self._sorted[id(ranks)][1]
 
     def shared(self, ranks: tuple[int, ...]) -> bool:
-        """Whether two of the ranks and more were recorded."""
+        """Whether at least two of the ranks were recorded."""
         if id(ranks) not in self._shared:
             self._shared[id(ranks)] = ranks, len(self.world.intersection(ranks)) > 1
         return self._shared[id(ranks)][1]
 
 
 def canonical(kind: str) -> str:
-    """One spelling per collective: ``_allgather_base``, ``ncclDevKernel_AllGather_RING_LL`` -> ``all_gather``."""
+    """Return the canonical spelling: ``_allgather_base``, ``ncclDevKernel_AllGather_RING_LL`` -> ``all_gather``."""
     plain = re.sub(r"[^a-z]", "", kind.lower())
     for name in _KINDS:
         if name.replace("_", "") in plain:
@@ -125,7 +130,7 @@ def canonical(kind: str) -> str:
 
 
 def is_point_to_point(kind: str) -> bool:
-    """Whether the canonical kind involves two ranks only."""
+    """Whether a call of this canonical kind involves two ranks only."""
     return kind in {"send", "recv", "sendrecv"}
 
 
@@ -138,17 +143,18 @@ def channels_of(
     numbers: dict[int, int],
     memberships: Memberships,
 ) -> dict[Communicator, I64]:
-    """Rows of one rank that can be matched, by communicator. Rows of the same group, kind, peer and state are decided
-    once.
+    """Return the rows of one rank's calls that can be matched, by communicator.
+
+    Calls with the same group, kind, peer and launch state are decided together.
 
     Args:
         view: the rank.
-        kinds: of its calls; calls that turn out to be of another kind are changed.
+        kinds: canonical kinds of its calls; changed in place for calls that turn out to be of another kind.
         world: the ranks of the window.
         reasons: receives why other rows cannot be matched, and how many.
-        known: receives the rows of groups whose ranks are known, recorded or not.
-        numbers: what tells groups of the same ranks apart, by index of the group (``groups.number_groups``).
-        memberships: one for all ranks of the window.
+        known: receives the rows of groups whose ranks are known, whether or not other members were recorded.
+        numbers: number that tells groups of the same ranks apart, by index of the group (``groups.number_groups``).
+        memberships: one object for all ranks of the window.
     """
     calls = view.trace.collectives
     if not kinds:
@@ -156,7 +162,7 @@ def channels_of(
     launched = view.trace.events.launch[calls.event] >= 0
     on_device = view.trace.events.stream[calls.event] >= 0
     if not launched[on_device].any():
-        launched |= on_device  # no launch at all is known
+        launched |= on_device  # no launch is recorded at all
     if not view.device:
         launched[:] = True
     _, code = np.unique(np.array(kinds), return_inverse=True)
@@ -191,13 +197,13 @@ def _channel(
     numbers: dict[int, int],
     memberships: Memberships,
 ) -> tuple[str, Communicator | None]:
-    """(kind, channel) of a call, or (why there is none, None)."""
+    """Return (kind, channel) of a call, or (reason why it has none, None)."""
     groups, index, peer = view.trace.groups, int(view.trace.collectives.group[row]), view.trace.collectives.peer[row]
     known = [g for g in groups if g.ranks]
     if index >= 0 and groups[index].ranks:
         ranks, name = groups[index].ranks, groups[index].description or groups[index].name
     elif len({g.ranks for g in known}) == 1:
-        # several groups of the same ranks: whichever it was, the same ranks took part, in the order of the program
+        # Several groups of the same ranks: the same ranks took part in the same order, whichever group it was.
         ranks, name = known[0].ranks, known[0].description or known[0].name
     elif not known:
         size = view.trace.meta.world_size
@@ -210,7 +216,7 @@ def _channel(
     if _is_batched(kind, view.trace.collectives.pieces[row]):
         channel = memberships.channel(ranks, name, point_to_point=True, number=number, batched=True)
     elif kind == "sendrecv" and peer < 0 and len(ranks) > 2:
-        # NCCL runs this kernel for all-to-alls and for pairs; a kernel with arguments would say which
+        # NCCL runs this kernel for all-to-alls and for pairs. If its arguments were recorded, they would tell which.
         kind, channel = "all_to_all", memberships.channel(ranks, name, number=number, guessed=True)
     if is_point_to_point(kind) and not channel.batched:
         pair = _pair(view.rank, int(peer), kind, channel.ranks)
@@ -223,13 +229,13 @@ def _channel(
 
 
 def _is_batched(kind: str, pieces: tuple[Piece, ...]) -> bool:
-    """Whether a call is known to send and to receive, or to have several peers: then it belongs to no pair."""
+    """Whether a call is known to send and receive, or to have several peers, so that it belongs to no single pair."""
     peers = {piece.peer for piece in pieces if piece.peer >= 0}
     return is_point_to_point(kind) and bool(peers) and (kind == "sendrecv" or len(peers) > 1)
 
 
 def _pair(rank: int, peer: int, kind: str, ranks: tuple[int, ...]) -> tuple[int, int] | None:
-    """(source, target) of a point-to-point call."""
+    """Return (source, target) of a point-to-point call; None where the peer is unknown."""
     if peer < 0 or peer == rank:
         others = [r for r in ranks if r != rank]
         if len(others) != 1:

@@ -1,8 +1,9 @@
-"""The calls of one communicator on all its ranks: one program that every rank ran, of which each recorded a part.
+"""Align the calls of one communicator on all its ranks.
 
-The ranks that agree with the most common sequence, call by call, are done at once. Every other rank is aligned with
-what is known of the program so far, by the hypothesis that explains most (``hypotheses``); calls that only it recorded
-become part of the program, so that a later rank can be found to have them too.
+All ranks ran one sequence of calls, the program, and each recorded a part of it. Ranks that agree call by call with the
+most common sequence need no alignment. Every other rank is aligned with the program known so far, by the hypothesis
+that explains most (``hypotheses``). Calls that only this rank recorded are added to the program, so that ranks aligned
+later can match them.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Program:
 
     table: I64
     methods: list[str] = field(default_factory=list)
-    """What the calls were recognised by, without repetition."""
+    """Identities by which the calls were recognised, each once."""
     contradicted: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Identity that was not believed -> members on which order, ends or step marks speak against it."""
+    """Identity that was rejected -> members on which order, ends or step marks contradict it."""
     unmatched: list[int] = field(default_factory=list)
-    """Members of which no call was recognised as one of the others'."""
+    """Members none of whose calls was matched with a call of another member."""
 
 
 def agree_on_program(sequences: Sequence[CallSequence]) -> Program:
@@ -61,7 +62,7 @@ def agree_on_program(sequences: Sequence[CallSequence]) -> Program:
 
 
 def _leader(sequences: Sequence[CallSequence]) -> int:
-    """Of the longest sequences that occur most often the first; the longest of all where none occurs twice."""
+    """Return the index of the most frequent sequence; among equally frequent ones, of the longest."""
     keys = [(hash(s.must.tobytes()), hash(s.step.tobytes())) for s in sequences]
     often = Counter(keys)
     return max(range(len(sequences)), key=lambda m: (often[keys[m]] > 1, often[keys[m]], len(sequences[m]), -m))
@@ -83,7 +84,7 @@ def _note(program: Program, method: str) -> None:
 
 
 def _add(program: Program, known: CallSequence, own: CallSequence, member: int) -> CallSequence:
-    """Put a member's calls into the program; returns the program as a sequence."""
+    """Add a member's calls to the program and return the program as a sequence."""
     best = best_pairing(known, own)
     a, b = best.pairs
     if not best.size:
@@ -95,7 +96,7 @@ def _add(program: Program, known: CallSequence, own: CallSequence, member: int) 
     alone = np.setdiff1d(np.arange(len(own)), b)
     if not len(alone):
         return known
-    # calls that only this member recorded so far: on the program's clock and in its steps
+    # Calls that only this member recorded so far are shifted to the program's clock and step numbers.
     apart = (known.end[a] - own.end[b]).astype(np.float64)
     order = np.argsort(own.end[b], kind="stable")
     ahead = np.interp(own.end[alone].astype(np.float64), own.end[b][order].astype(np.float64), apart[order])
@@ -108,7 +109,7 @@ def _add(program: Program, known: CallSequence, own: CallSequence, member: int) 
         more.comms_id = np.full(len(alone), -1, np.int64)
     rows = np.full((len(alone), program.table.shape[1]), -1, np.int64)
     rows[:, member] = own.rows[alone]
-    # after the last call before it that both have: members are in order, whatever their clocks
+    # They go after the last earlier call that both have: the calls of a member are in order, whatever its clock shows.
     after = np.searchsorted(b, alone)
     place = np.concatenate((np.arange(len(known)), np.append(a, len(known))[after] - 0.5))
     if len(b):
@@ -127,7 +128,7 @@ def _joined(one: CallSequence, other: CallSequence, order: I64) -> CallSequence:
 
 
 def _later(mine: I64, theirs: I64) -> int:
-    """By how much a member's step numbers differ from the program's, as most pairs say."""
+    """Return by how much the program's step numbers exceed the member's, by the majority of the pairs."""
     known = (mine >= 0) & (theirs >= 0)
     if not known.any():
         return 0

@@ -1,9 +1,9 @@
-"""Sends and receives that were issued as one (``batch_isend_irecv``): which kernels exchange messages with which.
+"""Match sends and receives that were issued as one kernel (``batch_isend_irecv``).
 
-Such a kernel may send to one rank and receive from another, so that it belongs to no pair. The n-th message from a rank
-to another is found on both sides by order, with gaps, as other calls are; kernels that messages join, directly or by
-others, are one call. Of that call a member waits for those it exchanges messages with, not for all: round a ring each
-rank waits for its two neighbours.
+Such a kernel may send to one rank and receive from another, so that it belongs to no pair of ranks. The n-th message
+from one rank to another is identified on both sides by order, with gaps for lost records. Kernels that are connected by
+messages, directly or through other kernels, form one call. A member of such a call waits only for the members with
+which it exchanges messages: in a ring, for its two neighbours.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ I64 = NDArray[np.int64]
 NOBODY = np.empty((3, 0), np.int64)
 
 _Join = tuple[float, int, int, int, int, int]
-"""How far the ends of two kernels of a message are apart (ns, 0 where that is not known), which message it is of its
-two ranks; column and row of the sender, column and row of the receiver."""
+"""A message that joins two kernels: distance of their ends (ns, 0 where unknown), its number between the two ranks,
+column and row of the sender, column and row of the receiver."""
 
 
 @dataclass(slots=True)
@@ -39,12 +39,13 @@ class Block:
     """Matched calls of one channel."""
 
     columns: list[int]
-    """Ranks that took part, ascending."""
+    """Columns of the ranks that took part, ascending."""
     table: I64
-    """``table[c, m]``: row by which member ``m`` took part in call ``c``, -1 where it has no record of it."""
+    """``table[c, m]``: the row by which member ``m`` took part in call ``c``, -1 where it has no record of it."""
     channel: Communicator
     awaits: I64 = field(default_factory=lambda: NOBODY)
-    """Calls in which members wait for some of the others only: call, member, member that it waits for."""
+    """Shape (3, n): call, member, and member that it waits for, in calls whose members wait for some of the others
+    only."""
 
 
 @dataclass(slots=True)
@@ -56,8 +57,10 @@ class _Messages:
 
 
 def with_plain_calls(calls: dict[Communicator, dict[int, I64]]) -> None:
-    """Count the plain sends and receives of a group to the batched ones, where it has such: what one rank issued as one
-    its peer may have issued one by one."""
+    """Move plain sends and receives of a group to its batched channel, if it has one; changes ``calls`` in place.
+
+    What one rank issued as one batch, its peer may have issued call by call.
+    """
     for batched in [c for c in calls if c.batched]:
         plain = [
             c
@@ -87,7 +90,7 @@ def match_exchanges(
         kinds: canonical kinds of their calls.
         channel: the group.
         members: column -> rows of its calls.
-        clocks: what other calls say of the ranks' clocks.
+        clocks: clock offsets known from other calls.
 
     Returns:
         Matched calls, channel by channel.
@@ -117,7 +120,7 @@ def match_exchanges(
         if pairs is None:
             program = agree_on_program(both)
             pairs = tuple(program.table[(program.table >= 0).all(axis=1)].T)
-        # the surest first: kernels of different turns that overlap do not end together
+        # The surest joins come first: kernels of different turns may overlap, but do not end together.
         apart = np.zeros(len(pairs[0])) if ahead is None else (both[0].end[pairs[0]] - (both[1].end + ahead)[pairs[1]])
         places = zip(np.abs(apart).tolist(), *(p.tolist() for p in pairs), strict=True)
         joins += [(ns, n, here, one.rows[a], there, other.rows[b]) for n, (ns, a, b) in enumerate(places)]
@@ -125,13 +128,13 @@ def match_exchanges(
 
 
 def _pieces(view: RankView, kind: str, row: int, ranks: tuple[int, ...]) -> list[Piece]:
-    """Messages of a call to and from other ranks of its group."""
+    """Return the messages of a call to and from other ranks of its group."""
     calls = view.trace.collectives
     others = [r for r in ranks if r != view.rank]
     only = others[0] if len(others) == 1 else -1
     pieces = calls.pieces[row]
     if not pieces:
-        # a call of one peer whose kind is all that is known
+        # Without recorded messages, a call has one peer, and its kind tells the direction.
         peer = int(calls.peer[row])
         pieces = tuple(Piece(sends, peer) for sends in (True, False) if kind != ("recv" if sends else "send"))
     told = [Piece(p.sends, p.peer if p.peer >= 0 else only, p.elements) for p in pieces]
@@ -139,7 +142,7 @@ def _pieces(view: RankView, kind: str, row: int, ranks: tuple[int, ...]) -> list
 
 
 def _sequence(view: RankView, messages: _Messages, sized: bool) -> CallSequence:
-    """Messages as a sequence whose rows are their places."""
+    """Return the messages as a sequence whose rows are their indices."""
     events, count = view.trace.events, len(messages.rows)
     event = view.trace.collectives.event[np.array(messages.rows, np.int64)]
     unsaid, never = np.full(count, -1, np.int64), np.zeros(count, np.bool_)
@@ -164,11 +167,11 @@ def _blocks(
     said: dict[tuple[int, int], set[int]],
     joins: list[_Join],
 ) -> list[Block]:
-    """Calls by the ranks they are of: those that recorded it and those they name as peers."""
+    """Group calls by the ranks that take part: those that recorded the call, and those that these name as peers."""
     home: dict[tuple[int, int], dict[int, int]] = {}
     for _, _, here, row, there, other in joins:
         one, two = home.setdefault((here, row), {here: row}), home.setdefault((there, other), {there: other})
-        # a rank takes part in a call by one kernel: a message that would bring in a second one joins nothing
+        # A rank takes part in a call with one kernel: a message that would add a second kernel of a rank joins nothing.
         if one is two or one.keys() & two.keys():
             continue
         if len(one) < len(two):
@@ -198,7 +201,7 @@ def _block(
     for number, call in enumerate(calls):
         for column, row in call.items():
             table[number, place[column]] = row
-    # in the order of most members: one that lost a record counts its later calls lower
+    # Order by the median position over the members, because a member that lost a record counts its later calls lower.
     turn = np.full(table.shape, np.nan)
     for at in range(len(columns)):
         has = np.flatnonzero(table[:, at] >= 0)

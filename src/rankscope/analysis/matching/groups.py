@@ -1,8 +1,8 @@
-"""Which process group of one rank is which of another's.
+"""Identify process groups across ranks when several groups have the same ranks.
 
-A group is its rank list. Where a rank is in several groups of the same ranks (a communicator of its own for
-reduce-scatter, say), names, descriptions and numbers may differ between ranks; so may the order in which they were
-made. What the groups are used for is compared first, then what they are called.
+A group is identified by its rank list. Where a rank is in several groups of the same ranks (a separate communicator for
+reduce-scatter, say), names, descriptions and numbers may differ between ranks, and so may the order of creation. Groups
+are therefore compared first by the calls they are used for, then by name and description.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ from rankscope.analysis.rank.view import RankView
 __all__ = ["GroupNumbers", "number_groups"]
 
 UNDESCRIBED = frozenset({"", "undefined"})
-"""What torch writes where the caller gave no description."""
+"""Descriptions that torch writes where the caller gave none."""
 
 MOST_ALIKE = 5
-"""Groups of the same ranks of which all assignments are tried; of more, each takes the best that is left."""
+"""Largest number of groups of the same ranks for which all assignments are tried, 5! = 120; beyond it, assignment is
+greedy."""
 
 
 @dataclass(slots=True)
 class GroupNumbers:
-    """For each rank: index of a group -> its number among the groups of the same ranks, the same on all of them."""
+    """For each rank: index of a group -> its number among the groups of the same ranks, equal on all ranks of the
+    group."""
 
     number: list[dict[int, int]]
     renamed: list[int] = field(default_factory=list)
-    """Columns of ranks whose names of groups mean other groups than on the rest."""
+    """Columns of ranks on which a group name stands for another group than on the other ranks."""
 
 
 @dataclass(slots=True)
 class _Local:
-    """A group as one rank knows it."""
+    """A group as one rank recorded it."""
 
     index: int
     name: str
@@ -46,7 +48,7 @@ class _Local:
 
 
 def number_groups(views: Sequence[RankView], kinds: Sequence[list[str]], memberships: Memberships) -> GroupNumbers:
-    """Number the groups that have the same ranks; ``memberships`` is one for all ranks of the window."""
+    """Number the groups that have the same ranks. ``memberships`` is shared by all ranks of the window."""
     found = GroupNumbers([{} for _ in views])
     sharing: dict[tuple[int, ...], dict[int, list[_Local]]] = defaultdict(dict)
     for column, view in enumerate(views):
@@ -86,7 +88,7 @@ def _number(
 
 
 def _assignment(first: list[_Local], local: list[_Local]) -> list[int]:
-    """Place in ``first`` of each local group."""
+    """Return for each local group the index of its counterpart in ``first``."""
     score = np.array([[_alike(a, b) + 0.25 * (i == j) for j, a in enumerate(first)] for i, b in enumerate(local)])
     if len(first) <= MOST_ALIKE:
         tried = permutations(range(len(first)), len(local))
@@ -98,7 +100,8 @@ def _assignment(first: list[_Local], local: list[_Local]) -> list[int]:
 
 
 def _alike(one: _Local, other: _Local) -> float:
-    """What they are used for counts most; what they are called decides between groups that are used alike."""
+    """Score the similarity of two groups. Their use counts most; description and name decide between groups of equal
+    use."""
     total = max(one.used_for.total(), other.used_for.total(), 1)
     use = (one.used_for & other.used_for).total() / total
     described = one.description == other.description and one.description not in UNDESCRIBED

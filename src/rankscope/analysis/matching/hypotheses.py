@@ -1,9 +1,9 @@
-"""Ways to say which calls of two ranks are the same, and which of them explains most.
+"""Find the pairing of two ranks' calls that explains most of what was recorded.
 
-Communication ids, sequence numbers and step numbers are evidence, not truth: they restart, count other calls as well,
-or hash what differs between ranks. Each is a hypothesis, as is plain order. A hypothesis is worth the calls it pairs
-without leaving gaps and how steady the distance of their ends is: ends of one call keep the distance of two clocks,
-whatever the clocks; of a wrong pairing they scatter by what the intervals between calls differ.
+Communication ids, sequence numbers and step numbers are evidence that may be wrong: they restart, count other calls
+too, or hash values that differ between ranks. Each is a hypothesis, as is plain order. A hypothesis is rated by the
+calls it pairs without gaps, and by the scatter of the differences between paired ends. The ends of one call differ by
+the clock offset of the two ranks, whatever it is; those of wrong pairs scatter by the intervals between calls.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ Mask = NDArray[np.bool_]
 COMMS_ID, SEQ, STEPS, ORDER = "comms_id", "seq", "steps", "order"
 
 ONE_CLOCK_NS = 50_000.0
-"""Two ranks whose calls end within this of each other, without any correction, read one clock: two clocks that have
-nothing to do with each other are that close by chance in one of a thousand steps of 100 ms."""
+"""Largest distance of ends, in ns and without correction, at which two ranks are taken to read one clock. Two unrelated
+clocks are that close by chance in one of a thousand cases, if steps take 100 ms."""
 
 MAX_SHIFT = 16
-"""How many calls or steps two windows may be apart where nothing but order identifies a call."""
+"""Largest number of calls or steps by which two windows are shifted where order alone identifies a call."""
 
 LOOKED_AT = 4
-"""Shifts that are followed up with the clocks they imply."""
+"""Number of shifts that are refined with the clock offsets they imply."""
 
 STEP_SHIFTS = 3
-"""How many steps apart two equal numberings are tried."""
+"""Largest number of steps by which two equal step numberings are shifted, in both directions."""
 
 LEAST_SHARE = 0.5
-"""Of the shorter window; less in common is no match."""
+"""Least share of the shorter sequence that a pairing has to cover."""
 
 
 @dataclass(slots=True)
@@ -64,26 +64,28 @@ class Hypothesis:
     name: str
     pairs: Pairs
     gaps: int = 0
-    """Calls that it leaves alone between the first and the last pair, on both sides."""
+    """Number of unpaired calls between the first and the last pair, on both sides."""
     spread: float = np.inf
-    """Scatter of the distance of ends, a linear drift taken out, ns."""
+    """Scatter of the differences between paired ends without linear drift, in ns."""
     apart: float = 0.0
-    """Median distance of the ends, ns."""
+    """Median difference between paired ends, in ns."""
     independent: int = 0
-    """Steps (calls where there are none) that the scatter is known from: within a step a wrong pairing is as steady."""
+    """Number of steps (of calls, where there are none) that determine the scatter. Within a step, a wrong pairing may
+    scatter as little as the right one."""
     settled: bool = False
-    """Its pairs were made with the clocks that it implies: they may be believed call by call."""
+    """Whether the pairs were made with the clock offset it implies, so that each of them can be trusted."""
     trusted: bool = True
-    """An identity pairs each call by itself; a shift is right for a part of the window only once a record is lost."""
+    """Whether each pair is identified independently. A shift by calls is right for a part of the window only once a
+    record is lost."""
 
     @property
     def size(self) -> int:
-        """How many calls it pairs."""
+        """Number of pairs."""
         return len(self.pairs[0])
 
 
 def best_pairing(one: CallSequence, other: CallSequence) -> Hypothesis:
-    """The pairing that explains most; of size 0 where none explains anything."""
+    """Return the pairing that explains most; of size 0 where none explains anything."""
     identities = [
         Hypothesis(COMMS_ID, _said(one, other, "comms_id")),
         Hypothesis(SEQ, _said(one, other, "seq")),
@@ -101,7 +103,7 @@ def best_pairing(one: CallSequence, other: CallSequence) -> Hypothesis:
 
 
 def _said(one: CallSequence, other: CallSequence, what: str) -> Pairs:
-    """Pairs by an identity, those left out that disagree; none where more than one in ten does."""
+    """Pair by an identity and drop pairs that disagree in ``must``; no pairs if more than one in ten disagrees."""
     if what == "comms_id":
         columns = (one.comms_id, one.seq, one.must), (other.comms_id, other.seq, other.must)
     else:
@@ -117,7 +119,7 @@ def _said(one: CallSequence, other: CallSequence, what: str) -> Pairs:
 
 
 def _shifted(one: CallSequence, other: CallSequence) -> list[Hypothesis]:
-    """Order alone: by whole steps, and by calls counted from the end of the windows."""
+    """Pair by order alone: by whole steps, and by calls counted from the end of the windows, each at several shifts."""
     found = []
     mine, theirs = np.unique(one.step[one.step >= 0]), np.unique(other.step[other.step >= 0])
     if len(mine) and len(theirs):
@@ -144,7 +146,7 @@ def _shifted(one: CallSequence, other: CallSequence) -> list[Hypothesis]:
 
 
 def _promising(shifts: list[Hypothesis], one: CallSequence, other: CallSequence) -> list[Hypothesis]:
-    """The shifts worth a closer look: the smallest, and those in which a part of the calls fits best."""
+    """Return the shifts to refine: the smallest, and those in which a third of the calls fits best."""
     if len(shifts) <= LOOKED_AT:
         return shifts
     fit = []
@@ -171,15 +173,18 @@ def _judged(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> H
     spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
     judged = replace(hypothesis, gaps=inside, spread=spread, apart=middle, independent=count)
     if judged.trusted and not inside and spread > ENDS_NS:
-        # a clock that was set leaves every call in its place: steady within the steps, before and after
+        # A clock that was set leaves every call in its place: differences scatter little before and after the jump.
         scatter = _clock(one, other, judged)[1]
         judged.spread = scatter if scatter <= ENDS_NS else spread
     return judged
 
 
 def _both_ways(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -> list[Hypothesis]:
-    """The hypothesis, refined; and where records are missing, what its steps come to with the clock at which most of
-    their calls end together. Where both ranks lost some of each step, few pairs in order are right."""
+    """Return the refined hypothesis, and a second refinement where records are missing from its steps.
+
+    The second starts from the clock offset at which most calls of these steps end together. It is needed because few
+    pairs in order are right where both ranks lost some records of each step.
+    """
     refined = [_refined(hypothesis, one, other)]
     by_steps = hypothesis.trusted and hypothesis.name in (STEPS, ORDER)
     if by_steps and hypothesis.gaps and (one.step[hypothesis.pairs[0]] >= 0).all():
@@ -190,10 +195,16 @@ def _both_ways(hypothesis: Hypothesis, one: CallSequence, other: CallSequence) -
 
 
 def _refined(hypothesis: Hypothesis, one: CallSequence, other: CallSequence, known: float | None = None) -> Hypothesis:
-    """The same hypothesis with the clocks that it implies: what ran at the same time is paired.
+    """Pair the calls that ran at the same time, by the clock offset that the hypothesis implies.
 
-    A pairing that fits is left as it is: one late end is no reason to tear a call apart. ``known``: what to add to the
-    times of ``other`` at first, ns; else the pairs say.
+    A pairing that fits is left as it is: one late end is no reason to split a call.
+
+    Args:
+        hypothesis: the pairing to refine.
+        one: a sequence.
+        other: the sequence of another rank.
+        known: clock offset to begin with, what to add to the times of ``other`` in ns; None: estimate it from the
+            pairs.
     """
     found = hypothesis
     for turn in range(3):
@@ -221,8 +232,10 @@ def _clock(one: CallSequence, other: CallSequence, found: Hypothesis) -> tuple[F
 
 
 def _met(one: CallSequence, other: CallSequence, pairs: Pairs, ahead: F64, slack: float) -> bool:
-    """Whether calls that need not run at the same time do in this job, as large messages do: more of them did than not.
-    Next to lost records pairs are wrong, but fewer of those are than right ones."""
+    """Whether calls that need not overlap in time mostly do in this job, as large messages do.
+
+    Next to lost records some pairs are wrong, but more are right.
+    """
     a, b = pairs
     loose = ~one.together[a]
     a, b = a[loose], b[loose]
@@ -231,7 +244,7 @@ def _met(one: CallSequence, other: CallSequence, pairs: Pairs, ahead: F64, slack
 
 
 def _overlap(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> bool:
-    """Whether calls that have to run at the same time did. Ends that scatter, of CPU backends, do not say of any."""
+    """Whether all pairs that have to overlap in time do. Scattered ends, as of CPU backends, contradict no pairing."""
     a, b = hypothesis.pairs
     ahead, scatter = _clock(one, other, hypothesis)
     if scatter > ENDS_NS:
@@ -243,7 +256,7 @@ def _overlap(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> 
 
 
 def _renumbered(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) -> I64:
-    """Steps of ``other`` in the numbers of ``one``, as the pairs say."""
+    """Step numbers of ``other`` in the numbering of ``one``, by the majority of the pairs."""
     a, b = hypothesis.pairs
     known = (one.step[a] >= 0) & (other.step[b] >= 0)
     if not known.any():
@@ -253,7 +266,7 @@ def _renumbered(one: CallSequence, other: CallSequence, hypothesis: Hypothesis) 
 
 
 def _chosen(usable: list[Hypothesis]) -> Hypothesis:
-    """The first that no other clearly beats."""
+    """Return the first hypothesis that no other significantly beats."""
     most = max(h.size for h in usable)
     usable = [h for h in usable if h.size >= LEAST_SHARE * most]
     standing = [h for h in usable if not any(_unseats(other, h) for other in usable)]
@@ -266,8 +279,11 @@ def _chosen(usable: list[Hypothesis]) -> Hypothesis:
 
 
 def _leaves_more(one: Hypothesis, other: Hypothesis) -> bool:
-    """Whether ``one`` leaves more calls alone, of those that it spans, than chance makes of what ``other`` leaves. What
-    lies beyond its first and its last pair says nothing: windows that are apart have less in common by right."""
+    """Whether ``one`` leaves a significantly larger share of the calls that it spans unpaired than ``other``.
+
+    Calls before its first and after its last pair do not count: windows that open at different times have less in
+    common.
+    """
     spanned = np.array([2 * h.size + h.gaps for h in (one, other)], np.float64)
     alone = np.array([h.gaps for h in (one, other)], np.float64)
     share = float(alone.sum() / spanned.sum())
@@ -277,9 +293,9 @@ def _leaves_more(one: Hypothesis, other: Hypothesis) -> bool:
 
 
 def _unseats(one: Hypothesis, other: Hypothesis) -> bool:
-    """Whether ``one`` is so much steadier than ``other`` that chance does not make it (Fisher's z of the scatters).
+    """Whether ``one`` scatters significantly less than ``other`` (Fisher's z of the two scatters).
 
-    Not where it leaves more calls alone: the part of a window that lies before a step of a clock is steady by itself.
+    Not where it leaves more calls unpaired: the part of a window before a clock jump scatters little by itself.
     """
     steps = min(one.independent, other.independent)
     if steps <= 2 or _leaves_more(one, other):
@@ -288,7 +304,7 @@ def _unseats(one: Hypothesis, other: Hypothesis) -> bool:
 
 
 def agrees(one: CallSequence, other: CallSequence) -> bool:
-    """Whether two sequences are the same call by call, and neither numbers nor ends say otherwise."""
+    """Whether two sequences are equal call by call, and neither sequence numbers nor ends contradict it."""
     if len(one) != len(other) or not np.array_equal(one.must, other.must) or not np.array_equal(one.step, other.step):
         return False
     marked = bool((one.step >= 0).all())
@@ -297,13 +313,13 @@ def agrees(one: CallSequence, other: CallSequence) -> bool:
         return marked and np.array_equal(one.seq, other.seq)
     if not marked or _shift_is_steadier(one, other):
         return False
-    # two ranks may have lost different calls of one step
+    # Two ranks may have lost different calls of one step.
     every = np.arange(len(one))
     return _overlap(one, other, Hypothesis(STEPS, (every, every)))
 
 
 def _shift_is_steadier(one: CallSequence, other: CallSequence) -> bool:
-    """Whether the ends fit better some steps apart; the last end of each step is looked at."""
+    """Whether the ends fit better a few steps apart. Only the last end of each step is used."""
     first = np.flatnonzero(np.diff(one.step, prepend=-1) > 0)
     if len(first) < 3 or (np.diff(one.step) < 0).any():
         return False

@@ -1,7 +1,7 @@
-"""How far the clocks of two ranks are apart, as the calls say that were matched already.
+"""Clock offsets between ranks, from the calls that have been matched already.
 
-Messages show clocks badly: a kernel that sends and receives ends after its own neighbours. Collectives of the same
-ranks show them well, and are matched first; ranks that share none may be joined through others.
+Messages determine clock offsets badly, because a kernel that sends and receives ends after its own neighbours.
+Collectives determine them well and are matched first. Ranks without a common collective are joined through others.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 Ahead = Callable[[I64], F64]
-"""Times of a rank, ns, -> what to add to them to have another's."""
+"""Maps times of a rank, in ns, to the offsets that convert them to another rank's clock."""
 
 
 class KnownClocks:
-    """Pairs of ranks (columns) of which matched calls tell the distance, directly or through other ranks."""
+    """Clock offsets of pairs of ranks (columns), determined by matched calls directly or through other ranks."""
 
     def __init__(self, views: Sequence[RankView]) -> None:
         self._views = views
@@ -34,14 +34,14 @@ class KnownClocks:
         self._near: dict[int, list[int]] = {}
 
     def learn(self, columns: Sequence[int], table: I64) -> None:
-        """Take in calls whose members end together. ``table`` as in ``exchanges.Block``."""
+        """Add calls whose members end at the same time. ``table`` is as in ``exchanges.Block``."""
         ends = np.zeros(table.shape, np.int64)
         for place, column in enumerate(columns):
             trace = self._views[column].trace
             has = table[:, place] >= 0
             ends[has, place] = trace.events.end[trace.collectives.event[table[has, place]]]
         have = table >= 0
-        most = int(np.argmax(have.sum(axis=0)))  # the others are told by the one that recorded most
+        most = int(np.argmax(have.sum(axis=0)))  # the member with most records is the reference for the others
         for place, column in enumerate(columns):
             both = have[:, most] & have[:, place]
             if place == most or not both.any():
@@ -52,18 +52,19 @@ class KnownClocks:
         self._curves, self._near = {}, {}
 
     def ahead(self, one: int, other: int, times: I64) -> F64 | None:
-        """What to add to times of ``other`` to have them on the clock of ``one``, ns; None where nothing tells."""
+        """Return what to add to times of ``other`` to convert them to the clock of ``one``, in ns; None where it is
+        unknown."""
         total = np.zeros(len(times))
         path = self._path(one, other)
         if path is None:
             return None
-        for here, there in path:  # from the other's clock towards the one's
+        for here, there in path:  # from the clock of `other` towards that of `one`
             at, apart = self._curve(here, there)
             total += np.interp((times + total.astype(np.int64)).astype(np.float64), at.astype(np.float64), apart)
         return total
 
     def _path(self, one: int, other: int) -> list[tuple[int, int]] | None:
-        """(nearer, farther) pairs of the shortest way from ``other`` to ``one``."""
+        """Return the shortest path from ``other`` to ``one`` as (nearer, farther) pairs, ordered from ``other``."""
         if not self._near:
             for (a, b), several in self._apart.items():
                 if sum(len(at) for at, _ in several) >= CLEAN_STEPS:

@@ -1,9 +1,11 @@
-"""The messages from one rank to another, as both recorded them: the n-th that was sent is the n-th that was received.
+"""Pair the point-to-point messages from one rank to another, as sender and receiver recorded them.
 
-Neither side shows the clocks by its ends: round a ring each ends after its own neighbours. But a large message is not
-received before it is sent, nor is its send over before the receive has begun, so that each pair bounds the distance of
-the two clocks from both sides, and a pairing is right where one distance suits most messages. Small ones may be over
-before they are awaited: in a step of which both sides have as many, order decides.
+Without lost records the n-th message sent is the n-th received. Where records are missing, the times decide. Ends of
+kernels do not show the clock offset, because in a ring each kernel ends after its own neighbours. But a large message
+is not received before its send begins, and its send does not end before the receive begins. Each pair therefore bounds
+the offset of the two clocks from both sides, and a pairing is right if one offset satisfies the bounds of most
+messages. Small messages may be over before the receiver waits for them: in a step with equally many sends and receives,
+order decides.
 """
 
 from __future__ import annotations
@@ -21,46 +23,47 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 STEP_SHIFTS = 3
-"""How many steps apart two numberings are tried."""
+"""Largest difference of step numbers between the two ranks that is tried, in both directions."""
 
 SLACK_NS = 25_000.0
-"""Times of one kernel on two ranks of one host agree within this (measured)."""
+"""Start and end times of one kernel on two ranks of one host agree within this, in ns (measured)."""
 
 MOSTLY = 0.5
-"""Share of the steps in common, of their messages that one distance of the clocks has to suit (next to lost records
-they do not), and of what the best shift explains that suffices to believe the step numbers."""
+"""Least share of the messages in the common steps that one clock offset has to satisfy (messages next to lost records
+do not satisfy it), and least share of the best shift's count at which the step numbers of another shift are
+believed."""
 
 CLEARLY = 2
-"""By how many pairs times must explain more of a step than order does: one message that was over before it was awaited
-lets its neighbour fit another."""
+"""How many more pairs of a step must be explained by times than by order before times are preferred. A margin of one is
+not enough: if one message was over before its receive began, its neighbour can fit the wrong receive."""
 
 
 @dataclass(slots=True)
 class _Shift:
-    """Step numbers of the receiver that are ``later`` than those of the sender, and what follows."""
+    """The assumption that the receiver's step numbers exceed the sender's by ``later``, and how well it fits."""
 
     later: int
     ahead: tuple[float, float, float]
-    """What to add to the receiver's times, ns: the middle of what suits, the least and the most."""
+    """Clock offset to add to the receiver's times, in ns: middle, least and greatest value that fit."""
     explained: int
-    """Pairs of messages that suit it."""
+    """Number of message pairs whose bounds the offset satisfies."""
     at_once: bool
-    """The clocks may be one."""
+    """Whether an offset of 0 fits as well, so that both ranks may read one clock."""
 
 
 def pair_on_one_clock(sent: CallSequence, received: CallSequence, ahead: F64) -> Pairs | None:
-    """Pair the messages of two ranks whose clocks are known from other calls.
+    """Pair the messages of two ranks whose clock offset is known from other calls.
 
-    Both kernels of a message run while it is on its way, and no message takes less than the shortest kernel of its
-    size: of neighbours that overlap, few do so for as long.
+    Send and receive kernels of a message overlap for as long as the message is on its way, and no message takes less
+    time than the shortest kernel of its size. Kernels of neighbouring messages seldom overlap for as long.
 
     Args:
-        sent: by one rank.
-        received: by another.
-        ahead: what to add to the receiver's times, ns, for each of its calls.
+        sent: messages as the sender recorded them.
+        received: messages as the receiver recorded them.
+        ahead: clock offset to add to the receiver's times, in ns, one value for each of its calls.
 
     Returns:
-        Places in ``sent`` and in ``received``; None where the messages of this job do not overlap.
+        Indices into ``sent`` and ``received``; None where the messages of this job do not overlap.
     """
     first = max(int(sent.start[0]), int((received.start + ahead)[0]))
     last = min(int(sent.end[-1]), int((received.end + ahead)[-1]))
@@ -72,7 +75,7 @@ def pair_on_one_clock(sent: CallSequence, received: CallSequence, ahead: F64) ->
 
 
 def _shortest(sent: CallSequence, received: CallSequence) -> F64:
-    """For each message sent the shortest kernel of its size on both ranks, ns."""
+    """For each sent message the duration of the shortest kernel of its size on both ranks, in ns."""
     _, size = np.unique(np.concatenate((sent.must, received.must)), return_inverse=True)
     size = size.reshape(-1)
     least = np.full(int(size.max()) + 1, np.inf)
@@ -81,10 +84,11 @@ def _shortest(sent: CallSequence, received: CallSequence) -> F64:
 
 
 def pair_messages(sent: CallSequence, received: CallSequence) -> Pairs | None:
-    """Pair the messages by step and order, and by time in the steps in which a record is missing.
+    """Pair the messages by step and order, and by time in steps in which a record is missing.
 
     Returns:
-        Places in ``sent`` and in ``received``; None where steps or times do not tell, or messages do not overlap.
+        Indices into ``sent`` and ``received``; None where neither steps nor times identify the messages, or where the
+        messages do not overlap.
     """
     mine, theirs = _by_step(sent), _by_step(received)
     if not mine or not theirs:
@@ -99,7 +103,7 @@ def pair_messages(sent: CallSequence, received: CallSequence) -> Pairs | None:
     best = next((shift for shift in standing if shift.at_once), standing[0])
     together = [(step, step + best.later) for step in mine if step + best.later in theirs]
     parts = [(mine[step], theirs[other]) for step, other in together]
-    # within what it is known to, the distance that explains most
+    # The offset is known to an interval only: take the value in it that explains most messages.
     tried = [[_by_time(sent.chosen(a), received.chosen(b), ahead) for a, b in parts] for ahead in best.ahead]
     number = max(range(len(tried)), key=lambda n: sum(len(pairs[0]) for pairs in tried[n]))
     chosen = [
@@ -116,7 +120,7 @@ def _by_time(one: CallSequence, other: CallSequence, ahead: float) -> Pairs:
 
 
 def _of_step(one: CallSequence, other: CallSequence, ahead: float, by_times: Pairs) -> Pairs:
-    """In order where both sides have as many and the times do not clearly say that each side lost some."""
+    """Pair by order if both sides have equally many messages, unless times explain clearly more pairs."""
     if len(one) != len(other):
         return by_times
     suits = (one.start - SLACK_NS <= other.end + ahead) & (other.start + ahead <= one.end + SLACK_NS)
@@ -125,7 +129,7 @@ def _of_step(one: CallSequence, other: CallSequence, ahead: float, by_times: Pai
 
 
 def _by_step(messages: CallSequence) -> dict[int, I64]:
-    """Step -> its messages, in order; those outside of steps are left out."""
+    """Map each step to the indices of its messages, in order of start. Messages outside of steps are left out."""
     order = np.argsort(messages.step, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(messages.step[order])) + 1)
     return {int(messages.step[part[0]]): part for part in parts if len(part) and messages.step[part[0]] >= 0}
@@ -134,7 +138,7 @@ def _by_step(messages: CallSequence) -> dict[int, I64]:
 def _shifted(
     sent: CallSequence, received: CallSequence, mine: dict[int, I64], theirs: dict[int, I64], later: int
 ) -> _Shift | None:
-    """The distance of the clocks that suits most steps, None where it does not suit enough of them."""
+    """Find the clock offset that satisfies most messages; None where it does not satisfy enough of them."""
     common = [step for step in mine if step + later in theirs]
     if len(common) < MOSTLY * min(len(mine), len(theirs)):
         return None
@@ -161,7 +165,7 @@ def _shifted(
 
 
 def _in_order(one: I64, other: I64) -> Pairs:
-    """Pairs in order; where one side has more, from the front and from the back, of which each is right in part."""
+    """Pair in order. Where one side has more messages, pair from the front and from the back: each is right in part."""
     size = min(len(one), len(other))
     if len(one) == len(other):
         return one, other

@@ -1,8 +1,8 @@
-"""How far apart two ranks' clocks are, as the pairs of a hypothesis say of which some may be wrong.
+"""Estimate the clock offset of two ranks from a pairing of their calls, some pairs of which may be wrong.
 
-Pairs of calls that ended together show the distance of two clocks. Next to a lost record, calls of one kind and size
-are paired with their neighbours: then the distances of a step scatter by the intervals between calls. So the steps that
-both ranks recorded whole are asked first, and of the others those whose distances are steady.
+Calls that end at the same time show the offset of two clocks. Next to a lost record, calls of one kind and size are
+paired with their neighbours, and the offsets of the pairs in a step scatter by the intervals between calls. The steps
+that both ranks recorded completely are therefore used first, and of the others those whose offsets scatter little.
 """
 
 from __future__ import annotations
@@ -31,37 +31,46 @@ F64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CERTAIN_NS = 1_000.0
-"""Not even the ends of one call agree better."""
+"""Lower bound on clock scatter, in ns: the ends of one call do not agree better than this."""
 
 ENDS_NS = 25_000.0
-"""The ends of one NCCL call agree within this on one host (measured)."""
+"""The ends of one NCCL call agree within this on one host, in ns (measured)."""
 
 ODDS = 3.1
-"""Standard deviations (one-sided, p = 0.001) by which something must stand out to be believed."""
+"""Standard deviations from the expected value beyond which a deviation counts as significant (one-sided p = 0.001)."""
 
 MOST_DRIFT = 3e-4
-"""No clock of a computer runs off faster."""
+"""Largest drift of one clock against another, in seconds per second. Computer clocks drift less."""
 
 CLEAN_STEPS = 3
-"""Whole steps from which on the clock is told by these alone: the median of fewer is the word of one of them."""
+"""Number of completely recorded steps from which on these alone determine the clock. A median of fewer than three
+values cannot outvote an outlier."""
 
 SMOOTH = 9
-"""Calls over which the distance of two clocks is smoothed: lost records disturb four of them at most."""
+"""Number of neighbouring calls whose median smooths the offsets: it tolerates four outliers of nine."""
 
 
 MOST_LOST = 8
-"""Records by which two ranks' counts within a step may be apart."""
+"""Largest difference between two ranks' call counts within a step that is tried; the rest are lost records."""
 
 STEADY = 1.163
-"""Standard deviation of the median deviation of n normal values, over itself and times the root of n (its efficiency is
-37 %): how much the scatter of a step's distances differs from step to step by chance."""
+"""Relative standard deviation of the median absolute deviation (MAD) of n normal values, times sqrt(n). The efficiency
+of the MAD is 37 %, so that this is 1 / sqrt(2 x 0.37). It says how much the scatter within a step varies by chance."""
 
 QUARTILE = 0.674
-"""Standard deviations by which a quarter of normal values lies below the median."""
+"""Distance of the lower quartile of normal values from their median, in standard deviations."""
 
 
 def showing(one: CallSequence, places: I64) -> I64:
-    """Which of the calls show the clocks best: those that end together, where enough of them do."""
+    """Select the calls that show the clocks best: symmetric ones, else those that overlap, else all.
+
+    Args:
+        one: a sequence.
+        places: indices into ``one``, shape (n,).
+
+    Returns:
+        Indices into ``places``.
+    """
     for mask in (one.symmetric, one.together):
         shown = np.flatnonzero(mask[places])
         if len(shown) >= max(3, len(places) // 8):
@@ -70,7 +79,8 @@ def showing(one: CallSequence, places: I64) -> I64:
 
 
 def trend(when: F64, apart: F64) -> F64:
-    """The drift of one clock against the other: median slope between the halves of the window."""
+    """Drift of one clock against the other since the middle of the window, in ns, by the median slope between its
+    halves."""
     half = len(when) // 2
     if half < 6:
         return np.zeros(len(when))
@@ -84,14 +94,17 @@ def trend(when: F64, apart: F64) -> F64:
 def clock_of(
     one: CallSequence, other: CallSequence, pairs: Pairs, *, settled: bool, trusted: bool
 ) -> tuple[F64, float]:
-    """(what to add to each time of ``other``, how well it is known), ns.
+    """Estimate the offset of the clock of ``other`` against that of ``one``.
 
     Args:
         one: a sequence.
-        other: another rank's.
-        pairs: of their calls.
-        settled: the pairs were made with a clock known before, and may all be believed.
-        trusted: they were made call by call, so that those of whole steps are right.
+        other: the sequence of another rank.
+        pairs: indices of the paired calls.
+        settled: whether the pairs were made with a known clock offset, so that all of them can be trusted.
+        trusted: whether each pair was made by an identity of its own, so that pairs in complete steps are right.
+
+    Returns:
+        What to add to each time of ``other``, shape (calls of ``other``,), and its scatter, both in ns.
     """
     a, b = pairs
     shown = showing(one, a)
@@ -114,22 +127,25 @@ def clock_of(
 
 
 def most_end_together(one: CallSequence, other: CallSequence, step: I64) -> float | None:
-    """What to add to the times of ``other``, ns, for most calls of equal steps to end together; None where too few do.
+    """Find the constant clock offset, in ns, at which most calls of equal steps end at the same time.
 
-    Nothing is paired for it: ends of all calls that may be the same are compared, of which the right ones agree and
-    the others differ as the intervals between calls do.
+    It needs no pairing. The ends of all calls that may be the same are compared: differences of right pairs agree, and
+    those of wrong pairs scatter by the intervals between calls.
 
     Args:
         one: a sequence.
-        other: another rank's.
-        step: steps of ``other`` in the numbers of ``one``.
+        other: the sequence of another rank.
+        step: step numbers of ``other``, in the numbering of ``one``.
+
+    Returns:
+        What to add to the times of ``other``; None where too few calls are available.
     """
     symmetric = min(int(one.symmetric.sum()), int(other.symmetric.sum())) >= CLEAN_STEPS
     shows = (one.symmetric, other.symmetric) if symmetric else (one.together, other.together)
     mine, theirs = np.flatnonzero(shows[0] & (one.step >= 0)), np.flatnonzero(shows[1] & (step >= 0))
     if len(mine) < CLEAN_STEPS or len(theirs) < CLEAN_STEPS:
         return None
-    # places of a call from the beginning of its step: records missing before it move it by as many
+    # Position of a call within its step. Each record that is missing before it shifts it by one.
     if (np.diff(one.step[mine]) < 0).any() or (np.diff(step[theirs]) < 0).any():
         return None
     begins = np.searchsorted(step[theirs], one.step[mine], side="left")
@@ -151,14 +167,15 @@ def most_end_together(one: CallSequence, other: CallSequence, step: I64) -> floa
 
 
 def _suffices(clean: Mask, step: I64) -> bool:
-    """Whether the pairs of whole steps tell the clock by themselves: there is no other step, or there are enough."""
+    """Whether the pairs of complete steps suffice to estimate the clock: no other step exists, or they cover enough
+    steps."""
     return bool(clean.any()) and (bool(clean.all()) or len(np.unique(step[clean])) >= CLEAN_STEPS)
 
 
 def _clean(one: CallSequence, other: CallSequence, pairs: Pairs) -> Mask:
-    """Pairs of steps that both have with all their calls; all pairs where there are no steps.
+    """Select the pairs of steps that both ranks recorded completely; all pairs where calls have no step.
 
-    In a step that lost a record, calls of one kind and size are paired with their neighbours until the clock is known.
+    In a step with a lost record, calls of one kind and size are paired with their neighbours until the clock is known.
     """
     a, b = pairs
     if not (one.step[a] >= 0).all():
@@ -175,10 +192,11 @@ def _clean(one: CallSequence, other: CallSequence, pairs: Pairs) -> Mask:
 
 
 def _smoothed(one: CallSequence, places: I64, apart: F64) -> F64:
-    """The distance of two clocks along pairs: a drift, and what the median of neighbours departs from it.
+    """Smooth the offsets of pairs: a linear drift, plus the median residual of neighbouring pairs.
 
-    Steps are neighbours where there are any. All pairs of a step may be wrong together: then their distances differ as
-    the intervals between calls do, and the steps around it are asked. A clock that was set stays a jump.
+    Where there are steps, neighbours are steps. All pairs of a step may be wrong together. Their offsets then differ by
+    the intervals between calls, and the level of the step is interpolated from the steps around it. A clock that was
+    set (a jump) stays a jump.
     """
     drift = trend(one.end[places].astype(np.float64), apart)
     rest, step = apart - drift, one.step[places]
@@ -196,20 +214,20 @@ def _smoothed(one: CallSequence, places: I64, apart: F64) -> F64:
 
 
 def _medians(values: F64, which: I64, count: I64) -> F64:
-    """Median of the values of each group; ``count``: how many each has, none of them 0."""
+    """Median of the values of each group. ``count`` is the number of values in each group, none of them 0."""
     ordered = values[np.lexsort((values, which))]
     first = np.cumsum(count) - count
     return np.asarray((ordered[first + (count - 1) // 2] + ordered[first + count // 2]) / 2)
 
 
 def _with_jumps(rest: F64, which: I64, level: F64, sound: I64) -> F64:
-    """The level of each pair's step; where a clock was set within a step, that before it and then that after it.
+    """Return the level of each pair's step; where a clock was set within a step, the levels before and after the jump.
 
     Args:
-        rest: distances of pairs in order of time, the drift taken out.
-        which: step of each.
-        level: of each step.
-        sound: steps that are steady in themselves.
+        rest: offsets of the pairs without drift, in ns, in order of time.
+        which: index of each pair's step.
+        level: offset of each step, in ns.
+        sound: indices of the steps whose offsets scatter little.
     """
     smooth = level[which]
     before = np.searchsorted(sound, np.arange(len(level)), side="left") - 1
@@ -229,27 +247,28 @@ def _with_jumps(rest: F64, which: I64, level: F64, sound: I64) -> F64:
 
 
 def _by_chance(count: I64) -> F64:
-    """How many times the scatter of the steadier quarter of the steps a step's may be whose pairs are all right.
+    """Greatest plausible scatter of a step with only right pairs, in multiples of the lower quartile over the steps.
 
-    Of n right pairs the median deviation itself scatters by ``STEADY / sqrt(n)``; the steadier quarter lies below what
-    is usual by as much. Of two pairs that allows 8 times, of 16 2.4 times.
+    The MAD of n right pairs has a relative standard deviation of ``STEADY / sqrt(n)``, and its lower quartile lies
+    below its median by ``QUARTILE`` of these. The factor is 8 for two pairs and 2.4 for 16.
     """
     own = STEADY / np.sqrt(np.maximum(count, 1).astype(np.float64))
     return np.asarray((1.0 + ODDS * own) / np.maximum(1.0 - QUARTILE * own, STEADY / ODDS / 2))
 
 
 def running_median(values: F64, width: int) -> F64:
-    """Median of each value and its neighbours, ``width`` in all, an odd number; of fewer values that of all."""
+    """Running median over ``width`` values, an odd number; with fewer values, the median of all."""
     if len(values) < width:
         return np.full(len(values), float(np.median(values)))
-    # mirrored, since a wrong value at the edge must not outvote its neighbours
+    # The edges are mirrored, so that a wrong value at an edge does not outvote its neighbours.
     padded = np.pad(values, width // 2, mode="reflect")
     around = np.lib.stride_tricks.sliding_window_view(padded, width)
     return np.asarray(np.partition(around, width // 2, axis=1)[:, width // 2])
 
 
 def densest(values: F64) -> float:
-    """Middle of the shortest interval that holds a third of the values: most of the rest may be wrong."""
+    """Return the median of the shortest interval that holds a third of the values, since most of the others may be
+    wrong."""
     ordered = np.sort(values)
     count = max(len(ordered) // 3, 1)
     if len(ordered) < 3:

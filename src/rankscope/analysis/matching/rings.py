@@ -1,8 +1,8 @@
-"""Point-to-point calls between equals: rings of context parallelism, halo exchanges. They are no pipeline.
+"""Distinguish point-to-point calls between equal ranks (ring attention, halo exchange) from those of a pipeline.
 
-In a pipeline the first and the last stage have one neighbour and the others two, so that the ranks' numbers of sends
-and receives differ; of two stages one sends first and the other receives first. Where every rank sends and receives as
-often as the next, all ranks do the same work at the same time and can be compared with each other.
+In a pipeline the first and the last stage have one neighbour and the others two, so that the numbers of sends and
+receives differ between ranks; of two stages, one sends first and the other receives first. Where all ranks send and
+receive equally often, they do the same work at the same time and can be compared with each other.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 MEDIAN = 1.2533
-"""Standard error of the median of normal values over that of their mean."""
+"""Standard error of the median of normal values over that of their mean, sqrt(pi / 2)."""
 
 
 def pipeline_channels(views: Sequence[RankView], matched: Matched) -> NDArray[np.bool_]:
-    """Per channel whether it joins two stages of a pipeline: point to point, and not part of a ring."""
+    """Per channel: whether it joins two pipeline stages, that is, is point-to-point and not part of a ring."""
     stages = np.array([c.point_to_point for c in matched.channels], np.bool_)
     for channels in _joined(matched):
         if _between_equals(views, matched, channels):
@@ -37,7 +37,7 @@ def pipeline_channels(views: Sequence[RankView], matched: Matched) -> NDArray[np
 
 
 def _joined(matched: Matched) -> list[list[int]]:
-    """Point-to-point channels of one process group that ranks join to each other."""
+    """Group the point-to-point channels (indices) of one process group that are connected by common ranks."""
     found: list[tuple[str, set[int], list[int]]] = []
     for index, channel in enumerate(matched.channels):
         if not channel.point_to_point:
@@ -64,7 +64,7 @@ def _between_equals(views: Sequence[RankView], matched: Matched, channels: list[
         kinds[column] = said
         counts.append(_usual(view, rows, said))
     if len(counts) == 2:
-        # two ranks send and receive as often in any case: equals do it in the same order
+        # Two ranks always have equal counts. Equal ranks send and receive in the same order.
         one, other = kinds.values()
         if set(one) == set(other) == {"sendrecv"}:
             return True
@@ -73,7 +73,8 @@ def _between_equals(views: Sequence[RankView], matched: Matched, channels: list[
 
 
 def _share_lost(matched: Matched, channels: list[int]) -> float:
-    """Share of the records of these channels that are missing: calls of which a rank of the channel has none."""
+    """Share of the records of these channels that are missing: calls of which a recorded rank of the channel has no
+    record."""
     calls = np.bincount(matched.channel, minlength=len(matched.channels))
     due = sum(int(calls[c]) * len(set(matched.channels[c].ranks) & set(matched.ranks)) for c in channels)
     recorded = int(np.isin(matched.channel[matched.call], channels).sum())
@@ -81,22 +82,29 @@ def _share_lost(matched: Matched, channels: list[int]) -> float:
 
 
 def _equal(counts: F64, lost: float, steps: int) -> bool:
-    """Whether the ranks' sends and receives of a step, medians over the steps, differ by no more than lost records make
-    them: such a count scatters by chance with the number of records that are lost of it, its median by less."""
+    """Whether the ranks' sends and receives a step differ by no more than lost records explain.
+
+    A count scatters with the number of records that were lost of it, and its median over the steps by less.
+
+    Args:
+        counts: median sends and receives a step, shape (ranks, 2).
+        lost: share of the records that are missing.
+        steps: number of recorded steps.
+    """
     most = counts.max(axis=0)
     scatter = np.sqrt(2.0 * most * lost * (1.0 - lost)) * MEDIAN / np.sqrt(max(steps, 1))
     return bool((most - counts.min(axis=0) <= ODDS * scatter).all())
 
 
 def _kind(view: RankView, row: int) -> str:
-    """What a call does; ``unsaid`` where its kernel was recorded without its messages, which may go one way only."""
+    """Canonical kind of a call; ``unsaid`` if its messages are not recorded, so that they may go one way only."""
     calls = view.trace.collectives
     kind = canonical(calls.kind[row])
     return "unsaid" if kind == "sendrecv" and not calls.pieces[row] else kind
 
 
 def _usual(view: RankView, rows: I64, kinds: list[str]) -> tuple[int, ...]:
-    """Sends and receives of a rank in a step, the median: a lost record or a window that ends early changes few."""
+    """Median sends and receives a step of one rank, which a lost record or a truncated window hardly changes."""
     step = view.trace.events.step[view.trace.collectives.event[rows]]
     per_step: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for number, kind in zip(step.tolist(), kinds, strict=True):

@@ -1,7 +1,8 @@
-"""The calls of one rank in one communicator, and which of them are the same as another rank's.
+"""The calls of one rank in one communicator, and ways to pair them with another rank's.
 
-Records get lost, windows open and close apart, numbers restart: two sequences of the same calls seldom have the same
-length. The functions here pair calls in order, leave gaps where a side has no counterpart, and never cross.
+Two sequences of the same calls seldom have the same length, because records get lost, windows open and close at
+different times, and numbering restarts. The functions here pair calls in order, leave a gap where one side has no
+counterpart, and never make pairs that cross.
 """
 
 from __future__ import annotations
@@ -18,49 +19,50 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Pairs = tuple[I64, I64]
-"""Places in one sequence and in another, both ascending."""
+"""Indices into one sequence and into another, both ascending and of shape (pairs,)."""
 
 NOTHING: Pairs = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 MOST_COALESCED = 8
-"""Calls of one rank that may share a key; more, and the key identifies nothing."""
+"""Largest number of calls of one rank that may share a key. A key shared by more is taken to identify nothing."""
 
 NEIGHBOURS = 4
-"""How many neighbours in time are tried for calls that need not overlap: a message may be sent before it is awaited."""
+"""Number of neighbours in time, on each side, that are tried for calls that need not overlap: a message may be sent
+before the receiver waits for it."""
 
 LARGEST_TABLE = 4_000_000
-"""Cells of a table of two sequences; larger ones are paired by their shifts only."""
+"""Largest number of cells of the alignment table of two sequences. Larger sequences are paired by shifts only."""
 
 
 @dataclass(slots=True)
 class CallSequence:
-    """Calls of one rank in one communicator in order of start; columns of one length."""
+    """Calls of one rank in one communicator, in order of start; arrays of shape (calls,)."""
 
     rows: I64
     """Rows in the rank's ``Collectives``."""
     start: I64
-    """Nanoseconds of the rank's own clock, as ``end``."""
+    """Start in ns of the rank's own clock; ``end`` likewise."""
     end: I64
     must: I64
-    """What has to agree on all ranks, as a number: kind and type, and the sizes of kinds that need equal ones."""
+    """Hash of what has to agree on all ranks: kind and type, and the size where all ranks need the same."""
     may: I64
-    """Sizes, as a number. They differ by rank by right where ``must`` holds no size."""
+    """Hash of the sizes. They may differ by rank where ``must`` holds no size."""
     together: Mask
-    """Calls that no rank can leave before every rank has arrived: they overlap in time."""
+    """Whether no rank can leave the call before every rank has arrived, so that its parts overlap in time."""
     symmetric: Mask
-    """Calls that also end on all ranks at the same time, so that they show the clocks."""
+    """Whether the call also ends on all ranks at the same time, so that it shows the clock offset."""
     step: I64
-    """Number of the step, -1 outside of the marked ones."""
+    """Number of the step, -1 outside of marked steps."""
     seq: I64
-    """-1 where the trace has none."""
+    """Sequence number, -1 where the trace has none."""
     comms_id: I64
-    """As a number, -1 where the trace has none."""
+    """Communication id as an integer, -1 where the trace has none."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def chosen(self, places: I64) -> CallSequence:
-        """Only the calls at these places."""
+        """Return the calls at these indices."""
         return CallSequence(
             self.rows[places],
             self.start[places],
@@ -76,9 +78,14 @@ class CallSequence:
 
 
 def by_key(one: Sequence[I64], other: Sequence[I64]) -> Pairs:
-    """Pair calls whose keys are equal; a key is a number from each column. Coalesced calls share a key: by order.
+    """Pair calls whose keys are equal. Calls that share a key (coalesced calls) are paired by order.
 
-    Empty where the keys identify nothing, or where they would make pairs cross.
+    Args:
+        one: columns of the keys of one sequence.
+        other: the same columns of the other sequence.
+
+    Returns:
+        The pairs; none where a key is too common to identify a call. Pairs that cross others are left out.
     """
     size = len(one[0])
     columns = [np.concatenate((a, b)) for a, b in zip(one, other, strict=True)]
@@ -97,7 +104,8 @@ def by_key(one: Sequence[I64], other: Sequence[I64]) -> Pairs:
 
 
 def _numbered(code: I64) -> I64 | None:
-    """Codes made unique by how often each came before; None where one comes too often to identify anything."""
+    """Make codes unique by the number of earlier occurrences; None where a code occurs too often to identify
+    anything."""
     order = np.argsort(code, kind="stable")
     place = np.arange(len(code))
     fresh = np.diff(code[order], prepend=-1) != 0
@@ -109,11 +117,11 @@ def _numbered(code: I64) -> I64 | None:
 
 
 def by_signature(one: CallSequence, other: CallSequence) -> Pairs:
-    """The longest common subsequence of what must agree; of equals the one whose sizes agree, then the latest."""
+    """Return the longest common subsequence of ``must``; among equally long ones, the one with more equal sizes."""
     if len(one) == len(other) and np.array_equal(one.must, other.must):
         every = np.arange(len(one))
         return every, every
-    # what is the same at both ends needs no table
+    # The common prefix and suffix need no table.
     shorter = min(len(one), len(other))
     differs = np.flatnonzero(one.must[:shorter] != other.must[:shorter])
     head = int(differs[0]) if len(differs) else shorter
@@ -153,7 +161,13 @@ def _common(one: CallSequence, other: CallSequence) -> Pairs:
 
 
 def by_step(one: CallSequence, other: CallSequence, step: I64) -> Pairs:
-    """Pair within steps of the same number; ``step`` are the other's, renumbered. Calls outside of steps stay alone."""
+    """Pair calls within steps of equal number; calls outside of steps stay unpaired.
+
+    Args:
+        one: a sequence.
+        other: the sequence of another rank.
+        step: step numbers of ``other``, in the numbering of ``one``.
+    """
     a, b = [NOTHING[0]], [NOTHING[0]]
     mine, theirs = _blocks(one.step), _blocks(step)
     for number, first in mine.items():
@@ -187,23 +201,23 @@ def by_time(
     step: I64 | None = None,
     least: F64 | None = None,
 ) -> Pairs:
-    """Pair calls that ran at the same time once clocks are known.
+    """Pair calls that ran at the same time, given the clock offset.
 
     Args:
         one: a sequence.
-        other: another rank's.
-        ahead: what to add to the times of ``other`` to have them on the clock of ``one``, ns, for each of its calls.
-        known_to: how well ``ahead`` is known, ns: typically, and at worst. Calls that only touch are the same where
-            their ends agree.
-        overlapping: which calls of ``one`` have to run at the same time as their counterparts; others need not.
-        step: steps of ``other`` in the numbers of ``one``; calls of one step are preferred.
-        least: how long each call of ``one`` has to run at the same time as its counterpart, ns; else for any time.
+        other: the sequence of another rank.
+        ahead: what to add to the times of ``other`` to convert them to the clock of ``one``, in ns, one value a call.
+        known_to: uncertainty of ``ahead`` in ns: typical, and at worst. Calls that overlap by less than three times the
+            typical one are the same only if their ends agree.
+        overlapping: which calls of ``one`` have to overlap their counterparts in time; the others need not.
+        step: step numbers of ``other``, in the numbering of ``one``; pairs within one step are preferred.
+        least: least time for which each call of ``one`` has to overlap its counterpart, in ns; None: any time.
     """
     if not len(one) or not len(other):
         return NOTHING
     scatter, slack = known_to
     start, end = other.start + ahead, other.end + ahead
-    # both are in order of start; a running maximum makes the ends a sorted axis as well
+    # Both are in order of start. The running maximum makes the ends a sorted axis, too.
     ends = np.maximum.accumulate(end)
     low = np.searchsorted(ends, one.start - slack, side="left")
     high = np.searchsorted(start, one.end + slack, side="right")
@@ -227,7 +241,7 @@ def by_time(
 
 
 def heaviest_chain(a: I64, b: I64, weight: F64) -> I64:
-    """Indices of the pairs (a, b) of largest total weight of which neither side repeats or turns back."""
+    """Indices of the chain of pairs with the largest total weight in which both ``a`` and ``b`` strictly increase."""
     if not len(a):
         return np.empty(0, np.int64)
     order = np.lexsort((-b, a))
@@ -237,7 +251,7 @@ def heaviest_chain(a: I64, b: I64, weight: F64) -> I64:
     columns, weights = b[order].tolist(), weight[order].tolist()
     best, last = 0.0, -1
     for number, (column, own) in enumerate(zip(columns, weights, strict=True)):
-        at, value, source = column, 0.0, -1  # the best chain that ends in a column before this one
+        at, value, source = column, 0.0, -1  # the best chain that ends in a smaller `b`
         while at > 0:
             if tree[at] > value:
                 value, source = tree[at], holder[at]

@@ -1,7 +1,8 @@
-"""What a rank's trace says of its calls, as numbers that mean the same on all ranks: what must agree, what need not.
+"""Identity of each call as the trace of a rank records it, as numbers that are comparable between ranks.
 
-Sizes differ by rank by right where shards, tokens or objects are uneven; types are spelled in several ways; a member
-may not say one or the other at all. What a member does not say keeps no call from being matched.
+Some attributes must agree on all members of a call and others may differ: sizes differ between ranks where shards,
+tokens or objects are uneven, types are spelled in several ways, and a trace may lack either. A missing attribute never
+prevents a match.
 """
 
 from __future__ import annotations
@@ -20,29 +21,31 @@ __all__ = ["SYMMETRIC", "TOGETHER", "Codes", "Told", "must_agree", "spelled_kind
 I64 = NDArray[np.int64]
 
 TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
-"""Kinds that no rank can leave before every rank has arrived. A small message can be sent before it is awaited."""
+"""Kinds that no rank can leave before every rank has arrived. Others, such as a small message, may be sent before the
+receiver waits for them."""
 
 SYMMETRIC = TOGETHER - {"all_to_all"}
-"""Kinds that end on all ranks at the same time. An all-to-all ends later where more is received or sent."""
+"""Kinds that end on all ranks at the same time. An all-to-all ends later on ranks that send or receive more."""
 
 EQUAL_SIZES = frozenset({"all_reduce", "broadcast", "reduce"})
-"""Kinds whose sizes are the same on all ranks. Of others each rank may have its own: uneven shards, tokens, objects."""
+"""Kinds whose element count is the same on all ranks. In other kinds it may differ by rank: uneven shards, tokens,
+objects."""
 
 TYPES = {
     "float32": "float", "float16": "half", "float64": "double", "int64": "long", "int32": "int", "int16": "short",
     "uint8": "byte", "int8": "char",
 }  # fmt: skip
-"""Of numpy and JAX -> of PyTorch."""
+"""Type names of NumPy and JAX -> those of PyTorch."""
 
 
 class Codes:
-    """Numbers for texts and tuples, the same on all ranks."""
+    """Assigns integers to texts and tuples, equal integers to equal values on all ranks."""
 
     def __init__(self) -> None:
         self._known: dict[object, int] = {}
 
     def of(self, values: Sequence[object]) -> I64:
-        """The number of each value."""
+        """Return the integer of each value."""
         for value in set(values) - self._known.keys():
             self._known[value] = len(self._known)
         return np.fromiter(map(self._known.__getitem__, values), np.int64, len(values))
@@ -50,13 +53,13 @@ class Codes:
 
 @dataclass(slots=True)
 class Told:
-    """What one rank's trace says of its calls, as numbers that mean the same on all ranks."""
+    """Attributes of one rank's calls; arrays of shape (calls of the rank,), comparable between ranks."""
 
     kind: I64
     dtype: I64
-    """-1 where the trace has none."""
+    """-1 where the trace has no type."""
     size: I64
-    """Of kinds that have the same on all ranks, -1 where the trace has none; 0 of others."""
+    """Element count of kinds that have the same on all ranks, -1 where the trace has none; 0 for other kinds."""
     may: I64
     comms_id: I64
     together: NDArray[np.bool_]
@@ -64,19 +67,19 @@ class Told:
 
 
 def spelled_kinds(kinds: list[str], known: dict[str, str]) -> list[str]:
-    """Kinds in one spelling (``communicators.canonical``); ``known``: those that were met before."""
+    """Return the kinds in canonical spelling (``communicators.canonical``); ``known`` caches known spellings."""
     for kind in set(kinds) - known.keys():
         known[kind] = canonical(kind)
     return [known[k] for k in kinds]
 
 
 def told(view: RankView, kinds: list[str], codes: Codes) -> Told:
-    """Read the calls of one rank, whose kinds are given in one spelling."""
+    """Read the attributes of one rank's calls. ``kinds`` are its kinds in canonical spelling."""
     calls = view.trace.collectives
     inputs, outputs = calls.in_elements.astype(np.int64), calls.out_elements.astype(np.int64)
     largest = np.maximum(inputs, outputs)
     comms_id = codes.of(["", *calls.comms_id])
-    # of few kinds and types, each asked once
+    # There are few distinct kinds and types: each is tested once.
     used = sorted(set(kinds))
     which = np.fromiter(map({k: n for n, k in enumerate(used)}.__getitem__, kinds), np.int64, len(kinds))
     pair, equal, together, symmetric = (
@@ -89,7 +92,7 @@ def told(view: RankView, kinds: list[str], codes: Codes) -> Told:
     dtype = np.fromiter(map(known.__getitem__, calls.dtype), np.int64, len(kinds))
     return Told(
         kind=codes.of(["p2p" if is_point_to_point(k) else k for k in used])[which],
-        # of a pair the receiver may not know the type, and either side has its own element count only
+        # The receiver of a message may not record its type, and each side of a pair records its own element count only.
         dtype=np.where(pair, 0, dtype),
         size=np.where(equal | pair, np.maximum(largest, -1), 0),
         may=_mixed(inputs, outputs),
@@ -100,15 +103,16 @@ def told(view: RankView, kinds: list[str], codes: Codes) -> Told:
 
 
 def _type(dtype: str) -> str:
-    """One spelling per type: ``c10::BFloat16``, ``torch.bfloat16`` -> ``bfloat16``."""
+    """Return the canonical spelling of a type: ``c10::BFloat16``, ``torch.bfloat16`` -> ``bfloat16``."""
     plain = dtype.lower().removeprefix("c10::").removeprefix("torch.")
     return TYPES.get(plain, plain)
 
 
 def must_agree(told: Sequence[Told], rows: Sequence[I64]) -> list[I64]:
-    """What has to agree on all members of a channel, as a number for each of their calls.
+    """Combine the attributes that must agree on all members of a communicator into one integer a call.
 
-    The kind; and type and size, unless a member does not say them of most of its calls, or spells types otherwise.
+    The kind always has to agree. Type and size have to agree too, unless a member lacks them for most of its calls or
+    none of its type names occurs on the first member.
     """
     sized = all((t.size[r] >= 0).mean() > 0.5 for t, r in zip(told, rows, strict=True))
     types = [np.unique(t.dtype[r]) for t, r in zip(told, rows, strict=True)]
@@ -121,6 +125,6 @@ def must_agree(told: Sequence[Told], rows: Sequence[I64]) -> list[I64]:
 
 
 def _mixed(one: I64, other: I64) -> I64:
-    """One number of two, different for different pairs for all practical purposes."""
+    """Hash two integers into one; collisions are negligible in practice."""
     mixed = one.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ (other.astype(np.uint64) + np.uint64(0x7F4A7C15))
     return np.asarray((mixed * np.uint64(0xBF58476D1CE4E5B9)).view(np.int64))
