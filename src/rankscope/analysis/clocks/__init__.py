@@ -1,1 +1,1 @@
-"""All ranks on one clock, and what is told from it: the job's steps, and who waits for whom."""
+"""Clock alignment of all ranks, and what depends on it: the job's steps, and which rank waits for which."""

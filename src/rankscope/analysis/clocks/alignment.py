@@ -1,14 +1,14 @@
-"""Put the ranks' clocks on one axis.
+"""Align the clocks of all ranks.
 
-Ranks of one host read one clock: where the host is known, that comes first, and the ends of calls only check it. Else
-clocks are told by the ends of collectives, which on one host agree within 1 to 25 us (measured on 2 H100): offsets of
-all ranks, their drift over the window where that helps, and a step of a clock that was set within the window
-(``clock_steps``) are one robust fit over the graph of groups, so that two ranks that never talk to each other are
-compared through those they share. An all-to-all ends later where more is received, a message may end before it is
-awaited: such calls are used only where nothing else joins ranks.
+Ranks of one host read one clock. Where the host is known, that is used first, and the ends of calls only test it.
+Otherwise clocks are aligned by the ends of collectives, which agree within 1 to 25 us on one host (measured on 2 H100).
+The offsets of all ranks, their drifts where these improve the fit, and jumps of clocks that were set within the window
+(``set_clocks``) are one robust fit over the graph of groups, so that two ranks without a common call are aligned
+through others. An all-to-all ends later on ranks that receive more, and a message may end before its receiver waits for
+it: such calls are used only where nothing else connects the ranks.
 
-The error that is stated is the 95 % quantile of the residuals, widened for few calls; it is unknown where nothing is
-left over to test the fit.
+The stated error is the 95 % quantile of the residuals, widened for few calls. It is unknown where there are no more
+ends than unknowns, so that nothing tests the fit.
 """
 
 from __future__ import annotations
@@ -32,22 +32,24 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 WORTH = 0.1
-"""Share by which a drift must lower the mean residual to be believed."""
+"""Least share by which drifts must lower the mean residual to be accepted."""
 
 STEP_WORTH = 0.5
-"""What a step of a clock must leave of the mean residual at most: it takes two unknowns, and clocks are seldom set."""
+"""Greatest share of the mean residual that may remain for a jump of a clock to be accepted. It is stricter than for a
+drift because a jump adds two unknowns, and because clocks are seldom set."""
 
 CERTAIN_NS = 1_000.0
-"""Not even the ends of one call agree better, so that no stated error is smaller."""
+"""Lower bound on the stated error, in ns: the ends of one call do not agree better than this."""
 
 HOST_ERROR_NS = 43_000.0
-"""Kineto's host times against CLOCK_REALTIME: 3 to 43 us, measured."""
+"""Difference of Kineto's host times from CLOCK_REALTIME: 3 to 43 us (measured)."""
 
 ENDS_NS = 25_000.0
-"""The ends of one NCCL call agree within this on one host (measured)."""
+"""The ends of one NCCL call agree within this on one host, in ns (measured)."""
 
 REFUTED = 0.05
-"""Share of calls that end on one rank before they begin on another, from which on ranks do not read one clock."""
+"""Share of calls that end on one rank before they begin on another, above which the ranks are taken to read several
+clocks."""
 
 STUDENT = (6.48, 2.20, 1.62, 1.42, 1.31, 1.25, 1.21, 1.18, 1.15, 1.14)
 """95 % quantile of Student's t over that of the normal distribution, for 1 to 10 degrees of freedom."""
@@ -55,29 +57,30 @@ STUDENT = (6.48, 2.20, 1.62, 1.42, 1.31, 1.25, 1.21, 1.18, 1.15, 1.14)
 
 @dataclass(slots=True)
 class Clocks:
-    """``aligned = t + offset + drift * (t - origin)``, ns; ``t`` is the own time less the steps of its clock before it.
+    """Alignment of all ranks: ``aligned = t + offset + drift * (t - origin)``, in ns.
 
-    Columns as in :class:`Matched`.
+    ``t`` is the rank's own time minus the earlier jumps of its clock. Columns are those of :class:`Matched`.
     """
 
     method: str
     origin: int
     offset: F64
     drift: F64
-    """Dimensionless; 1e-6 is one microsecond in a second."""
+    """Dimensionless; 1e-6 is one microsecond a second."""
     error_ns: float | None
-    """None where nothing is left over to test the fit."""
+    """Clock error in ns; None where no ends are left to test the fit."""
     spread_ns: float
-    """Typical residual (1.48 median). Backends whose ends scatter have a large error but a well-known offset."""
+    """Typical residual (1.48 times the median). A backend with scattered ends has a large error but a well-known
+    offset."""
     connected: NDArray[np.bool_]
-    """Ranks whose clock is tied to the largest connected set of ranks."""
+    """Whether each rank's clock is connected to the largest set of ranks."""
     steps: dict[int, list[ClockStep]] = field(default_factory=dict)
-    """Column -> when its clock was set within the window."""
+    """Column -> jumps of its clock within the window."""
     doubtful: list[int] = field(default_factory=list)
-    """Columns of ranks that bear the name of another's host but read another clock."""
+    """Columns of ranks whose trace names the host of others but whose calls show another clock."""
 
     def aligned(self, column: int, own: I64) -> F64:
-        """Aligned times relative to ``origin``, ns (float64 holds them exactly for windows of days)."""
+        """Return aligned times relative to ``origin``, in ns (exact in float64 for windows of days)."""
         relative = (own - self.origin).astype(np.float64)
         for step in self.steps.get(column, ()):
             relative -= np.where(own >= step.at, step.size, 0.0)
@@ -86,7 +89,7 @@ class Clocks:
 
 
 def matched_times(views: Sequence[RankView], matched: Matched, *, end: bool) -> I64:
-    """Own-clock start or end of each member of the matched calls."""
+    """Own-clock start or end of each member of the matched calls, in ns."""
     times = np.zeros(len(matched.call), np.int64)
     for column, view in enumerate(views):
         mine = matched.of(column)
@@ -96,11 +99,11 @@ def matched_times(views: Sequence[RankView], matched: Matched, *, end: bool) -> 
 
 
 def align(views: Sequence[RankView], matched: Matched, clocks: dict[int, HostClock] | None = None) -> Clocks:
-    """Put all ranks on one axis, starting from the ``clocks`` of their hosts where the agent sampled them.
+    """Align the clocks of all ranks, starting from the ``clocks`` of their hosts where the agent sampled them.
 
-    Host events of one host are on one clock already, and the ends of a CPU backend's calls scatter by milliseconds; so
-    for traces without a device and with one host name that clock is taken, unless the ends speak against it (two
-    machines can bear one name). Device times are the host's up to microseconds, which the ends of collectives tell.
+    Host events of one host share one clock, and the ends of a CPU backend's calls scatter by milliseconds. For traces
+    without a device and with one host name, that clock is therefore used, unless the ends contradict it (two machines
+    may have one name). Device times differ from host times by microseconds, which the ends of collectives show.
     """
     known = clocks or {}
     fitted = _by_ends(views, matched, known)
@@ -114,7 +117,7 @@ def align(views: Sequence[RankView], matched: Matched, clocks: dict[int, HostClo
 
 
 def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, HostClock]) -> Clocks:
-    """Fit offsets and drifts, starting from the hosts' clocks; without usable collectives that start is the answer."""
+    """Fit offsets and drifts, starting from the hosts' clocks. Without usable collectives, that start is the result."""
     count = len(views)
     origin = min((v.start for v in views), default=0)
     start, same, error = host_offsets([v.rank for v in views], clocks)
@@ -149,12 +152,12 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
     by_host = bool((connected & ~fit.connected).any())
     scaled, error = _errors(fit, int(usable.sum()), by_host=by_host)
     reference = int(np.argmax(fit.connected))
-    # the axis is that of the lowest connected rank, at every time of the window
+    # The axis is the clock of the lowest connected rank, throughout the window.
     offset, drift = fit.offset - fit.offset[reference], fit.drift - fit.drift[reference]
     given = start - start[reference]
     spread = 1.4826 * float(np.median(scaled))
     if error is not None and not steps and not drift.any() and np.abs(offset - given).max() <= error:
-        # a correction that is smaller than what the ends scatter by is none: the clocks stay as they were recorded
+        # A correction smaller than the scatter of the ends is not significant: keep the clocks as they were recorded.
         offset, fit.residual = given, fit.table.residuals(drift, given)
         error = _errors(fit, int(usable.sum()), by_host=by_host)[1]
     return Clocks(
@@ -172,17 +175,17 @@ def _by_ends(views: Sequence[RankView], matched: Matched, clocks: dict[int, Host
 
 @dataclass(slots=True)
 class _Fit:
-    """Offsets and drifts that bring the ends of calls together."""
+    """Offsets (ns) and drifts that align the ends of calls."""
 
     table: Ends
     offset: F64
     drift: F64
     residual: F64
     level: F64
-    """Residuals without drifts: a drift hides a clock that was set."""
+    """Residuals without drifts, because a fitted drift hides a jump."""
     connected: NDArray[np.bool_]
     parts: int
-    """Sets of ranks that no call joins."""
+    """Number of sets of ranks that are not connected by calls."""
 
 
 def _fitted(table: Ends, start: F64) -> _Fit:
@@ -204,9 +207,10 @@ def _fitted(table: Ends, start: F64) -> _Fit:
 
 
 def _errors(fit: _Fit, calls: int, *, by_host: bool) -> tuple[F64, float | None]:
-    """How far each end is off, ns, and what 95 % are within; None where there are as many unknowns as ends."""
+    """Return the error of each end and the 95 % error of the fit, in ns; None with at least as many unknowns as
+    ends."""
     sizes = fit.table.sizes()
-    # a rank is part of the median it is compared with, which n / (n - 1) undoes
+    # A rank is part of the median that it is compared with, which shrinks its residual by (n - 1) / n.
     scaled = np.abs(fit.residual) * sizes / (sizes - 1)
     ranks = len(np.unique(np.concatenate([c.ravel() for c in fit.table.columns])))
     free = len(scaled) - calls - (ranks - fit.parts) - int(np.count_nonzero(fit.drift))
@@ -217,12 +221,12 @@ def _errors(fit: _Fit, calls: int, *, by_host: bool) -> tuple[F64, float | None]
 
 
 def _hosts(views: Sequence[RankView], clocks: dict[int, HostClock]) -> list[str]:
-    """Name of each rank's host, empty where it is not known."""
+    """Name of each rank's host, empty where unknown."""
     return [clocks[v.rank].host if v.rank in clocks else v.trace.meta.host or "" for v in views]
 
 
 def _largest(host: Sequence[str]) -> str | None:
-    """The host of most ranks, the first of equals; None where no two ranks are known to share one."""
+    """Name of the host with most ranks, the first of equals; None where no two ranks are known to share a host."""
     ((name, ranks),) = Counter(h for h in host if h).most_common(1) or [("", 0)]
     return name if ranks > 1 else None
 
@@ -237,7 +241,8 @@ def _of_hosts(host: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _host_is_refuted(views: Sequence[RankView], matched: Matched, host: Sequence[str], start: F64, ends: I64) -> bool:
-    """Whether calls of ranks of one host ended on one before they began on another: then they read several clocks."""
+    """Whether calls of one host's ranks ended on one rank before they began on another, so that several clocks were
+    read."""
     if not len(matched):
         return False
     begins = matched_times(views, matched, end=False)
@@ -256,9 +261,12 @@ def _host_is_refuted(views: Sequence[RankView], matched: Matched, host: Sequence
 def _with_their_hosts(
     fit: _Fit, matched: Matched, usable: NDArray[np.bool_], host: Sequence[str], start: F64
 ) -> tuple[F64, NDArray[np.bool_]]:
-    """The offsets, where ranks that only a host joins to others move as the others of that host do, and all so joined.
+    """Move ranks that only a host connects by the offset that the other ranks of that host have.
 
-    Ranks that call together move together: a rank of theirs on that host is enough.
+    Ranks connected by calls move together: one of them on that host suffices.
+
+    Returns:
+        Offsets in ns, and a mask of all ranks that are connected by calls or hosts.
     """
     part = np.arange(len(host))
     members = matched.of_channels()
@@ -284,7 +292,7 @@ def _with_their_hosts(
 
 
 def _doubtful(fit: _Fit, host: Sequence[str], start: F64, error: float | None) -> list[int]:
-    """Ranks whose calls put their clock further from their host's others than the error allows."""
+    """Columns of ranks whose calls put their clock further from the other ranks of their host than the error allows."""
     found = []
     for _, columns in sorted(_of_hosts(host).items()):
         mine = [c for c in columns if fit.connected[c]]
@@ -297,7 +305,7 @@ def _doubtful(fit: _Fit, host: Sequence[str], start: F64, error: float | None) -
 
 
 def _tying(matched: Matched, host: Sequence[str]) -> NDArray[np.bool_]:
-    """Calls whose ends tell of the clocks: symmetric ones, and others where they alone join ranks of several hosts."""
+    """Select the calls whose ends show clock offsets: symmetric ones, and others where only these connect ranks."""
     usable = np.array([k in SYMMETRIC for k in matched.kind], np.bool_)
     part = np.arange(len(matched.ranks))
     members = matched.of_channels()
@@ -308,5 +316,5 @@ def _tying(matched: Matched, host: Sequence[str]) -> NDArray[np.bool_]:
         joined = np.unique(part[columns])
         part[np.isin(part, joined)] = joined[0]
     bridges = [c for c, ranks in members.items() if len(np.unique(part[ranks])) > 1]
-    # round a ring each rank ends after its own neighbours: no two ends are of the same time
+    # In a ring each rank ends after its own neighbours, so that no two ends coincide.
     return (usable | np.isin(matched.channel, bridges)) & ~matched.partial

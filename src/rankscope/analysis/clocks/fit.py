@@ -1,4 +1,5 @@
-"""Fit of the ranks' clocks to the ends of calls: offsets and drifts as medians, which a few wrong ends do not move."""
+"""Fit clock offsets and drifts of the ranks to the ends of calls, by medians, so that a few wrong ends do not
+matter."""
 
 from __future__ import annotations
 
@@ -15,27 +16,30 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 MIN_FOR_DRIFT = 12
-"""Calls a rank needs before its drift is fitted."""
+"""Number of calls that a rank needs before its drift is fitted."""
 
 ROUNDS = 40
 
 
 @dataclass(slots=True)
 class Ends:
-    """Ends of calls, a table (calls x members) for each number of members; their entries strung together elsewhere."""
+    """Ends of calls in ns, one table (calls, members) for each number of members.
+
+    Functions that return "all entries" concatenate the entries of all tables, in order.
+    """
 
     ranks: int
     columns: list[I64]
-    """Whose ends they are, in tables of the same shape."""
+    """Column (rank) of each end, in tables of the same shapes."""
     tables: list[F64]
     order: I64
-    """Entries by column, then in order of the tables."""
+    """Indices of all entries, sorted by column and then in order of the tables."""
     bounds: I64
-    """Where each column's entries begin in ``order``."""
+    """Begin of each column's entries in ``order``."""
 
     @classmethod
     def of(cls, times: F64, matched: Matched, usable: NDArray[np.bool_]) -> Ends:
-        """From the ends of all members."""
+        """Build the tables from the ends of all members, in ns, and the mask of usable calls."""
         members = matched.by_size(usable)
         columns = [matched.column[m].astype(np.int64) for m in members]
         owner = np.concatenate([c.ravel() for c in columns])
@@ -44,7 +48,7 @@ class Ends:
         return cls(len(matched.ranks), columns, [times[m] for m in members], order, bounds)
 
     def residuals(self, slope: F64, offset: F64) -> F64:
-        """Distance of each end from the median end of its call, of all entries."""
+        """Difference of each end from the median end of its call, in ns, for all entries."""
         parts = []
         for members, table in zip(self.columns, self.tables, strict=True):
             aligned = table * (1.0 + slope[members]) + offset[members]
@@ -52,11 +56,12 @@ class Ends:
         return np.concatenate(parts)
 
     def by_column(self, flat: F64) -> list[F64]:
-        """Entries of each column."""
+        """Split values of all entries by column."""
         return np.split(flat[self.order], self.bounds[1:-1])
 
     def medians(self, flat: F64) -> F64:
-        """Median of each column's entries, 0 where it has none. Ranks with equally many are done at once."""
+        """Median of each column's entries, 0 where it has none. Columns with equally many entries are computed
+        together."""
         out, count = np.zeros(self.ranks), np.diff(self.bounds)
         for size in np.unique(count[count > 0]).tolist():
             columns = np.flatnonzero(count == size)
@@ -64,15 +69,16 @@ class Ends:
         return out
 
     def flat(self) -> F64:
-        """Times of all entries."""
+        """Ends of all entries, in ns."""
         return np.concatenate([t.ravel() for t in self.tables])
 
     def sizes(self) -> F64:
-        """How many members the call of each entry has."""
+        """Number of members of each entry's call, for all entries."""
         return np.concatenate([np.full(t.size, float(t.shape[1])) for t in self.tables])
 
     def by_members(self) -> list[tuple[I64, F64]]:
-        """The calls of each set of members: their columns, and calls x members ends."""
+        """Group calls by their set of members. Return the members' columns, and ends of shape (calls, members), of each
+        set."""
         found = []
         for columns, table in zip(self.columns, self.tables, strict=True):
             which = _groups(columns)
@@ -83,17 +89,21 @@ class Ends:
 
 
 def _groups(rows: I64) -> I64:
-    """Number of the distinct row that each row is."""
+    """For each row the number of the distinct row that it equals."""
     key = np.ascontiguousarray(rows).view([("", rows.dtype)] * rows.shape[1]).ravel()
     _, which = np.unique(key, return_inverse=True)
     return which.reshape(-1)
 
 
 def first_guess(table: Ends, start: F64) -> tuple[F64, NDArray[np.bool_], int]:
-    """Breadth first over ranks that share calls, by the median difference of their ends.
+    """Estimate offsets breadth first over ranks that share calls, by the median difference of their ends.
+
+    Args:
+        table: ends of the usable calls.
+        start: offset of each rank to begin with, in ns.
 
     Returns:
-        Offsets, the ranks of the largest set that calls join, and the number of such sets.
+        Offsets in ns, a mask of the ranks in the largest set that is connected by calls, and the number of such sets.
     """
     count = table.ranks
     blocks: list[list[int]] = [[] for _ in range(count)]
@@ -103,7 +113,7 @@ def first_guess(table: Ends, start: F64) -> tuple[F64, NDArray[np.bool_], int]:
             blocks[column].append(number)
     offset, seen = start.copy(), np.zeros(count, np.bool_)
     best, parts = np.zeros(count, np.bool_), 0
-    used = np.zeros(len(sets), np.bool_)  # all members of such a set have their place
+    used = np.zeros(len(sets), np.bool_)  # all members of such a set have an offset
     for root in range(count):
         if seen[root] or not blocks[root]:
             continue
@@ -134,7 +144,7 @@ def first_guess(table: Ends, start: F64) -> tuple[F64, NDArray[np.bool_], int]:
 
 
 def settle(table: Ends, slope: F64, offset: F64) -> F64:
-    """Alternate between the calls' common ends and the ranks' offsets, both as medians."""
+    """Refine offsets (ns) by alternating between the median end of each call and the median residual of each rank."""
     offset = offset.copy()
     for _ in range(ROUNDS):
         step = table.medians(table.residuals(slope, offset))
@@ -145,7 +155,8 @@ def settle(table: Ends, slope: F64, offset: F64) -> F64:
 
 
 def slopes(table: Ends, residual: F64) -> F64:
-    """Robust slope of each rank's residual over time (median of slopes between the halves of the window)."""
+    """Robust slope of each rank's residual over time, with reversed sign: median of slopes between the halves of the
+    window."""
     found = np.zeros(table.ranks)
     times, distances = table.by_column(table.flat()), table.by_column(residual)
     for column, (when, apart) in enumerate(zip(times, distances, strict=True)):

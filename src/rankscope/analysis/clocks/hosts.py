@@ -1,7 +1,7 @@
-"""What the agent's clock samples say of the ranks' clocks, for ranks that no collective ties together.
+"""Clock offsets from the agent's clock samples, for ranks that no collective connects.
 
-Ranks of one host read the same clocks. Only a step of CLOCK_REALTIME (time synchronisation) between their samples sets
-them apart, and the distance to CLOCK_MONOTONIC, which never steps, shows it. Between hosts nothing is known.
+Ranks of one host read the same clocks. Their times differ only if CLOCK_REALTIME was set (time synchronisation) between
+their samples, which shows in its difference from CLOCK_MONOTONIC, which is never set. Between hosts, nothing is known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ F64 = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class HostClock:
-    """``ahead_ns``: CLOCK_REALTIME less CLOCK_MONOTONIC, ``scatter_ns``: how far a rank's samples of it are apart."""
+    """``ahead_ns``: CLOCK_REALTIME minus CLOCK_MONOTONIC, median; ``scatter_ns``: range of the rank's samples of it."""
 
     host: str
     ahead_ns: int
@@ -30,7 +30,7 @@ class HostClock:
 
 
 def host_clocks(manifest: RunManifest | None, attempt: int, window: int) -> dict[int, HostClock]:
-    """Rank -> clock, of the ranks that left samples in this window."""
+    """Return rank -> clock for the ranks that left samples in this window."""
     found = {}
     for record in (r for w in manifest.windows for r in w.records) if manifest else ():
         if (record.attempt, record.window) == (attempt, window) and record.clock:
@@ -40,7 +40,8 @@ def host_clocks(manifest: RunManifest | None, attempt: int, window: int) -> dict
 
 
 def host_offsets(ranks: Sequence[int], clocks: dict[int, HostClock]) -> tuple[F64, NDArray[np.bool_], float | None]:
-    """(offset per rank in ns, which ranks are on the host with most of them, error in ns or None if none is)."""
+    """Return (offset per rank in ns, mask of the ranks on the host with most ranks, error in ns or None without
+    such)."""
     offset, same = np.zeros(len(ranks)), np.zeros(len(ranks), np.bool_)
     hosts = Counter(clocks[r].host for r in ranks if r in clocks)
     references: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What a reader of the report should know of how calls and steps were recognised."""
+"""Remarks for the reader of the report on how calls and steps were recognised."""
 
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ LISTED = 8
 def remarks(
     views: Sequence[RankView], matched: Matched, clocks: Clocks, steps: JobSteps, lossy: AbstractSet[int] = frozenset()
 ) -> list[str]:
-    """Whole sentences, the most important first. ``lossy``: ranks of which it is said already that records are lost."""
+    """Return whole sentences, the most important first.
+
+    Args:
+        views: the ranks of the window.
+        matched: their matched calls.
+        clocks: their alignment.
+        steps: the job's steps.
+        lossy: ranks whose lost records are reported elsewhere already.
+    """
     found = []
     if steps.differ:
         by = sorted({steps.later[c] for c in steps.differ})

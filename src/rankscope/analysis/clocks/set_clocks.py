@@ -1,10 +1,10 @@
-"""A clock that was set within the window: no offset and no drift brings the ends of its rank to those of the others.
+"""Find clocks that were set within the window, which no offset and drift can align.
 
-Time synchronisation steps CLOCK_REALTIME. The rank's ends are then off by one amount before and by another after; where
-in between the clock was set is the longest stretch of the rank's own time in which nothing begins or ends, as a clock
-that is set forward leaves a hole. A clock that is set back makes times ambiguous where they repeat and is only found
-where a pause longer than the step hides that. Of two ranks alone nothing tells which clock was set; then it is taken to
-be the one that was set forward.
+Time synchronisation may set CLOCK_REALTIME. The ends of that rank are then off by one amount before and by another
+after. The moment is taken to be the end of the longest stretch, of the rank's own time between two such ends, in which
+nothing begins or ends, because a clock that is set forward leaves a hole. A clock that is set back makes times
+ambiguous where they repeat, and is found only where a pause longer than the jump hides the repetition. Of two ranks
+alone, ends do not show which clock was set; it is then taken to be the one that was set forward.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 LEAST_NS = 100_000.0
-"""Time synchronisation slews smaller corrections: a drift, which is fitted."""
+"""Least jump, in ns. Time synchronisation slews smaller corrections, which appear as drift and are fitted as such."""
 
 LEAST_SIDE = 4
-"""Calls before and after it. Of fewer, one late end passes for a step."""
+"""Least number of calls before and after the jump. Of fewer, one late end would pass for a jump."""
 
 CLEAR = 8.0
-"""A step stands out of the scatter of the residuals around it by so many times."""
+"""Least ratio of the jump to the scatter of the residuals around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockStep:
-    """From ``at`` (own clock, ns) on, the own clock is ``size`` ns ahead of what it was."""
+    """A jump of a clock: from ``at`` on (own clock, ns), the clock is ahead of its earlier course by ``size`` ns."""
 
     at: int
     size: float
@@ -44,7 +44,7 @@ class ClockStep:
 
 @dataclass(frozen=True, slots=True)
 class FoundStep:
-    """A step of one rank's clock."""
+    """A jump of one rank's clock."""
 
     column: int
     step: ClockStep
@@ -58,15 +58,15 @@ def find_clock_step(
     ends: I64,
     usable: NDArray[np.bool_],
 ) -> FoundStep | None:
-    """The largest clear step of any rank's clock, None where there is none.
+    """Return the largest significant jump of any rank's clock; None where there is none.
 
     Args:
         views: the ranks.
-        table: ends of the usable calls, ns.
-        residual: how far each is from the middle of its call, by the fit so far, ns.
+        table: ends of the usable calls, in ns.
+        residual: difference of each end from the median of its call by the fit so far, in ns.
         matched: all calls.
-        ends: of all members on the own clock, ns.
-        usable: per call whether it is in ``table``.
+        ends: ends of all members on their own clocks, in ns.
+        usable: per call: whether it is in ``table``.
     """
     largest, best = (0.0, 0.0), None
     for column, (when, apart) in enumerate(zip(table.by_column(table.flat()), table.by_column(residual), strict=True)):
@@ -81,14 +81,15 @@ def find_clock_step(
         mine = mine[usable[matched.call[mine]]]
         mine = mine[np.argsort(ends[mine], kind="stable")]
         before, after = int(ends[mine[at - 1]]), int(ends[mine[at]])
-        # the middle of two ends is half way between them, that of more is where the others are
+        # With two members the median lies half way between their ends; with more it stays with the majority.
         whole = 2.0 * size if (matched.size[matched.call[mine]] == 2).all() else size
         best = FoundStep(column, ClockStep(_hole(views[column], before, after), whole))
     return best
 
 
 def _split(apart: F64) -> tuple[int, float] | None:
-    """(first place after the step, its size) of a series that is level on both sides of it."""
+    """Return (first index after the jump, its size) of a series that is level on both sides; None without a clear
+    jump."""
     if float(np.ptp(apart)) < LEAST_NS:
         return None
     count = len(apart)
@@ -105,7 +106,7 @@ def _split(apart: F64) -> tuple[int, float] | None:
 
 
 def _hole(view: RankView, low: int, high: int) -> int:
-    """End of the longest stretch of [low, high] in which no event of the rank begins or ends."""
+    """Return the end of the longest stretch of [low, high] in which no event of the rank begins or ends."""
     events = view.trace.events
     points = np.concatenate((events.start, events.end, view.trace.steps.start, view.trace.steps.end))
     points = np.unique(np.concatenate((points[(points > low) & (points < high)], [low, high])))

@@ -1,8 +1,8 @@
-"""The job's steps: which step of one rank is which of another's, by the calls they share.
+"""Number the job's steps: which step of one rank is which step of another, by the calls they share.
 
-A step's number is what a rank has counted: ranks restart, skip a warm-up, step their optimizer once more. Steps belong
-together when the same calls were launched in them. One rank's numbers are the job's; by how much every other rank's
-differ is what most of the calls say that it shares with ranks whose difference is known.
+A step number is what a rank has counted. Ranks restart, skip a warm-up, or call their optimizer once more. Steps of two
+ranks are the same if the same calls were launched in them. The numbers of one rank are those of the job. Every other
+rank's difference is what most calls show that it shares with ranks whose difference is known.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ __all__ = ["NONE", "JobSteps", "find_steps", "step_length"]
 I64 = NDArray[np.int64]
 
 NONE = -(2**62)
-"""Number of no step: a rank that counts from 0 may have recorded steps before another's."""
+"""Marks a missing step number. It is far below 0, because a rank may have recorded steps before another's step 0."""
 
 
 @dataclass(slots=True)
 class JobSteps:
-    """Numbers of the job's steps."""
+    """Numbering of the job's steps."""
 
     later: list[int]
-    """Per rank what to add to its own step numbers."""
+    """Per rank: what to add to its own step numbers."""
     of_call: I64
-    """Per matched call the step that launched it, :data:`NONE` where no rank says."""
+    """Per matched call: step that launched it, :data:`NONE` where no rank recorded one."""
     common: I64
-    """Steps that every rank with step marks recorded, in order."""
+    """Steps that every rank with step marks recorded, ascending."""
     unmarked: list[int] = field(default_factory=list)
-    """Columns of ranks without step marks: the marks of the others tell their steps."""
+    """Columns of ranks without step marks; their steps follow from the marks of the others."""
     differ: list[int] = field(default_factory=list)
-    """Columns of ranks whose numbers are not the job's."""
+    """Columns of ranks whose own numbers differ from the job's."""
 
     def of_rank(self, view: RankView, column: int) -> I64:
-        """The job's number of each of a rank's own steps, in their order."""
+        """Return the job's number of each of a rank's own steps, in their order."""
         return view.trace.steps.number + self.later[column]
 
 
@@ -69,10 +69,16 @@ def find_steps(views: Sequence[RankView], matched: Matched) -> JobSteps:
 
 
 def step_length(views: Sequence[RankView], clocks: Clocks, steps: JobSteps, bounds: Sequence[Spans]) -> float | None:
-    """The job's mean step over the steps that every rank recorded, ns; None where there are none.
+    """Return the job's mean step time over the steps that every rank recorded, in ns; None where there are none.
 
-    From the last rank's begin of the first of them, as what an earlier rank waits for there belongs to what was before,
-    to the last rank's end of the last one. ``bounds``: begin and end of each rank's own steps, own clock.
+    It extends from the last rank's begin of the first of these steps to the last rank's end of the last one. Time
+    before the last rank begins belongs to earlier work, for which the other ranks wait.
+
+    Args:
+        views: the ranks.
+        clocks: their alignment.
+        steps: the job's steps.
+        bounds: begin and end of each rank's own steps, in ns of its own clock.
     """
     if not len(steps.common):
         return None
@@ -87,7 +93,8 @@ def step_length(views: Sequence[RankView], clocks: Clocks, steps: JobSteps, boun
 
 
 def _differences(matched: Matched, own: I64) -> list[int]:
-    """What to add to each rank's numbers, from a spanning tree of the ranks that share most calls first."""
+    """Return what to add to each rank's step numbers, by a spanning tree that joins ranks with most shared calls
+    first."""
     count = len(matched.ranks)
     later = [0] * count
     if not len(matched):
@@ -108,7 +115,7 @@ def _differences(matched: Matched, own: I64) -> list[int]:
         left, right = group[one], group[other]
         if left == right:
             continue
-        # the group with the most members keeps its numbers; of equals that of the lower rank
+        # The group with more members keeps its numbers; of equally large groups, the one of the lower rank.
         shift = later[one] + apart - later[other]
         if (len(members[right]), -right) > (len(members[left]), -left):
             left, right, shift = right, left, -shift
@@ -120,7 +127,7 @@ def _differences(matched: Matched, own: I64) -> list[int]:
 
 
 def _most_said(matched: Matched, number: I64) -> I64:
-    """Per call the number that most of its members say, the lowest of equally many."""
+    """Return for each call the step number that most of its members have, the lowest of equally frequent ones."""
     if not len(matched):
         return np.empty(0, np.int64)
     first = matched.first[:-1]

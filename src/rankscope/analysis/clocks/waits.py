@@ -1,7 +1,7 @@
-"""Arrival, wait and transfer of every matched call, on the aligned axis (ns from the clocks' origin).
+"""Arrival, wait and transfer of every matched call, in ns of the aligned clock since its origin.
 
-``wait`` runs from a rank's own arrival to the last arrival of those it waits for, ``transfer`` from there to its end.
-Waiting is not cost: only a replay tells what a lateness costs (``whatif``).
+``wait`` extends from a rank's own arrival to the last arrival among the ranks it waits for, ``transfer`` from there to
+the end of its part. Waiting is not cost: only a replay shows what lateness costs (``replay.what_if``).
 """
 
 from __future__ import annotations
@@ -26,24 +26,27 @@ F64 = NDArray[np.float64]
 
 @dataclass(slots=True)
 class Waits:
-    """One entry a member of the matched calls, unless said otherwise."""
+    """Times of the matched calls; one value for each member unless stated otherwise."""
 
     arrival: F64
     end: F64
     wait: F64
     transfer: F64
     step: NDArray[np.int32]
-    """Index of the launching step on its rank, -1 unknown. What ranks have in common is told by ``steps``."""
+    """Index of the launching step on the member's own rank, -1 where unknown. Numbers common to all ranks are in
+    ``steps``."""
     last: NDArray[np.int32]
-    """Per call, column of the rank that arrived last."""
+    """Per call: column of the rank that arrived last."""
     early: NDArray[np.bool_]
-    """Per call: some member was not recorded yet when the first one arrived. Such a wait says nothing of the job
-    (recording starts at another time on each rank) and is left out of sums of waits; the end still tells the clock."""
+    """Per call: whether some member was not recorded yet when the first one arrived. Recording starts at a different
+    time on each rank, so that such a wait is no property of the job. It is left out of sums; the end still serves clock
+    alignment."""
     steps: JobSteps
     """The job's steps, and the step of each call."""
 
     def common_calls(self, matched: Matched) -> list[NDArray[np.int64]]:
-        """Members of the calls of each step that all ranks recorded, in order of steps, but for steps without calls."""
+        """Return the members of the calls of each step that all ranks recorded, in order of steps. Steps without calls
+        are left out."""
         number = self.steps.of_call[matched.call]
         place = np.searchsorted(self.steps.common, number)
         members = np.flatnonzero(np.append(self.steps.common, NONE)[place] == number)
@@ -54,7 +57,7 @@ class Waits:
 
 
 def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -> Waits:
-    """Waits and transfers of one window."""
+    """Measure waits and transfers of one window."""
     steps = find_steps(views, matched)
     starts, ends = (matched_times(views, matched, end=end) for end in (False, True))
     arrival, end, step = np.empty(len(starts)), np.empty(len(starts)), np.empty(len(starts), np.int32)
@@ -71,7 +74,7 @@ def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -
     _, place = np.unique(call[arrival == latest[call]], return_index=True)
     last = matched.column[np.flatnonzero(arrival == latest[call])[place]]
     early = np.maximum.reduceat(begun, first) > np.minimum.reduceat(arrival, first)
-    # a clock error may put the last arrival after an end: nobody waited longer than his own call
+    # A clock error may put the last arrival after an end, but no wait is longer than the call itself.
     ended = np.where(matched.partial[call], end, np.minimum.reduceat(end, first)[call])
     latest = np.minimum(matched.last_awaited(arrival), ended)
     wait, transfer = np.maximum(latest - arrival, 0.0), np.maximum(end - latest, 0.0)
@@ -79,7 +82,7 @@ def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -
 
 
 def lateness(matched: Matched, waits: Waits) -> F64:
-    """By how much each member arrived after the median of the call's others, ns."""
+    """Time by which each member arrived after the median of the other members of its call, in ns."""
     out = np.empty(len(waits.arrival))
     for members in matched.by_size():
         out[members] = waits.arrival[members] - median_of_others(waits.arrival[members])
@@ -87,14 +90,14 @@ def lateness(matched: Matched, waits: Waits) -> F64:
 
 
 def _recorded_from(view: RankView, clocks: Clocks, column: int) -> float:
-    """First sign of a rank on the aligned axis: its first event or step mark."""
+    """Time of the first event or step mark of a rank on the aligned clock, in ns."""
     events, steps = view.trace.events, view.trace.steps
     signs = [*events.start[:1].tolist(), *steps.start[:1].tolist()]
     return float(clocks.aligned(column, np.array([min(signs)], np.int64))[0]) if signs else -np.inf
 
 
 def element_bytes(dtype: str) -> int | None:
-    """Size of one element by Kineto's type name, None when unknown."""
+    """Size of one element in bytes, by Kineto's name of the type; None where unknown."""
     plain = dtype.lower().replace("c10::", "")
     if plain in {"float", "int", "float32", "int32"}:
         return 4
@@ -109,8 +112,18 @@ def element_bytes(dtype: str) -> int | None:
 
 
 def bus_bytes(kind: str, size: int, inputs: F64, outputs: F64) -> F64 | None:
-    """Bytes that calls of a group of ``size`` ranks move over the bus, as NCCL tests define it; divided by the transfer
-    they are the bus bandwidth. None where the kind has no such definition."""
+    """Bytes that calls move over the bus, as NCCL tests define them; divided by the transfer they give the bus
+    bandwidth.
+
+    Args:
+        kind: canonical kind.
+        size: number of ranks of the group.
+        inputs: bytes that each rank sends into each call.
+        outputs: bytes that each rank gets out of each call.
+
+    Returns:
+        Bytes of each call; None where the kind has no such definition.
+    """
     factors = {
         "all_reduce": (2.0 * (size - 1) / size, inputs),
         "all_gather": ((size - 1) / size, outputs),
