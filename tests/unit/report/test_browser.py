@@ -11,6 +11,7 @@ import pytest
 
 from rankscope.records.report import ClusterReport
 from rankscope.report import write_report
+from rankscope.report.common.wording import DASH
 from support.browser import CHROME, DRIVER, Browser, browsing
 
 pytestmark = [
@@ -61,6 +62,26 @@ def test_sorts_and_filters(many_ranks: ClusterReport, show: Callable[[ClusterRep
     browser.reload()
     assert browser.run("return document.querySelector('[data-count=ranks]').textContent") == "8 of 64 rows", "a link"
     assert browser.run(f"return {last_head}.closest('th').getAttribute('aria-sort')") == "descending"
+    assert browser.complaints() == []
+
+
+def test_rows_of_a_folded_table_are_made_when_it_is_opened(
+    gpu_straggler: ClusterReport, show: Callable[[ClusterReport], Browser]
+) -> None:
+    gpu_straggler.hta = {"idle": {"0": [{"stream": 7, "ms": 1234.5}, {"stream": 20, "ms": 9.25}], "1": [{"ms": None}]}}
+    browser = show(gpu_straggler)
+    cells = (
+        "return [...document.querySelector('#table-hta-0').tBodies[0].rows]"
+        ".map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    assert browser.run(cells) == []
+    browser.run("document.getElementById('hta').open = true")
+    browser.wait_for("requestAnimationFrame(() => setTimeout(arguments[arguments.length - 1]))")
+    assert browser.run(cells) == [["0", "7", "1,234.50"], ["0", "20", "9.25"], ["1", DASH, DASH]]
+    browser.run("[...document.querySelectorAll('#table-hta-0 thead button')].at(-1).click()")
+    assert [row[2] for row in browser.run(cells)] == ["1,234.50", "9.25", DASH], "as numbers; the unknown is last"
+    browser.run("[...document.querySelectorAll('#table-hta-0 thead button')].at(-1).click()")
+    assert [row[2] for row in browser.run(cells)] == ["9.25", "1,234.50", DASH]
     assert browser.complaints() == []
 
 

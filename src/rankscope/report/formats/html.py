@@ -15,8 +15,8 @@ from markupsafe import Markup
 from rankscope.records.report import ClusterReport, ReportError
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
-from rankscope.report.common.cells import Table
 from rankscope.report.common.rounding import tidy
+from rankscope.report.formats.page_tables import SHOWN_ROWS, as_data, sorted_by
 from rankscope.report.sections.base import Section, Variables
 from rankscope.report.sections.findings import LEVELS
 from rankscope.report.sections.steps import heatmap
@@ -25,8 +25,6 @@ from rankscope.report.sections.table import SECTIONS, definitions, hover
 __all__ = ["render"]
 
 _TEMPLATES = "templates"
-SHOWN_ROWS = 100
-"""Of a table, as elements of the page; the others are made by the script."""
 _SCRIPTS = ("report.js", "steps.js")
 _SIGNS = {
     "straggler": "▲",
@@ -43,7 +41,7 @@ _SIGNS = {
 def render(report: ClusterReport, *, timeline: str | None = None) -> str:
     """Return the page. ``timeline`` is the name of the merged timeline beside it, where there is one."""
     report = tidy(report)
-    style, script = _asset("report.css"), "".join(map(_asset, _SCRIPTS))
+    style, script = _compact("report.css"), "".join(map(_compact, _SCRIPTS))
     page = _environment().get_template("report.html.j2").render(
         **_context(report),
         style=Markup(style),  # noqa: S704 - ours, from the package
@@ -84,10 +82,12 @@ def _versions(report: ClusterReport) -> str:
 def _sections(report: ClusterReport) -> list[dict[str, Any]]:
     """Anchor, name, heading and markup of each section that has something to show."""
     built = [(section, values) for section in SECTIONS if (values := _build(section, report)) is not None]
+    defined = definitions(report, (section.anchor for section, _ in built))
     common = {
         "report": report,
         "run": report.run,
-        "definitions": definitions(report, (section.anchor for section, _ in built)),
+        "definitions": defined,
+        "means": {metric.hover: key for key, metric in defined.items()},
     }
     return [_rendered(section, common | values) for section, values in built]
 
@@ -134,21 +134,11 @@ def _environment() -> jinja2.Environment:
         "pct": words.pct,
         "ranks": words.ranks,
         "failed": _failed,
-        "rest": _rest,
+        "rest": lambda table, shown: _embed(as_data(table, shown)),
+        "embed": _embed,
+        "sorted_by": sorted_by,
     }
     return environment
-
-
-def _rest(table: Table) -> Markup:
-    """Rows that the script makes when asked: anchor, mark and cells; a cell is its text, or text and title.
-
-    A thousand rows as elements are most of a page's size and of the time until it is ready.
-    """
-    cells = [
-        [row.anchor, row.mark, *([c.text, c.title] if c.title else c.text for c in row.cells)]
-        for row in table.rows[SHOWN_ROWS:]
-    ]
-    return _embed(cells)
 
 
 def _prose(text: object, limit: int = 400) -> str:
@@ -161,6 +151,12 @@ def _failed(error: ReportError) -> str:
 
 def _asset(name: str) -> str:
     return resources.files("rankscope.report").joinpath(_TEMPLATES).joinpath(name).read_text(encoding="utf-8")
+
+
+def _compact(name: str) -> str:
+    """Return a style or script without indentation and without lines that are comments."""
+    lines = (line.strip() for line in _asset(name).splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
 
 def _policy(style: str, script: str) -> str:

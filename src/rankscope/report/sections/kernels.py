@@ -13,6 +13,8 @@ from rankscope.report.sections.base import Section, Variables, tables
 __all__ = ["METRICS", "SECTION", "kernels"]
 
 MAX_KERNELS = 80
+_HOVER = 400
+"""Characters of a name that are shown on hover; report.json has all of it."""
 
 METRICS: dict[str, Metric] = {
     "kernel.ms_per_step": Metric(
@@ -68,17 +70,12 @@ def kernels(report: ClusterReport) -> Table:
 
 
 def _kernel_names(names: list[str]) -> list[Cell]:
-    """Return short names where they are unique, else the full ones without their middle."""
+    """Return short names where they are unique, else the full ones without their middle; full ones on hover."""
     short = [plain_text.short_name(name) for name in names]
     often = Counter(short)
-    return [
-        Cell(
-            brief if often[brief] == 1 else plain_text.one_line(name, 120),
-            name.lower()[:80],
-            plain_text.one_line(name, 1000),
-        )
-        for brief, name in zip(short, names, strict=True)
-    ]
+    shown = [brief if often[brief] == 1 else plain_text.one_line(n, 120) for brief, n in zip(short, names, strict=True)]
+    full = [plain_text.one_line(name, _HOVER) for name in names]
+    return [Cell(s, name.lower()[:80], f if f != s else "") for s, f, name in zip(shown, full, names, strict=True)]
 
 
 def _build(report: ClusterReport) -> Variables | None:

@@ -142,7 +142,7 @@ def chart(pulse: RunSteps) -> dict[str, Any] | None:
         return round(100 - min(max(share, 0.0), 1.0) * 100, 2)
 
     def middle(bucket: StepBucket) -> float:
-        return x((bucket.first + bucket.last + 1) / 2)
+        return round(x((bucket.first + bucket.last + 1) / 2), 2)
 
     pieces = [list(piece) for known, piece in groupby(pulse.buckets, lambda b: (b.step_ms or 0.0) > 0) if known]
     has_input = any((b.input_ms or 0.0) > _INPUT_MATTERS * (b.step_ms or 0.0) for b in timed) and not logarithmic
@@ -151,7 +151,7 @@ def chart(pulse: RunSteps) -> dict[str, Any] | None:
         "mean": [_line([(middle(b), y(b.step_ms or 0.0)) for b in piece]) for piece in pieces],
         "input": [_line([(middle(b), y(b.input_ms or 0.0)) for b in piece]) for piece in pieces] if has_input else [],
         "windows": [_window(w.first, w.last, x) for w in pulse.windows],
-        "points": [Mark(x(b.first), max(x(b.last + 1) - x(b.first), 0.0), _described(b)) for b in timed],
+        "points": {"steps": steps, "of": [_described(b) for b in timed]},
         "ticks": [(y(value), f"{value:,.6g} ms") for value in _ticks(low, high, logarithmic)],
         "steps": [(x(step), f"{step:,}") for step in (0, steps // 4, steps // 2, 3 * steps // 4)],
         "last": f"{steps - 1:,}",
@@ -166,7 +166,7 @@ def _slowest(bucket: StepBucket) -> float:
 def _line(points: Sequence[tuple[float, float]]) -> str:
     if len(points) == 1:  # a path of one point is invisible
         points = [(points[0][0] - 0.1, points[0][1]), (points[0][0] + 0.1, points[0][1])]
-    return "M" + "L".join(f"{px:g},{py:g}" for px, py in points)
+    return "M" + "L".join(f"{px:g},{py:.1f}" for px, py in points)
 
 
 def _band(piece: Sequence[StepBucket], middle: Callable[[StepBucket], float], y: Callable[[float], float]) -> str:
@@ -185,14 +185,12 @@ def _window(first: int, last: int, x: Callable[[float], float]) -> Mark:
     )
 
 
-def _described(bucket: StepBucket) -> str:
-    where = f"step {bucket.first:,}" if bucket.first == bucket.last else f"steps {bucket.first:,} to {bucket.last:,}"
-    text = f"{where}: {words.ms(bucket.step_ms)}"
-    if bucket.slowest_ms is not None and bucket.slowest_rank is not None:
-        text += f"\nlongest {words.ms(bucket.slowest_ms)} (rank {bucket.slowest_rank})"
-    if bucket.input_ms is not None and bucket.input_rank is not None:
-        text += f"\nmost input {words.ms(bucket.input_ms)} (rank {bucket.input_rank})"
-    return text
+def _described(bucket: StepBucket) -> list[Any]:
+    """First and last step, their time in ms; the longest step and its rank; the most input and its rank."""
+    found: list[Any] = [bucket.first, bucket.last, words.ms(bucket.step_ms, "")]
+    for value, rank in ((bucket.slowest_ms, bucket.slowest_rank), (bucket.input_ms, bucket.input_rank)):
+        found += ["", ""] if value is None or rank is None else [words.ms(value, ""), rank]
+    return found
 
 
 def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:

@@ -4,6 +4,12 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const byId = (id) => document.getElementById(id);
 
+  // ---- what a table's head means stands once in the page, in the definitions
+  all("[data-means]").forEach((head) => {
+    const [label, meaning] = byId("means-" + head.dataset.means).children;
+    head.title = `[${label.querySelector("small").textContent.split(" · ")[0]}] ${meaning.firstChild.data.trim()}`;
+  });
+
   // ---- tables: sort, filter, copy
   const compare = (a, b) => {
     if (a === b) return 0;
@@ -12,22 +18,28 @@
     const x = Number(a), y = Number(b);
     return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b) : x - y;
   };
-  // Rows beyond the first hundred are made when somebody sorts, filters, copies or asks for them.
+  // What a cell is sorted by: what it says, unless it says so otherwise.
+  const value = (cell) => {
+    if (cell.dataset.v !== undefined) return cell.dataset.v;
+    const text = cell.firstChild?.data ?? "", number = Number(text.replaceAll(",", ""));
+    return cell.classList.contains("n") || (cell.tagName === "TD" && !cell.classList.contains("t"))
+      ? (text === "" || Number.isNaN(number) ? "" : String(number)) : text.toLowerCase();
+  };
+  // Rows beyond the first hundred, and those of folded tables, are made when somebody sorts, filters, copies or opens them.
   const whole = (table) => {
     const name = table.id.slice("table-".length), rest = document.querySelector(`[data-rest="${name}"]`);
     if (!rest) return table;
     const numeric = all("thead th", table).map((th) => th.classList.contains("n"));
-    for (const [anchor, mark, ...cells] of JSON.parse(rest.textContent)) {
-      const row = table.tBodies[0].insertRow();
+    const { texts, rows } = JSON.parse(rest.textContent), body = table.tBodies[0];
+    for (const cells of rows) {
+      const row = body.insertRow(), [anchor, mark] = cells.length > numeric.length ? cells.pop() : [];
       if (anchor) row.id = anchor;
       if (mark) row.className = "mark-" + mark;
       cells.forEach((given, i) => {
-        const [text, title] = Array.isArray(given) ? given : [given, ""], cell = document.createElement(i ? "td" : "th");
+        const [text, title] = [typeof given === "number" ? texts[given] : given].flat(), cell = document.createElement(i ? "td" : "th");
         if (!i) cell.scope = "row";
-        if (numeric[i]) cell.className = "n";
+        if (i ? !numeric[i] : numeric[i]) cell.className = i ? "t" : "n";
         if (title) cell.title = title;
-        const number = Number(text.replaceAll(",", ""));
-        cell.dataset.v = numeric[i] ? (text === "" || Number.isNaN(number) ? "" : number) : text.toLowerCase();
         cell.textContent = text;
         row.append(cell);
       });
@@ -36,6 +48,7 @@
     document.querySelector(`[data-all="${name}"]`)?.parentNode.remove();
     return table;
   };
+  all("details").forEach((part) => part.addEventListener("toggle", () => all("table", part).forEach(whole)));
   all("[data-all]").forEach((button) => button.addEventListener("click", () => whole(byId("table-" + button.dataset.all))));
   // How a table is sorted and filtered is in the address, so that a link shows the same.
   const link = (table) => {
@@ -55,7 +68,7 @@
     const up = way ? way === "up" : now === "none" ? !header.classList.contains("n") || index === 0 : now === "descending";
     all("thead th", table).forEach((th) => th.setAttribute("aria-sort", "none"));
     header.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const rows = [...body.rows].map((row) => [row.cells[index].dataset.v, row]);
+    const rows = [...body.rows].map((row) => [value(row.cells[index]), row]);
     rows.sort(([a], [b]) => (a === "" || b === "" || up ? compare(a, b) : compare(b, a)));
     body.append(...rows.map(([, row]) => row));
   };
@@ -137,6 +150,22 @@
     }
     copy(lines.join("\n"));
   }));
+
+  // ---- what a point of the run's curve says: made when somebody points at the curve
+  const curve = byId("pulse-points");
+  curve?.ownerSVGElement.addEventListener("pointerenter", () => {
+    const { steps, of } = JSON.parse(byId("pulse-data").textContent), number = (n) => n.toLocaleString("en");
+    const svg = (name) => document.createElementNS(curve.namespaceURI, name);
+    for (const [first, last, step, longest, slowest, input, fed] of of) {
+      const point = svg("rect"), title = svg("title");
+      const place = { class: "pulse-point", x: (first / steps) * 100 + "%", width: ((last + 1 - first) / steps) * 100 + "%", height: "100%" };
+      for (const key in place) point.setAttribute(key, place[key]);
+      title.textContent = (first === last ? `step ${number(first)}` : `steps ${number(first)} to ${number(last)}`) + `: ${step} ms`
+        + (longest && `\nlongest ${longest} ms (rank ${slowest})`) + (input && `\nmost input ${input} ms (rank ${fed})`);
+      point.append(title);
+      curve.append(point);
+    }
+  }, { once: true });
 
   // ---- a link into a folded part opens it
   const unfold = () => {
