@@ -17,7 +17,7 @@ COLUMNS = [Column("Rank", numeric=True), Column("Name"), Column("Time", numeric=
 
 
 def many(report: ClusterReport, ranks: int) -> ClusterReport:
-    """Return a report that has every section with so many ranks, and numbers of HTA as a recorded job of 8 kernels a rank has them."""
+    """Return a report that has every section with so many ranks, and HTA's numbers of eight kernels a rank."""
     report.ranks = [replace(report.ranks[n % 2], rank=n) for n in range(ranks)]
     report.steps = [replace(row, rank=n) for n in range(ranks) for row in report.steps[:6]]
     kernel = {f"time of the kernel {name}": 1234.5678 for name in ("sum", "max", "min", "mean", "stddev")}
