@@ -71,7 +71,7 @@ def changed(ops: Sequence[Op], fault: Fault, rank: int, step: int, steps: int) -
         return [
             replace(op, device=int(op.device * size), shape=(int(op.shape[0] * size), *op.shape[1:]))
             if op.what == "kernel" and op.name.startswith("expert")
-            else replace(op, device=int(op.device * (1 + 0.5 * (size - 1))))
+            else _fuller(op, size)
             if op.kind == "all_to_allv"
             else op
             for op in ops
@@ -91,3 +91,14 @@ def changed(ops: Sequence[Op], fault: Fault, rank: int, step: int, steps: int) -
                 mended.append(Op("sync", key=_OWN_KEYS + number, name="aten::item", host=60 * US))
         return mended
     raise ValueError(kind)
+
+
+def _fuller(op: Op, size: float) -> Op:
+    """An all-to-all of a hot expert: ``size`` times the tokens come to it, and leave it again with the second one."""
+    comes = op.label.endswith("dispatch")
+    return replace(
+        op,
+        device=int(op.device * (1 + 0.5 * (size - 1))),
+        elements=op.elements if comes else int(op.elements * size),
+        out_elements=int(op.out_elements * size) if comes else op.out_elements,
+    )

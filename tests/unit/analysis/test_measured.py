@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.stragglers.extra_syncs import Syncs, extra
+from rankscope.analysis.stragglers.fuller_calls import power_of_volume
 from rankscope.analysis.stragglers.kernel_table import KernelTable
 from rankscope.analysis.stragglers.kernel_work import lost_beside
+from rankscope.analysis.stragglers.model_error import mesh_of
 from rankscope.analysis.stragglers.statistics import (
     discoveries,
     mean_error,
@@ -172,16 +175,69 @@ def test_of_each_kind_the_last_synchronisations_of_a_step_are_the_usual_ones() -
     assert extra(own, others).tolist() == [True, True, True, False]
 
 
+HOT = [
+    World("a hot expert of four", "ep", 4, Fault("hot_expert", (1,), 1.5), seed=11),
+    World("and of eight, twice as many tokens", "ep", 8, Fault("hot_expert", (5,), 2.0), seed=11),
+]
+
+
+@pytest.mark.parametrize("world", HOT, ids=lambda world: world.name)
+def test_a_hot_expert_costs_its_longer_all_to_all_too(world: World, tmp_path: Path) -> None:
+    """GIVEN an expert to whom more tokens come, and calls that all members leave later for it
+    THEN both are its cost, and how far calls grow with their volume, which one load does not tell, is in the error."""
+    report, cost_ms = report_of(world, tmp_path)
+    verdict = report.verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("straggler", list(world.due()), "uneven_work")
+    assert verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.1)
+    assert abs(verdict.cost_ms_per_step - cost_ms) < verdict.cost_error_ms
+
+
+def test_how_far_calls_grow_with_their_volume_by_hand() -> None:
+    """Twice as long for twice as much; half as much again (by a power of 0.585); all of one size tell nothing."""
+    volume = np.array([1.0, 2.0, 4.0])
+    assert power_of_volume(volume, 10 * volume) == pytest.approx((1.0, 0.0))
+    assert power_of_volume(volume, np.array([4.0, 6.0, 9.0])) == pytest.approx((np.log2(1.5), 0.0))
+    assert power_of_volume(volume, np.array([5.0, 5.0, 5.0])) == pytest.approx((0.0, 0.0))
+    assert power_of_volume(np.array([1.0, 1.1, 1.2]), np.array([1.0, 3.0, 2.0])) == (0.5, 0.29)
+
+
 @pytest.mark.parametrize(
-    ("kind", "size", "seed"),
-    [("ddp", 2, 21), ("fsdp", 16, 21), ("tpdp", 8, 21), ("pp", 4, 21), ("ppdp", 8, 21), ("ep", 4, 21)]
+    ("kind", "size", "seed", "mesh"),
+    [
+        ("ddp", 2, 21, "one group"),
+        ("fsdp", 16, 21, "one group"),
+        ("tpdp", 8, 21, "grid"),
+        ("pp", 4, 21, "stages"),
+        ("ppdp", 8, 21, "stages"),
+        ("ep", 4, 21, "experts"),
+        ("cp", 4, 21, "ring"),
+    ]
     + [
-        pytest.param(*more, 22, marks=pytest.mark.long)
-        for more in [("ddp", 8), ("fsdp", 16), ("tp", 8), ("tpdp", 8), ("pp", 4), ("ppdp", 8), ("ep", 4)]
+        pytest.param(*more, marks=pytest.mark.long)
+        for more in [
+            ("ddp", 8, 22, "one group"),
+            ("fsdp", 16, 22, "one group"),
+            ("tp", 8, 22, "one group"),
+            ("tpdp", 8, 22, "grid"),
+            ("pp", 4, 22, "stages"),
+            ("ppdp", 8, 22, "stages"),
+            ("ep", 4, 22, "experts"),
+        ]
     ],
 )
-def test_nobody_is_named_in_a_healthy_job(kind: str, size: int, seed: int, tmp_path: Path) -> None:
+def test_nobody_is_named_in_a_healthy_job(
+    kind: str, size: int, seed: int, mesh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the kind of mesh, of which the known error of the replay depends, is the right one."""
+    kinds: list[str] = []
+
+    def seen(*calls: Any, **more: Any) -> str:
+        kinds.append(mesh_of(*calls, **more))
+        return kinds[-1]
+
+    monkeypatch.setattr("rankscope.analysis.windows.analyse.mesh_of", seen)
     assert report_of(World("healthy", kind, size, seed=seed), tmp_path)[0].verdict.ranks == []
+    assert kinds == [mesh]
 
 
 def test_who_waits_for_a_late_rank_is_no_slow_device(tmp_path: Path) -> None:

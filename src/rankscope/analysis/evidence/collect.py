@@ -17,6 +17,7 @@ from rankscope.analysis.rank.view import name_mask
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.cost import sign_flip
+from rankscope.analysis.stragglers.model_error import model_error
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, work_difference
 from rankscope.analysis.tables.kernels import median_kernel_us
 from rankscope.analysis.tables.modules import exposed_by_module
@@ -217,6 +218,9 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
         spread = float(per_step.std(ddof=1)) / np.sqrt(count) if count > 1 else float(per_step.sum())
         if measured[rank]:
             spread = float(np.mean(measured[rank]))
+        elif explained[rank]:
+            cause = max(explained[rank], key=lambda c: explained[rank][c])
+            spread = float(np.hypot(spread, model_error(windows[-1].mesh, cause) * per_step.mean()))
         found.append(
             Suspect(
                 rank=rank,

@@ -111,6 +111,13 @@ class Graph:
             self._levels = Levels.of(self.first, self.source, self.fixed)
         return self._levels.run(weight, self.recorded)
 
+    def transfers(self) -> tuple[I64, I64]:
+        """Edges that carry transfers, and for each the member of a matched call that ends with it; -1 for none."""
+        member = np.full(len(self.recorded), -1, np.int64)
+        member[self.ends] = np.arange(len(self.ends))
+        edges = np.flatnonzero(self.label == Work.TRANSFER)
+        return edges, member[np.searchsorted(self.first, edges, side="right") - 1]
+
 
 def _depth(time: F64, rise: NDArray[np.int8], source: I32, target: I32) -> I32:
     """How many edges lead to each node from nodes of the same time: in traces of whole microseconds ties are many.

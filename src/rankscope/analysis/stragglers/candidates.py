@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.clocks.steps import JobSteps
+from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
@@ -61,6 +62,9 @@ class Window:
     """Per rank: it lost no more device records than others."""
     complete: bool
     """No rank lost device records: their number can be compared."""
+    matched: Matched
+    mesh: str
+    """Which kind of mesh it is (:mod:`model_error`)."""
 
     def edges(self, column: int, label: Work) -> I64:
         """Edges that carry this rank's work of a kind."""

@@ -25,21 +25,17 @@ from rankscope.analysis.stragglers.cost import Lateness
 from rankscope.analysis.stragglers.extra_syncs import extra_syncs
 from rankscope.analysis.stragglers.kernel_table import kernel_table
 from rankscope.analysis.stragglers.kernel_work import lost_beside
+from rankscope.analysis.stragglers.model_error import model_error
 from rankscope.analysis.stragglers.more_work import more_work
 from rankscope.analysis.stragglers.own_delays import host_delays
 from rankscope.analysis.stragglers.slow_devices import slow_devices
 from rankscope.analysis.stragglers.statistics import CONFIDENCE
 from rankscope.thresholds import MATTERS
 
-__all__ = ["OTHER_MODEL_ERROR", "Measured", "join", "measure"]
+__all__ = ["Measured", "join", "measure"]
 
 F64 = NDArray[np.float64]
 
-MODEL_ERROR = {"slow_compute": 0.10, "uneven_work": 0.20, "extra_compute": 0.20}
-OTHER_MODEL_ERROR = 0.05
-"""Of the cost, by cause: what the replay itself is wrong by. Held against the same job simulated without the fault,
-85 % of the costs are nearer than 3 % (benchmarks/truth.py --errors), but for experts that everybody asks (20 %). It is
-kept wider, as the simulator shares the replay's idea of how streams and calls wait for each other."""
 MOST = 64
 """Candidates whose replays are made; more of them are no few culprits."""
 
@@ -94,7 +90,7 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
     if columns and lost > 0:
         beside = Beside.of(replay.graph, lost)
         together, gains = _gains_of_each(window, found, columns, lambda work: beside.gains(replay, work))
-    ranks = [_measured(r, gains[r], [c for c in found if c.column == r], columns) for r in columns]
+    ranks = [_measured(r, gains[r], [c for c in found if c.column == r], columns, window.mesh) for r in columns]
     if len(ranks) > 1:
         for rank in ranks:
             rank.together = together
@@ -128,14 +124,14 @@ def join(lateness: Sequence[Lateness], ranks: Sequence[Measured]) -> None:
         late.excess = sum(rank.explained.values())
 
 
-def _measured(column: int, gains: F64, reasons: Sequence[Candidate], columns: Sequence[int]) -> Measured:
+def _measured(column: int, gains: F64, reasons: Sequence[Candidate], columns: Sequence[int], mesh: str) -> Measured:
     extra = sum(c.extra for c in reasons)
     share = float(np.sqrt(sum((c.error * c.extra) ** 2 for c in reasons))) / max(extra, 1e-9)
     mean = float(gains.mean())
     explained: dict[str, float] = {}
     for reason in sorted(reasons, key=lambda c: -c.extra):
         explained[reason.cause] = explained.get(reason.cause, 0.0) + reason.extra
-    model = max(MODEL_ERROR.get(cause, OTHER_MODEL_ERROR) for cause in explained)
+    model = max(model_error(mesh, cause) for cause in explained)
     error = mean * float(np.hypot(CONFIDENCE * share, model))
     return Measured(column, gains, error, explained, [c for c in columns if c != column])
 

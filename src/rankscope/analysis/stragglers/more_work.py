@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.stragglers.candidates import Candidate, Window
+from rankscope.analysis.stragglers.fuller_calls import fuller_calls
 from rankscope.analysis.stragglers.kernel_table import KernelTable
 from rankscope.analysis.stragglers.kernel_work import kernel_work
 from rankscope.analysis.stragglers.profile import work_difference
@@ -39,7 +40,11 @@ def more_work(window: Window, table: KernelTable) -> list[Candidate]:
         extra = float(np.maximum(own - usual, 0.0).sum())
         cause = _cause(window, column, peers, np.flatnonzero(own > usual))
         if cause is not None:
-            found.append(Candidate(column, cause, edges, less, extra, float(error[column] / mean[column])))
+            asked = fuller_calls(window, column)
+            unsure = asked.unsure / max(float(less.sum()) + asked.own, 1e-9)
+            relative = float(np.hypot(error[column] / mean[column], unsure))
+            edges, less = np.concatenate((edges, asked.edges)), np.concatenate((less, asked.less))
+            found.append(Candidate(column, cause, edges, less, extra, relative))
     return found
 
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
-from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
-from rankscope.analysis.stragglers.measured import OTHER_MODEL_ERROR
+from rankscope.analysis.stragglers.model_error import LINK, model_error
 from rankscope.analysis.stragglers.statistics import CONFIDENCE, above, mean_error
 from rankscope.medians import median_of_others
 from rankscope.thresholds import MATTERS
@@ -41,7 +40,7 @@ class SlowGroup:
     """Half width of the 95 % interval of the mean gain."""
 
 
-def slow_groups(replay: Replay, matched: Matched, waits: Waits, step_ns: float) -> list[SlowGroup]:
+def slow_groups(replay: Replay, matched: Matched, waits: Waits, step_ns: float, mesh: str) -> list[SlowGroup]:
     """Groups that cost the job more than :data:`MATTERS` of its step, the costliest first."""
     found = []
     for channels in _alike(matched, len(waits.steps.common)):
@@ -50,7 +49,7 @@ def slow_groups(replay: Replay, matched: Matched, waits: Waits, step_ns: float) 
         for place in np.flatnonzero(slower).tolist():
             gains = replay.gains(_mended(replay, matched, channels[place], float(np.exp(-mean[place]))))
             cost = float(gains.mean())
-            share = float(np.hypot(CONFIDENCE * error[place] / mean[place], OTHER_MODEL_ERROR))
+            share = float(np.hypot(CONFIDENCE * error[place] / mean[place], model_error(mesh, LINK)))
             width = float(np.hypot(cost * share, CONFIDENCE * mean_error(gains) if len(gains) > 1 else 0.0))
             if cost - width > MATTERS * step_ns:
                 kinds = sorted({matched.kind[c] for c in np.flatnonzero(matched.channel == channels[place]).tolist()})
@@ -102,12 +101,8 @@ def _transfers(matched: Matched, waits: Waits, channels: list[int]) -> F64:
 
 def _mended(replay: Replay, matched: Matched, channel: int, factor: float) -> F64:
     """Work per edge with the transfers of one group ``factor`` times as long."""
-    graph = replay.graph
-    member = np.full(len(graph.recorded), -1, np.int64)
-    member[graph.ends] = np.arange(len(graph.ends))
-    edges = np.flatnonzero(graph.label == Work.TRANSFER)
-    target = member[np.searchsorted(graph.first, edges, side="right") - 1]
-    mine = edges[(target >= 0) & (matched.channel[matched.call[target]] == channel)]
-    work: F64 = graph.work.copy()
+    edges, member = replay.graph.transfers()
+    mine = edges[(member >= 0) & (matched.channel[matched.call[member]] == channel)]
+    work: F64 = replay.graph.work.copy()
     work[mine] *= factor
     return work

@@ -33,6 +33,7 @@ from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
 from rankscope.analysis.stragglers.candidates import Window
 from rankscope.analysis.stragglers.cost import Lateness, judge_ranks, screen
 from rankscope.analysis.stragglers.measured import join, measure
+from rankscope.analysis.stragglers.model_error import MESHES, mesh_of
 from rankscope.analysis.stragglers.profile import Profile, profile, same_program
 from rankscope.analysis.stragglers.slow_groups import SlowGroup, slow_groups
 from rankscope.analysis.windows.common import common_window
@@ -89,6 +90,8 @@ class WindowResult:
     """Nothing but stages: no rank has a peer that does the same work."""
     staged: bool = False
     """Some ranks are stages of a pipeline."""
+    mesh: str = MESHES[0]
+    """One of :data:`MESHES`."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the report should know of this window."""
     left: dict[int, str] = field(default_factory=dict)
@@ -314,6 +317,7 @@ def _replay(result: WindowResult) -> None:
     staged = pipeline_channels(views, matched)[matched.channel]
     lonely = [c for c in range(len(views)) if len(peers[c]) < 2]
     result.staged = bool(staged.any())
+    result.mesh = mesh_of(matched, staged=result.staged)
     result.pipeline = bool(staged.all()) or (result.staged and len(lonely) == len(views))
     suspects = screen(matched, waits, result.step_ns or 0.0, len(ends))
     if sum(len(v.trace.events) for v in views) > SCREENED_EVENTS and not len(suspects):
@@ -342,10 +346,12 @@ def _replay(result: WindowResult) -> None:
         result.lateness = [Lateness(np.zeros(replay.steps)) for _ in views]
     trusted = np.array([view.rank not in result.unsound for view in views])
     complete = not result.partial
-    window = Window(replay, views, clocks, result.plan, result.profiles, waits.steps, trusted, complete)
+    window = Window(
+        replay, views, clocks, result.plan, result.profiles, waits.steps, trusted, complete, matched, result.mesh
+    )
     measured, result.visible = measure(window, result.step_ns or 0.0)
     join(result.lateness, measured)
-    result.slow_groups = slow_groups(replay, matched, waits, result.step_ns or 0.0)
+    result.slow_groups = slow_groups(replay, matched, waits, result.step_ns or 0.0, result.mesh)
 
 
 def _note_early(result: WindowResult) -> None:
