@@ -24,6 +24,7 @@ def own_words(logs) -> list[str]:
     return [line for line in path.read_text().splitlines() if not line.startswith(passed_over)]
 
 
+@pytest.mark.forked
 def test_same_loss_to_the_last_bit(run, torchrun):
     ours, theirs = run("train.py"), torchrun("train.py")
     assert (ours.code, loss(ours.stdout)) == (0, loss(theirs.stdout))

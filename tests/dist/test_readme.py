@@ -57,6 +57,7 @@ def reported(words, run, start, finish):
     assert f"Report: {run / 'report' / 'report.html'}" in done.stderr
 
 
+pytestmark = pytest.mark.forked
 QUICK = "capture=full", "--config-dir"
 """The others take what these take, and more time."""
 

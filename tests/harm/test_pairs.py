@@ -25,6 +25,7 @@ OFTEN = flags_of("schedule.skip_first=3", "schedule.warmup=1", "schedule.active=
 UNLIMITED = flags_of("budget.windows=10000", "budget.step_pct=100", "analysis.enabled=false")
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("style", [s if s in QUICK else pytest.param(s, marks=pytest.mark.long) for s in STYLES])
 def test_what_comes_out_is_the_same_to_the_last_bit(start, finish, tmp_path, style):
     ranks = 1 if style.endswith("_alone") else 2
