@@ -34,9 +34,9 @@ EXPECTED = {
 )
 def test_who_is_to_blame_for_a_standstill(start, finish, tmp_path, fault):
     kind, ranks, words = EXPECTED[fault]
-    run = RunDir(tmp_path / "RUN")
+    run, over = RunDir(tmp_path / "RUN"), tmp_path / "over"
     settings = ["schedule.skip_first=1000000", "analysis.enabled=false", "hang.after_s=2", f"run.dir={run.path}"]
-    running = start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), JOBS / "stuck.py", fault])
+    running = start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), JOBS / "stuck.py", fault, "--until", over])
     deadline = time.monotonic() + LIMIT_S
     while not (found := read_answers(run)) and time.monotonic() < deadline:
         assert running.poll() is None
@@ -47,6 +47,7 @@ def test_who_is_to_blame_for_a_standstill(start, finish, tmp_path, fault):
     assert not node.asked
     for state in node.ranks:  # nothing that was done about it has ended or continued a rank
         assert Path(f"/proc/{state.pid}").exists()
+    over.touch()
     if fault != "long":  # the job ends as jobs do that stand still: somebody kills it
         for state in node.ranks:
             os.kill(state.pid, signal.SIGKILL)

@@ -126,6 +126,8 @@ class Helper:
             turn += 1
         with contextlib.suppress(OSError):
             replace_text(self.spool.job_end, to_json(self._job_end))
+        self._step_logs.drain()
+        self._border("looking at the last steps", lambda: self._standstill.look_back(self._step_logs.counts()))
         self._over.set()
 
     def _orphaned(self, ranks: LiveRanks) -> JobEnd:

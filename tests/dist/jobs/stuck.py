@@ -1,8 +1,9 @@
 """A training job that stands still after some steps, because of its last rank.
 
-stuck.py skip | order | asleep | stopped | long | late | unmet [--after 30]
+stuck.py skip | order | asleep | stopped | long | late | unmet [--after 30] [--until FILE]
 
-``late``: it does not come to the process group; ``unmet``: nor to the first collective after it.
+``late``: it does not come to the process group; ``unmet``: nor to the first collective after it. ``long``: it goes on
+when FILE is there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import os
 import signal
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -24,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("fault", choices=FAULTS)
     parser.add_argument("--after", type=int, default=30)
+    parser.add_argument("--until", type=Path)
     options = parser.parse_args()
     if options.fault == "late" and int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
         fetch_a_batch()
@@ -42,7 +45,7 @@ def main() -> None:
         if bad and last and options.fault == "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
         if bad and last and options.fault == "long":
-            evaluate()
+            evaluate(options.until)
         if options.fault in ("skip", "order"):
             loss, count = torch.ones(1), torch.ones(3)
             if bad and last and options.fault == "order":
@@ -65,9 +68,8 @@ def load_a_model() -> None:
     time.sleep(3600)
 
 
-def evaluate() -> None:
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
+def evaluate(until: Path) -> None:
+    while not until.exists():
         time.sleep(0.01)
 
 

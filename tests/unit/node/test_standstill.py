@@ -124,6 +124,18 @@ def test_steps_that_go_on_are_noted_beside_what_was_said(node, tmp_path):
     assert (kept.resumed, len(kept.ranks)) == (True, 2)
 
 
+def test_steps_that_go_on_before_it_was_placed_and_after_the_last_look_are_noted(node, tmp_path):
+    one = node()
+    one.go(10, steps=1)
+    one.go(61)
+    found = round_of(one, "x", "x")
+    one.watch.found = found  # as where the helper has no time to place it
+    one.watch.look_back({key: steps + 1 for key, steps in one.steps.items()})
+    place_answers(tmp_path / "a.json", one.watch.found)
+    kept = read_record(type(found), tmp_path / "a.json")
+    assert (kept.resumed, len(kept.ranks)) == (True, 2)
+
+
 def test_a_person_may_ask_at_any_time_and_0_asks_never(node):
     one = node(after_s=0)
     one.go(5, steps=1)

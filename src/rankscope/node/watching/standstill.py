@@ -72,7 +72,7 @@ def place_answers(path: Path, found: NodeAnswers) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    if found.resumed:
+    if found.resumed and not found.ranks:
         try:
             found = dataclasses.replace(read_record(NodeAnswers, path), resumed=True)
         except ForeignFileError:
@@ -131,6 +131,10 @@ class StandstillWatch:
         elif self._stands_still(now):
             self._begin(now, asked=False)
 
+    def look_back(self, counts: dict[tuple[int, int], int]) -> None:
+        """Note how far the ranks came, once the job is over: nobody is asked any more."""
+        self._note(counts, self._clock())
+
     def _note(self, counts: dict[tuple[int, int], int], now: float) -> None:
         known = {**_without_steps(self._spool), **counts}
         attempt = max((attempt for attempt, _ in known), default=-1)
@@ -156,8 +160,9 @@ class StandstillWatch:
                 rank.stage, rank.since = stage, now
         if moved and self._again_at is not None:
             self._again_at = None
-            if self.found is None:
-                self.found = self._answers({}, asked=False, resumed=True)
+            waiting = self.found  # not placed yet, on a busy machine
+            over = self._answers({}, asked=False, resumed=True)
+            self.found = over if waiting is None else dataclasses.replace(waiting, resumed=True)
 
     def _stage(self, number: int) -> str:
         try:
