@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ class Door:
     job: str
     command: tuple[str, ...]
     needs: str = ""
-    """A module of PYTHON, or a command on the PATH."""
+    """Modules of PYTHON, or a command on the PATH that starts the ranks."""
     env: dict[str, str] = field(default_factory=dict)
     quick: bool = False
     """Whether ``make test`` tries it."""
@@ -41,12 +42,21 @@ class Door:
     attaches: bool = False
     settings: tuple[str, ...] = ()
     """As after ``-S``."""
+    ends_within_s: float = 300.0
+    """For a test that fails, and not a measure of anything."""
 
     def missing(self) -> str | None:
-        """Why it cannot be tried here."""
-        if not self.needs or shutil.which(self.needs) or _has_module(self.needs):
+        """Why it cannot be tried here: a tool that is there may still start nothing, as srun where no Slurm runs."""
+        if not self.needs:
             return None
-        return f"{self.needs} is not installed (neither on the PATH nor for {PYTHON})"
+        for name in self.needs.split():
+            if not shutil.which(name) and (why := _fails(PYTHON, "-c", f"import {name}")):
+                return f"{name} is not installed, neither on the PATH nor for {PYTHON}: {why}"
+        if self.command[0] != PYTHON and shutil.which(self.needs):
+            launcher = [word for word in self.command if word not in ("{ours}", PYTHON)]
+            if why := _fails(*launcher, "true"):
+                return f"{self.needs} starts nothing here: {why}"
+        return None
 
     def words(self, ours: list[str], *arguments: str) -> list[str]:
         """The command line, with ``ours`` in its place or nowhere."""
@@ -56,9 +66,24 @@ class Door:
         return [*words, str(JOBS / self.job), *arguments]
 
 
+ANSWERS_WITHIN_S = 120.0
+"""A launcher that waits for what does not come is taken for one that does not work."""
+
+
 @cache
-def _has_module(name: str) -> bool:
-    return subprocess.run([PYTHON, "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
+def _fails(*command: str) -> str | None:
+    """Why a command does not end well; it is ended when it does not end."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        _, said = process.communicate(timeout=ANSWERS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return f"no end within {ANSWERS_WITHIN_S:.0f} s"
+    last = said.decode(errors="replace").strip().rpartition("\n")[2]
+    return (last or f"exit code {process.returncode}") if process.returncode else None
 
 
 TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2")
@@ -84,8 +109,8 @@ DOORS = (
          "accelerate"),
     Door("deepspeed", "deepspeed_job.py",
          ("{ours}", str(BIN / "deepspeed"), "--num_gpus", "2", "--no_local_rank"), "deepspeed",
-         env={"DS_ACCELERATOR": "cpu", "ZERO": "1"}, failing=(3,), orphans=True),
-    Door("Ray Train", "ray_job.py", ("{ours}", PYTHON), "ray"),
+         env={"DS_ACCELERATOR": "cpu", "ZERO": "1"}, failing=(3,), orphans=True, ends_within_s=900.0),
+    Door("Ray Train", "ray_job.py", ("{ours}", PYTHON), "ray", ends_within_s=900.0),
     Door("`rankscope.attach` under torchrun", "attached.py", TORCHRUN, attaches=True),
-    Door("`rankscope.attach` in notebook kernels", "notebook.py", (PYTHON,), "nbclient", attaches=True),
+    Door("`rankscope.attach` in notebook kernels", "notebook.py", (PYTHON,), "nbclient ipykernel", attaches=True),
 )  # fmt: skip

@@ -5,8 +5,11 @@ What stands in the table of docs/compatibility.md is a test here: door by door, 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,9 +24,9 @@ from support.launching import environment, flags_of, free_port, must_tell
 from support.node import until
 
 SETTINGS = [f"schedule.{key}" for key in ("skip_first=2", "wait=1", "warmup=1", "active=5")] + ["analysis.hta=false"]
-ENDS_WITHIN_S = 300.0
-"""For a test that fails, and not a measure of anything."""
-pytestmark = [pytest.mark.doors, pytest.mark.timeout(700)]
+MARK = "DOOR_LAUNCH"
+"""A variable of all processes of a launch, by which those are found that a launcher has left."""
+pytestmark = [pytest.mark.doors]
 
 
 class Launches:
@@ -42,7 +45,8 @@ class Launches:
         words = door.words(ours, str(self.folder / f"{mode}_{recorded}"), mode, str(free_port()))
         if door.by_run and recorded:
             words = [*RANKSCOPE, "run", *flags_of(f"run.dir={run}", *SETTINGS), *words[3:]]
-        env = environment() | door.env | ({"ATTACH_TO": str(run)} if door.attaches and recorded else {})
+        env = environment() | door.env | {MARK: str(self.folder)}
+        env |= {"ATTACH_TO": str(run)} if door.attaches and recorded else {}
         with (self.folder / f"{mode}_{recorded}.log").open("w") as log:
             return subprocess.Popen(words, cwd=self.folder, env=env, stdout=log, stderr=log, text=True)
 
@@ -51,12 +55,21 @@ class Launches:
         if key not in self._done:
             process = self.start(mode, recorded)
             try:
-                self._done[key] = process.wait(ENDS_WITHIN_S)
+                self._done[key] = process.wait(self.door.ends_within_s)
             except subprocess.TimeoutExpired:
                 self._done[key] = None
+                self.end_all()
             finally:
                 end(process)
         return self._done[key]
+
+    def end_all(self) -> None:
+        """Whatever still runs of these launches, whoever its parent is."""
+        mark = f"{MARK}={self.folder}".encode()
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if mark in environ.read_bytes().split(b"\0"):
+                    os.kill(int(environ.parent.name), signal.SIGKILL)
 
     def said(self, mode: str, recorded: bool) -> str:
         return (self.folder / f"{mode}_{recorded}.log").read_text(errors="replace")[-6000:]
@@ -69,16 +82,23 @@ class Launches:
 
 
 def _params() -> list[object]:
-    return [pytest.param(d, id=d.name, marks=[] if d.quick else [pytest.mark.long]) for d in DOORS]
+    return [
+        pytest.param(
+            d, id=d.name, marks=[pytest.mark.timeout(3 * d.ends_within_s)] + [pytest.mark.long] * (not d.quick)
+        )
+        for d in DOORS
+    ]
 
 
 @pytest.fixture(scope="module", params=_params())
-def launches(request, tmp_path_factory) -> Launches:
+def launches(request, tmp_path_factory) -> Iterator[Launches]:
     door: Door = request.param
     why = door.missing()
     if why is not None:
         pytest.skip(why)
-    return Launches(door, tmp_path_factory.mktemp("door"))
+    launches = Launches(door, tmp_path_factory.mktemp("door"))
+    yield launches
+    launches.end_all()
 
 
 def test_armed(launches: Launches) -> None:
@@ -121,10 +141,11 @@ def test_sigterm_ends_it_alike(launches: Launches) -> None:
     for recorded in (False, True):
         begun = [launches.folder / f"term_{recorded}.begun.{rank}" for rank in (0, 1)]
         with ending(launches.start("term", recorded)) as process:
-            until(lambda p=process, b=begun: p.poll() is not None or all(f.exists() and f.read_text() for f in b))
+            here = lambda p=process, b=begun: p.poll() is not None or all(f.exists() and f.read_text() for f in b)  # noqa: E731
+            until(here, launches.door.ends_within_s)
             assert process.poll() is None, launches.said("term", recorded)
             process.send_signal(signal.SIGTERM)
-            codes[recorded] = process.wait(ENDS_WITHIN_S)
+            codes[recorded] = process.wait(launches.door.ends_within_s)
         pids = [int(f.read_text()) for f in begun]
         if launches.door.orphans:
             (launches.folder / f"term_{recorded}.over").touch()

@@ -1,5 +1,6 @@
 """Ray Train: the ranks are workers of Ray's, and train in a thread of theirs."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -20,12 +21,25 @@ def rank_of() -> None:
     common.train(train.get_context().get_world_rank())
 
 
+def start(tries: int) -> None:
+    """Ray's node agent has to answer within 15 s, which nothing changes, and which takes longer on a busy machine."""
+    try:
+        ray.init(num_cpus=4, include_dashboard=False)  # of which it wants one for the trainer itself
+    except Exception:
+        ray.shutdown()
+        if tries == 1:
+            raise
+        start(tries - 1)
+
+
 if __name__ == "__main__":
+    # workers that have not imported torch within a minute would be given up, and started again, for ever
+    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "600"
     import ray
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    ray.init(num_cpus=4, include_dashboard=False)  # of which it wants one for the trainer itself
+    start(tries=8)
     TorchTrainer(
         rank_of, scaling_config=ScalingConfig(num_workers=2), torch_config=TorchConfig(backend="gloo"),
         run_config=RunConfig(storage_path=f"{OUT}.ray"),
