@@ -112,14 +112,13 @@ def element_bytes(dtype: str) -> int | None:
 
 
 def bus_bytes(kind: str, size: int, inputs: F64, outputs: F64) -> F64 | None:
-    """Bytes that calls move over the bus, as NCCL tests define them; divided by the transfer they give the bus
-    bandwidth.
+    """Bytes that calls move over the bus, as NCCL tests define them; per transfer time they are the bus bandwidth.
 
     Args:
         kind: canonical kind.
         size: number of ranks of the group.
-        inputs: bytes that each rank sends into each call.
-        outputs: bytes that each rank gets out of each call.
+        inputs: input size of each call on one rank, in bytes.
+        outputs: output size of each call on one rank, in bytes.
 
     Returns:
         Bytes of each call; None where the kind has no such definition.

@@ -1,1 +1,1 @@
-"""What a late rank costs the job, by replay, and what its extra time consists of."""
+"""What a late rank costs the job, by replay, and the causes of its extra time."""

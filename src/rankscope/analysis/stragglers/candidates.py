@@ -1,4 +1,4 @@
-"""A reason why a rank may cost the job time, and what those who look for one are given."""
+"""A candidate (one possible reason on one rank), and the data in which candidates are searched."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def _nothing() -> I64:
 
 @dataclass(slots=True)
 class Candidate:
-    """One reason on one rank, and what mending it takes away."""
+    """One possible reason on one rank, and the time that its removal saves."""
 
     column: int
     cause: str
     edges: I64
     less: F64
-    """ns off the work of each of these edges of the graph."""
+    """Time to take off the work of each of these edges of the graph, in ns; shape as ``edges``."""
     extra: float
-    """ns beyond what is usual, over the window."""
+    """Time beyond the usual, summed over the window, in ns."""
     error: float
-    """Standard error of that, as a share of it."""
+    """Standard error of ``extra``, as a share of it."""
     cut: I64 = field(default_factory=_nothing)
-    """Edges that are gone: their target no longer waits for their source."""
+    """Edges to remove: their target no longer waits for their source."""
     free: I64 = field(default_factory=_nothing)
-    """Edges that take no time."""
+    """Edges whose weight becomes 0."""
 
 
 @dataclass(slots=True)
 class Window:
-    """What the candidates are looked for in."""
+    """Data of one window in which candidates are searched."""
 
     replay: Replay
     views: Sequence[RankView]
@@ -59,23 +59,23 @@ class Window:
     profiles: Sequence[Profile]
     steps: JobSteps
     trusted: NDArray[np.bool_]
-    """Per rank: it lost no more device records than others."""
+    """Per rank: whether it lost no more device records than the others."""
     complete: bool
-    """No rank lost device records: their number can be compared."""
+    """Whether no rank lost device records, so that the numbers of records can be compared."""
     matched: Matched
     mesh: str
     """Which kind of mesh it is (:mod:`model_error`)."""
 
     def edges(self, column: int, label: Work) -> I64:
-        """Edges that carry this rank's work of a kind."""
+        """Edges that carry work of this label on this rank."""
         graph = self.replay.graph
         return np.flatnonzero((graph.owner == column) & (graph.label == label) & (graph.work > 0))
 
     def host_time(self, column: int, spans: intervals.Spans) -> tuple[I64, F64]:
-        """Edges that carry the rank's host work, and how much of each lies in ``spans`` (own clock), ns."""
+        """Return the edges of the rank's host work, and the overlap of each with ``spans`` (own clock), in ns."""
         edges = self.edges(column, Work.HOST)
         graph = self.replay.graph
-        # a host edge is the time from where its source goes on to its target
+        # The work of a host edge ends at the recorded time of its target.
         aligned = tuple(self.clocks.aligned(column, part).astype(np.int64) for part in spans)
         end = graph.recorded[np.searchsorted(graph.first, edges, side="right") - 1]
         begin = end - graph.work[edges]
@@ -83,7 +83,7 @@ class Window:
         return edges, inside.astype(np.float64)
 
     def segments(self, table: KernelTable) -> I64:
-        """The segment in which each kernel was launched."""
+        """Segment in which each kernel was launched; shape (rows of the table,)."""
         place = np.empty(len(table.rank), np.int64)
         for column in range(table.ranks):
             mine = table.of(column)

@@ -1,9 +1,10 @@
-"""Which rank costs the job step time: by replay, not by adding up waits.
+"""Determine which rank costs the job step time, by replay and not by adding up waits.
 
-A rank's *concentrated excess* is its work in segments where it does clearly more than its peers: the host beyond
-``HOST_RATIO`` times the peers' median (after the discount for even slowness) or with a named attribute that explains
-most of it, the device beyond ``DEVICE_RATIO``. Replaying with those segments at the peers' median gives what each step
-would gain. Everything evenly a little slower is no place to mend and is left alone.
+A rank's *concentrated excess* is its work in segments where it does clearly more than its peers. On the host that is
+more than ``HOST_RATIO`` times the peers' median (after the discount for uniform slowness), or an excess that is mostly
+explained by a named attribute; on the device it is more than ``DEVICE_RATIO`` times. A replay with these segments at
+the peers' median gives the gain of each step. A rank that is slightly slower everywhere has no place that could be
+improved, and is not reported.
 """
 
 from __future__ import annotations
@@ -29,43 +30,43 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 HOST_RATIO = 1.5
-"""From here on a segment of the host is an excess of its own. Healthy segments reach 1.45 (traces of the lab)."""
+"""Ratio from which a host segment counts as excess. Healthy segments reach 1.45 (measured on recorded jobs)."""
 DEVICE_RATIO = 1.05
-"""The device is steadier than the host; kernels beside a waiting collective run up to 1.4 times longer, which the
-replay shows to cost nothing."""
+"""Ratio from which a device segment counts as excess. Device times vary less than host times. Kernels beside a waiting
+collective take up to 1.4 times as long, but the replay shows that this costs nothing."""
 NAMED_SHARE = 0.6
-"""A named attribute that explains this much of a segment's excess makes it an excess whatever its ratio."""
+"""Share of a segment's excess that, if named attributes explain it, makes it count whatever its ratio."""
 JOINT_EXPLAINED = 0.7
-"""Share of its excess that a rank's cause must explain, where it may be one of several at fault: what several ranks
-gain together is no proof against any of them."""
+"""Share of its excess that a rank's cause must explain where several ranks may be stragglers. What several ranks gain
+together is no evidence against a single one."""
 SCREEN = LEAST_COST / 2
-"""A rank that makes others wait less than this share of the step costs less than a straggler must."""
+"""A rank that makes others wait for less than this share of the step costs less than a straggler must."""
 
 
 @dataclass(slots=True)
 class Lateness:
-    """What the window says of one rank. Times in ns."""
+    """Result of the window for one rank. Times in ns."""
 
     gains: F64
-    """Per step."""
+    """Gain per step."""
     excess: float = 0.0
     explained: dict[str, float] = field(default_factory=dict)
     uniform: float = 1.0
     factor: F64 | None = None
-    """What mends the rank: factors of its host and device work per segment."""
+    """Factors that remove its excess: host and device work per segment, shape (4, S), indexed by :class:`Work`."""
     beside: list[int] = field(default_factory=list)
-    """Columns of other ranks at fault, mended as well where ``gains`` says what this one costs."""
+    """Columns of other stragglers whose excess is removed as well where ``gains`` holds the cost of this one."""
     together: F64 | None = None
-    """What all of these gain, this rank included; None where it stands alone."""
+    """Gain per step if the excess of all of these and of this rank is removed; None for a single rank."""
     error: float | None = None
-    """Half width of the 95 % interval of the mean gain, where the rank's whole work was measured against its peers';
-    None where thresholds on its segments decided."""
+    """Half width of the 95 % confidence interval of the mean gain, where the rank's whole work was compared with its
+    peers'; None where thresholds on its segments decided."""
 
 
 def screen(matched: Matched, waits: Waits, step_ns: float, steps: int) -> I64:
-    """Columns of the ranks that may cost the job time.
+    """Return the columns of the ranks that may cost the job time.
 
-    Mending a rank gains no more than the others wait while it is the last to arrive.
+    Removing a rank's excess gains no more than the others wait while it is the last to arrive.
     """
     if not len(matched):
         return np.empty(0, np.int64)
@@ -83,13 +84,19 @@ def judge_ranks(
     sound: NDArray[np.bool_],
     columns: I64,
 ) -> list[Lateness]:
-    """One :class:`Lateness` per rank; only the given columns are looked at.
+    """Return one :class:`Lateness` per rank; only the given columns are examined.
 
-    ``comparable`` (R x S) says which segments a rank and its peers recorded whole, ``sound`` of which of them no record
-    of a device was lost.
+    Two ranks that are late at the same place hide each other. Where several have an excess with a clear cause, the gain
+    of each is also computed with the excess of the others removed.
 
-    Two ranks that are late at the same place hide each other: where several have an excess with a clear cause, each is
-    also asked what it costs once the others are mended.
+    Args:
+        replay: the replay of the window.
+        views: the ranks.
+        profiles: their attributes per segment.
+        step_ns: the job's step time, in ns.
+        comparable: which segments a rank and its peers recorded completely, shape (R, S).
+        sound: which of these segments lost no device record, shape (R, S).
+        columns: ranks to examine.
     """
     found = [Lateness(np.zeros(replay.steps)) for _ in views]
     for column in columns.tolist():
@@ -131,9 +138,9 @@ def _judge_rank(
     comparable: NDArray[np.bool_],
     sound: NDArray[np.bool_],
 ) -> Lateness:
-    """Gain per step without the rank's concentrated excess, and what explains the excess.
+    """Return the gain per step without the rank's concentrated excess, and what explains the excess.
 
-    Only segments that it and all its peers recorded whole are compared.
+    Only segments that it and all its peers recorded completely are compared.
     """
     peers = [p for p in replay.peers[column] if p != column]
     nothing = Lateness(np.zeros(replay.steps))
@@ -147,7 +154,7 @@ def _judge_rank(
         theirs = np.median([profiles[p].length[name] for p in peers], axis=0)
         named += np.maximum(profiles[column].length[name] - theirs, 0.0)
     even = replay.uniform(column, named)
-    # beyond the limit it is a slow machine, not one a little slower: then all of it is excess
+    # Beyond the limit, the machine is slow altogether, and all of the difference counts as excess.
     uniform, ratio = (even, HOST_RATIO) if even <= UNIFORM_LIMIT else (1.0, UNIFORM_LIMIT)
     before_last = comparable & (np.arange(len(own_host)) < segments.count[column])
     least = max(LEAST_EXCESS * step_ns / (1.0 if even <= UNIFORM_LIMIT else 4.0), LEAST_EXCESS_NS)
@@ -160,7 +167,7 @@ def _judge_rank(
     if not late.any():
         nothing.uniform = even
         return nothing
-    # a late segment is mended as a whole: its launches and its kernels belong together
+    # A late segment is reduced as a whole, because its launches and its kernels belong together.
     factor = np.ones((4, len(own_host)))
     factor[Work.HOST, late] = _lowered(other_host * uniform, own_host)[late]
     factor[Work.DEVICE, late & sound] = _lowered(other_device, own_device)[late & sound]
@@ -184,7 +191,7 @@ def _lowered(target: F64, own: F64) -> F64:
 def _explain(
     column: int, peers: list[int], views: Sequence[RankView], profiles: Sequence[Profile], late: I64, total: float
 ) -> dict[str, float]:
-    """Cause -> ns of the excess, at most all of it."""
+    """Return cause -> share of the excess in ns, each at most the whole excess."""
     found: dict[str, float] = {}
     for name in ATTRIBUTES:
         theirs = np.median([profiles[p].length[name][late] for p in peers], axis=0)
@@ -194,7 +201,7 @@ def _explain(
     syncs = profiles[column].count["syncs"][late].sum()
     others = np.median([profiles[p].count["syncs"][late].sum() for p in peers])
     if syncs >= 3 * others + 5 * len(late) and found.get("slow_compute", 0.0) == 0.0:
-        # each of them drains the queue, so that every launch around it is paid in full
+        # Each synchronisation drains the launch queue, so that the launches around it are no longer hidden.
         rest = total - sum(found[n] for n in ATTRIBUTES if n != "host_sync")
         found["host_sync"] = max(found["host_sync"], rest)
     known = sum(found.values())
@@ -212,7 +219,7 @@ def _middle_peer(peers: list[int], profiles: Sequence[Profile], late: I64) -> in
 
 
 def sign_flip(gains: F64, *, seed: int = 0) -> float | None:
-    """One-sided p-value that the mean gain is no larger than chance signs would make it; exact up to 12 steps."""
+    """One-sided p-value of the mean gain under random signs (sign-flip test); exact for up to 12 steps."""
     if not len(gains) or gains.sum() <= 0:
         return None
     if len(gains) <= 12:

@@ -1,8 +1,8 @@
-"""Ranks that wait for their device more often than others: ``.item()`` and its like in the hot path.
+"""Ranks that synchronise with their device more often than others: ``.item()`` and similar calls in the hot path.
 
-How long such a wait takes says how far the device is behind, and nothing of the code: a peer that reads its loss once a
-step waits as long in that one call. So calls are counted. What they cost is the lead that the host loses over its
-device each time; to price them the replay lets the host go on at once.
+The duration of such a wait shows how far the device is behind, and nothing about the code: a peer that reads its loss
+once a step waits as long in that one call. Calls are therefore counted. Their cost is the lead over the device that the
+host loses each time; the replay determines it by letting the host continue at once.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ I64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Syncs:
-    """The synchronisations of one rank, in order of time. A row each."""
+    """The synchronisations of one rank, in order of time; one row each."""
 
     begin: I64
-    """Of the operator around it, if that runs nothing else on the device, else of the call; and before that what the
-    interpreter needs to come to it. ns of the own clock."""
+    """Begin in ns of the rank's own clock: that of the surrounding operator if it runs nothing else on the device, else
+    of the call; minus the interpreter's time before it."""
     end: I64
     kind: list[str]
     """Name of that operator or call."""
@@ -45,7 +45,8 @@ class Syncs:
 
 
 def extra_syncs(window: Window) -> list[Candidate]:
-    """One candidate for each rank that synchronises more often in its steps than those it is compared with."""
+    """Return one candidate for each rank that synchronises significantly more often in its steps than those it is
+    compared with."""
     numbers = [window.steps.of_rank(view, column) for column, view in enumerate(window.views)]
     own = [_syncs(view, number) for view, number in zip(window.views, numbers, strict=True)]
     steps = np.unique(np.concatenate(numbers))
@@ -64,13 +65,13 @@ def extra_syncs(window: Window) -> list[Candidate]:
 
 
 def _others(window: Window, column: int) -> list[int]:
-    """Ranks of the same role, or all where there is none."""
+    """Other ranks of the same role, or all others with a device where there are none."""
     peers = [c for c in window.plan.peers[column] if c != column]
     return peers or [c for c, view in enumerate(window.views) if c != column and view.device]
 
 
 def _usual(window: Window, counts: F64) -> F64:
-    """(R, S): median of the counts of :func:`_others`, for all ranks; NaN where there is none."""
+    """Median of the counts of :func:`_others` for all ranks, shape (R, S); NaN where there is none."""
     found = np.full(counts.shape, np.nan)
     devices = [c for c, view in enumerate(window.views) if view.device]
     if devices and any(len(team) < 2 for team in window.plan.peers):
@@ -100,7 +101,8 @@ def _syncs(view: RankView, number: I64) -> Syncs:
 
 
 def _gaps(view: RankView, begin: I64) -> I64:
-    """How long the interpreter takes before each of the events that begin at these times: no longer than as a rule."""
+    """Interpreter time before each of the events that begin at these times, in ns, at most its median between
+    operators."""
     events = view.trace.events
     rows = np.flatnonzero(view.chain & (events.category == Category.CPU_OP))
     ended = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(events.end[rows])))
@@ -111,16 +113,17 @@ def _gaps(view: RankView, begin: I64) -> I64:
 
 
 def _counts(number: I64, syncs: Syncs, steps: I64) -> F64:
-    """How many in each of the steps, NaN for one that the rank did not record."""
+    """Number of synchronisations in each of the steps; NaN for a step that the rank did not record."""
     count = np.bincount(np.searchsorted(steps, syncs.step), minlength=len(steps)).astype(np.float64)
     count[~np.isin(steps, number)] = np.nan
     return count
 
 
 def extra(own: Syncs, others: Sequence[Syncs]) -> NDArray[np.bool_]:
-    """Which of a rank's there would not be, did it synchronise as often as the median of others.
+    """Mask of a rank's synchronisations that exceed the median number of the others in that step.
 
-    Of each kind the first ones of a step: what all ranks do once a step is at its end as a rule.
+    Of each kind the first of a step are taken to be the extra ones: what all ranks do once a step is usually at its
+    end.
     """
     theirs = [Counter(zip(o.step.tolist(), o.kind, strict=True)) for o in others]
     left: dict[tuple[int, str], int] = {}
@@ -135,7 +138,7 @@ def extra(own: Syncs, others: Sequence[Syncs]) -> NDArray[np.bool_]:
 
 
 def _without(window: Window, column: int, spans: intervals.Spans, error: float) -> Candidate:
-    """What goes when the host does not stop in these spans."""
+    """Build the candidate that removes the host's stops in these spans."""
     graph, events = window.replay.graph, window.views[column].trace.events
     edges, inside = window.host_time(column, spans)
     stops = graph.stops

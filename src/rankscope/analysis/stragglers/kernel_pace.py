@@ -1,9 +1,8 @@
-"""How much longer a rank's kernels take than the same kernels of other ranks.
+"""By how much a rank's kernels take longer than the same kernels of other ranks.
 
-Pairs of the same work (:mod:`kernel_table`) occur thousands of times in a window, on ranks of any role: stages of a
-pipeline run the same layers, too. What differs in count or in shape is other work, not slower work, and pairs with
-nothing. Pairs count only where neither kernel ran beside communication of its own rank, or whoever waits would look
-slow.
+Pairs of the same work (:mod:`kernel_table`) occur thousands of times in a window, and on ranks of any role, since
+pipeline stages run the same layers. A difference in count or shape is other work, not slower work, and gives no pair. A
+kernel counts only where it did not overlap communication of its own rank. Otherwise ranks that wait would look slow.
 """
 
 from __future__ import annotations
@@ -22,37 +21,37 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 LIMIT = float(np.log(3.0))
-"""One pair says no more than this: what takes three times as long is something else."""
+"""Bound on the contribution of one pair, as a logarithm: a ratio above three has another reason than a slow device."""
 OFTEN = 0.5
-"""Share of a rank's steps. What it runs alone in fewer of them it may run alone only when somebody is slow, itself or
-another, and then that does not say what is usual."""
+"""Least share of a rank's steps in which it runs a kernel alone, for its duration to count as usual. In fewer steps it
+may run alone only because this or another rank is slow."""
 FEW = 12
-"""With up to so many ranks a rank is left out of what it is compared with."""
+"""With up to this many ranks, a rank is left out of the median that it is compared with."""
 
 
 @dataclass(slots=True)
 class KernelPace:
-    """Logarithms of kernel time over that of the peers."""
+    """Logarithms of kernel durations over those of the peers."""
 
     log: F64
-    """(R, S): mean over the pairs of a rank and step, by time; NaN where a rank has none."""
+    """Shape (R, S): mean over the pairs of a rank and step, weighted by duration; NaN where a rank has none."""
     numbers: I64
-    """(S,): the steps' numbers."""
+    """Numbers of the steps, shape (S,)."""
     _rank: I64
     _step: I64
     _pair: I64
     _took: F64
-    """A row for each kernel that ran alone, in order of pair, rank and length: whose, when, which, and the logarithm of
-    its length."""
+    """``_rank``, ``_step``, ``_pair`` and ``_took`` have a row for each kernel that ran alone, in order of pair, rank
+    and duration: its rank, step and pair, and the logarithm of its duration in ns."""
     _peers: F64
-    """(pairs, R): the logarithm of what the others need; NaN where nobody has it."""
+    """Shape (pairs, R): logarithm of the other ranks' duration; NaN where none is known."""
     _runs: NDArray[np.bool_]
-    """(pairs, R): whether a rank has such a kernel at all, alone or not."""
+    """Shape (pairs, R): whether a rank has such a kernel at all, alone or not."""
 
     def by_kind(self, column: int, steps: NDArray[np.bool_], kind_of_pair: I64, kinds: int) -> F64:
-        """(kinds,): how much longer each kind of kernel takes on a rank in these steps, as a logarithm; NaN unknown.
+        """Log ratio by which each kind of kernel takes longer on a rank in these steps, shape (kinds,); NaN if unknown.
 
-        A device can be slow in some of its work only: in what is bound by memory, say.
+        A device may be slow in a part of its work only, for instance in what is bound by memory.
         """
         against = self._peers[self._pair, self._rank]
         mine = (self._rank == column) & steps[self._step] & ~np.isnan(against)
@@ -63,10 +62,13 @@ class KernelPace:
         return log
 
     def without(self, slow: NDArray[np.bool_]) -> KernelPace:
-        """The same kernels, compared with those of other ranks and steps only: what is slow does not say what is usual.
+        """Compare the same kernels with other ranks and steps only, because slow ones do not show what is usual.
 
-        ``slow`` is (R, S). A kernel that a rank runs alone in few steps says nothing either. A rank that has no kernel
-        in common with the rest is compared as before.
+        A kernel that a rank runs alone in few steps is left out, too. A rank without kernels in common with the
+        remaining ones is compared as before.
+
+        Args:
+            slow: ranks and steps to leave out, shape (R, S).
         """
         usual = _usual(self._rank, self._step, self._pair, self._took, ~slow, OFTEN)
         peers = _of_others(usual, self._runs)
@@ -81,7 +83,7 @@ def kernel_pace(table: KernelTable) -> KernelPace | None:
     kept = table.alone & (table.length > 0)
     if not kept.any():
         return None
-    # in the order in which medians are taken, once for all
+    # sorted once in the order in which medians are taken
     rows = np.flatnonzero(kept)
     rows = rows[np.lexsort((table.length[rows], table.rank[rows], table.pair[rows]))]
     rank, step, pair = table.rank[rows], table.step[rows], table.pair[rows]
@@ -100,7 +102,7 @@ def kernel_pace(table: KernelTable) -> KernelPace | None:
 
 
 def _compared(rank: I64, step: I64, pair: I64, took: F64, peers: F64, shape: tuple[int, ...]) -> F64:
-    """Per rank and step the mean of took less peers, weighed by the peers' time; NaN without a pair."""
+    """Per rank and step the mean of ``took`` minus ``peers``, weighted by the peers' duration; NaN without a pair."""
     against = peers[pair, rank]
     paired = ~np.isnan(against)
     rank, step, against, took = rank[paired], step[paired], against[paired], took[paired]
@@ -113,8 +115,10 @@ def _compared(rank: I64, step: I64, pair: I64, took: F64, peers: F64, shape: tup
 
 
 def _usual(rank: I64, step: I64, pair: I64, took: F64, counts: NDArray[np.bool_], often: float) -> F64:
-    """(pairs, R): the median over the steps that count; NaN where a rank ran no such kernel alone in more than
-    ``often`` of these. Rows are in order of pair, rank and length."""
+    """Median log duration over the steps that count, shape (pairs, R); rows must be sorted by pair, rank, duration.
+
+    It is NaN where a rank ran such a kernel alone in no more than the share ``often`` of these steps.
+    """
     ranks, size = len(counts), int(pair.max(initial=-1)) + 1
     usual = np.full(size * ranks, np.nan)
     recorded = np.zeros(counts.shape, np.bool_)
@@ -130,15 +134,15 @@ def _usual(rank: I64, step: I64, pair: I64, took: F64, counts: NDArray[np.bool_]
 
 
 def _of_others(usual: F64, runs: NDArray[np.bool_]) -> F64:
-    """Per pair and rank the median of the other ranks; NaN where most of those that run such a kernel say nothing.
+    """Per pair and rank the median of the other ranks; NaN where for most ranks that run such a kernel it is not known.
 
-    What few ranks run alone they may run alone because they are late, and would be compared with each other.
+    Kernels that run alone on few ranks may do so because these ranks are late, and would be compared with each other.
     """
     ranks = usual.shape[1]
     known = ~np.isnan(usual)
     said = known.sum(axis=1, keepdims=True) - known
     enough = (said > 0) & (said >= OFTEN * (runs.sum(axis=1, keepdims=True) - runs))
-    if ranks > FEW:  # leaving one of many out changes nothing that matters
+    if ranks > FEW:  # with many ranks, leaving one out changes little
         others = np.broadcast_to(median_of_known(usual)[:, None], usual.shape)
     else:
         others = np.stack([median_of_known(np.delete(usual, column, axis=1)) for column in range(ranks)], axis=1)

@@ -1,8 +1,8 @@
-"""The compute kernels of all ranks in columns, and which of them are the same work.
+"""The compute kernels of all ranks as columns, and which of them are the same work.
 
-A kernel is the same work on two ranks when its name, its grid and the shapes of the operator that launched it agree,
-and when it is the n-th such kernel of its step on both. Of kernels whose sizes were not recorded, only those of ranks
-that do the same calls are taken for the same work.
+Two kernels are the same work on two ranks if their name, their grid and the shapes of the launching operator agree, and
+if each is the n-th such kernel of its step. Kernels without recorded sizes are taken to be the same work only on ranks
+that make the same calls.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ I64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class KernelTable:
-    """A row for each compute kernel that a recorded step launched, rank by rank in the order of launches."""
+    """One row for each compute kernel that a recorded step launched, by rank and then in order of launches."""
 
     ranks: int
     numbers: I64
-    """(S,): the job's numbers of all steps."""
+    """The job's numbers of all steps, shape (S,)."""
     rank: I64
     """Column of the rank."""
     step: I64
     """Index into ``numbers``."""
     kind: I64
-    """A number for name, grid and shapes."""
+    """Integer for name, grid and shapes."""
     pair: I64
-    """A number for kind and place among its like in the step."""
+    """Integer for the kind and its ordinal number within the step."""
     length: I64
-    """ns."""
+    """Duration in ns."""
     alone: NDArray[np.bool_]
-    """It ran beside no communication of its own rank. Beside a collective, also one that only waits for a peer, kernels
-    were seen to take 1.3 to 1.6 times as long."""
+    """Whether it did not overlap communication of its own rank. Beside a collective, even one that only waits for a
+    peer, kernels took 1.3 to 1.6 times as long (measured)."""
     beside: F64
-    """Share of it that ran beside communication of its own rank."""
+    """Share of its duration that overlapped communication of its own rank."""
     launched: I64
-    """Start of the launch, ns of the rank's own clock."""
+    """Start of its launch, in ns of the rank's own clock."""
 
     def of(self, column: int) -> slice:
-        """The rows of one rank."""
+        """Return the rows of one rank."""
         first, end = np.searchsorted(self.rank, [column, column + 1]).tolist()
         return slice(first, end)
 
@@ -60,9 +60,9 @@ def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]], step
     """Collect the kernels of all ranks.
 
     Args:
-        views: one of each rank.
-        peers: of each rank the columns of those that make the same calls.
-        steps: which of their steps are the same.
+        views: one view a rank.
+        peers: per rank the columns of the ranks that make the same calls.
+        steps: the job's steps.
     """
     rows = [_kernels(view) for view in views]
     known: dict[tuple[object, ...], int] = {}
@@ -89,14 +89,15 @@ def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]], step
 
 
 def _kernels(view: RankView) -> I64:
-    """Kernels that a recorded step launched, in the order of their launches."""
+    """Return the kernels that a recorded step launched, in order of their launches."""
     events = view.trace.events
     own = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.stream >= 0) & (events.step >= 0) & (events.launch >= 0))
     return own[np.argsort(events.launch[own], kind="stable")]
 
 
 def _keys(view: RankView, rows: I64, team: int, known: dict[tuple[object, ...], int]) -> I64:
-    """A number for each kernel's name, grid and operator shapes, the same on all ranks; without sizes, of the team."""
+    """Return an integer for each kernel's name, grid and operator shapes, equal on all ranks; without sizes, per team
+    only."""
     events, strings = view.trace.events, view.trace.strings
     table = np.stack((events.name[rows], events.shape[rows], _operator_shape(view, rows)))
     unique, inverse = np.unique(table, axis=1, return_inverse=True)
@@ -115,13 +116,13 @@ def _operator_shape(view: RankView, rows: I64) -> I64:
 
 
 def _inside(view: RankView, rows: I64) -> I64:
-    """How much of each kernel ran beside communication, ns."""
+    """Overlap of each kernel with communication of its own rank, in ns."""
     events = view.trace.events
     return intervals.cover(view.comm, events.start[rows], events.end[rows])
 
 
 def _pairs(rank: I64, step: I64, key: I64) -> I64:
-    """A number for each key and place among its like in the step."""
+    """Return an integer for each key and its ordinal number within the step."""
     if not len(key):
         return np.empty(0, np.int64)
     order = np.lexsort((np.arange(len(key)), key, step, rank))
@@ -131,6 +132,6 @@ def _pairs(rank: I64, step: I64, key: I64) -> I64:
     begun = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
     ordinal = np.empty(len(order), np.int64)
     ordinal[order] = np.arange(len(order)) - begun
-    # of one number, as rows of a table are sorted many times slower
+    # Combined into one number, because sorting rows of a table takes many times as long.
     both = key * (int(ordinal.max()) + 1) + ordinal
     return np.asarray(np.unique(both, return_inverse=True)[1].reshape(-1), np.int64)

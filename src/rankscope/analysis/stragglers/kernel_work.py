@@ -1,8 +1,8 @@
-"""How much work a rank's device is given, beside that of the ranks of its role: counted, not timed.
+"""How much work a rank's device gets, compared with the ranks of its role: counted, not timed.
 
-Every kind of kernel (name, grid, shapes) has a usual length, the median over all ranks and steps where it ran beside
-no communication. The work of a rank in a step is the sum of the usual lengths of its kernels. So a slow device has no
-more work than others, a rank with longer sequences has, and waiting beside a collective changes nothing.
+Every kind of kernel (name, grid, shapes) has a usual duration: the median over all ranks and steps of those that did
+not overlap communication. The work of a rank in a step is the sum of the usual durations of its kernels. A slow device
+therefore has no more work than others, a rank with longer sequences has, and overlap with a collective has no effect.
 """
 
 from __future__ import annotations
@@ -24,34 +24,39 @@ I64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class KernelWork:
-    """Usual lengths, ns."""
+    """Work of each rank and step. Times in ns."""
 
     log: F64
-    """(R, S): logarithm of a rank's work in a step over its peers' median; 0 for a rank without peers, NaN where it or
-    all of them recorded no work."""
+    """Shape (R, S): logarithm of a rank's work in a step over its peers' median; 0 for a rank without peers, NaN where
+    the rank or all its peers recorded no work."""
     usual: F64
-    """Per row of the table."""
+    """Usual duration of each row of the table."""
 
 
 MOSTLY = 0.75
-"""Share of a kernel beside communication from which on it tells how much longer kernels take there; one beside none for
-as much says what it takes alone."""
+"""Least share of a kernel's duration beside communication at which it shows how much longer kernels take there. A
+kernel outside of communication for at least this share shows its duration alone."""
 
 
 ALIKE = 0.3
-"""Of the median length. Kernels of one size vary by a few per cent, beside communication by up to a fifth."""
+"""Largest deviation from the median duration, as a share of it, for kernels of one size: these vary by a few per cent,
+and beside communication by up to a fifth."""
 
 
 def lost_beside(table: KernelTable, slower: F64) -> float:
-    """Share of their pace that kernels lose beside communication: the median over them, by time; 0 where none tell.
+    """Share of their pace that kernels lose beside communication: median over the kernels, weighted by duration.
 
-    A kernel beside communication is compared with the same one (kind and place in the step) that ran alone, on whatever
-    rank: where somebody is late, that is how others differ from it. Where there is none it is compared with its like on
-    the same rank, but for kinds whose kernels differ among themselves: their sizes are not in the trace.
+    A kernel beside communication is compared with the same one (kind and ordinal number in the step) that ran alone on
+    any rank. If a rank is late, the others differ from it in exactly this way. Without such kernels it is compared with
+    kernels of its kind on the same rank, except for kinds whose durations vary, because their sizes are not in the
+    trace.
 
     Args:
         table: the kernels.
-        slower: (R, S) logarithm by which a rank's device is slower in a step.
+        slower: logarithm by which a rank's device is slower in a step, shape (R, S).
+
+    Returns:
+        A share from 0 to 0.5; 0 where no kernel shows it.
     """
     length = table.length.astype(np.float64) * np.exp(-slower[table.rank, table.step])
     found = _lost(table.pair, length, table)
@@ -69,9 +74,10 @@ def lost_beside(table: KernelTable, slower: F64) -> float:
 
 
 def _lost(key: I64, length: F64, table: KernelTable) -> tuple[F64, F64]:
-    """What kernels that ran mostly beside communication, and whose like ran mostly alone, lost; and their lengths.
+    """Return lost pace (a share) and duration of kernels mostly beside communication with a counterpart alone.
 
-    Of a share f beside, and the share c of the pace that is lost there, a kernel does length (1 - c f) of its work.
+    If a kernel overlaps communication for the share f of its duration, and loses the share c of its pace there, it does
+    duration x (1 - c f) of work.
     """
     apart = (table.beside < 1.0 - MOSTLY) & (length > 0)
     least = _medians(key, table.beside, apart)[key]
@@ -82,7 +88,7 @@ def _lost(key: I64, length: F64, table: KernelTable) -> tuple[F64, F64]:
 
 
 def _alike(key: I64, length: F64, counts: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """By key whether the rows that count are of about one length: nine in ten within :data:`ALIKE` of their median."""
+    """Per key whether the rows that count have similar durations: nine in ten within :data:`ALIKE` of their median."""
     middle = _medians(key, length, counts)[key]
     away = counts & (np.abs(length - middle) > ALIKE * middle)
     size = int(key.max(initial=-1)) + 1
@@ -95,7 +101,7 @@ def kernel_work(table: KernelTable, peers: Sequence[Sequence[int]]) -> KernelWor
     usual = _usual(table)
     cell = table.rank * len(table.numbers) + table.step
     work = np.asarray(np.bincount(cell, usual, table.ranks * len(table.numbers)), np.float64).reshape(table.ranks, -1)
-    work = np.where(work > 0, work, np.nan)  # windows of some ranks can be a step apart
+    work = np.where(work > 0, work, np.nan)  # windows of some ranks may be a step apart
     log = np.zeros(work.shape)
     for team in {id(team): list(team) for team in peers if len(team) > 1}.values():
         own = np.log(work[team])
@@ -104,14 +110,14 @@ def kernel_work(table: KernelTable, peers: Sequence[Sequence[int]]) -> KernelWor
 
 
 def _usual(table: KernelTable) -> F64:
-    """Per row the usual length of its kind; of one that never ran alone its median beside communication."""
+    """Per row the usual duration of its kind; if the kind never ran alone, its median beside communication."""
     alone = _medians(table.kind, table.length, table.alone)
     every = _medians(table.kind, table.length, np.ones(len(table.kind), np.bool_))
     return np.where(alone > 0, alone, every)[table.kind]
 
 
 def _medians(key: I64, length: NDArray[np.int64] | F64, counts: NDArray[np.bool_]) -> F64:
-    """By key the median length of the rows that count, 0 where there are none."""
+    """Per key the median duration of the rows that count, 0 where there are none."""
     found = np.zeros(int(key.max(initial=-1)) + 1)
     key, length = key[counts], length[counts]
     order = np.lexsort((length, key))

@@ -1,13 +1,12 @@
-"""What each rank costs the job, measured over all its work: slow devices, more work, and host time of its own.
+"""Measure what each rank costs the job, over all its work: slow devices, more work, and host time with a named cause.
 
-A *candidate* is one reason on one rank, with how much time it takes beyond what is usual elsewhere. It is asked for
-by a test against the scatter of the steps, with the number of questions taken into account, and not by a threshold on
-pieces: a device that is 15 % slower shows in the sum of all kernels, however many calls they are cut into by. What it
-costs is what the replay gains when that time is gone.
+A *candidate* is one possible reason on one rank, with the time it takes beyond the usual elsewhere. Candidates are
+found by a test against the scatter of the steps, corrected for the number of tests, and not by a threshold on single
+segments: a device that is 15 % slower shows in the sum of all kernels, whatever the number of calls that divide them.
+The cost of a candidate is what the replay gains without that time.
 
-Candidates hide each other: of two slow devices that stand side by side neither costs anything alone. So all are
-mended together, and each is asked what it gains once the others are mended. Those that gain nothing that matters are
-left alone.
+Candidates hide each other: of two equally slow devices, neither costs anything alone. All are therefore removed
+together, and the gain of each is computed with the others removed. Candidates without a relevant gain are dropped.
 """
 
 from __future__ import annotations
@@ -37,30 +36,32 @@ __all__ = ["Measured", "join", "measure"]
 F64 = NDArray[np.float64]
 
 MOST = 64
-"""Candidates whose replays are made; more of them are no few culprits."""
+"""Largest number of ranks that are replayed one by one. If there are more, stragglers are not the exception."""
 
 
 @dataclass(slots=True)
 class Measured:
-    """What one rank costs. ns."""
+    """The cost of one rank. Times in ns."""
 
     column: int
     gains: F64
-    """Per step of the replay: what mending this rank gains, once the ranks ``beside`` are mended."""
+    """Gain per step of the replay: what removing this rank's extra time gains once that of the ranks ``beside`` is
+    removed."""
     error: float
-    """Half width of the 95 % interval of the mean gain."""
+    """Half width of the 95 % confidence interval of the mean gain."""
     explained: dict[str, float]
-    """Cause -> ns beyond what is usual, over the window."""
+    """Cause -> time beyond the usual, summed over the window."""
     beside: list[int] = field(default_factory=list)
     together: F64 | None = None
-    """What mending this rank and those ``beside`` gains; None where it stands alone."""
+    """Gain per step if the extra time of this rank and of those ``beside`` is removed; None for a single rank."""
 
 
 def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
-    """Return the ranks that cost the job more than :data:`MATTERS` of its step, the costliest first, and what shows.
+    """Find the ranks that cost the job more than :data:`MATTERS` of its step time ``step_ns``.
 
-    What shows: the share by which a device must be slower than the others to be told from noise; infinite where that
-    is not known.
+    Returns:
+        The ranks, the costliest first; and the share by which a device must be slower than the others to be told from
+        noise, infinite where unknown.
     """
     replay, found, lost, shows = window.replay, list[Candidate](), 0.0, np.inf
     if any(view.device for view in window.views):
@@ -77,7 +78,7 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
     extra: dict[int, float] = {}
     for candidate in found:
         extra[candidate.column] = extra.get(candidate.column, 0.0) + candidate.extra
-    # mending gains no more than the time that it takes away
+    # Removing extra time gains no more than that time.
     columns = sorted((r for r in extra if extra[r] >= least), key=lambda r: -extra[r])[:MOST]
     gains: dict[int, F64] = {}
     together = np.zeros(replay.steps)
@@ -100,7 +101,8 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
 def _gains_of_each(
     window: Window, found: Sequence[Candidate], columns: Sequence[int], ask: Callable[[F64], F64]
 ) -> tuple[F64, dict[int, F64]]:
-    """What mending the ranks gains per step: all of them, and each once the others are mended."""
+    """Return the gain per step if the extra time of all these ranks is removed, and the gain of each with the others
+    removed."""
     replay = window.replay
     together = ask(_mended(replay, found, columns))
     if len(columns) == 1:
@@ -109,10 +111,10 @@ def _gains_of_each(
 
 
 def join(lateness: Sequence[Lateness], ranks: Sequence[Measured]) -> None:
-    """Put what was measured beside what was found segment by segment.
+    """Merge the measured ranks into what was found segment by segment.
 
-    Where both speak of a rank, what gains more stays: kernels that never ran alone are in the segments only. That the
-    rank is late has been tested all the same.
+    Where both have a result for a rank, the larger gain is kept, because kernels that never ran alone are in the
+    segments only. The test that the rank is late holds for both.
     """
     for rank in ranks:
         late = lateness[rank.column]

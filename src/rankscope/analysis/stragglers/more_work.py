@@ -1,4 +1,4 @@
-"""Ranks whose device is given more work than that of others of their role (:mod:`kernel_work`)."""
+"""Ranks whose device gets more work than other ranks of their role (:mod:`kernel_work`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ I64 = NDArray[np.int64]
 
 
 def more_work(window: Window, table: KernelTable) -> list[Candidate]:
-    """One candidate for each rank whose kernels, at their usual lengths, take longer than its peers'."""
+    """Return one candidate for each rank whose kernels, at their usual durations, take longer than its peers'."""
     work = kernel_work(table, window.plan.peers)
     always, mean, error = above(work.log)
     found: list[Candidate] = []

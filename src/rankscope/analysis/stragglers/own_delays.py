@@ -1,7 +1,7 @@
-"""Host time with a cause of its own (input, pauses, copies, allocation) that a rank spends and others do not.
+"""Host time with a named cause (input, pauses, copies, allocation) that a rank spends and others do not.
 
-Asked of the whole rank and of every step, whatever its role: the data loader of a pipeline stage can be compared with
-that of any other rank. Time in two causes belongs to the first of them.
+It is tested for the whole rank in every step, regardless of its role: the data loader of a pipeline stage can be
+compared with that of any other rank. Time that has two causes counts for the first.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ F64 = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class OwnDelay:
-    """What one cause takes on one rank beyond the median of the others. ns."""
+    """Time of one cause on one rank, and its excess over the median of the others. Times in ns."""
 
     column: int
     cause: str
     spans: intervals.Spans
-    """Where, on the rank's own clock."""
+    """Intervals of this time on the rank's own clock."""
     beyond: F64
-    """(S,) per step of the rank: never less than 0."""
+    """Per step of the rank, shape (S,): time beyond the median of the others, at least 0."""
     total: F64
-    """(S,) per step of the rank, all of it."""
+    """Per step of the rank, shape (S,): all of the time."""
 
 
 def own_delays(views: Sequence[RankView], profiles: Sequence[Profile]) -> list[OwnDelay]:
-    """All that is more than the others' in some step; of what is compared by its number nothing."""
+    """Return all causes that take longer than on the others in some step, except causes that are compared by count."""
     found = []
     for cause in (name for name in ATTRIBUTES if not BY_NAME[name].by_count):
         totals = [_by_step(view, own.spans[cause]) for view, own in zip(views, profiles, strict=True)]
@@ -54,7 +54,7 @@ def own_delays(views: Sequence[RankView], profiles: Sequence[Profile]) -> list[O
 
 
 def host_delays(window: Window) -> list[Candidate]:
-    """One candidate for each rank and cause that takes longer than elsewhere in all steps, by their scatter."""
+    """Return one candidate for each rank and cause that takes significantly longer than elsewhere, over all steps."""
     delays = own_delays(window.views, window.profiles)
     if not delays:
         return []

@@ -1,7 +1,7 @@
-"""Why a rank is late: what its host and device did in each segment, against the same segment on its peers.
+"""Attributes that explain why a rank is late: what its host and device did in each segment.
 
-Every attribute is a length (ns) or a count per segment, a segment being the stretch between two launches of matched
-calls. Comparing sums over the segments in which a rank is late with its peers' gives milliseconds explained.
+Every attribute is a time (ns) or a count per segment, a segment being the time between two launches of matched calls.
+Its difference from the peers, summed over the segments in which a rank is late, is the time that it explains.
 """
 
 from __future__ import annotations
@@ -28,44 +28,45 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 ATTRIBUTES = tuple(cause.name for cause in HOST_CAUSES)
-"""Host times that name a cause, most specific first: time in two of them belongs to the first."""
+"""Host times that name a cause, most specific first: time that has two causes counts for the first."""
 
 SAME = 0.75
-"""Of the launches at one place, from which on two ranks do the same there."""
+"""Least ratio of the numbers of launches at one position at which two ranks are taken to do the same there."""
 ALIKE = 0.5
-"""A rank that launches twice as much as its peer everywhere can be told to do more; one that launches it elsewhere runs
+"""Least share of positions, or of launches, that two ranks must have in common to run the same program. A rank that
+launches twice as much as its peer everywhere can be found to do more work; one that launches it at other positions runs
 another program."""
 
 
 @dataclass(slots=True)
 class Profile:
-    """One rank's attributes: S values each."""
+    """Attributes of one rank; each value array has shape (S,)."""
 
     bounds: I64
-    """Own-clock times between which the segments lie, S + 1."""
+    """Bounds of the rank's segments on its own clock, in ns; one more than it has segments."""
     shift: int
     """Position of the first segment."""
     length: dict[str, F64]
     count: dict[str, F64]
     spans: dict[str, intervals.Spans]
-    """Host time of each attribute, apart from that of those before it."""
+    """Host time of each attribute, without that of earlier attributes."""
     named: intervals.Spans
-    """Host time in any attribute: what is computed there (a compiler tries operators out, a loader stacks samples)
-    belongs to that cause, and is no work beside it."""
+    """Host time of all attributes. Computation within it (a compiler that benchmarks operators, a loader that stacks
+    samples) belongs to that cause, and is no work of its own."""
 
 
 def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
-    """Attributes of a rank.
+    """Compute the attributes of a rank.
 
     Args:
         view: the rank.
-        cuts: launches of the calls that bound its segments, in order, own clock.
+        cuts: launches of the calls that bound its segments, in order, in ns of its own clock.
         shift: position of the first of them.
         size: number of positions of the window.
     """
     events = view.trace.events
-    # calls may be launched before the accounted time: without marks that begins with the device's work, and where
-    # profilers opened apart with the last of them
+    # Calls may be launched before the accounted time. Without step marks, that time begins with the device's work;
+    # where profilers opened at different times, with the last of them.
     first = [view.start, *view.trace.steps.start[:1].tolist(), *cuts[:1].tolist()]
     last = [view.end, *cuts[-1:].tolist()]
     bounds = np.concatenate(([min(first)], cuts, [max(last)])).astype(np.int64)
@@ -90,10 +91,10 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
 
 
 def same_program(plan: Plan, profiles: Sequence[Profile]) -> Plan:
-    """The plan in which ranks are compared only if they launch about as much at the same places.
+    """Return the plan in which ranks are compared only if they launch about as much at the same positions.
 
-    Ranks can make the same calls and do other things between them: of two pipeline stages whose transfers were recorded
-    without a direction, one runs forward where the other runs backward.
+    Ranks may make the same calls and differ in between: of two pipeline stages whose transfers were recorded without a
+    direction, one runs forward where the other runs backward.
     """
     found: dict[int, list[int]] = {}
     for team in {id(t): t for t in plan.peers}.values():
@@ -108,7 +109,10 @@ def same_program(plan: Plan, profiles: Sequence[Profile]) -> Plan:
 
 
 def _alike(plan: Plan, profiles: Sequence[Profile], one: int, other: int) -> bool:
-    """In most places they launch about as much, or on the whole: extra work in one place can be most of a rank's."""
+    """Whether two ranks launch about as much at most positions, or in total.
+
+    The total is needed where extra work at one position is most of a rank's work.
+    """
     both = plan.whole(one) & plan.whole(other)
     a, b = (profiles[c].count["launches"][both] for c in (one, other))
     less, more = np.minimum(a, b), np.maximum(a, b)
@@ -125,10 +129,10 @@ def _padded(values: NDArray[np.int64] | F64, shift: int, size: int) -> F64:
 
 
 def work_difference(late: RankView, peer: RankView, a: Profile, b: Profile, segments: I64) -> dict[str, float]:
-    """Split the extra device work (operators on a CPU) of ``late`` over ``peer`` into causes, ns.
+    """Attribute the extra device work (operators on a CPU) of ``late`` over ``peer`` to a cause; returns cause -> ns.
 
-    The first of ``WORK_CAUSES`` that fits. Judged by operators, not kernel names, because the
-    library picks another kernel for another shape.
+    It is the first of ``WORK_CAUSES`` that fits. Operators are compared, not kernel names, because the library selects
+    another kernel for another shape.
     """
     more = _work_time(late, a, segments) - _work_time(peer, b, segments)
     if more <= 0:
@@ -156,7 +160,7 @@ class _Comparison:
 
 
 def _inside(own: Profile, times: I64, segments: I64) -> NDArray[np.bool_]:
-    """Times in the given segments, outside of what has a name of its own."""
+    """Mask of the times that lie in the given segments, outside of host time with a named cause."""
     place = np.searchsorted(own.bounds, times, side="right") - 1
     return np.isin(np.where(place >= 0, place + own.shift, -1), segments) & ~intervals.contains(own.named, times)
 
@@ -176,7 +180,7 @@ def _work_time(view: RankView, own: Profile, segments: I64) -> float:
 
 
 def _operators(view: RankView, own: Profile, segments: I64) -> Counter[tuple[str, str]]:
-    """(name, input dims) of the operators of the training threads."""
+    """Count the operators of the training threads by (name, input shapes)."""
     events, strings = view.trace.events, view.trace.strings
     chosen = np.flatnonzero(view.chain & (events.category == Category.CPU_OP))
     chosen = chosen[_inside(own, events.start[chosen], segments)]

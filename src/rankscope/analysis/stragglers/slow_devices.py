@@ -1,4 +1,4 @@
-"""Ranks whose device takes longer for the same kernels (:mod:`kernel_pace`), always or in some steps."""
+"""Ranks whose device takes longer for the same kernels (:mod:`kernel_pace`), in all steps or in some."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ __all__ = ["slow_devices"]
 F64 = NDArray[np.float64]
 
 ROUNDS = 3
-"""Of comparing with those that were not slow in the round before."""
+"""Number of repeated comparisons, each with the ranks and steps that were not slow in the one before."""
 
 
 def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], F64, float]:
-    """Return one candidate for each rank that is slower than the others, how much slower each is, and what shows.
+    """Find the ranks whose device is slower than the others.
 
-    How much slower: the logarithm by which a rank is in a step (R, S), 0 where it is not. What shows: the logarithm by
-    which a device must be slower in all steps to be seen; infinite where that is not known.
+    Returns:
+        One candidate for each such rank; by how much each rank is slower in a step, as a natural logarithm of shape (R,
+        S),
+        0 where it is not; and the logarithm by which a device must be slower in all steps to be found, infinite where
+        unknown.
     """
     pace, nobody = kernel_pace(table), np.zeros((table.ranks, len(table.numbers)))
     if pace is None:
@@ -67,7 +70,8 @@ def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], F
 
 
 def _slower(pace: KernelPace) -> tuple[F64, F64]:
-    """(R, S) logarithm by which a rank is slower in a step, 0 where it is not, and its standard error per rank."""
+    """Return by how much a rank is slower in a step (log, shape (R, S), 0 where it is not), and its standard error per
+    rank."""
     always, mean, error = above(pace.log)
     log = np.where(always[:, None], mean[:, None], 0.0) * np.ones_like(pace.log)
     scatter = robust_scatter(pace.log[~always])

@@ -1,7 +1,7 @@
-"""Process groups whose transfers take longer than those of like groups: a slow link, adapter or switch.
+"""Process groups whose transfers take longer than those of similar groups: a slow link, adapter or switch.
 
 The groups along one dimension of a mesh make the same calls with the same sizes, each over other links. Their
-transfers, from the last arrival to the end, can be compared as kernels are between ranks. A job with one group only has
+transfers, from the last arrival to the end, can be compared as kernels are between ranks. A job with a single group has
 nothing to compare it with.
 """
 
@@ -29,19 +29,19 @@ I64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SlowGroup:
-    """A group whose transfers take ``ratio`` times as long as those of like groups. ns."""
+    """A group whose transfers take ``ratio`` times as long as those of similar groups. Times in ns."""
 
     ranks: tuple[int, ...]
     kinds: tuple[str, ...]
     ratio: float
     gains: F64
-    """Per step of the replay, with the transfers of like groups."""
+    """Gain per step of the replay if its transfers took as long as those of similar groups."""
     error: float
-    """Half width of the 95 % interval of the mean gain."""
+    """Half width of the 95 % confidence interval of the mean gain."""
 
 
 def slow_groups(replay: Replay, matched: Matched, waits: Waits, step_ns: float, mesh: str) -> list[SlowGroup]:
-    """Groups that cost the job more than :data:`MATTERS` of its step, the costliest first."""
+    """Return the groups that cost the job more than :data:`MATTERS` of its step time (ns), the costliest first."""
     found = []
     for channels in _alike(matched, len(waits.steps.common)):
         log = _transfers(matched, waits, channels)
@@ -59,7 +59,7 @@ def slow_groups(replay: Replay, matched: Matched, waits: Waits, step_ns: float, 
 
 
 def _alike(matched: Matched, steps: int) -> list[list[int]]:
-    """Groups of equal size that make the same kinds of calls, as many of them in a step, and share no rank."""
+    """Return classes of groups with equal size, kinds of calls and calls a step that have no rank in common."""
     classes: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for index, (channel, calls) in enumerate(zip(matched.channels, _calls_of_each(matched), strict=True)):
         if not channel.point_to_point and not channel.guessed:
@@ -76,14 +76,14 @@ def _alike(matched: Matched, steps: int) -> list[list[int]]:
 
 
 def _calls_of_each(matched: Matched) -> list[I64]:
-    """The calls of each channel, in order."""
+    """Return the calls of each channel, in order."""
     order = np.argsort(matched.channel, kind="stable")
     bounds = np.searchsorted(matched.channel[order], np.arange(1, len(matched.channels)))
     return np.split(order, bounds) if matched.channels else []
 
 
 def _transfers(matched: Matched, waits: Waits, channels: list[int]) -> F64:
-    """(groups, steps): logarithm of a group's transfers in a step over the median of the others; NaN where unknown."""
+    """Shape (groups, steps): log of a group's transfer time in a step over the others' median; NaN where unknown."""
     steps = waits.steps.common
     taken = np.add.reduceat(waits.transfer, matched.first[:-1]) / matched.size
     total = np.zeros((len(channels), len(steps)))
@@ -100,7 +100,7 @@ def _transfers(matched: Matched, waits: Waits, channels: list[int]) -> F64:
 
 
 def _mended(replay: Replay, matched: Matched, channel: int, factor: float) -> F64:
-    """Work per edge with the transfers of one group ``factor`` times as long."""
+    """Return the work per edge if the transfers of one group took ``factor`` times as long."""
     edges, member = replay.graph.transfers()
     mine = edges[(member >= 0) & (matched.channel[matched.call[member]] == channel)]
     work: F64 = replay.graph.work.copy()

@@ -1,4 +1,4 @@
-"""The few tests that decide about ranks. Steps of a job resemble their neighbours, and many ranks are asked at once."""
+"""Statistical tests that decide about ranks. Successive steps are correlated, and many ranks are tested at once."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ F64 = NDArray[np.float64]
 
 CONFIDENCE = 1.96
 SURE = 0.95
-"""Probability with which what is called visible would have been seen."""
+"""Probability with which a difference called visible is detected."""
 FALSE = 0.01
-"""Share of the candidates that may be none."""
+"""Largest share of false discoveries among the candidates."""
 DEPENDENCE = 3.0
-"""Variance of a mean of steps over that of independent ones: (1 + a) / (1 - a) for the autocorrelation a of 0.3 to 0.5
-that kernel times and step times were measured to have."""
+"""Variance of the mean of successive steps over that of independent ones: (1 + a) / (1 - a). The autocorrelation a of
+kernel times and step times was measured to be 0.3 to 0.5."""
 
 
 def mean_error(values: F64) -> float:
-    """Standard error of the mean of a few successive steps; infinite for fewer than two."""
+    """Standard error of the mean of successive steps; infinite for fewer than two."""
     return float(np.std(values, ddof=1)) * math.sqrt(DEPENDENCE / len(values)) if len(values) > 1 else math.inf
 
 
@@ -45,19 +45,23 @@ def normal_tail(z: F64) -> F64:
 
 
 def robust_scatter(values: F64) -> float:
-    """Standard deviation of the bulk of the values, by their median absolute deviation."""
+    """Standard deviation of the bulk of the values, by their median absolute deviation; NaN without values."""
     real = values[~np.isnan(values)]
     return float(1.4826 * np.median(np.abs(real - np.median(real)))) if len(real) else math.nan
 
 
 def discoveries(p: F64, rate: float) -> NDArray[np.bool_]:
-    """Which of many hypotheses fall, so that of those at most ``rate`` falls wrongly; NaN: it was not asked."""
+    """Reject null hypotheses by p-values (NaN: not tested) such that at most ``rate`` of the rejections is false."""
     flat = np.where(np.isnan(p), 1.0, p).ravel().tolist()
     return np.array(chance.discoveries(flat, rate), np.bool_).reshape(np.shape(p))
 
 
 def above(values: F64) -> tuple[NDArray[np.bool_], F64, F64]:
-    """Which rows are above 0 beyond the scatter of their columns (NaN: unknown), their means and errors of these."""
+    """Test which rows are above 0, given the scatter of their columns (NaN: unknown).
+
+    Returns:
+        A mask of these rows, the mean of each row and its standard error; each of shape (rows,).
+    """
     known = [own[~np.isnan(own)] for own in values]
     mean = np.array([float(own.mean()) if len(own) else 0.0 for own in known])
     error = np.array([mean_error(own) for own in known])
@@ -67,14 +71,14 @@ def above(values: F64) -> tuple[NDArray[np.bool_], F64, F64]:
 
 
 def smallest_visible(values: F64) -> float:
-    """How far above 0 the mean of any one row must be for :func:`above` to see it in :data:`SURE` of such windows.
+    """How far above 0 the mean of a row must be for :func:`above` to detect it with probability :data:`SURE`.
 
-    Of the row in which least can be seen; infinite where a row has fewer than two numbers.
+    It is that of the row in which it is largest; infinite where a row has fewer than two values.
     """
     known = [own[~np.isnan(own)] for own in values]
     if not known or min(map(len, known)) < 2:
         return math.inf
-    alone = FALSE / len(known)  # the limit of the first of many hypotheses
+    alone = FALSE / len(known)  # threshold of the smallest of many p-values
     return max(
         mean_error(own) * (student_quantile(alone, len(own) - 1) + student_quantile(1.0 - SURE, len(own) - 1))
         for own in known
