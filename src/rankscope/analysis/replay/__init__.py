@@ -1,1 +1,1 @@
-"""The recorded steps as a dependency graph, and the step time under other assumptions."""
+"""The recorded steps as a dependency graph, and the step time under other assumptions by replay."""

@@ -1,4 +1,4 @@
-"""Two ranks' sequences of calls on each other, where records were lost."""
+"""Align two ranks' sequences of calls where records were lost."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ __all__ = ["NOWHERE", "places_in"]
 I64 = NDArray[np.int64]
 
 NOWHERE = -(2**62)
-"""Place of a call that the other rank has no record of."""
+"""Position of a call of which the other rank has no record."""
 
 MIN_OVERLAP = 0.5
-"""Share of the shorter window two ranks must have in common to be compared."""
+"""Least share of the shorter window that two ranks must have in common to be compared."""
 
 MOST_LOST = 256
-"""More lost records than these, and two ranks are not compared: the time to align grows with them."""
+"""Largest number of lost records at which two ranks are compared, because the time to align grows with it."""
 
 
 def places_in(head: I64, own: I64, later: int, lost_by_head: int, lost_by_own: int) -> I64 | None:
-    """Find the places of one rank's calls in the sequence of another.
+    """Find the positions of one rank's calls in the sequence of another.
 
     Args:
-        head: the other rank's calls, as numbers.
-        own: the rank's.
-        later: place of the rank's first call in ``head`` were nothing lost; may be negative.
-        lost_by_head: how many calls the other rank is known to have lost.
-        lost_by_own: how many the rank is.
+        head: calls of the other rank, as integers.
+        own: calls of the rank, as integers.
+        later: position of the rank's first call in ``head`` if no records were lost; may be negative.
+        lost_by_head: number of records that the other rank is known to have lost.
+        lost_by_own: number of records that the rank is known to have lost.
 
     Returns:
-        A place for each call of ``own``, ascending, :data:`NOWHERE` for one that the other rank lost; places before 0
-        and beyond the end where its window is longer. None where the two do not make the same calls.
+        A position for each call of ``own``, ascending; :data:`NOWHERE` for a call that the other rank lost; positions
+        before 0 and beyond the end where its window is longer. None where the two do not make the same calls.
     """
     if _agree(head, own, later):
         return later + np.arange(len(own))
@@ -53,7 +53,7 @@ def places_in(head: I64, own: I64, later: int, lost_by_head: int, lost_by_own: i
 
 
 def _agree(a: I64, b: I64, later: int) -> bool:
-    """Whether two sequences are the same where they overlap, ``b`` beginning ``later`` positions after ``a``."""
+    """Whether two sequences agree where they overlap, with ``b`` beginning ``later`` positions after ``a``."""
     if later < 0:
         a, b, later = b, a, -later
     count = min(len(a) - later, len(b))
@@ -61,14 +61,14 @@ def _agree(a: I64, b: I64, later: int) -> bool:
 
 
 def _common(head: I64, own: I64, later: int, width: int) -> tuple[I64, I64]:
-    """Longest common subsequence of which no pair is more than ``width`` places off ``later``."""
+    """Longest common subsequence in which each pair is within ``width`` positions of ``later``."""
     band = np.arange(-width, width + 1)
     table = np.zeros((len(own) + 1, len(band)), np.int32)
     padded = np.append(head, np.iinfo(np.int64).min)
     for row, call in enumerate(own.tolist()):
         at = row + later + band
         same = padded[np.where((at >= 0) & (at < len(head)), at, len(head))] == call
-        # a pair of both, or this call left alone (the band moves on by one), or one of the head's left alone
+        # Either both calls form a pair, or this call is left out (the band moves on by one), or one of ``head`` is.
         reached = table[row] + same
         reached[:-1] = np.maximum(reached[:-1], table[row, 1:])
         table[row + 1] = np.maximum.accumulate(reached)
@@ -82,7 +82,7 @@ def _common(head: I64, own: I64, later: int, width: int) -> tuple[I64, I64]:
         elif column + 1 < len(band) and table[row - 1, column + 1] == here:
             row, column = row - 1, column + 1
         elif table[row - 1, column] == here:
-            row -= 1  # out of the band: alone
+            row -= 1  # outside of the band: left out
         else:
             row -= 1
             a.append(row + later + int(band[column]))

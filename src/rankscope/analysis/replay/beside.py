@@ -1,8 +1,8 @@
-"""Device work beside communication takes longer; what is mended elsewhere changes how much of it runs there.
+"""Slowdown of device work beside communication, in replays that change how much work runs beside it.
 
-A rank that waits for a late peer waits in a collective, and its other kernels run slower meanwhile (1.03 to 1.6 times
-was seen). Were the peer in time, they would run alone. A replay with recorded lengths keeps them slow, so that the
-peer seems to need the time, and costs come out short.
+A rank that waits for a late peer waits in a collective, and its other kernels run slower meanwhile (1.03 to 1.6 times,
+measured). If the peer were in time, they would run alone. A replay with recorded durations keeps them slow, so that the
+late peer's extra time seems to be needed, and costs are underestimated.
 """
 
 from __future__ import annotations
@@ -22,35 +22,36 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 ROUNDS = 2
-"""Replays after the first one: lengths depend on when calls run, and that on lengths. The third changes costs by less
-than 1 %."""
+"""Replays after the first one. Durations depend on when calls run, and the reverse; a third replay changes costs by
+less than 1 %."""
 
 
 @dataclass(slots=True)
 class Beside:
-    """Device work of a graph, each piece by its share beside communication of its own rank."""
+    """The device work of a graph, with the share of each piece that overlaps communication of its own rank."""
 
     graph: Graph
     lost: float
-    """Share of the pace that is lost beside communication, 0 to 1: of a kernel that takes 1.25 times as long, 0.2."""
+    """Share of the pace that is lost beside communication, 0 to 1: 0.2 for a kernel that takes 1.25 times as long."""
     _edges: I64
-    """Those that carry device work; it begins at their source."""
+    """Edges that carry device work. The work begins at their source."""
     _alone: F64
-    """What the work would take beside nothing, as a share of what it took."""
+    """Duration of the work without any overlap, as a share of its recorded duration."""
 
     @classmethod
     def of(cls, graph: Graph, lost: float) -> Beside:
-        """Measure the recorded overlap."""
+        """Measure the overlap in the recorded times."""
         edges = np.flatnonzero((graph.label == Work.DEVICE) & (graph.work > 0))
         found = cls(graph, lost, edges, np.ones(len(edges)))
         found._alone = 1.0 - lost * found._covered(graph.recorded, graph.work[edges], edges)
         return found
 
     def gains(self, replay: Replay, work: F64) -> F64:
-        """As :meth:`Replay.gains`, with the lengths that device work has where it then runs."""
+        """Return what :meth:`Replay.gains` does, with durations of device work that match its overlap after the
+        change."""
         if self.lost <= 0:
             return replay.gains(work)
-        kept = np.isfinite(work[self._edges])  # the rest is cut
+        kept = np.isfinite(work[self._edges])  # the others are removed
         edges, work = self._edges[kept], work.copy()
         alone = work[edges] * self._alone[kept]
         at = self.graph.replay(work)
@@ -60,12 +61,12 @@ class Beside:
         return replay.gains_at(at)
 
     def _covered(self, at: F64, length: F64, edges: I64) -> F64:
-        """Share of each piece that runs while a call of its rank is on the device."""
+        """Share of each piece of device work that runs while a call of its rank is on the device."""
         graph = self.graph
         begin = at[graph.source[edges]]
         end, owner = begin + length, graph.owner[edges].astype(np.int64)
         origin = min(float(at.min()), 0.0)
-        # ranks one after the other on one axis
+        # The ranks follow each other on one time axis.
         room = np.int64(max(float(at.max()), float(end.max(initial=0.0))) - origin) + 2
         calls = graph.member.astype(np.int64) * room
         busy = intervals.union(

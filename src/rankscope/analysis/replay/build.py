@@ -1,4 +1,4 @@
-"""Build the graph of one window from its ranks' traces (see ``graph`` for what the nodes mean)."""
+"""Build the graph of one window from its ranks' traces; ``graph`` explains its nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["begins", "build_graph"]
 
 
 def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, waits: Waits, plan: Plan) -> Graph:
-    """Graph of all ranks of one window."""
+    """Build the graph of all ranks of one window."""
     builder = Builder()
     window, ranks = CallNodes(builder, matched, waits), list[DeviceRank]()
     for column, view in enumerate(views):
@@ -38,16 +38,16 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
 
 
 def begins(view: RankView, column: int, clocks: Clocks, steps: JobSteps) -> float:
-    """When a rank begins with the first step that all ranks recorded, ns on the aligned axis; its first sign without
-    marks.
+    """Time at which a rank begins the first step that all ranks recorded, in ns of the aligned clock.
 
-    What was launched before is not asked about: the ranks that were not recorded yet cannot move with it.
+    Without step marks it is the begin of its records. Work launched before is not varied, because ranks that were not
+    recorded yet cannot be moved with it.
     """
     start = view.start
     if view.steps and len(steps.common):
         later = np.flatnonzero(steps.of_rank(view, column) >= steps.common[0])
         if len(later):
-            # By step, not by the clock: a host that runs ahead has launched its steps before those of others begin.
+            # By step, not by time: a host that runs ahead has launched its steps before those of the others begin.
             mark = int(view.trace.steps.start[later[0]])
             start = mark if later[0] else min(start, mark)
     return float(clocks.aligned(column, np.array([start]))[0])

@@ -1,4 +1,4 @@
-"""The nodes of the graph that all ranks share: arrivals and ends of matched calls."""
+"""The nodes of the graph that ranks share: arrivals and ends of matched calls."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ __all__ = ["END", "HOST", "JOINED", "START", "CallNodes"]
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
-# order among nodes of the same time: an end frees what starts at that time; the last arrival completes the arrivals
+# Order of nodes of equal time: an end enables what starts at that time, and the last arrival completes the arrivals.
 END, HOST, START, JOINED = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class LostCalls:
-    """Calls of a rank's groups that it has no record of although it has some before and after them."""
+    """Calls of a rank's groups of which it has no record, between calls of the same group that it recorded."""
 
     node: I64
-    """End of the call on the rank that it ended on first."""
+    """Node of the end of the call on the member on which it ended first."""
     time: F64
-    """When that was, ns on the aligned axis."""
+    """Time of that end, in ns of the aligned clock."""
     row: I64
-    """A row of the rank's with the same group, which shows the stream."""
+    """A row of the rank's calls of the same channel, which shows the stream."""
 
 
 class CallNodes:
-    """Start and end nodes, one a member of the matched calls."""
+    """Start and end nodes of the matched calls, one of each for every member."""
 
     def __init__(self, builder: Builder, matched: Matched, waits: Waits) -> None:
         self.matched = matched
         latest = matched.last_awaited(waits.arrival)
         some = matched.partial[matched.call]
-        # one node for what all members wait for; where each waits for its own peers one a member
+        # One node for all members that wait for the same arrivals; one for each member in calls listed in ``awaits``.
         shares = np.where(some, np.arange(len(some)), matched.first[:-1][matched.call])
         own, place = np.unique(shares, return_inverse=True)
         joined = builder.nodes(latest[own], JOINED)[place.reshape(-1)]
-        # a message can be on its way before it is awaited: such a send does not wait for the last arrival
+        # A message can be sent before the receiver waits for it: such a send does not wait for the last arrival.
         early = (waits.end < latest) & np.array([k not in TOGETHER for k in matched.kind])[matched.call]
         end = np.where(early, waits.end, np.maximum(waits.end, latest + 1.0))
         end = np.maximum(end, waits.arrival + 1.0)
@@ -58,7 +58,7 @@ class CallNodes:
         builder.edges(self.end, source, 0.0, transfer, Work.TRANSFER, matched.column, matched.call)
 
     def lost_by(self, column: int) -> LostCalls:
-        """Calls that a rank took part in without a record of it: its later work may wait for them all the same."""
+        """Return the calls in which a rank took part without a record. Its later work may have waited for them."""
         matched = self.matched
         mine = matched.of(column)
         calls, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -75,12 +75,12 @@ class CallNodes:
         return LostCalls(self.end[first], self.time[first], np.concatenate(rows))
 
     def _earliest(self, call: int) -> int:
-        """The member whose end of a call comes first."""
+        """Return the member on which the call ended first."""
         low, high = int(self.matched.first[call]), int(self.matched.first[call + 1])
         return low + int(np.argmin(self.time[low:high]))
 
     def member_of(self, view: RankView, column: int) -> I64:
-        """Member that each of a rank's calls is, -1 where it was not matched."""
+        """Return the member of each of a rank's calls, -1 where it was not matched."""
         found = np.full(len(view.trace.collectives), -1, np.int64)
         mine = self.matched.of(column)
         found[self.matched.row[mine]] = mine

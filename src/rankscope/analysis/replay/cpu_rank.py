@@ -16,10 +16,11 @@ from rankscope.analysis.replay.segments import Plan
 __all__ = ["add_cpu_rank"]
 
 _Edge = tuple[int, int, float, float, int, int]
-"""(target, source, base, work, label, segment)"""
+"""(target, source, base, work, label, segment); base and work in ns."""
 
 ISSUE_NS = 300_000.0
-"""CPU backends: least time from issuing a call to its start on the backend's thread."""
+"""Largest time from issuing a call to its start on the backend's thread that is taken to be fixed, in ns; the rest is
+residual."""
 
 
 def add_cpu_rank(
@@ -31,9 +32,9 @@ def add_cpu_rank(
     plan: Plan,
     from_time: float = -np.inf,
 ) -> None:
-    """A rank without a device: the host chain issues the backend's calls and waits for them.
+    """Add a rank without a device to the graph.
 
-    What was issued before ``from_time`` (aligned axis, ns) keeps its recorded times.
+    What was issued before ``from_time`` (aligned clock, ns) keeps its recorded times.
     """
     events, calls = view.trace.events, view.trace.collectives
     start = clocks.aligned(column, events.start[calls.event])
@@ -84,9 +85,10 @@ def _add_host(
     edges: list[_Edge],
     from_time: float,
 ) -> dict[int, tuple[int, float]]:
-    """The host chain; returns node and time at which each call was issued.
+    """Add the host chain; returns node and time (ns, aligned clock) at which each call was issued.
 
-    ``done``: of each call the node of its end, its time, and what it takes if no other rank's arrival decides it.
+    ``done`` holds lists with one value for each call: the node of its end, the time of its end, and its duration (ns)
+    if no other rank's arrival decides it.
     """
     issued = clocks.aligned(column, cpu_issues(view))
     launches = clocks.aligned(column, plan.times[column]).tolist()

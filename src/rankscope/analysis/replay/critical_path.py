@@ -1,7 +1,7 @@
-"""The chain of work that decides how long the recorded steps take: walked back from the end of the last one.
+"""The critical path of the recorded steps, found backwards from the end of the last one.
 
-At each point in time the graph says which of the things it waited for came last. Shortening anything that is not on
-this chain gains nothing. It passes from rank to rank where a collective waits for the last one to arrive.
+At each node, the graph shows which of the events it waited for came last. Shortening work that is not on this path
+gains nothing. The path passes from rank to rank where a collective waits for the last arrival.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ I64 = NDArray[np.int64]
 
 
 class Part(IntEnum):
-    """What a piece of the chain is. The first three are :class:`Work`."""
+    """Kind of a piece of the path. All but the first are those of :class:`Work`."""
 
     LAUNCH = 0
-    """Neither work nor transfer: from a launch to the start of its work, between two kernels, the tail of a wait."""
+    """Neither work nor transfer: between a launch and its device work, between two kernels, or at the end of a wait."""
     HOST = 1
     DEVICE = 2
     TRANSFER = 3
@@ -33,20 +33,20 @@ class Part(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Pieces in order of time, each beginning where the last one ended. One entry each."""
+    """Pieces of the path in order of time, each beginning where the previous one ended; arrays of shape (pieces,)."""
 
     start: F64
-    """ns on the aligned axis, by the unchanged replay; likewise the next."""
+    """Begin of the piece by the unchanged replay, in ns of the aligned clock; ``end`` likewise."""
     end: F64
     part: NDArray[np.int8]
-    """A :class:`Part`."""
+    """A :class:`Part` each."""
     column: I64
-    """Of the rank, -1 where it is not known."""
+    """Column of the rank, -1 where unknown."""
     call: I64
-    """Of a transfer its matched call, else -1."""
+    """Matched call of a transfer, else -1."""
 
     def within(self, begin: float, end: float) -> Chain:
-        """The pieces of a stretch of time, cut to it."""
+        """Return the pieces within an interval (ns, aligned clock), clipped to it."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.start, end, "left")
         part = slice(int(low), int(high))
         return Chain(
@@ -59,13 +59,14 @@ class Chain:
 
 
 def critical_path(replay: Replay) -> Chain:
-    """Walk back from the end of the last step to what no rule explains, or to the begin of the first step."""
+    """Follow the path back from the end of the last step to the begin of the first one, or to a node without known
+    cause."""
     graph = replay.graph
     at, weight = graph.replay(), graph.base + graph.work
     owner = _owners(graph)
     first, source = graph.first, graph.source
     node = int(replay.step_calls[-1][np.argmax(at[replay.step_calls[-1]])])
-    pieces: list[tuple[float, float, int, int, int]] = []  # in order of time, the latest first
+    pieces: list[tuple[float, float, int, int, int]] = []  # the latest piece first
     while not graph.fixed[node] and at[node] > replay.begin:
         low, high = int(first[node]), int(first[node + 1])
         if low == high:
@@ -88,7 +89,7 @@ def critical_path(replay: Replay) -> Chain:
 
 
 def _owners(graph: Graph) -> I64:
-    """Column of the rank that each node is a point in time of, as far as its edges say; -1 for what ranks share."""
+    """Column of the rank to which each node belongs, as far as its edges show; -1 for nodes shared by ranks."""
     owner = np.full(len(graph.recorded), -1, np.int64)
     target = np.repeat(np.arange(len(graph.recorded)), np.diff(graph.first))
     mine = np.flatnonzero((graph.label == Work.HOST) | (graph.label == Work.DEVICE))

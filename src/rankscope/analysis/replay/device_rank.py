@@ -1,7 +1,7 @@
-"""A rank with a device as part of the graph: its host chain, then its streams.
+"""A rank with a device as part of the graph: its host chain, and its streams.
 
-The constants were measured on 2 H100 (NCCL 2.28, torch 2.11) and are upper limits: a larger distance is kept as
-residual or as work, so a wrong one makes a what-if more cautious, not the unchanged replay wrong.
+The constants were measured on 2 H100 (NCCL 2.28, torch 2.11) and are upper limits. A longer time is kept as residual or
+as work. A wrong constant thus makes the gain of an assumption too small, but does not affect the unchanged replay.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 LAUNCH_NS = 10_000.0
-"""Least time from the start of a launch call to the start of its work."""
+"""Largest time from the start of a launch call to the start of its work that is taken as latency, in ns."""
 GAP_NS = 12_000.0
-"""Least time between two pieces of work of one stream, where the trace does not show it."""
+"""Largest time between two pieces of work of one stream that is taken as the device's gap, in ns."""
 ENOUGH = 16
-"""Gaps between pieces that were launched in time, from which their median is taken for the least gap."""
+"""Number of gaps between pieces that were launched in time from which their median is used as the least gap."""
 TAIL_NS = 60_000.0
-"""A blocking call returns within this of the device work it waited for."""
+"""Largest time from the end of device work to the return of the blocking call that waited for it, in ns."""
 BLOCKING_NS = 150_000.0
-"""A call longer than this may have waited for the device; a shorter one is taken for work."""
+"""Least duration of a call that may have waited for the device, in ns. Shorter calls are taken as work."""
 ROUNDING_NS = 1_000.0
-"""Older traces give whole microseconds: an end is off by as much."""
+"""Error of times in older traces, in ns: these have whole microseconds."""
 NEAR_NS = 15_000.0
-"""Without a wait call: work on another stream that ended this shortly before may have been waited for."""
+"""Without a wait call, work of another stream may have been waited for if it ended at most this long before, in ns."""
 
 
 _KEPT = (Kind.COMMUNICATION, Kind.FUSED)
-"""Where unmatched, its length is kept under every assumption: how much of it is waiting is not known."""
+"""Kinds whose unmatched events keep their length under every assumption, since their share of waiting is unknown."""
 
 
 class DeviceRank:
-    """One rank with a device. *Pieces* are its device events; their columns are in order of start."""
+    """One rank with a device. *Pieces* are its device events; arrays of pieces are in order of start."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class DeviceRank:
         plan: Plan,
         from_time: float = -np.inf,
     ) -> None:
-        """What was launched before ``from_time`` (aligned axis, ns) keeps its recorded times."""
+        """Add the rank's nodes. What was launched before ``from_time`` (aligned clock, ns) keeps its recorded times."""
         self.builder, self.view, self.column, self.from_time = builder, view, column, from_time
         events = view.trace.events
         gpu = np.flatnonzero(one_of(view.kind, DEVICE_WORK))
@@ -77,7 +77,7 @@ class DeviceRank:
         self._nodes(calls, member[gpu], one_of(view.kind[gpu], _KEPT), events.duration[gpu].astype(np.float64))
 
     def _nodes(self, calls: CallNodes, member: I64, comm: Mask, duration: F64) -> None:
-        """The start of each piece, and what its end is in terms of nodes: ``source + base + work``."""
+        """Add the start node of each piece, and express its end as ``source + base + work``."""
         matched, own = member >= 0, member < 0
         self.node = np.empty(len(member), np.int64)
         self.node[matched] = calls.start[member[matched]]
@@ -98,7 +98,8 @@ class DeviceRank:
         self._reach()
 
     def _add_lost(self, calls: CallNodes) -> None:
-        """Calls without a record of this rank: no piece to place, but what other pieces and the host waited for."""
+        """Add calls without a record of this rank: no pieces to start, but later pieces and the host may wait for their
+        end."""
         lost = calls.lost_by(self.column)
         if not len(lost.node):
             return
@@ -118,21 +119,21 @@ class DeviceRank:
         self.place = np.append(self.place, np.full(count, -1))
 
     def segment(self, times: F64) -> I64:
-        """Return the segments that contain ``times``."""
+        """Return the segments that contain ``times`` (ns, aligned clock)."""
         return np.searchsorted(self.bounds, times) + self.shift
 
     def _after(self, target: I64, piece: I64, distance: F64) -> None:
-        """``target`` happens no earlier than ``distance`` after the end of a piece."""
+        """Add edges: each ``target`` happens no earlier than ``distance`` (ns) after the end of a piece."""
         base = self.base[piece] + distance
         carried = self.work[piece], self.label[piece], self.owner[piece], self.place[piece]
         self.builder.edges(target, self.source[piece], base, *carried)
 
     def add(self, least: F64) -> None:
-        """Its edges; ``least`` as by :func:`least_gaps`."""
+        """Add the edges of the rank. ``least`` is the result of :func:`least_gaps`."""
         self._add_starts(self._add_host(), least)
 
     def _add_host(self) -> I64:
-        """The host chain; returns the node of each launching event."""
+        """Add the host chain and return the node of each launching event."""
         view, events, builder = self.view, self.view.trace.events, self.builder
         launching = events.launching
         runtime = one_of(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & view.chain
@@ -158,7 +159,8 @@ class DeviceRank:
         at = begin[kept]
         drained = np.searchsorted(ends, at, side="right") - 1
         waited = np.zeros(len(kept), np.bool_)
-        # without operators nothing shows that the host worked while the device had run dry: then it waited for it
+        # Without operators, host work is not visible: a host that launches after its device became idle is taken to
+        # have waited.
         if len(ends) and not bool((view.chain & (events.category == Category.CPU_OP)).any()):
             running = np.searchsorted(np.sort(self.begin), at, side="right") > drained + 1
             waited = (drained >= 0) & (ends[drained] > free) & ~running
@@ -181,15 +183,22 @@ class DeviceRank:
 
         host = np.full(len(events), -1, np.int64)
         host[calls[kept]] = node
-        inside = np.flatnonzero(nested >= 0)  # launched with the blocking call
+        inside = np.flatnonzero(nested >= 0)  # launched within the blocking call
         host[calls[inside]] = done[np.searchsorted(blocking, nested[inside])]
         return host
 
     def _awaited(self, at: F64, free: F64) -> tuple[I64, F64]:
-        """For each call of the host the piece on the host that its thread waited for before it, -1 for none; and when
-        the thread fell silent.
+        """Find the calls of the host before which its thread waited for a piece of work on the host.
 
-        A thread waited for what ended while it was silent, nearer to the silence's end than to its begin.
+        A thread is taken to have waited for a piece that ended during the thread's silence, closer to its end than to
+        its begin.
+
+        Args:
+            at: begin of each call, in ns of the aligned clock.
+            free: end of the previous call, at which the host was free.
+
+        Returns:
+            For each call the piece waited for, -1 for none; and the time at which the thread's silence began.
         """
         view, events = self.view, self.view.trace.events
         piece, silent = np.full(len(at), -1, np.int64), np.zeros(len(at))
@@ -208,7 +217,7 @@ class DeviceRank:
         return piece, silent
 
     def _reach(self) -> None:
-        """What each launched piece waits for: its launch, and the last work of each stream it may depend on."""
+        """Determine what each launched piece may wait for: the last work of its own stream and of certain others."""
         waits = np.flatnonzero(self.view.chain & name_mask(self.view.trace, lambda n: "StreamWaitEvent" in n))
         waits_before = np.searchsorted(np.sort(self.host_start[waits]), self.asked)
         mine = np.flatnonzero(self.launched)
@@ -231,8 +240,8 @@ class DeviceRank:
         self.mine, self.reached = mine, reached
 
     def queued_gaps(self) -> tuple[F64, F64]:
-        """How long after the end of what they waited for pieces began that had been launched by then: where that was on
-        another stream, and on their own."""
+        """Gaps (ns) between the end of awaited work and the begin of pieces launched before that end: after work of
+        another stream, and after work of the own stream."""
         last = np.full(len(self.mine), np.inf)
         for r in self.reached:
             last[r.piece] = np.minimum(last[r.piece], r.gap)
@@ -250,8 +259,8 @@ class DeviceRank:
         begin, asked = self.begin[mine], self.asked[mine]
         distance = np.minimum(begin - asked, LAUNCH_NS)
         allowed = asked + distance
-        # where a piece was launched in time the gap is the device's; else it is the host's, and were the launch earlier
-        # it would be what it is elsewhere
+        # If a piece was launched in time, the gap is the device's. Otherwise the host caused it, and an earlier launch
+        # would reduce it to the usual gap.
         near = [np.minimum(r.gap, np.where(r.queued, GAP_NS, least[r.same])) for r in self.reached]
         for r, kept in zip(self.reached, near, strict=True):
             allowed[r.piece] = np.maximum(allowed[r.piece], begin[r.piece] - r.gap + kept)
@@ -264,24 +273,24 @@ class DeviceRank:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """Pieces that may wait for the work of one stream: one entry each."""
+    """Pieces that may wait for the work of one stream; arrays of one length."""
 
     piece: I64
-    """Place among the launched pieces in order of launch."""
+    """Index among the launched pieces, in order of launch."""
     before: I64
     """The piece that it may wait for."""
     gap: F64
-    """From the end of that to its begin, ns."""
+    """Time from the end of that piece to its own begin, in ns."""
     queued: Mask
-    """It had been launched before that end."""
+    """Whether it had been launched before that end."""
     same: I64
-    """1 if on its own stream."""
+    """1 if both are on one stream, else 0."""
 
 
 def least_gaps(ranks: Sequence[DeviceRank]) -> F64:
-    """The usual time between two pieces of work that were launched in time: on two streams, and on one. ns.
+    """Usual gap between two pieces of work that were launched in time, in ns: on two streams, and on one.
 
-    Over all ranks: of one whose device waits for each launch, the others' devices tell.
+    It is computed over all ranks, because a device that waits for each of its launches shows no such gap itself.
     """
     gaps = [rank.queued_gaps() for rank in ranks]
     seen = [np.concatenate([np.empty(0), *(g[same] for g in gaps)]) for same in (0, 1)]
@@ -289,9 +298,9 @@ def least_gaps(ranks: Sequence[DeviceRank]) -> F64:
 
 
 def _without_rounding(begin: F64, end: F64, stream: NDArray[np.int32]) -> F64:
-    """Ends that no longer overrun the next begin on their stream, where rounded times (whole microseconds) do.
+    """Correct ends that exceed the next begin on their stream because times were rounded to whole microseconds.
 
-    A stream runs one piece after the other. Without this the later piece would seem not to have waited for the earlier.
+    A stream runs one piece after the other. Without the correction, the later piece would seem not to have waited.
     """
     order = np.lexsort((begin, stream))
     before, after = order[:-1], order[1:]
@@ -303,7 +312,7 @@ def _without_rounding(begin: F64, end: F64, stream: NDArray[np.int32]) -> F64:
 
 
 def _nested(begin: F64, finish: F64, blocking: I64) -> tuple[I64, I64]:
-    """Blocking calls that are in no other, and for each call the one it is in, -1 for none."""
+    """Return the blocking calls that are within no other, and for each call the one that contains it, -1 for none."""
     outer: list[int] = []
     free = -np.inf
     for call in blocking.tolist():
@@ -319,12 +328,14 @@ def _nested(begin: F64, finish: F64, blocking: I64) -> tuple[I64, I64]:
 
 
 def _last_before(pieces: I64, end: F64, turn: I64, begin: F64) -> I64:
-    """For the pieces of all turns (in order of launch): of ``pieces`` that were launched earlier, the one that ended
-    last by the time it begins; -1 for none."""
+    """For each launched piece (in order of launch), find the last to end among ``pieces`` launched earlier.
+
+    Only pieces that ended before it begins count; -1 for none.
+    """
     order = pieces[np.lexsort((turn[pieces], end[pieces]))]
     own = turn[order]
     place = np.searchsorted(end[order], begin, side="right") - 1
-    # streams run in order of launch: the last that was launched earlier is the answer unless it ended too late
+    # Streams run in order of launch: the last piece launched earlier is the answer unless it ended too late.
     least = np.minimum.accumulate(own[::-1])[::-1]
     place = np.minimum(place, np.searchsorted(least, np.arange(len(begin)), side="left") - 1)
     while len(wrong := np.flatnonzero((place >= 0) & (own[place] >= np.arange(len(begin))))):

@@ -1,16 +1,16 @@
-"""The recorded window as a max-plus graph: when each host call, kernel and collective could start, given the others.
+"""The recorded window as a max-plus graph: when each host call, kernel and collective can start, given the others.
 
-Nodes are points in time; a node happens at the latest of ``source + weight`` over its edges. They are:
+Nodes are points in time. A node happens at the latest ``source + weight`` over its edges. There are:
 
-- *host points* of one chain per rank (the threads that launch or wait; main and autograd threads take turns): the
-  start of each launch, the end of each blocking call. The gaps between are host work.
-- *device work*: starts after its launch, after what ran before on its stream and, behind a wait call, after the last
-  work of the other streams. The duration is device work.
-- *ends of collectives*: the last arrival over all ranks plus the transfer, as recorded on each rank.
+- *Host points*, one chain per rank (the threads that launch or wait; main and autograd threads alternate): the start of
+  each launch and the end of each blocking call. The time between them is host work.
+- *Device work*: it starts after its launch, after earlier work of its stream and, behind a wait call, after the last
+  work of the other streams. Its duration is device work.
+- *Ends of collectives*: the last arrival over all ranks plus the transfer recorded on each rank.
 
-What the rules do not explain stays as a constant residual, so that replaying the graph unchanged gives the recorded
-times; nodes launched before the window are fixed. Edges never point backwards in recorded time, so there are no cycles.
-On a CPU-only trace the backend's operators stand in for device work on one stream a thread.
+Time that these rules do not explain stays as a constant residual, so that an unchanged replay gives the recorded times.
+Nodes launched before the window are fixed. Edges never point backwards in recorded time, so that there are no cycles.
+On a CPU-only trace the backend's operators stand for device work, with one stream for each thread.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ I64 = NDArray[np.int64]
 NOTHING: I64 = np.empty(0, np.int64)
 
 WIDE = 16
-"""Graphs of so many ranks are replayed by levels."""
+"""Number of ranks from which a graph is replayed by levels."""
 
 
 DEEPEST = 64
-"""Longest chain of nodes of the same time that is put in order; a circle would never end."""
+"""Largest number of nodes of equal time that are sorted along a chain of edges. It bounds the work on a cycle."""
 
 
 class Work(IntEnum):
-    """Labels of edges that carry work, for scaling."""
+    """Kinds of work that an edge carries, so that it can be scaled."""
 
     NONE = 0
     HOST = 1
@@ -52,12 +52,12 @@ class Work(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Calls in which a host waited for its device: one entry each."""
+    """Calls in which a host waited for its device; arrays of shape (calls,)."""
 
     owner: I32
     """Column of the rank."""
     event: I64
-    """The call, a row of the rank's events."""
+    """Row of the call in the rank's events."""
     asked: I32
     """Node at which the call began."""
     done: I32
@@ -66,44 +66,45 @@ class Stops:
 
 @dataclass(slots=True)
 class Graph:
-    """Nodes in an order in which every edge points forward. Edges of node i: ``first[i]:first[i + 1]``."""
+    """Nodes in an order in which every edge points forward. The edges into node i are ``first[i]:first[i + 1]``."""
 
     recorded: F64
-    """Recorded (aligned) time of each node, ns."""
+    """Recorded time of each node, in ns of the aligned clock."""
     fixed: NDArray[np.bool_]
     first: I64
     source: I32
     base: F64
-    """Weight that no scenario changes, ns."""
+    """Constant part of each edge's weight, in ns."""
     work: F64
-    """Part of the weight that is work, ns; a scenario scales it."""
+    """Part of the weight that is work, in ns, and that assumptions change."""
     label: NDArray[np.int8]
-    """A :class:`Work` per edge."""
+    """A :class:`Work` for each edge."""
     owner: I32
     """Column of the rank whose work the edge carries."""
     segment: I32
-    """How many matched calls the rank had launched before the edge's work."""
+    """Position of the segment to which the edge's work belongs; for a transfer, its matched call."""
     device_owner: I32
-    """Column, segment and ns of each piece of device work, once (``work`` repeats it on every edge that leaves it)."""
+    """Column, segment and duration (ns) of each piece of device work, once; ``work`` repeats it on every outgoing
+    edge."""
     device_segment: I32
     device_work: F64
     ends: I32
     """Node of the end of each matched call on each of its members."""
     starts: I32
-    """Node of its start, likewise."""
+    """Node of its start on each of its members."""
     member: I32
-    """Column of that member."""
+    """Column of each of these members."""
     stops: Stops
-    """Where hosts waited for their devices."""
+    """Calls in which hosts waited for their devices."""
     residual_ns: float = 0.0
-    """How long device work started after the rules say it could, summed over all of it."""
+    """Time by which device work started later than the rules allow, in ns, summed over all of it."""
     dropped: int = 0
-    """Edges left out because they pointed backwards in time."""
+    """Number of edges left out because they pointed backwards in time."""
 
     _levels: Levels | None = None
 
     def replay(self, work: F64 | None = None) -> F64:
-        """Times of all nodes with the given work per edge (default: as recorded)."""
+        """Return the times of all nodes for the given work per edge, in ns (default: the recorded work)."""
         weight = self.base + (self.work if work is None else work)
         if self.owner.max(initial=0) < WIDE:
             return by_node(self.first, self.source, weight, self.recorded, self.fixed)
@@ -112,7 +113,8 @@ class Graph:
         return self._levels.run(weight, self.recorded)
 
     def transfers(self) -> tuple[I64, I64]:
-        """Edges that carry transfers, and for each the member of a matched call that ends with it; -1 for none."""
+        """Return the edges that carry transfers, and for each the member of a matched call that ends with it; -1 for
+        none."""
         member = np.full(len(self.recorded), -1, np.int64)
         member[self.ends] = np.arange(len(self.ends))
         edges = np.flatnonzero(self.label == Work.TRANSFER)
@@ -120,9 +122,9 @@ class Graph:
 
 
 def _depth(time: F64, rise: NDArray[np.int8], source: I32, target: I32) -> I32:
-    """How many edges lead to each node from nodes of the same time: in traces of whole microseconds ties are many.
+    """Return a depth that orders nodes of equal time along their edges; traces in whole microseconds have many of them.
 
-    ``rise`` orders ties as a rule; a depth is given only where it would put a source after its target.
+    ``rise`` orders most of them. A depth other than 0 is given only where it would put a source after its target.
     """
     depth = np.zeros(len(time), np.int32)
     tied = np.flatnonzero((time[source] == time[target]) & (source != target))
@@ -140,10 +142,10 @@ def _depth(time: F64, rise: NDArray[np.int8], source: I32, target: I32) -> I32:
 
 @dataclass(slots=True)
 class Builder:
-    """Collects nodes and edges in any order, as arrays, then sorts them by recorded time."""
+    """Collects nodes and edges in any order, then sorts them by recorded time."""
 
     count: int = 0
-    """Nodes so far, the provisional number of the next."""
+    """Number of nodes so far, which is the provisional number of the next."""
     residual: float = 0.0
     _nodes: list[tuple[F64, NDArray[np.int8], NDArray[np.bool_]]] = field(default_factory=list)
     _edges: list[tuple[I32, I32, F64, F64, NDArray[np.int8], I32, I32]] = field(default_factory=list)
@@ -152,7 +154,7 @@ class Builder:
     _stops: list[tuple[I32, I64, I64, I64]] = field(default_factory=list)
 
     def nodes(self, time: ArrayLike, rise: int, *, fixed: ArrayLike = False) -> I64:
-        """Add nodes; returns their provisional numbers. ``rise`` orders nodes of the same time."""
+        """Add nodes and return their provisional numbers. ``time`` is in ns; ``rise`` orders nodes of equal time."""
         times = np.atleast_1d(np.asarray(time, np.float64))
         size = len(times)
         self._nodes.append((times, np.full(size, rise, np.int8), np.broadcast_to(np.asarray(fixed, np.bool_), size)))
@@ -173,7 +175,8 @@ class Builder:
         owner: ArrayLike = -1,
         segment: ArrayLike = -1,
     ) -> None:
-        """Each ``target`` happens no earlier than ``source + base + work``. Single values hold for all."""
+        """Add edges: each ``target`` happens no earlier than ``source + base + work`` (ns). Single values hold for
+        all."""
         size = np.broadcast(np.atleast_1d(target), source, base).size
 
         def column(values: ArrayLike, kind: type) -> NDArray[Any]:
@@ -201,11 +204,11 @@ class Builder:
         self._stops.append((np.full(len(event), owner, np.int32), event, asked, done))
 
     def finish(self, ends: I64, starts: I64 = NOTHING, member: NDArray[np.integer[Any]] = NOTHING) -> Graph:
-        """Sort, drop what points backwards, and number the nodes anew.
+        """Sort the nodes by time, drop edges that point backwards, and renumber the nodes.
 
         Args:
             ends: nodes at which the members of the matched calls end.
-            starts: nodes at which they begin, likewise.
+            starts: nodes at which these members start.
             member: columns of these members.
         """
         time, rise, pinned = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
@@ -215,7 +218,8 @@ class Builder:
         self._edges.clear()
 
         def whole() -> NDArray[Any]:
-            """The next column; its pieces go at once, since all of them twice are the most memory of an analysis."""
+            """Return the next column and free its pieces at once, because both together are the peak memory of an
+            analysis."""
             return np.concatenate(columns.pop(0))
 
         target, source = whole(), whole()

@@ -1,7 +1,7 @@
-"""Longest paths through a graph of points in time: when each node can happen at the earliest.
+"""Longest paths through a graph of points in time: the earliest time at which each node can happen.
 
-Two ways to the same numbers. Node by node is quickest where one node depends on the last; of many ranks, the nodes that
-depend on nothing but earlier *levels* are taken at once (64 ranks: 90 nodes a level, eight times as fast).
+Two methods give the same numbers. Node by node is fastest where most nodes depend on the previous one. With many ranks,
+nodes that depend only on earlier *levels* are computed together (64 ranks: 90 nodes a level, eight times as fast).
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ I32 = NDArray[np.int32]
 
 
 def by_node(first: I64, source: I32, weight: F64, known: F64, fixed: NDArray[np.bool_]) -> F64:
-    """Edges of node i are ``first[i]:first[i + 1]`` and point forward; fixed nodes and those without stay ``known``."""
+    """Compute the times of all nodes one by one.
+
+    Args:
+        first: edges of node i are ``first[i]:first[i + 1]``, shape (nodes + 1,); every edge points forward.
+        source: source node of each edge.
+        weight: weight of each edge, in ns.
+        known: time of each node, in ns, kept by fixed nodes and nodes without edges.
+        fixed: nodes whose time is kept.
+    """
     weights, sources, firsts = weight.tolist(), source.tolist(), first.tolist()
     at = known.tolist()
     for node in np.flatnonzero(~fixed & (np.diff(first) > 0)).tolist():
@@ -36,21 +44,21 @@ def by_node(first: I64, source: I32, weight: F64, known: F64, fixed: NDArray[np.
 
 @dataclass(slots=True)
 class Levels:
-    """Nodes in an order in which those of one level follow each other; level 0 is known."""
+    """Nodes sorted by level; the times of level 0 are known."""
 
     order: I32
     bounds: list[int]
-    """Nodes of level i: ``bounds[i]:bounds[i + 1]`` in that order."""
+    """Nodes of level i are ``order[bounds[i]:bounds[i + 1]]``."""
     edge: I32
-    """Edges in that order of their targets, those of level 0 left out."""
+    """Edges, sorted by their targets in ``order``; those into level 0 are left out."""
     source: I32
-    """Of these, in that order of nodes."""
+    """Source of each of these edges, as an index into ``order``."""
     begins: I64
-    """First edge of each node but those of level 0."""
+    """First edge of each node, except for those of level 0."""
 
     @classmethod
     def of(cls, first: I64, source: I32, fixed: NDArray[np.bool_]) -> Levels:
-        """Sort the nodes of a graph; see :func:`by_node` for the arguments."""
+        """Sort the nodes of a graph by level; the arguments are those of :func:`by_node`."""
         count = np.where(fixed, 0, np.diff(first))
         edge = _ranges(first[:-1], count)
         target = np.repeat(np.arange(len(count), dtype=np.int32), count)
@@ -68,7 +76,7 @@ class Levels:
                 break
             numbers = np.arange(len(ready), dtype=np.int32)
             stamp[ready] = numbers
-            levels.append(ready[stamp[ready] == numbers].astype(np.int64))  # each once
+            levels.append(ready[stamp[ready] == numbers].astype(np.int64))  # each node once
         order = np.concatenate(levels).astype(np.int32)
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
@@ -79,7 +87,7 @@ class Levels:
         return cls(order, bounds, edges, place[source[edges]], begins)
 
     def run(self, weight: F64, known: F64) -> F64:
-        """Times of all nodes."""
+        """Compute the times of all nodes, in ns."""
         weight, at = weight[self.edge], known[self.order]
         skipped = self.bounds[1]
         begins = self.begins[np.array(self.bounds[1:]) - skipped].tolist()
@@ -94,6 +102,6 @@ class Levels:
 
 
 def _ranges(start: I64, count: I64) -> I64:
-    """``start[i] ... start[i] + count[i] - 1`` of all i, one after the other."""
+    """Concatenate ``start[i] ... start[i] + count[i] - 1`` over all i."""
     ends = np.cumsum(count)
     return np.repeat(start - ends + count, count) + np.arange(ends[-1] if len(ends) else 0)

@@ -1,13 +1,15 @@
-"""Where a rank's work is cut into segments that can be compared with other ranks': at the launches of its calls.
+"""Divide each rank's work into segments that are comparable between ranks, at the launches of its calls.
 
 Segment ``p`` of a rank lies before its call at position ``p`` of the program that its peers run as well. Peers are
-ranks of one pipeline stage that make the same calls in the same order. Two ways to number the calls:
+ranks of one pipeline stage that make the same calls in the same order. Calls are numbered in one of two ways:
 
-- by those that every member of their group has on record: position is the count. Right while all ranks lost the same.
-- by all calls of known groups. Needed where a rank was lost (its peers' calls with it match nothing), a record was
-  lost, or a window was cut on some rank: sequences are aligned, and what one of the peers has no record of is left out.
+- By the calls that every member of their group recorded; the position is the count. It is right if all ranks lost the
+  same records.
+- By all calls of known groups. It is needed where a rank is missing (so that its peers' calls with it match nothing), a
+  record was lost, or the window of some rank was cut. Sequences are aligned, and calls without a record on one of the
+  peers are left out.
 
-The way that leaves more ranks with peers is taken, the first if equal.
+The numbering that leaves more ranks with peers is used; if both leave equally many, the first.
 """
 
 from __future__ import annotations
@@ -30,26 +32,26 @@ __all__ = ["Plan", "launch_times", "no_plan", "plan_segments", "without"]
 
 I64 = NDArray[np.int64]
 CONSTANT = 0.9
-"""Share of matched calls that must agree on how far two ranks' positions are apart."""
+"""Least share of matched calls that must agree on the distance of two ranks' positions."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """One entry per rank."""
+    """Segments and peers of all ranks of a window; every list has one entry for each rank."""
 
     rows: list[I64]
-    """Calls that bound segments, in order of launch."""
+    """Rows of the calls that bound segments, in order of launch."""
     times: list[I64]
-    """Their launches on the rank's own clock."""
+    """Launch times of these calls, in ns of the rank's own clock."""
     shift: list[int]
-    """Position of the first of them."""
+    """Position of the first of these calls."""
     peers: list[list[int]]
     """Columns of the ranks to compare with, the rank itself included; empty for a rank without calls."""
 
     size: int = field(init=False)
-    """One more than the largest position."""
+    """Number of positions: one more than the largest."""
     opens: list[int] = field(init=False)
-    """Position at which the first of its peers begins."""
+    """Per rank: the first position that any of its peers has."""
 
     def __post_init__(self) -> None:
         self.size = max((s + len(r) + 1 for s, r in zip(self.shift, self.rows, strict=True)), default=1)
@@ -58,11 +60,12 @@ class Plan:
 
     @property
     def comparable(self) -> int:
-        """Ranks that have a peer."""
+        """Number of ranks that have a peer."""
         return sum(len(p) > 1 for p in self.peers)
 
     def whole(self, column: int) -> NDArray[np.bool_]:
-        """Positions whose segment the rank recorded from its beginning; the first counts if no peer began earlier."""
+        """Mask of the positions whose segment the rank recorded completely, shape (size,). Its first counts if no peer
+        began earlier."""
         first, count = self.shift[column], len(self.rows[column])
         found = np.zeros(self.size, np.bool_)
         found[first + 1 : first + count] = True
@@ -71,7 +74,8 @@ class Plan:
 
 
 def launch_times(view: RankView, rows: I64) -> I64:
-    """When the host launched (without a device: issued) calls; their start where that is not known. Own clock."""
+    """Times at which the host launched calls (without a device: issued them), in ns of the own clock; their start if
+    unknown."""
     events = view.trace.events
     if not view.device:
         return cpu_issues(view)[rows]
@@ -81,13 +85,13 @@ def launch_times(view: RankView, rows: I64) -> I64:
 
 
 def no_plan(ranks: int) -> Plan:
-    """Plan without a segment to compare."""
+    """Return a plan without comparable segments."""
     return Plan([np.empty(0, np.int64) for _ in range(ranks)], [np.empty(0, np.int64) for _ in range(ranks)],
                 [0] * ranks, [[] for _ in range(ranks)])  # fmt: skip
 
 
 def without(plan: Plan, columns: Sequence[int]) -> Plan:
-    """The plan in which these ranks are compared with no other."""
+    """Return the plan in which these ranks are compared with no other."""
     if not columns:
         return plan
     teams = {id(team): [c for c in team if c not in columns] for team in plan.peers}
@@ -97,7 +101,7 @@ def without(plan: Plan, columns: Sequence[int]) -> Plan:
 
 
 def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) -> Plan:
-    """The numbering that leaves more ranks with peers."""
+    """Return the plan by the numbering that leaves more ranks with peers."""
     stages = _stages(views, matched)
     complete = matched.size[matched.call] == _members(matched)[matched.channel[matched.call]]
     mine = [matched.of(c) for c in range(len(views))]
@@ -120,7 +124,7 @@ def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) 
 
 
 def _members(matched: Matched) -> I64:
-    """How many ranks have calls in each channel."""
+    """Number of ranks that have calls in each channel."""
     pairs = np.unique(matched.channel[matched.call].astype(np.int64) * len(matched.ranks) + matched.column)
     return np.bincount(pairs // len(matched.ranks), minlength=len(matched.channels))
 
@@ -130,7 +134,8 @@ def _sorted(views: Sequence[RankView], rows: list[I64]) -> list[I64]:
 
 
 def _said(views: Sequence[RankView], rows: list[I64], steps: JobSteps | None) -> list[I64]:
-    """Kind and size of the group of each call (and its step) as numbers that mean the same on all ranks."""
+    """Return kind, group size and (given ``steps``) step of each call as one integer that is comparable between
+    ranks."""
     codes: dict[tuple[str, int], int] = {}
     found = []
     for column, (view, mine) in enumerate(zip(views, rows, strict=True)):
@@ -144,7 +149,7 @@ def _said(views: Sequence[RankView], rows: list[I64], steps: JobSteps | None) ->
 
 
 def _equal(views: Sequence[RankView], rows: list[I64], said: list[I64], keys: list[tuple[int, ...]]) -> Plan:
-    """Peers are ranks of the same key with equal calls."""
+    """Take ranks of equal key with equal calls as peers."""
     teams: dict[tuple[tuple[int, ...], bytes], list[int]] = {}
     of: list[list[int]] = [[] for _ in rows]
     for column, calls in enumerate(said):
@@ -156,7 +161,7 @@ def _equal(views: Sequence[RankView], rows: list[I64], said: list[I64], keys: li
 
 @dataclass(slots=True)
 class _Team:
-    """Ranks that make the same calls; ``places[c][i]``: position of the i-th call of rank ``c``."""
+    """Ranks that make the same calls. ``places[c][i]`` is the position of the i-th call of rank ``c``."""
 
     head: int
     places: dict[int, I64]
@@ -170,7 +175,7 @@ def _aligned(
     keys: list[tuple[int, ...]],
     lost: Sequence[int],
 ) -> Plan:
-    """Peers are ranks of the same key whose calls are equal but for those that are known to be lost."""
+    """Take ranks of equal key as peers whose calls are equal except for records that are known to be lost."""
     teams: list[_Team] = []
     for column in sorted(range(len(rows)), key=lambda c: (-len(rows[c]), c)):
         if not len(rows[column]):
@@ -200,7 +205,7 @@ def _aligned(
 
 
 def _shared(places: Sequence[I64]) -> I64:
-    """Positions that each rank has whose window holds them."""
+    """Positions that are not missing on any rank whose window contains them."""
     known = [own[own != NOWHERE] for own in places]
     low, high = min(int(own[0]) for own in known), max(int(own[-1]) for own in known)
     every = np.arange(low, high + 1)
@@ -214,7 +219,7 @@ def _shared(places: Sequence[I64]) -> I64:
 
 
 def _calls(view: RankView, rows: I64, codes: dict[tuple[str, int], int]) -> I64:
-    """Kind and size of the group of each call, as numbers."""
+    """Return kind and group size of each call as one integer."""
     calls, groups = view.trace.collectives, view.trace.groups
     table: dict[tuple[str, int], int] = {}
     out = np.empty(len(rows), np.int64)
@@ -228,9 +233,11 @@ def _calls(view: RankView, rows: I64, codes: dict[tuple[str, int], int]) -> I64:
 
 
 def _shifts(matched: Matched, rows: list[I64]) -> tuple[list[int], list[int]]:
-    """Positions of the ranks' first calls, from how far apart the same call stands in their sequences.
+    """Compute the positions of the ranks' first calls, from the distances of the same calls in their sequences.
 
-    Also which ranks the calls connect, as a number per rank: positions of others cannot be compared.
+    Returns:
+        The position of each rank's first call, and per rank a number of the set of ranks that is connected by calls.
+        Positions of different sets cannot be compared.
     """
     place = np.empty(len(matched.call), np.int64)
     for column, own in enumerate(rows):
@@ -272,7 +279,7 @@ def _shifts(matched: Matched, rows: list[I64]) -> tuple[list[int], list[int]]:
 
 
 def _stages(views: Sequence[RankView], matched: Matched) -> list[int]:
-    """Place of each rank among the stages that it is joined to; 0 for one that has none."""
+    """Index of each rank among the pipeline stages that it is connected with; 0 for a rank without stages."""
     chain = {rank: {rank} for rank in matched.ranks}
     for channel, staged in zip(matched.channels, pipeline_channels(views, matched).tolist(), strict=True):
         if staged:

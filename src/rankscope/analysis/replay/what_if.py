@@ -1,9 +1,9 @@
-"""What the step would take if something were different: replays of the graph with other work (see ``graph``).
+"""Step time under other assumptions, by replays of the graph with other work (see ``graph``).
 
-Removing waits gains nothing, since the late rank's own work must shrink. The replay that counts *equalises*: each
-segment of a rank's work between two matched calls gets the length it has on the median of the ranks that do the same
-calls, whether that is shorter or longer. A host that is evenly slower in every segment is a property of the machine,
-not a fault of a place; it is discounted up to ``UNIFORM_LIMIT`` and reported apart.
+Removing waits alone gains nothing, because the work of the late rank must shrink. The relevant replay *equalises*: each
+segment of a rank's work between two matched calls gets the length of the median over the ranks that make the same
+calls, shorter or longer. A host that is uniformly slower in every segment is a property of the machine and not of a
+place in the code; it is discounted up to ``UNIFORM_LIMIT`` and reported separately.
 """
 
 from __future__ import annotations
@@ -24,62 +24,62 @@ __all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "prepare", "segment_work", "st
 F64 = NDArray[np.float64]
 
 UNIFORM_LIMIT = 1.3
-"""Largest even slowness of a host that is discounted. In healthy jobs on one machine up to 1.2 was seen."""
+"""Largest uniform slowness of a host (a ratio) that is discounted. Healthy jobs on one machine reach 1.2 (measured)."""
 
 
 @dataclass(slots=True)
 class Segments:
-    """Work per rank (R) and segment (S, see ``segments``), ns."""
+    """Work per rank and segment, shape (R, S), in ns; see ``segments``."""
 
     host: F64
     device: F64
     count: NDArray[np.int64]
-    """Per rank the position after its last call."""
+    """Per rank: the position after its last call."""
 
 
 @dataclass(slots=True)
 class Replay:
-    """A window ready for questions. ``marks`` are the ends of its steps, ns on the aligned axis."""
+    """A window prepared for what-if replays. Times in ns of the aligned clock."""
 
     graph: Graph
     segments: Segments
     peers: list[list[int]]
-    """Per rank the columns of the ranks that make the same sequence of calls."""
+    """Per rank: columns of the ranks that make the same sequence of calls."""
     step_calls: list[NDArray[np.int64]]
-    """Per recorded step the nodes whose latest is the step's end."""
+    """Per recorded step: nodes of which the latest is the end of the step."""
     begin: float
     unchanged: F64
     """Step ends of the unchanged replay."""
     recorded: F64
     transfers: F64
-    """Per recorded step the transfer time of the rank with most of it."""
+    """Per recorded step: transfer time of the rank with most of it."""
     error: float
-    """Of the unchanged replay: largest relative error of a step's length."""
+    """Largest error of a step end in the unchanged replay, relative to the length of all steps."""
     _network: F64 | None = None
-    """Step ends without transfers: two questions need them."""
+    """Step ends without transfers, kept because two assumptions need them."""
 
     @property
     def steps(self) -> int:
-        """Steps that end with a matched call."""
+        """Number of steps that end with a matched call."""
         return len(self.step_calls)
 
     def marks(self, work: F64 | None) -> F64:
-        """Step ends with other work."""
+        """Return the step ends with other work per edge, in ns of the aligned clock."""
         return self._ends_at(self.graph.replay(work))
 
     def _ends_at(self, at: F64) -> F64:
         return np.array([at[nodes].max() for nodes in self.step_calls])
 
     def gains(self, work: F64) -> F64:
-        """How much shorter each step becomes, ns; their sum is what the window gains."""
+        """Return by how much each step becomes shorter with this work per edge, in ns; the sum is the window's gain."""
         return self.gains_at(self.graph.replay(work))
 
     def gains_at(self, at: F64) -> F64:
-        """The same for times of all nodes."""
+        """Return the same for given times of all nodes."""
         return np.diff(self.unchanged - self._ends_at(at), prepend=0.0)
 
     def equalised(self, column: int, *, host: bool = True, device: bool = True, discount: bool = True) -> F64:
-        """Work per edge with one rank's segments at their peers' median."""
+        """Return the work per edge with one rank's segments at their peers' median, in ns."""
         factor = np.ones((4, self.segments.host.shape[1]))
         peers = [p for p in self.peers[column] if p != column]
         if peers:
@@ -94,10 +94,10 @@ class Replay:
         return self.scaled(column, factor)
 
     def uniform(self, column: int, named: F64 | None = None) -> float:
-        """Even slowness of the rank's host against its peers: median ratio of its segments, at least 1.
+        """Uniform slowness of the rank's host against its peers: median ratio of its segments, at least 1.
 
-        ``named`` is work per segment with a cause of its own (waiting for input, say), which is not slowness: with two
-        calls a step, half of all segments can hold it.
+        ``named`` is the work per segment with a named cause (waiting for input, for instance), in ns. It is no
+        slowness, but with two calls a step it can be in half of all segments.
         """
         peers = [p for p in self.peers[column] if p != column]
         if not peers:
@@ -112,7 +112,7 @@ class Replay:
         return max(float(np.median(own[real] / other[real])), 1.0)
 
     def scaled(self, column: int, factor: F64, start: F64 | None = None) -> F64:
-        """Work per edge (``start``, else as recorded) with one rank's work times ``factor[label, segment]``."""
+        """Return the work per edge (``start`` or as recorded) with one rank's work times ``factor[label, segment]``."""
         graph = self.graph
         mine = np.flatnonzero(graph.owner == column)
         mine = mine[one_of(graph.label[mine], (Work.HOST, Work.DEVICE))]
@@ -121,7 +121,7 @@ class Replay:
         return work
 
     def hosts_scaled(self, factor: F64) -> F64:
-        """Work per edge with the host work of all ranks times ``factor`` (R x S)."""
+        """Return the work per edge with the host work of all ranks times ``factor``, shape (R, S)."""
         graph = self.graph
         mine = np.flatnonzero(graph.label == Work.HOST)
         work: F64 = graph.work.copy()
@@ -129,7 +129,7 @@ class Replay:
         return work
 
     def balanced(self) -> F64:
-        """Work per edge with each segment of device work shared out evenly among the ranks that do it."""
+        """Return the work per edge with each segment of device work distributed evenly among the ranks that do it."""
         graph, device = self.graph, self.segments.device
         factor = np.ones(device.shape)
         for team in {tuple(p): p for p in self.peers if len(p) > 1}.values():
@@ -140,7 +140,7 @@ class Replay:
         return work
 
     def ideal_network(self) -> F64:
-        """How much shorter each step becomes, ns, with transfers that take no time."""
+        """Return by how much each step becomes shorter if transfers take no time, in ns."""
         return np.diff(self.unchanged - self._without_transfers(), prepend=0.0)
 
     def _without_transfers(self) -> F64:
@@ -149,7 +149,7 @@ class Replay:
         return self._network
 
     def hidden(self) -> F64:
-        """How much shorter each step becomes, ns, with transfers wholly behind other work.
+        """Return by how much each step becomes shorter if transfers are completely hidden by other work, in ns.
 
         A step then takes as long as without transfers, but no less than the transfers of its busiest rank.
         """
@@ -157,7 +157,7 @@ class Replay:
         return np.diff(self.unchanged, prepend=self.begin) - np.maximum(length, self.transfers)
 
     def without(self, label: Work) -> F64:
-        """Work per edge without one kind of work: ``TRANSFER`` is an ideal network, ``HOST`` no host overhead."""
+        """Return the work per edge without one kind: ``TRANSFER``: an ideal network, ``HOST``: no host overhead."""
         work: F64 = self.graph.work.copy()
         work[self.graph.label == label] = 0.0
         return work
@@ -168,13 +168,13 @@ def _ratio(target: F64, own: F64) -> F64:
 
 
 def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, plan: Plan) -> Replay | None:
-    """Everything a what-if needs; None when no step ends with a matched call.
+    """Prepare the what-if replays of a window; None when no step ends with a matched call.
 
     Args:
-        graph: of the window.
+        graph: the graph of the window.
         matched: its calls.
-        waits: the steps of its calls.
-        begin: start of the first step on the aligned axis, ns.
+        waits: the steps and transfers of its calls.
+        begin: begin of the first step, in ns of the aligned clock.
         plan: its segments.
     """
     members = waits.common_calls(matched)
@@ -192,17 +192,17 @@ def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, plan: Pl
 
 
 def _busiest(matched: Matched, waits: Waits, mine: NDArray[np.int64]) -> float:
-    """Transfer time in a step, of which the members of calls are given, of the rank with most of it, ns."""
+    """Transfer time of the rank with most of it in one step, in ns. ``mine`` are the members of the step's calls."""
     return float(np.bincount(matched.column[mine], waits.transfer[mine], len(matched.ranks)).max())
 
 
 def step_ends(matched: Matched, waits: Waits) -> F64:
-    """When the last call of each step that all ranks recorded ended, ns on the aligned axis."""
+    """End of the last call of each step that all ranks recorded, in ns of the aligned clock."""
     return np.array([waits.end[mine].max() for mine in waits.common_calls(matched)])
 
 
 def segment_work(graph: Graph, plan: Plan) -> Segments:
-    """Sum the work between calls."""
+    """Sum up the work between calls."""
     shape = (len(plan.rows), plan.size)
     host, device = np.zeros(shape), np.zeros(shape)
     mine = graph.label == Work.HOST

@@ -3,8 +3,8 @@
 A rank's *concentrated excess* is its work in segments where it does clearly more than its peers. On the host that is
 more than ``HOST_RATIO`` times the peers' median (after the discount for uniform slowness), or an excess that is mostly
 explained by a named attribute; on the device it is more than ``DEVICE_RATIO`` times. A replay with these segments at
-the peers' median gives the gain of each step. A rank that is slightly slower everywhere has no place that could be
-improved, and is not reported.
+the peers' median gives the gain of each step. A rank that is slightly slower everywhere has no excess in this sense,
+because no single place in its code could be improved.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], F
 
     Returns:
         One candidate for each such rank; by how much each rank is slower in a step, as a natural logarithm of shape (R,
-        S),
-        0 where it is not; and the logarithm by which a device must be slower in all steps to be found, infinite where
-        unknown.
+        S), 0 where it is not; and the logarithm by which a device must be slower in all steps to be found, infinite
+        where unknown.
     """
     pace, nobody = kernel_pace(table), np.zeros((table.ranks, len(table.numbers)))
     if pace is None:
