@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,7 +18,7 @@ from rankscope.compose import _keys
 from rankscope.config import ScheduleConfig, ToolConfig, plan_in_words
 from rankscope.launcher.ending import Ending
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict
+from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict, VerdictKind
 from rankscope.records.rows import RankSummary
 
 REPORT = ClusterReport(
@@ -140,6 +142,22 @@ def written(tmp_path: Path) -> Path:
 def test_report_finds_it_from_run_folder_or_file(written: Path, where: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", str(written / where), "--format", "json"]) == 0
     assert from_json(ClusterReport, capsys.readouterr().out) == REPORT
+
+
+def test_readers_of_the_first_schema_get_the_kinds_that_they_know(
+    written: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = {"straggler", "balanced", "host_bound", "comm_bound", "pipeline", "insufficient_data"}
+    instead = {"memory_bound": "balanced", "contended": "insufficient_data"}
+    for kind in get_args(VerdictKind):  # a kind that comes later needs its place here, too
+        (written / "report.json").write_text(to_json(replace(REPORT, verdict=replace(REPORT.verdict, kind=kind))))
+        words = ["report", str(written), "--format", "json"]
+        assert cli.main(words) == 0
+        assert json.loads(capsys.readouterr().out)["verdict"]["kind"] == kind
+        assert cli.main([*words, "--schema", "1"]) == 0
+        known = json.loads(capsys.readouterr().out)["verdict"]
+        assert known["kind"] == instead.get(kind, kind) in first
+        assert known["sentence"] == REPORT.verdict.sentence
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -54,8 +54,8 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schema",
         choices=("1",),
-        default="1",
-        help="major version of the schema of --format json, so that a reader keeps its form when there is a next one",
+        help="write --format json as schema 1.0 began, for readers that know no newer kind of verdict: memory_bound is "
+        "balanced there, contended is insufficient_data (default: as it is now)",
     )
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="also write report.html, report.json, report.md there"

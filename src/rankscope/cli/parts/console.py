@@ -83,6 +83,7 @@ def show(report: ClusterReport, arguments: argparse.Namespace) -> int:
         RunDirError: the folder of ``--output`` cannot be written.
     """
     from rankscope.report import WRITERS, write_report
+    from rankscope.report.formats.json import in_first_form
 
     if arguments.output is not None:
         try:
@@ -98,7 +99,8 @@ def show(report: ClusterReport, arguments: argparse.Namespace) -> int:
 
         show(report, Console())  # rich knows about NO_COLOR, COLUMNS and what the terminal can do
     else:
-        print_utf8(WRITERS[arguments.format](report).rstrip("\n"))
+        known = in_first_form(report) if arguments.schema and arguments.format == "json" else report
+        print_utf8(WRITERS[arguments.format](known).rstrip("\n"))
     return 0
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from rankscope.records.codec import SCHEMA_VERSION
 from rankscope.records.diff import RunDiff
 from rankscope.records.manifest import RunManifest
-from rankscope.records.report import ClusterReport
+from rankscope.records.report import ClusterReport, VerdictKind
 from rankscope.records.sweep import SweepResult
 from rankscope.report.common.rounding import tidy
 
-__all__ = ["SCHEMAS", "render", "schema"]
+__all__ = ["SCHEMAS", "in_first_form", "render", "schema"]
 
 _FIRST = ("schema_version", "run", "verdict", "ranks", "clock", "collectives", "findings", "errors")
 
@@ -27,6 +28,17 @@ def schema(name: str) -> dict[str, Any]:
     made = msgspec.json.schema(SCHEMAS[name])
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:rankscope:{name}:{SCHEMA_VERSION}"}
     return about | made
+
+
+_KINDS_SINCE: dict[VerdictKind, VerdictKind] = {"memory_bound": "balanced", "contended": "insufficient_data"}
+"""Kinds of verdict that the first readers of 1.0 do not know -> what stood in their place then: no rank is to blame, or
+nothing can be said. The sentence says the rest."""
+
+
+def in_first_form(report: ClusterReport) -> ClusterReport:
+    """Return the report with the kinds of verdict that schema 1.0 began with. Keys were added since, too: skip them."""
+    kind = _KINDS_SINCE.get(report.verdict.kind)
+    return report if kind is None else replace(report, verdict=replace(report.verdict, kind=kind))
 
 
 def render(report: ClusterReport) -> str:
