@@ -1,1 +1,1 @@
-"""Between windows: what the logs of all steps tell of the whole run, and why a job stands still."""
+"""Between windows: what the logs of all steps show about the whole run, and why a job hangs."""

@@ -1,8 +1,8 @@
 """The verdict from the step logs of all ranks: who makes which steps slow, and by how much. Arrays in, a record out.
 
-Three tests, each for a pattern of its own: steps that recur, stretches of steps, and irregular steps that are too often
-the same rank's. What one has explained the next does not see. Occasions (evaluations, checkpoints) are told apart by
-their marks, and accuse nobody.
+There are three tests, each for its own pattern: steps that recur, stretches of steps, and irregular steps that are too
+often the same rank's. Steps that one test has explained are removed before the next. Occasions (evaluations,
+checkpoints) are recognised by their marks, and are no rank's lateness.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from rankscope.thresholds import LEAST_COST, MATTERS
 __all__ = ["LEAST_STEPS", "SURE", "judge"]
 
 LEAST_STEPS = 100
-"""Fewer compared steps carry no verdict."""
+"""Least number of compared steps for a verdict."""
 SURE = 1e-3
-"""Chance, over all ranks and patterns, that one is named where there is none."""
+"""Probability, over all ranks and patterns, that a rank is named in a healthy run."""
 WORTH_TELLING = 0.001
-"""Share of the step. What costs less on average is left alone, however regular it is."""
+"""Share of the step time below which a mean cost is not reported, however regular the pattern is."""
 STRUCK = 0.2
-"""Share of a usual step that an irregular step must be late by."""
+"""Share of a usual step by which an irregular step must be late."""
 TOGETHER = 3
-"""Struck steps that are no farther apart are one event."""
+"""Struck steps that are at most this number of steps apart are one event."""
 AT_BOTH_ENDS = 0.05
-"""Share of the steps that may be missing at either end where a rank is said to be always late."""
+"""Largest share of the steps that may be missing at either end of a stretch that is called "always"."""
 BLOCK = 25
-"""Steps of a block, by whose scatter a cost's error is told."""
+"""Number of steps of a block. The scatter of block means gives the error of a cost, in spite of correlated steps."""
 
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -46,9 +46,10 @@ def judge(table: StepTable | None, *, on_host: bool = True) -> BetweenVerdict:
     """Return the verdict.
 
     Args:
-        table: of all ranks; None where nothing can be compared.
-        on_host: the work itself is done on the host, so that a step that is long for all ranks alike is a slow one. A
-            host that waits for its device every so many steps has such steps, too, and no step of the job is slow.
+        table: table of all ranks; None where nothing can be compared.
+        on_host: whether the work itself is done on the host, so that a step that is long on all ranks alike is slow. If
+            the work is on a device, the host waits for it in some steps, which are then long without any slow step of
+            the job.
     """
     compared = int(table.compared.sum()) if table is not None else 0
     if table is None or compared < LEAST_STEPS:
@@ -58,7 +59,7 @@ def judge(table: StepTable | None, *, on_host: bool = True) -> BetweenVerdict:
 
 
 class _Judgement:
-    """Of one table."""
+    """The tests on one table."""
 
     def __init__(self, table: StepTable, on_host: bool) -> None:
         self.table = table
@@ -70,7 +71,7 @@ class _Judgement:
         self.patterns: list[SlowPattern] = []
 
     def verdict(self) -> BetweenVerdict:
-        """Look for everything, then conclude."""
+        """Run all tests, then conclude."""
         self._recurrences()
         self._stretches()
         self._irregular()
@@ -153,8 +154,8 @@ class _Judgement:
                 self._add("bursts", {row: mask}, Stretch(0, 0, int(mask.sum()), log_p))
 
     def _alike(self) -> None:
-        """Steps that recur and are long for all ranks, with nobody late in them."""
-        # A step that is long because the others wait for one rank in it is not long for all alike.
+        """Find recurring steps that are long on all ranks, without a late rank in them."""
+        # A step that is long because all others wait for one rank is not long on all ranks alike.
         shortest = self.table.step.min(axis=0)
         excess = np.maximum(shortest - self.usual - self.late.waited_for.max(axis=0), 0.0)
         excess[(self.late.charge > self.charge).any(axis=0)] = 0.0
@@ -196,12 +197,12 @@ class _Judgement:
         return np.asarray(self.table.compared & (numbers % seen.period == seen.place))
 
     def _add(self, kind: PatternKind, masks: dict[int, Mask], seen: Recurrence | Stretch) -> None:
-        """Note a pattern of ranks (by row) and their steps, and take these steps out of what is looked at next."""
+        """Add a pattern of ranks (by row) and their steps, and remove these steps from what is tested next."""
         whole = np.logical_or.reduce(list(masks.values()))
         outside = self.table.compared & ~whole
         gain, sizes = np.zeros(len(whole)), []
         for row, mask in masks.items():
-            if outside.sum() >= BLOCK:  # what a rank is late by in its other steps is no part of the pattern
+            if outside.sum() >= BLOCK:  # lateness in the rank's other steps is no part of the pattern
                 waited_for, margin = self.late.waited_for[row], self.late.margin[row]
                 sizes.append(float(np.median(waited_for[mask]) - np.median(waited_for[outside])))
                 gain += np.where(mask, margin - margin[outside].mean(), 0.0)
@@ -237,7 +238,7 @@ class _Judgement:
             self.patterns.append(pattern)
 
     def _place(self, row: int, mask: Mask, size: float) -> tuple[str, bool]:
-        """Where a rank spends what it is late by, if most of it is in one place; and whether that is CPU time."""
+        """Return where a rank spends its lateness, if most of it is in one place, and whether it is CPU time."""
         outside = self.table.compared & ~mask
 
         def more(values: F64) -> float:

@@ -1,8 +1,8 @@
-"""How late each rank is in each step, and how much of that the others wait for.
+"""How late each rank is in each step, and how much of that its peers wait for.
 
-A rank is late by its own time less the median of its peers' at the same step, what a busy machine took from each of
-them left out. The peers wait for it in the part in which they meet, so that its own stay there is shorter than theirs:
-by as much, where the job loses all of it. What of the lateness the peers do not wait for costs nothing.
+A rank is late by its own time minus the median of its peers' in the same step, without the time that a busy machine
+took from each of them. Its peers wait for it in the part of the step in which they meet, so that its own time in that
+part is shorter than theirs; by as much, if the job loses all of it. Lateness that no peer waits for costs nothing.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ __all__ = ["Lateness", "lateness"]
 F64 = npt.NDArray[np.float64]
 
 CONTENDED = 0.02
-"""Share of the step. Where ranks are held up for less, the machine is free."""
+"""Share of the step time below which the time that ranks were held up does not count as contention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Arrays are rank x step, ms."""
+    """Arrays have shape (ranks, steps), in ms."""
 
     waited_for: F64
-    """Lateness for which the peers wait, whatever made it."""
+    """Lateness for which the peers wait, whatever its reason."""
     charge: F64
-    """What a rank costs its peers in a step by itself: lateness that they wait for, and that no busy machine explains;
-    0 in steps that are not compared."""
+    """Lateness of a rank for which its peers wait and which contention does not explain; 0 in steps that are not
+    compared."""
     margin: F64
-    """By how much a rank is later than the latest of the others: what the step would gain if it were not."""
+    """By how much a rank is later than the latest of the others: what the step would gain without its lateness."""
     contended: bool
-    """Whether ranks were held up at all."""
+    """Whether ranks were held up by a busy machine."""
 
 
 def lateness(table: StepTable) -> Lateness:
-    """Of a whole table."""
+    """Compute the lateness of all ranks of a table."""
     alone = table.own - table.held
     late = alone - median_of_others(alone.T).T
     waited_for = median_of_others(table.met.T).T - table.met
@@ -49,8 +49,8 @@ def lateness(table: StepTable) -> Lateness:
     contended = held > CONTENDED * step
     excused = np.zeros_like(table.held)
     if contended:
-        # The same work takes more CPU time beside other processes, which take caches and cores' second threads: half as
-        # much again was seen for 28 steps. Whether the work is the same, a step log does not know.
+        # The same work takes more CPU time beside other processes, which use caches and hardware threads of the same
+        # cores: half as much again was measured over 28 steps. A step log does not show whether the work is the same.
         excused = np.maximum(table.cpu - median_of_others(table.cpu.T).T, 0.0)
     charge = np.where(table.compared, np.maximum(together - excused, 0.0), 0.0)
     ahead = np.sort(alone, axis=0)

@@ -1,4 +1,4 @@
-"""How a job is doing now: one reader of what the nodes place, and one line for the launcher, ``status`` and ``top``."""
+"""State of a running job: a reader of what the nodes place, and one line for the launcher, ``status`` and ``top``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rankscope.rundir.record_files import read_record
 __all__ = ["age_s", "in_a_line", "live_ranks", "rank_rows", "read_live"]
 
 TREND_PCT = 5.0
-"""A step time that has changed by less since the 200 steps before is said to be what it is."""
+"""Change of the step time, in per cent since the 200 steps before, from which on it is shown."""
 INPUT_PCT = 5.0
-"""Less time in the data loader is no news."""
+"""Share of time in the data loader, in per cent, from which on it is shown."""
 QUIET_S = 10.0
-"""Without a step for so long, and for ten usual ones, it is said how long."""
+"""Time without a step from which on it is shown, in seconds, if it is also ten usual steps."""
 _MOST_NODES = 4096
 
 
 def read_live(run_dir: RunDir) -> list[NodeLive]:
-    """What the nodes of the last attempt have placed; files that are no such record are passed over."""
+    """Return what the nodes of the last attempt have placed; files that are no such record are skipped."""
     found = []
     for path in sorted(run_dir.live_folder.glob("*.json"))[:_MOST_NODES]:
         with contextlib.suppress(ForeignFileError):
@@ -35,17 +35,18 @@ def read_live(run_dir: RunDir) -> list[NodeLive]:
 
 
 def live_ranks(nodes: Sequence[NodeLive]) -> list[RankLive]:
-    """All ranks, in order."""
+    """Return all ranks, in order."""
     return sorted((rank for node in nodes for rank in node.ranks), key=lambda rank: rank.rank)
 
 
 def in_a_line(nodes: Sequence[NodeLive], width: int = 0) -> str:
-    """The job in one line, the most important first; empty before any rank has made a step, unless the
-    job stands still.
+    """Describe the job in one line, the most important first.
+
+    It is empty before any rank has made a step, unless the job hangs.
 
     Args:
-        nodes: what they have placed.
-        width: parts that do not fit into so many columns are left out, from the right; 0: all are there.
+        nodes: what the nodes have placed.
+        width: number of columns; parts that do not fit are left out, from the right. 0: no limit.
     """
     ranks = live_ranks(nodes)
     timed = [rank for rank in ranks if rank.step_ms]
@@ -79,7 +80,8 @@ def _trend(rank: RankLive) -> str:
 
 
 def rank_rows(nodes: Sequence[NodeLive]) -> list[list[str]]:
-    """A table of all ranks with its heads: who has most to do before the ranks meet comes first."""
+    """Return a table of all ranks with its heads; named ranks come first, then those with most time before the ranks
+    meet."""
     hosts = {rank.rank: node.host for node in nodes for rank in node.ranks}
     named = {rank for node in nodes for rank in node.named}
     ordered = sorted(live_ranks(nodes), key=lambda rank: (rank.rank not in named, -rank.own_ms, rank.rank))
@@ -102,5 +104,5 @@ def rank_rows(nodes: Sequence[NodeLive]) -> list[list[str]]:
 
 
 def age_s(nodes: Sequence[NodeLive]) -> float:
-    """Seconds since the oldest of these was written, by this host's clock."""
+    """Return the age of the oldest of these records in seconds, by this host's clock."""
     return max((time.time_ns() - node.time_ns) / 1e9 for node in nodes) if nodes else 0.0

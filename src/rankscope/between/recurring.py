@@ -1,9 +1,9 @@
-"""Do steps that are struck come back every so many steps, more often than chance allows?
+"""Detect steps that are struck periodically, more often than by chance.
 
-Steps charged beyond a share of a step are struck. For each period and each place in it, of n such steps k are struck,
-and of all other steps a share q: the binomial tail of k among n at q, corrected for all periods, places and shares that
-were looked at. A score of the height of a peak is no such test: in healthy jobs on a loaded machine it named a rank in
-each of three.
+A step is struck if its charge exceeds a share of a usual step. For each period and each position in it, k of n steps at
+this position are struck, and the share q of all other steps. The test is the binomial tail of k among n at q, corrected
+for all periods, positions and shares that were tried. Peak height in a spectrum is no such test: in healthy jobs on a
+loaded machine, it named a rank in each of three.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy.typing as npt
 __all__ = ["LARGEST", "Recurrence", "binomial_tail", "recurring"]
 
 LARGEST = 200
-"""Steps. A longer period needs more steps than there are in a reporting interval to show at all."""
+"""Largest period, in steps. A longer one needs more steps than a reporting interval has."""
 SHARES = (0.05, 0.1, 0.2, 0.4)
-"""Of a usual step."""
+"""Shares of a usual step above which a step is struck."""
 LEAST_TIMES = 4
-"""Fewer repeats are no pattern, whatever their chance."""
+"""Least number of repetitions; fewer are no pattern, whatever their probability."""
 REPEATS = 0.7
-"""Share of the steps at the place that must be struck: what comes back less often is no habit."""
+"""Least share of the steps at the position that must be struck for it to count as periodic."""
 ELSEWHERE = 0.3
-"""Share of all other steps that may be struck."""
+"""Largest share of all other steps that may be struck."""
 TESTS = LARGEST * (LARGEST + 1) / 2 * len(SHARES)
 
 F64 = npt.NDArray[np.float64]
@@ -33,24 +33,24 @@ F64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """``seen`` of the ``of`` compared steps whose number is ``place`` modulo ``period`` are struck."""
+    """Of the ``of`` compared steps whose number is ``place`` modulo ``period``, ``seen`` are struck."""
 
     period: int
     place: int
     seen: int
     of: int
     log_p: float
-    """Natural logarithm of the chance, corrected."""
+    """Natural logarithm of the probability by chance, corrected for the number of tests."""
     share: float
 
 
 def recurring(charge: F64, compared: npt.NDArray[np.bool_], usual: float, first: int = 0) -> Recurrence | None:
-    """The recurrence that chance explains least; None where nothing recurs.
+    """Return the recurrence that is least probable by chance; None where nothing recurs.
 
     Args:
-        charge: of one rank by step, ms.
-        compared: steps that count.
-        usual: a usual step, ms.
+        charge: lateness of one rank by step, in ms.
+        compared: mask of the steps that count.
+        usual: usual step time, in ms.
         first: number of the first step.
     """
     numbers = np.flatnonzero(compared) + first
@@ -81,7 +81,7 @@ def _better(
 
 
 def binomial_tail(k: int, n: int, q: float) -> float:
-    """Natural logarithm of the chance of at least ``k`` of ``n`` where each has the chance ``q``, 0 < q < 1."""
+    """Natural logarithm of the probability of at least ``k`` of ``n`` events, each of probability ``q``, 0 < q < 1."""
     terms = [
         math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * math.log(q) + (n - i) * math.log1p(-q)
         for i in range(k, n + 1)

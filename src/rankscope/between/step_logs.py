@@ -1,4 +1,4 @@
-"""Step logs as columns of numbers, whichever version has written them."""
+"""Step logs as columns of numbers, for all versions of the format."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from rankscope.rundir.foreign import read_foreign_gzip, shown
 __all__ = ["ENTRY", "MAX_BYTES", "MAX_STEPS", "StepTimes", "last_attempt", "parse", "read_step_log"]
 
 MAX_STEPS = 1 << 24
-"""Of a run: nineteen days at ten a second."""
+"""Largest number of steps of a run that are read: nineteen days at ten a second."""
 MAX_BYTES = 1 << 28
-"""Of a log, unpacked: 3.7 million steps one by one, or 30 million folded ones."""
+"""Largest size of an unpacked log: 3.7 million single steps, or 30 million folded ones."""
 
 ENTRY = np.dtype(
     [(name, "<u4") for name in STEP_LOG_COLUMNS]
@@ -41,7 +41,7 @@ assert (ENTRY.itemsize, _ENTRY_V1.itemsize) == (STEP_LOG_ENTRY.size, STEP_LOG_EN
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """One rank's log: entries in the order of steps, each for ``spans`` steps."""
+    """One rank's log: entries in the order of steps; entry i stands for ``spans[i]`` steps."""
 
     entries: npt.NDArray[Any]
     spans: npt.NDArray[np.int64]
@@ -53,42 +53,44 @@ class StepTimes:
 
     @property
     def has_parts(self) -> bool:
-        """Whether the parts of a step were timed: not in logs of version 1."""
+        """Whether the parts of a step were timed, which logs of version 1 lack."""
         return "before" in (self.entries.dtype.names or ())
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
-        """A column of :data:`~rankscope.records.running.step_log.STEP_LOG_COLUMNS` step by step, ms; folded steps have
-        their mean, and what the log does not have is 0."""
+        """Return a column of :data:`~rankscope.records.running.step_log.STEP_LOG_COLUMNS` by step, in ms.
+
+        Folded steps have their mean. A column that the log lacks is 0.
+        """
         if name not in (self.entries.dtype.names or ()):
             return np.zeros(self.steps)
         return np.repeat(self.entries[name] / 1e3, self.spans)
 
     def flags(self) -> npt.NDArray[np.uint16]:
-        """Flags step by step; see :mod:`rankscope.records.running.step_log`."""
+        """Return the flags by step; see :mod:`rankscope.records.running.step_log`."""
         own = self.entries["flags"].astype(np.uint16)
         return np.repeat(own if self.has_parts else np.where(own > 0, RECORDED, 0).astype(np.uint16), self.spans)
 
     def between(self, begin: int, end: int) -> StepTimes:
-        """Steps ``begin`` to ``end``, counted from the first of this log, without the last."""
+        """Return steps ``begin`` to ``end`` (excluded), counted from the first of this log."""
         ends = np.cumsum(self.spans)
         spans = np.minimum(ends, end) - np.maximum(ends - self.spans, begin)
         kept = spans > 0
         return StepTimes(self.entries[kept], spans[kept])
 
     def is_exact(self) -> npt.NDArray[np.bool_]:
-        """Which steps have an entry of their own."""
+        """Mask of the steps that have an entry of their own."""
         return np.repeat(self.spans == 1, self.spans)
 
 
 def parse(raw: bytes, what: str) -> StepTimes:
-    """A log from its bytes.
+    """Read a log from its bytes.
 
     Args:
-        raw: unpacked.
-        what: its name, for the error.
+        raw: the unpacked bytes.
+        what: name of the log, for error messages.
 
     Raises:
-        ForeignFileError: it is none, or of a version that is not known.
+        ForeignFileError: it is no step log, or of an unknown version.
     """
     if not begins_with_header(raw):
         if not raw or len(raw) % _ENTRY_V1.itemsize:
@@ -113,20 +115,20 @@ def parse(raw: bytes, what: str) -> StepTimes:
 
 
 def read_step_log(path: Path) -> StepTimes:
-    """A rank's log from the run directory.
+    """Read a rank's log from the run directory.
 
     Raises:
-        ForeignFileError: it cannot be read, or is none.
+        ForeignFileError: it cannot be read, or is no step log.
     """
     return parse(read_foreign_gzip(path, MAX_BYTES), shown(path))
 
 
 def last_attempt(paths: Sequence[Path], notes: list[str]) -> tuple[int, dict[int, Path]]:
-    """The last attempt, and its log of each rank, in the order of ranks.
+    """Return the number of the last attempt, and the log of each of its ranks, in order of ranks.
 
     Args:
         paths: ``.../attempt_K/pulse/rank_NNNNN.bin.gz``; others are ignored.
-        notes: gets a line where several runs were given.
+        notes: receives a line where several runs were given.
     """
     found: dict[tuple[int, Path], dict[int, Path]] = {}
     for path in paths:

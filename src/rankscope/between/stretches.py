@@ -1,10 +1,10 @@
-"""Is a rank late for a whole stretch of steps: always, from a step on, or for a while?
+"""Detect whether a rank is late for a whole stretch of steps: always, from some step on, or for a while.
 
-Steps are taken five at a time, since neighbours resemble each other and tests that take them for independent name
-somebody in healthy runs. A group is struck where most of its steps are. The score of a stretch is the sum over its
-groups of the logarithm of how much likelier the group is in a stretch (struck with the chance :data:`INSIDE`) than
-beside it (with the rate seen there); the number of stretches that reach a score by chance is at most the number of
-groups times exp(-score) (Karlin and Altschul, PNAS 87, 1990).
+Steps are grouped by five, since neighbouring steps are correlated and tests that assume independence name ranks in
+healthy runs. A group is struck if most of its steps are. The score of a stretch is the sum over its groups of a log
+likelihood ratio: of the probability in a stretch (struck with probability :data:`INSIDE`) to that outside of it (struck
+at the rate seen there). The expected number of stretches that reach a score by chance is at most the number of groups
+times exp(-score) (Karlin and Altschul, PNAS 87, 1990).
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ __all__ = ["GROUP", "Stretch", "is_growing", "stretches", "struck_on_others"]
 
 GROUP = 5
 SHARE = 0.05
-"""Of a usual step: what a rank is late by in a struck step. It is ``thresholds.LEAST_COST``."""
+"""Share of a usual step by which a rank is late in a struck step: ``thresholds.LEAST_COST``."""
 INSIDE = 0.8
 MOST = 5
-"""Stretches of a rank that are looked for."""
+"""Largest number of stretches of one rank."""
 _MOST_FITTED = 120
-"""Points to which a line is fitted; of longer stretches they are medians of larger groups."""
+"""Largest number of points to which a line is fitted; for longer stretches, they are medians of larger groups."""
 
 F64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Indices into the compared steps, ``end`` not included."""
+    """A stretch as indices into the compared steps, with ``end`` excluded."""
 
     begin: int
     end: int
     seen: int
-    """Struck steps in it."""
+    """Number of struck steps in it."""
     log_p: float
 
 
 def stretches(charge: F64, usual: float, beside: float) -> list[Stretch]:
-    """Stretches in which a rank is late, most certain first.
+    """Return the stretches in which a rank is late, the most certain first.
 
     Args:
-        charge: of one rank, ms, compared steps only.
-        usual: a usual step, ms.
+        charge: lateness of one rank in the compared steps, in ms.
+        usual: usual step time, in ms.
         beside: share of groups that are struck on its peers.
     """
     struck = charge > SHARE * usual
@@ -70,9 +70,10 @@ def stretches(charge: F64, usual: float, beside: float) -> list[Stretch]:
 
 
 def _best(most: npt.NDArray[np.bool_], taken: npt.NDArray[np.bool_], beside: float) -> tuple[int, int, float] | None:
-    """The stretch of the highest score that touches none taken so far; the rate beside it is that outside of it."""
+    """Return the stretch with the highest score that overlaps none taken so far. The rate is that of the groups outside
+    of it."""
     rate, found = max(beside, 1.0 / len(most)), None
-    for _ in range(3):  # the rate beside it depends on where it is
+    for _ in range(3):  # the rate outside depends on the stretch
         if rate >= INSIDE:
             return None
         scores = np.where(most, math.log(INSIDE / rate), math.log((1 - INSIDE) / (1 - rate)))
@@ -91,7 +92,7 @@ def _best(most: npt.NDArray[np.bool_], taken: npt.NDArray[np.bool_], beside: flo
 
 
 def _highest(scores: F64) -> tuple[int, int, float]:
-    """Begin, end and sum of the stretch with the largest sum."""
+    """Return begin, end and sum of the stretch with the largest sum."""
     best, begin, total, start = 0.0, 0, 0.0, 0
     end = 0
     for place, score in enumerate(scores.tolist()):
@@ -104,7 +105,7 @@ def _highest(scores: F64) -> tuple[int, int, float]:
 
 
 def _exact(struck: npt.NDArray[np.bool_], begin: int, end: int) -> tuple[int, int]:
-    """Move both ends, by less than a group, to where the struck steps begin and end."""
+    """Move both ends, by less than a group, to the begin and the end of the struck steps."""
     low, high = max(begin - GROUP + 1, 0), min(begin + GROUP, end)
     gains = np.cumsum(np.where(struck[low:high], 1, -1)[::-1])[::-1]
     first = low + int(np.argmax(gains))
@@ -114,11 +115,13 @@ def _exact(struck: npt.NDArray[np.bool_], begin: int, end: int) -> tuple[int, in
 
 
 def is_growing(late: F64) -> bool:
-    """Whether a rank is late by more and more, not by as much from a step on: medians of groups lie closer to a line
-    that begins to rise somewhere than to two levels, and it rises by at least half of what it ends at.
+    """Whether a rank's lateness grows, rather than being constant from some step on.
+
+    That is so if medians of groups are closer to a line that begins to rise at some point than to two levels, and if
+    the line rises by at least half of its final value.
 
     Args:
-        late: ms, over the stretch and as many steps before it as there are, at most its length.
+        late: lateness in ms over the stretch, and over as many steps before it as exist, at most its length.
     """
     groups = len(late) // GROUP
     if groups < 2 * GROUP:
@@ -144,7 +147,7 @@ def _spread(values: F64) -> float:
 
 
 def struck_on_others(charges: F64, usual: float) -> Iterator[float]:
-    """For each rank the share of groups that are struck on the others, on average."""
+    """Yield for each rank the share of groups that are struck on the others, on average."""
     groups = charges.shape[1] // GROUP
     struck = (charges[:, : groups * GROUP] > SHARE * usual).reshape(len(charges), groups, GROUP).sum(
         axis=2

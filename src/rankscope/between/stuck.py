@@ -1,8 +1,9 @@
-"""Why a job stands still, from what all its ranks answer. Pure: records in, a record out.
+"""Why a job hangs, from the answers of all its ranks. Pure: records in, a record out.
 
-Collectives of a group are numbered by every rank for itself. So where ranks wait in call n of a group, a rank whose
-last call is an earlier one has not entered it; one whose call n is another than theirs has skipped a call, or calls in
-another order; and where all are in the same call with the same sizes, nobody is missing and the network is silent.
+Every rank numbers the collectives of a group by itself. Where ranks wait in call n of a group, a rank whose last call
+is an earlier one has not entered it. A rank whose call n differs from theirs has skipped a call, or makes calls in
+another order. Where all ranks are in the same call with the same sizes, none is missing and the network does not
+respond.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rankscope.records.running.hang import Call, HangKind, HangVerdict, NodeAnsw
 __all__ = ["waits_for_others", "why_stuck"]
 
 _SAME_SIZES = ("all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter", "broadcast")
-"""Calls whose inputs have one size on all ranks, unless their name says otherwise (``allgatherv``, ``coalesced``)."""
+"""Calls whose inputs have one size on all ranks, unless their name shows otherwise (``allgatherv``, ``coalesced``)."""
 
 _MOST_PERIOD = 24
 
@@ -26,10 +27,10 @@ Calls = dict[int, dict[int, Call]]
 
 
 def why_stuck(nodes: Sequence[NodeAnswers]) -> HangVerdict | None:
-    """The verdict; None where no rank was asked.
+    """Return the verdict; None where no rank was asked.
 
     Args:
-        nodes: of one question, at most one of each node. Those of an older attempt are left out.
+        nodes: answers to one question, at most one of each node. Those of an older attempt are left out.
     """
     attempt = max((node.attempt for node in nodes), default=0)
     nodes = [node for node in nodes if node.attempt == attempt]
@@ -66,14 +67,14 @@ def _verdict(ranks: Mapping[int, RankState], world: int) -> HangVerdict:
 
 
 def waits_for_others(state: RankState) -> bool:
-    """Whether a rank is in a call that has not ended, as far as that is recorded."""
+    """Whether a rank is in a call that has not ended, as far as calls are recorded."""
     if state.stage == "rendezvous":
         return True
     return state.answer is not None and any(not call.done for call in state.answer.calls)
 
 
 def _is_busy(state: RankState) -> bool:
-    """Whether the main thread works: a loop that sleeps in between, too, looks the same whenever it is asked."""
+    """Whether the main thread works. A loop that sleeps in between looks the same at each question, but works, too."""
     return state.answer is not None and works(state)
 
 
@@ -91,7 +92,7 @@ def _from_outside(ranks: Mapping[int, RankState], found: list[int], kind: str, w
 
 
 def _by_calls(ranks: Mapping[int, RankState]) -> HangVerdict | None:
-    """What the numbers of the calls tell; None where they tell nothing."""
+    """Return the verdict from the numbers of the calls; None where they are not conclusive."""
     found: list[tuple[int, HangVerdict]] = []
     for (group, members), calls in _groups(ranks).items():
         first_open = [min(n for n, call in own.items() if not call.done) for own in calls.values() if _open(own)]
@@ -102,7 +103,7 @@ def _by_calls(ranks: Mapping[int, RankState]) -> HangVerdict | None:
         if verdict is not None:
             began = min(own[number].created_ns for own in calls.values() if number in own)
             found.append((began, verdict))
-    # A rank that is missing in one group may wait in another: the oldest call that is open is the cause.
+    # A rank that is missing in one group may wait in another: the oldest open call is the cause.
     found.sort(key=lambda pair: (pair[1].kind == "all_in", pair[0]))
     return found[0][1] if found else None
 
@@ -112,7 +113,7 @@ def _open(own: Mapping[int, Call]) -> bool:
 
 
 def _groups(ranks: Mapping[int, RankState]) -> dict[tuple[str, tuple[int, ...]], Calls]:
-    """By name and members of each group, the numbered calls of every rank in it."""
+    """Return for each group, by name and members, the numbered calls of every rank in it."""
     found: dict[tuple[str, tuple[int, ...]], Calls] = defaultdict(dict)
     for rank, state in ranks.items():
         if state.answer is None or not state.answer.recorder:
@@ -129,7 +130,7 @@ def _groups(ranks: Mapping[int, RankState]) -> dict[tuple[str, tuple[int, ...]],
 def _of_group(
     ranks: Mapping[int, RankState], group: str, members: tuple[int, ...], calls: Calls, number: int
 ) -> HangVerdict | None:
-    # From the first call in which two ranks differ on, all that follows is out of step.
+    # After the first call in which two ranks differ, all calls are shifted against each other.
     for earlier in sorted({n for own in calls.values() for n in own if n <= number}):
         at = {rank: own[earlier] for rank, own in calls.items() if earlier in own}
         sizes = {_sizes(call) for call in at.values()} if any(not call.done for call in at.values()) else set()
@@ -172,7 +173,7 @@ def _of_group(
 
 
 def _sizes(call: Call) -> tuple[tuple[int, ...], ...]:
-    """Shapes that must be those of all ranks; empty where they may differ."""
+    """Shapes that must be equal on all ranks; empty where they may differ."""
     name = call.name.lower().rpartition(":")[2]
     if not any(word in name for word in _SAME_SIZES) or "coalesced" in name or name.endswith("v"):
         return ()
@@ -182,11 +183,11 @@ def _sizes(call: Call) -> tuple[tuple[int, ...], ...]:
 def _differ(
     ranks: Mapping[int, RankState], group: str, calls: Calls, number: int, at: Mapping[int, Call]
 ) -> HangVerdict:
-    """Ranks whose call of a number is not that of the most."""
+    """Return the verdict on the ranks whose call of this number differs from that of the majority."""
     kinds: dict[tuple[str, object], list[int]] = defaultdict(list)
     for rank, call in at.items():
         kinds[call.name, _sizes(call)].append(rank)
-    # The call of the most is right; of as many, that of those who call as they did in the steps before.
+    # The majority's call is taken to be right; of equally many, the one that continues the earlier order of calls.
     ordered = sorted(
         kinds.items(),
         key=lambda item: (-len(item[1]), -sum(_as_before(calls[rank], number) for rank in item[1]), min(item[1])),
@@ -228,7 +229,7 @@ _DUE = "A rank that calls something else than what is due has skipped a call, or
 
 
 def _as_before(own: Mapping[int, Call], number: int) -> bool:
-    """Whether a call is the one that was due: a rank's calls come back in the same order, step by step."""
+    """Whether a call continues the rank's periodic sequence of calls, which repeats with the steps."""
     kinds = {n: (call.name, _sizes(call)) for n, call in own.items()}
     before = [kinds.get(n) for n in range(number - 2 * _MOST_PERIOD, number)]
     for period in range(1, _MOST_PERIOD + 1):
@@ -239,7 +240,8 @@ def _as_before(own: Mapping[int, Call], number: int) -> bool:
 
 
 def _shift(calls: Calls, number: int, usual: int, odd: int) -> str:
-    """How the calls of two ranks stand to each other, from the first that differs on."""
+    """Compare two ranks' calls from the first difference on: one rank skipped a call, another order, or unknown
+    ("")."""
 
     def alike(a: Call | None, b: Call | None) -> bool:
         return a is not None and b is not None and a.name == b.name and _sizes(a) == _sizes(b)
@@ -269,7 +271,7 @@ def _long(ranks: Mapping[int, RankState], advancing: list[int], mismatch: HangVe
 
 
 def _by_stacks(ranks: Mapping[int, RankState]) -> HangVerdict:
-    """Without a record of calls: who is not where the most are."""
+    """Return the verdict without a record of calls: ranks that are elsewhere than the majority."""
     answered = {rank: state for rank, state in ranks.items() if state.answer is not None}
     silent = [rank for rank in ranks if rank not in answered]
     places: dict[str, list[int]] = defaultdict(list)
@@ -295,7 +297,7 @@ def _by_stacks(ranks: Mapping[int, RankState]) -> HangVerdict:
 
 
 def _waiting(ranks: Mapping[int, RankState], but: Sequence[int]) -> list[str]:
-    """Where the others are, alike ones together."""
+    """Describe where the other ranks are, with equal places grouped."""
     places: dict[str, list[int]] = defaultdict(list)
     for rank, state in ranks.items():
         if rank not in but:

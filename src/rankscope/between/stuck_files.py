@@ -1,4 +1,4 @@
-"""Answers of ranks in a run directory: read, and asked for."""
+"""Ask the ranks of a running job where they are, and read their answers from the run directory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["ask_where", "read_answers"]
 
 _MOST_NODES = 4096
 _ANSWERS = "[!.]*.json*"
-"""Also where they are encrypted; no temporary file."""
+"""Matches encrypted files too, but no temporary files."""
 
 
 def read_answers(run_dir: RunDir) -> list[NodeAnswers]:
-    """What the nodes have placed; files that are no such record are passed over."""
+    """Return what the nodes have placed; files that are no such record are skipped."""
     found = []
     for path in sorted(run_dir.stuck_folder.glob("*.json"))[:_MOST_NODES]:
         with contextlib.suppress(ForeignFileError):
@@ -35,9 +35,9 @@ def ask_where(
     """Ask all ranks of a running job where they are, and wait for the nodes.
 
     Args:
-        run_dir: of the job.
-        timeout_s: longest wait. An answer takes some ten seconds: each rank is asked twice.
-        read: reads the answers, of a run that is encrypted with the key.
+        run_dir: run directory of the job.
+        timeout_s: longest wait in seconds. An answer takes about ten seconds, since each rank is asked twice.
+        read: reads the answers; for an encrypted run, with the key.
 
     Returns:
         The answers that came in time.

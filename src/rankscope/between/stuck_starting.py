@@ -1,4 +1,4 @@
-"""Why a job does not begin: its ranks meet in ``init_process_group``, and who has not come there is waited for."""
+"""Why a job does not begin: its ranks meet in ``init_process_group`` and wait for those that have not called it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _CALL = "init_process_group"
 
 
 def not_met(ranks: Mapping[int, RankState], world: int) -> HangVerdict | None:
-    """The verdict where ranks wait for others to begin; None where none does.
+    """Return the verdict where ranks wait for others to begin; None where none does.
 
     Args:
-        ranks: that were asked.
-        world: ranks of the job.
+        ranks: states of the ranks that were asked.
+        world: number of ranks of the job.
     """
     waiting = [rank for rank, state in ranks.items() if state.stage == "rendezvous"]
     if not waiting:

@@ -1,4 +1,4 @@
-"""Where a rank is and what it calls, in words."""
+"""Descriptions of where a rank is, and of its calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from rankscope.records.running.hang import Call, RankState
 __all__ = ["call_in_words", "doing", "named", "sent", "works"]
 
 BUSY_S = 0.4
-"""CPU time of a thread between two questions, which are some 4 s apart; one that waits uses none."""
+"""CPU time of a thread, in seconds, between two questions about 4 s apart, from which on it works; a waiting one uses
+none."""
 BUSY_SWITCHES = 5
-"""A DataLoader that waits for its workers looks for them every 5 s."""
+"""Number of times that a thread began to wait between two questions, from which on it works. A DataLoader that waits
+for its workers looks for them every 5 s."""
 
 _PARTS = {
     "before": "between two steps",
@@ -29,19 +31,19 @@ _LIBRARIES = ("/torch/", "/site-packages/", "/dist-packages/", "/lib/python", "/
 
 
 def named(ranks: Sequence[int]) -> str:
-    """``Rank 1`` or ``Ranks 1, 2``."""
+    """Return ``Rank 1`` or ``Ranks 1, 2``."""
     return f"Rank{'s' if len(ranks) != 1 else ''} {some_ranks(sorted(ranks))}"
 
 
 def call_in_words(call: Call, group: str) -> str:
-    """``all_reduce number 57 of group default ([32, 8] Float)``."""
+    """Return for instance ``all_reduce number 57 of group default ([32, 8] Float)``."""
     shapes = ", ".join(str(shape) for shape in call.sizes[:2])
     sizes = f" ({' '.join(filter(None, (shapes, call.dtype)))})" if shapes else ""
     return f"{_operation(call)} number {call.seq:,} of group {group or 'default'}{sizes}"
 
 
 def sent(call: Call) -> str:
-    """``calls all_reduce of [32, 8]``."""
+    """Return for instance ``calls all_reduce of [32, 8]``."""
     shapes = ", ".join(str(shape) for shape in call.sizes[:2])
     return f"calls {_operation(call)}{f' of {shapes}' if shapes else ''}"
 
@@ -51,13 +53,12 @@ def _operation(call: Call) -> str:
 
 
 def works(state: RankState) -> bool:
-    """Whether the main thread of a rank has used its CPU between two questions, or waited for something often."""
+    """Whether the main thread of a rank used its CPU between two questions, or waited for something many times."""
     return state.cpu_s >= BUSY_S or state.switches >= BUSY_SWITCHES
 
 
 def doing(state: RankState) -> str:
-    """Where the training thread of a rank is: its part of the step, the innermost line of the script, the innermost of
-    all."""
+    """Describe where the training thread of a rank is: part of the step, line of the script, innermost frame."""
     answer = state.answer
     if answer is None and state.state in ("", "Z", "X"):
         return "has ended"
@@ -72,5 +73,5 @@ def doing(state: RankState) -> str:
 
 
 def _short(frame: str) -> str:
-    """``train.py:30 in fetch`` of a whole path."""
+    """Shorten a path to ``train.py:30 in fetch``."""
     return frame.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The step logs of all ranks side by side, as far as steps of several ranks can be compared."""
+"""Table of the step logs of all ranks, for the steps that can be compared between ranks."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 FIRST_STEPS = 10
-"""Left out at the beginning: compilation, allocator growth and cold caches are not the job. The first window begins
-after as many (``schedule.skip_first``)."""
+"""Number of first steps left out: compilation, allocator growth and cold caches are not typical of the job. The first
+window begins after as many (``schedule.skip_first``)."""
 MOST_CELLS = 1 << 23
-"""Steps times ranks that are compared: half a gigabyte. Of longer runs the last steps are."""
+"""Largest number of ranks times steps to compare: half a gigabyte. Of longer runs, the last steps are compared."""
 USUAL = 0.5
-"""A flag that more of the steps have is how this job trains, and marks nothing."""
+"""Share of the steps above which a flag is typical of the job and marks no occasion."""
 
 
 @dataclass(kw_only=True)
 class StepTable:
-    """Arrays are rank x step; times are ms.
+    """Arrays have shape (ranks, steps) unless stated otherwise; times are in ms.
 
-    ``own`` is time that a rank spends by itself: no peer is waited for in it. It begins where the backward of the step
-    before has ended, for there the ranks were together, and ends where the next part begins in which they meet; what a
-    rank computes in that part is its own, too. ``met`` is the rest of it: what a rank waits for its peers is in it.
+    ``own`` is time that a rank spends by itself, without waiting for a peer. It begins at the end of the previous
+    step's backward, where the ranks were together, and ends at the next part in which they meet. Computation of a rank
+    in that part is its own, too. ``met`` is the rest of that part, and contains the time that a rank waits for its
+    peers.
     """
 
     ranks: list[int]
@@ -41,27 +42,28 @@ class StepTable:
     own: F64
     met: F64
     held: F64
-    """What of ``own`` the training thread could run and was not let."""
+    """Time within ``own`` in which the training thread was runnable but did not run."""
     places: dict[str, F64]
-    """Parts of ``own`` by name; ``input`` and ``gc`` are taken out of the part that they lie in."""
+    """Parts of ``own`` by name; ``input`` and ``gc`` are taken out of the part that contains them."""
     cpu: F64
     """CPU time of the training thread."""
     compared: Mask
-    """Steps (one dimension) that all ranks have, none recorded, and that are neither occasion nor just after one."""
+    """Shape (steps,): steps that all ranks have, that no rank recorded, and that neither are an occasion nor follow
+    one."""
     checkpoint: Mask
-    """rank x step"""
+    """Steps marked as a checkpoint; ``evaluation`` likewise."""
     evaluation: Mask
     wrapped: bool
-    """Whether the parts of a step are known for what they are."""
+    """Whether the boundaries of the parts of a step are known."""
     notes: list[str] = field(default_factory=list)
 
 
 def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since: int = 0) -> StepTable | None:
-    """Put the logs of the ranks side by side; None where fewer than two have their parts timed.
+    """Align the logs of the ranks by step; None where fewer than two ranks timed the parts of a step.
 
     Args:
-        logs: by rank.
-        first: steps to leave out at the beginning.
+        logs: logs by rank.
+        first: number of steps to leave out at the beginning.
         since: number of the first step of these logs.
     """
     known = {rank: log for rank, log in sorted(logs.items()) if log.has_parts}
@@ -84,7 +86,7 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
         name: column(f"device_{name}" if on_device else name) for name in ("before", "forward", "backward", "after")
     }
     inputs, gc = column("input"), column("gc")
-    if on_device:  # what the host does while its device works costs nothing
+    if on_device:  # work of the host while its device is busy costs nothing
         inputs = np.minimum(inputs, parts["before"])
         gc = np.minimum(gc, parts["before"] - inputs)
     places = {"input": inputs, "gc": gc}
@@ -92,10 +94,10 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
         places["before"] = np.maximum(parts["before"] - inputs - gc, 0.0)
     if plain:
         places["forward"] = parts["forward"]
-        # What follows a backward is done before the ranks meet again, which is in the backward of the next step.
+        # The time after a backward is spent before the ranks meet again, which is in the backward of the next step.
         places["after"] = _shifted(parts["after"])
     if plain and not on_device:
-        # Who waits uses no CPU: what a rank computes in its backward is its own, and the rest may be waiting.
+        # A waiting thread uses no CPU: CPU time in the backward is the rank's own, and the rest may be waiting.
         places["backward"] = np.minimum(column("cpu_backward"), parts["backward"])
     own = np.sum([*places.values()], axis=0) if wrapped else inputs + gc
     met = step - own
@@ -108,7 +110,7 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
     known_steps = np.asarray(step > 0).all(axis=0)
     occasions = checkpoint.any(axis=0) | evaluation.any(axis=0)
     apart = np.array((flags & RECORDED).any(axis=0) | occasions | ~known_steps, bool)
-    apart[1:] |= apart[:-1].copy()  # what follows a window or an occasion still feels it
+    apart[1:] |= apart[:-1].copy()  # the step after a window or an occasion is still affected
     notes = []
     if begin > first:
         notes.append(f"the last {whole - begin:,} of {whole:,} steps were compared")
@@ -132,12 +134,12 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
 
 
 def _shifted(values: F64) -> F64:
-    """Each step's value given to the next; that of the step before the first is taken to be like its own."""
+    """Move each step's value to the next step; the first step keeps its own."""
     return np.concatenate([values[:, :1], values[:, :-1]], axis=1)
 
 
 def _usual(flags: npt.NDArray[np.uint16], flag: int) -> Mask:
-    """By rank, whether most of its steps have a flag."""
+    """Whether most steps of a rank have a flag, shape (ranks,)."""
     return np.asarray(((flags & flag) > 0).mean(axis=1) > USUAL)
 
 

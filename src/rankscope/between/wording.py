@@ -1,4 +1,4 @@
-"""What the log of all steps tells, in sentences."""
+"""Sentences about the log of all steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACES = {
 
 
 def describe(pattern: SlowPattern, step_ms: float) -> str:
-    """One sentence for a pattern: who, when, where, and what it costs."""
+    """Describe a pattern in one sentence: who, when, where, and its cost."""
     share = f"{100 * pattern.cost_ms / step_ms:.1f} %" if step_ms else "unknown"
     cost = f"{amount(pattern.cost_ms)} a step on average ({share})"
     many = len(pattern.ranks) > 1
@@ -53,7 +53,7 @@ def describe(pattern: SlowPattern, step_ms: float) -> str:
 
 
 def conclude(verdict: BetweenVerdict) -> BetweenVerdict:
-    """Give the verdict its sentence."""
+    """Set the sentence of the verdict and return it."""
     if verdict.kind == "insufficient_data":
         verdict.sentence = f"Too few steps for a verdict between windows: {verdict.steps} can be compared."
     elif verdict.patterns and verdict.kind != "contended":

@@ -1,4 +1,4 @@
-"""Which window comes next: rank 0 decides and announces it, and every rank follows."""
+"""Agreement on the next window: rank 0 decides and announces it, and every rank follows."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["Agreement"]
 T = TypeVar("T")
 
 _FIRST_STEPS = 3
-"""Steps after which their usual time is known well enough to say how many steps an announcement takes."""
+"""Number of steps after which their usual time is known well enough to tell how many steps an announcement takes."""
 
 
 class Agreement:
     """One rank's part in the agreement on windows.
 
     Args:
-        spec: of the run.
-        rank: of this process.
-        board: where windows are announced.
-        pace: of this rank's steps.
-        heard_within_s: how long an announcement travels to the last rank.
+        spec: specification of the run.
+        rank: rank of this process.
+        board: notices by which windows are announced.
+        pace: step time estimate of this rank.
+        heard_within_s: time until an announcement has reached the last rank, in seconds.
         source: the signal by which steps are counted.
     """
 
@@ -55,10 +55,10 @@ class Agreement:
         self._busy_until = 0
         self._read: dict[str, Any] = {}
         self.confirmed: bool | None = None
-        """True when the window taken last was announced; None when no announcement came."""
+        """True if the window taken last was announced; None if no announcement came."""
 
     def due(self, completed: int) -> bool:
-        """Whether a window's warm-up is to begin, now that so many steps are completed."""
+        """Return whether the warm-up of a window has to begin after this number of completed steps."""
         if completed <= self._busy_until:
             return False
         if self._next is None:
@@ -70,7 +70,11 @@ class Agreement:
         return self._next is not None and completed >= self._next.warm
 
     def take(self) -> tuple[Window, Window | None]:
-        """The window that is due, and what was planned where it is a planned one. The next has the next number."""
+        """Return the window that is due, and its schedule if it is scheduled; the next window gets the next number.
+
+        Raises:
+            RuntimeError: no window is due.
+        """
         window, self._next = self._next, None
         if window is None:
             raise RuntimeError("no window is due")
@@ -79,23 +83,24 @@ class Agreement:
         return window, self._spec.schedule.window(self._planned - 1) if window.origin == "plan" else None
 
     def recount(self, source: str) -> None:
-        """From now on steps are counted by this signal, from 1 again: what was planned comes again."""
+        """Count steps by this signal from now on, from 1 again; scheduled windows are repeated."""
         self._earlier.add(self._source)
         self._source = source
         self._planner.again()
         self._next, self._planned, self._busy_until = None, 0, 0
 
     def plan_comes(self, completed: int) -> bool:
-        """Whether the next window is planned and its warm-up is to begin now, or can be left out for the last time."""
+        """Return whether a scheduled window is next whose warm-up begins now, or that has to open now without a
+        warm-up."""
         plan = self._window(self._planned)
         return plan is not None and not self._spec.schedule.every and completed in (plan.warm, plan.first)
 
     def closed(self, completed: int) -> None:
-        """The window taken last is over; another may follow at once."""
+        """Note that the window taken last is over, so that another may follow at once."""
         self._busy_until = completed - 1
 
     def _lead(self, completed: int) -> None:
-        """On rank 0: decide on the next window and announce it."""
+        """Decide on the next window and announce it (rank 0 only)."""
         window = self._planner.next(
             self._number,
             completed,
@@ -118,21 +123,23 @@ class Agreement:
             self._answered()
 
     def _standing(self, name: str, read: Callable[[], T]) -> T:
-        """What stands on the board under a name; read again when something has changed there."""
+        """Return the value of a notice; it is read again only after the notices have changed."""
         if name not in self._read:
             self._read[name] = read()
         found: T = self._read[name]
         return found
 
     def _step_s(self) -> float:
-        """A usual step; of the first ones, which are slower than the rest, the shortest. 0 while nothing is known."""
+        """Usual step time in seconds: the estimate, else the shortest of the first steps, which are slow; 0 while
+        unknown."""
         if self._pace.usual_ms:
             return self._pace.usual_ms / 1e3
         first = self._pace.recent_ms
         return min(first) / 1e3 if len(first) >= _FIRST_STEPS else 0.0
 
     def _request(self) -> CaptureRequest | None:
-        """Return the next request from outside. One that no rank can follow is skipped, and the report says so."""
+        """Return the next request from outside. A request that no rank can follow is skipped, and the report mentions
+        it."""
         try:
             return self._standing(f"request {self._requests}", lambda: self._board.request(self._requests))
         except ValueError as error:
@@ -153,7 +160,7 @@ class Agreement:
         self._board.answer(self._requests)
 
     def _look(self, completed: int) -> None:
-        """Follow what was announced; without an announcement, follow a plan that needs none."""
+        """Follow the announced window; without an announcement, follow a schedule that needs none."""
         self.confirmed = None
         try:
             announced = self._standing(f"window {self._number}", lambda: self._board.announced(self._number))
@@ -167,10 +174,10 @@ class Agreement:
                 if announced.origin == "plan":
                     self._planned += 1
             elif announced.counted_by in self._earlier:
-                self._number += 1  # from before the count began anew; the plan comes again
+                self._number += 1  # announced before the count began again; the schedule is repeated
             return
         plan = self._window(self._planned)
-        # One that was missed is moved by rank 0, so it is waited for.
+        # Rank 0 moves a scheduled window that was missed, so that its announcement is needed.
         if plan is not None and not self._spec.schedule.every and plan.warm <= completed <= plan.first:
             self._next = dataclasses.replace(plan, number=self._number)
             self._planned += 1

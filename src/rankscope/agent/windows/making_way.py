@@ -1,4 +1,5 @@
-"""How a profiler of the script, begun in any thread, finds ours ended: only the training thread can end ours."""
+"""Let a profiler of the script, started in any thread, wait until ours has ended, which only the training thread can
+do."""
 
 from __future__ import annotations
 
@@ -7,25 +8,25 @@ import threading
 __all__ = ["MakingWay"]
 
 _WITHIN_S = 10.0
-"""How long the script's profiler waits for ours, where it begins in another thread than the one that trains."""
+"""How long the script's profiler waits for ours if it starts in another thread than the training thread, in seconds."""
 
 
 class MakingWay:
-    """One asks and waits, in its own thread; the training thread sees that and answers."""
+    """A request to end our profiler: another thread asks and waits, and the training thread answers."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._answered = threading.Event()
         self.too_late = False
-        """Who asked has not waited to the end, and its profiler is on by now."""
+        """Whether the thread that asked has stopped waiting, so that its profiler is running by now."""
 
     @property
     def is_asked(self) -> bool:
-        """Somebody waits."""
+        """Whether a thread is waiting."""
         return self._asked.is_set()
 
     def ask(self) -> None:
-        """Wait until ours has ended, or the limit is reached."""
+        """Wait until our profiler has ended, or the limit is reached."""
         self._answered.clear()
         self._asked.set()
         self.too_late = not self._answered.wait(_WITHIN_S)
@@ -33,5 +34,5 @@ class MakingWay:
             self._asked.clear()
 
     def answer(self) -> None:
-        """Ours has ended."""
+        """Note that our profiler has ended."""
         self._answered.set()

@@ -1,7 +1,7 @@
-"""What the ranks of one node tell each other and their helper: small files in the spool, written whole or not at all.
+"""Notices between the ranks of one node and their node helper: small files in the spool, written atomically.
 
-All are files of one folder, so that one ``stat`` tells whether anything has been put up since: the training thread can
-look at every step. What must reach other nodes is carried there by :mod:`rankscope.agent.carriers`.
+All of them are in one folder, so that one ``stat`` shows whether any has changed, and the training thread can look at
+every step. :mod:`rankscope.agent.carriers` relays notices that must reach other nodes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["Notices"]
 
 _MOST_CHARACTERS = 1 << 16
 _SETTLED_NS = 50_000_000
-"""A change that follows another within a tick of the kernel's clock (10 ms at most) leaves the same time of change. One
-that is older than this is known to have been the last before the folder was looked at."""
+"""Age in ns from which a change of the folder is known to be the last one. A change within the same tick of the
+kernel's clock (at most 10 ms) leaves the same modification time."""
 _SECOND_NS = 1_000_000_000
 
 
 class Notices:
-    """Notices of one attempt of the job on this node."""
+    """The notices of one attempt of the job on this node."""
 
     def __init__(self, spool: Spool, attempt: int) -> None:
         self._spool = spool
@@ -36,14 +36,15 @@ class Notices:
         self._seen: int | None = None
 
     def changed(self) -> bool:
-        """Whether something may have been put up or taken away since the last call. For one caller."""
+        """Return whether a notice may have been posted or removed since the last call, which must be by the same
+        caller."""
         try:
             found = os.stat(self._folder).st_mtime_ns  # noqa: PTH116 - at every step
         except OSError:
             return True
         if found == self._seen:
             return False
-        # A file system that counts whole seconds is asked at every step, and so is one whose clock is ahead.
+        # Ask again at every step if the file system counts whole seconds, or if its clock is ahead.
         settled = time.time_ns() - found > _SETTLED_NS and found % _SECOND_NS != 0
         self._seen = found if settled else None
         return True
@@ -52,7 +53,7 @@ class Notices:
         return self._spool.notice(self._attempt, name)
 
     def post(self, name: str, text: str = "") -> None:
-        """Post a notice, which replaces an earlier one of that name. On a full disk it is lost."""
+        """Post a notice, which replaces an earlier one of this name. On a full disk it is lost."""
         self._write(self._path(name), text)
 
     def _write(self, path: Path, text: str) -> None:
@@ -62,11 +63,11 @@ class Notices:
             tell(f"ranks and helper could not be told something: {error}")
 
     def read(self, name: str) -> str | None:
-        """The text of a notice, or None."""
+        """Return the text of a notice; None if there is none."""
         try:
             with self._path(name).open(encoding="utf-8") as stream:
                 return stream.read(_MOST_CHARACTERS)
-        except (OSError, ValueError):  # absent; or no file handle is left: then the next look finds it
+        except (OSError, ValueError):  # absent; or no file descriptor is left, and the next look will find it
             return None
 
     def stands(self, name: str) -> bool:
@@ -87,23 +88,23 @@ class Notices:
     # ------------------------------------------------------------ the notices
 
     def announce(self, window: Window) -> None:
-        """Announce where the next window opens; called on rank 0."""
+        """Announce when the next window opens; called on rank 0."""
         self.post(f"window_{window.number}", to_json(window))
 
     def announced(self, number: int) -> Window | None:
-        """Window ``number`` as announced; None also for what is no window.
+        """Return window ``number`` as announced; None if it was not announced.
 
         Raises:
-            ValueError: it was announced, and is none.
+            ValueError: the announcement is not a valid window.
         """
         text = self.read(f"window_{number}")
         return None if text is None else _checked(from_json(Window, text), number)
 
     def request(self, number: int) -> CaptureRequest | None:
-        """The ``number``-th request from outside; the node helper puts them up for every attempt.
+        """Return the ``number``-th request from outside, which the node helper posts for every attempt, or None.
 
         Raises:
-            ValueError: it is there and is no request, or asks for too much.
+            ValueError: it is not a valid request, or asks for too much.
         """
         try:
             with self._spool.request(number).open(encoding="utf-8") as stream:
@@ -116,27 +117,27 @@ class Notices:
         return request
 
     def pattern(self) -> CaptureRequest | None:
-        """Steps that the node helper wants to be recorded; it replaces what it wanted before.
+        """Return the steps that the node helper wants to be recorded; a later such notice replaces an earlier one.
 
         Raises:
-            ValueError: it is no request, or asks for too much.
+            ValueError: it is not a valid request, or asks for too much.
         """
         text = self.read("pattern")
         return None if text is None else from_json(CaptureRequest, text)
 
     def answered(self) -> int:
-        """How many requests have been answered, by earlier attempts too."""
+        """Return the number of requests that were answered, also by earlier attempts."""
         try:
             return max(0, int(self._spool.answered.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return 0
 
     def answer(self, count: int) -> None:
-        """Rank 0 has announced a window for the ``count``-th request."""
+        """Note that the first ``count`` requests are answered."""
         self._write(self._spool.answered, str(count))
 
     def gathered_megabytes(self) -> float:
-        """Return how much the helper has placed in the run directory so far (10^6 bytes)."""
+        """Return the size of what the node helper has placed in the run directory so far, in 10^6 bytes."""
         try:
             return float(self._spool.gathered.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -144,7 +145,11 @@ class Notices:
 
 
 def _checked(window: Window, number: int) -> Window:
-    """Check what concerns several fields together."""
+    """Check conditions on several fields together.
+
+    Raises:
+        ValueError: one of them does not hold.
+    """
     if window.number != number:
         raise ValueError(f"it says that it is window {window.number}")
     if not window.warm <= window.first <= window.last < window.first + MAX_WINDOW_STEPS:

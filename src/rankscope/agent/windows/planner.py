@@ -1,4 +1,4 @@
-"""Which window opens next, and where, as rank 0 decides for all ranks. Pure: no torch, no clock, no file."""
+"""Decide, on rank 0 and for all ranks, which window opens next and when. Pure: no torch, no clock, no file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Planner"]
 
 
 class Planner:
-    """Rank 0's side of the agreement.
+    """Rank 0's decision on the next window.
 
     Args:
-        schedule: the planned windows.
-        budget: limits for all others.
-        lead: fewest steps between an announcement and the first warm-up step.
-        heard_within_s: after how many seconds an announcement has reached every rank.
-        backend: as configured; see :mod:`rankscope.capture_backends`.
+        schedule: the scheduled windows.
+        budget: limits for all other windows.
+        lead: least number of steps between an announcement and the first warm-up step.
+        heard_within_s: time until an announcement has reached every rank, in seconds.
+        backend: the configured backend; see :mod:`rankscope.capture_backends`.
     """
 
     def __init__(
@@ -53,17 +53,17 @@ class Planner:
         pattern: CaptureRequest | None = None,
         megabytes: Callable[[], float],
     ) -> Window | None:
-        """The window to announce now as window ``number``, or None.
+        """Return the window to announce now as window ``number``, or None.
 
         Args:
-            number: of the next window.
-            completed: steps completed.
-            step_s: a usual step, seconds; 0 unknown. An unplanned window waits until it is known.
-            beat: the synchronisation interval: the host waits for its device every so many steps.
-            request: from outside, not yet answered.
-            slow_step: some rank saw one.
-            pattern: steps that the step logs have shown to be slow; waits for one of them, and for the budget.
-            megabytes: tells what was gathered so far; asked only where the budget decides.
+            number: number of the next window.
+            completed: number of completed steps.
+            step_s: usual step time in seconds; 0 if unknown. An unscheduled window waits until it is known.
+            beat: synchronisation interval: the host waits for its device once in this number of steps.
+            request: request from outside that is not answered yet.
+            slow_step: whether some rank saw a slow step.
+            pattern: steps that the step logs showed to be slow; a window waits for one of them, and for the budget.
+            megabytes: returns the size of what was collected so far (10^6 bytes); called only if the budget decides.
         """
         lead = self._lead
         if step_s > 0:
@@ -90,13 +90,14 @@ class Planner:
             return None
         missed = completed > planned.first and not self._schedule.every
         if missed and step_s <= 0:
-            return None  # it comes next, as soon as can be told how long an announcement of it travels
+            # The window comes next, as soon as the travel time of its announcement can be expressed in steps.
+            return None
         if missed:
             planned = planned.moved(completed + lead + planned.first - planned.warm)
         return self._at_plan(planned, number, completed, lead, megabytes)
 
     def again(self) -> None:
-        """Steps are counted anew: no planned window has come."""
+        """Repeat the scheduled windows, because steps are counted from 1 again."""
         self._planned = 0
 
     def _at_plan(
@@ -108,12 +109,13 @@ class Planner:
         megabytes: Callable[[], float],
     ) -> Window | None:
         if completed < window.warm - lead:
-            return None  # until it is near, a request may come first
+            return None  # a request may come first until the window is near
         window = dataclasses.replace(window, number=number)
-        first = self._planned == 0 and self._budget.windows > 0  # always: without it a short job would leave nothing
+        # Always recorded: without it, a short job would leave nothing.
+        first = self._planned == 0 and self._budget.windows > 0
         if self._schedule.every and not first and not self._affords(window, completed, megabytes):
             if completed >= window.warm:
-                self._planned += 1  # this one is left out; the next may be affordable
+                self._planned += 1  # this window is skipped; the next may be affordable
             return None
         self._planned += 1
         if self._schedule.every:
@@ -121,7 +123,7 @@ class Planner:
         return self._recorded(window)
 
     def _recorded(self, window: Window) -> Window:
-        """The window, with who records it and why not who was asked to."""
+        """Return the window with the backend that records it, and why it is not the configured one."""
         return dataclasses.replace(window, backend=self._backend, backend_reason=self._reason)
 
     def _unplanned(
@@ -143,7 +145,8 @@ class Planner:
 
 
 def _over(pattern: CaptureRequest, number: int, begins: int, patience: int) -> Window | None:
-    """A window over the next step of a pattern that can be in it; None while that is farther away than ``patience``."""
+    """Return a window over the next step of a pattern that it can contain; None if that is over ``patience`` steps
+    away."""
     before = (pattern.steps - 1) // 2
     target = max(pattern.at, begins + before)
     if pattern.every:

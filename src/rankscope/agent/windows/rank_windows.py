@@ -1,6 +1,6 @@
-"""The windows of one rank: each is opened, gone on with and closed in the training thread, outside of all operators.
+"""The windows of one rank, each opened, continued and closed in the training thread, outside of all operators.
 
-When to do so is the session's affair; see :mod:`rankscope.agent.session`.
+The session decides when to do so; see :mod:`rankscope.agent.session`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["RankWindows"]
 
 
 class RankWindows:
-    """At most one is open.
+    """The windows of one rank, of which at most one is open.
 
     Args:
         spec: what to record.
-        spool: where it is left.
-        counter: of the steps.
-        thread: the one that trains.
-        ending: is told when there is something to end with the process.
-        pace: of the steps that are not recorded.
+        spool: where files are left.
+        counter: counter of the steps.
+        thread: the training thread.
+        ending: the exit handler, active while a window would have to be closed at exit.
+        pace: step time estimate, over steps that are not recorded.
         no_more: called when nothing may be recorded in this process any more.
     """
 
@@ -52,7 +52,7 @@ class RankWindows:
         no_more: Callable[[], None],
     ) -> None:
         self.current: Recording | None = None
-        """The window that is open, from its warm-up on."""
+        """The open window, from its warm-up on."""
         self._spec, self._spool, self._counter = spec, spool, counter
         self._thread, self._ending, self._pace, self._no_more = thread, ending, pace, no_more
         self._teardown = CuptiTeardown()
@@ -63,19 +63,19 @@ class RankWindows:
         self._recounted: str | None = None
 
     def install(self) -> None:
-        """Watch the script's own profilers and its allocations, and load what will record."""
+        """Watch the script's own profilers and its allocations, and import the backend."""
         self._theirs.install()
         self._history.install()
-        with contextlib.suppress(Exception):  # the window that needs it reports what is wrong
+        with contextlib.suppress(Exception):  # the window that needs it reports the error
             load_capture(resolve(self._spec.capture.backend)[0])  # imported now, so that no step has to wait for it
 
     def begin(self, life: RankRecord, agreement: Agreement, *, records: bool, opened: Callable[[], None]) -> None:
-        """This is a rank.
+        """Begin with the windows, now that this process is known to be a rank.
 
         Args:
-            life: its record.
-            agreement: on the windows to come.
-            records: whether it is among the ranks that record.
+            life: record of the rank.
+            agreement: agreement on the windows to come.
+            records: whether this rank is among those that record.
             opened: called when a window has been opened.
         """
         self._life, self._agreement, self._records, self._opened = life, agreement, records, opened
@@ -84,16 +84,16 @@ class RankWindows:
 
     @property
     def presses(self) -> bool:
-        """The open window has to be closed, whether a step has ended or not."""
+        """Whether the open window has to be closed even if no step has ended."""
         window = self.current
         return window is not None and window.started and (self._way.is_asked or window.overdue() is not None)
 
     def advance(self, completed: int, *, stepped: bool) -> None:
-        """Open, go on with or close a window.
+        """Open, continue or close a window.
 
         Args:
-            completed: steps completed.
-            stepped: one has just ended.
+            completed: number of completed steps.
+            stepped: whether a step has just ended.
         """
         window = self.current
         if self._recounted is not None:
@@ -120,13 +120,13 @@ class RankWindows:
             window.capture.mark(completed)
 
     def recounted(self) -> None:
-        """A better signal has taken over, and counts from 1: an open window ends, what was planned comes again."""
+        """Note that a more trusted signal counts from 1 again: an open window ends, scheduled ones are repeated."""
         self._recounted = f"from here on steps are counted by {self._counter.source}, which is trusted more"
         self._agreement.recount(self._counter.source or "")
         self._pace.forget()
 
     def cancel(self, reason: str) -> None:
-        """Give the open window up, if there is one."""
+        """Give up the open window, if there is one."""
         window, self.current = self.current, None
         if window is not None:
             window.cancel(reason)
@@ -153,7 +153,7 @@ class RankWindows:
 
     def _warm_up(self, window: Recording, completed: int, spec: CaptureSpec) -> None:
         self._ending.guard()
-        self.current = window  # from here on it is ended, whatever happens
+        self.current = window  # from here on it will be ended, whatever happens
         if not window.open(self._maker(window.window, spec), self._pace.recent_ms):
             self.current = None
             return
@@ -162,10 +162,10 @@ class RankWindows:
         self._opened()
 
     def _maker(self, window: Window, spec: CaptureSpec) -> Callable[[], Capture]:
-        """How this window is recorded."""
+        """Return a function that makes the capture of this window."""
 
         def make() -> Capture:
-            self._teardown.finish()  # of the window before
+            self._teardown.finish()  # of the previous window
             capture: Capture = load_capture(window.backend)(spec, self._teardown)
             return capture
 
@@ -192,7 +192,7 @@ class RankWindows:
         return window is not None and window.capture is not None and window.capture.owns(profile)
 
     def _stand_aside(self) -> None:
-        """The user's profiler is about to be prepared: ours must have ended by then."""
+        """End our profiler, because the user's profiler is about to be prepared."""
         self._teardown.stay()
         if self.current is not None and self._thread.is_this():
             self._close_for_another()
@@ -204,10 +204,11 @@ class RankWindows:
         reason = "the script's own torch.profiler started inside this window, which ended for it"
         window = self.current
         if window is not None and window.capture is not None and self._way.too_late:
-            self.current = None  # libkineto is the script's: to end ours now would end its profile, or the process
+            # libkineto belongs to the script's profiler now: ending ours would end that profile, or the process
+            self.current = None
             window.capture.leave()
             window.give_up("the script's own torch.profiler began in another thread and did not wait any longer")
-            self._no_more()  # what ours keeps in this thread cannot be taken away
+            self._no_more()  # our profiler's state in this thread cannot be removed
         elif window is not None and window.started:
             self._close(reason, self._counter.completed)
         else:
@@ -215,18 +216,18 @@ class RankWindows:
         self._way.answer()
 
     def graph_begins(self) -> None:
-        """A CUDA graph is about to be captured. The first one waits until the teardown of CUPTI has finished."""
+        """Prepare for the capture of a CUDA graph; before the first one, wait until CUPTI teardown has finished."""
         first = self._teardown.graph()
         if first and self.current is None and self._thread.is_this():
             self._teardown.finish()
 
     def left_in_child(self) -> None:
-        """This is a forked child."""
+        """Leave the open window, because this is a forked child."""
         if self.current is not None and self.current.capture is not None:
             self.current.capture.leave()
 
     def end(self, reason: str | None, completed: int) -> bool:
-        """The process ends, for this reason if it is a special one.
+        """End with the process; ``reason`` is given if it is a special one.
 
         Returns:
             Whether the libraries of this process may be unloaded.

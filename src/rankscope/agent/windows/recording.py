@@ -1,4 +1,4 @@
-"""One window of one rank: its capture, its record, and every way it can end."""
+"""One window of one rank: its capture, its record, and every way in which it can end."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ __all__ = ["Recording", "device_name", "new_record"]
 
 _LONGEST_S = 600.0
 _LONGER_THAN_USUAL = 4.0
-"""A window records for at most so long, or so many times what its steps usually take where that is longer. What it has
-recorded stays in the memory of the training process, and steps can stop coming: an evaluation takes an hour."""
+"""A window is recorded for at most ``_LONGEST_S`` seconds, or for ``_LONGER_THAN_USUAL`` times the usual time of its
+steps if that is longer. Its events stay in the memory of the training process, and steps may stop: an evaluation takes
+an hour."""
 
 
 _CALLS_END_WITHIN_S = 10.0
-"""How long asynchronous collectives are waited for where a window ends before its time: as for the device."""
+"""How long asynchronous collectives are waited for where a window ends early, in seconds; the same limit as for the
+device."""
 _NEXT_WINDOW_WAITS_S = 1.0
-"""The same where the next planned window is due. On a busy machine a thread of gloo can want to run at the end of each
-of many steps; the ranks for which it did so would miss a window that the others record."""
+"""The same limit if the next scheduled window is due. On a busy machine, a gloo thread may be runnable at the end of
+each of many steps. A rank on which this happens would miss a window that the others record."""
 
 
 def new_record(life: RankRecord, window: Window, planned: Window | None) -> RankRecord:
-    """What is known of a window before it opens."""
+    """Return the record of a window before it opens."""
     record = RankRecord(**{**vars(life), "status": "ok", "reason": None, "notes": [], "clock": [clock_sample()]})
     record.steps = StepTimes()
     record.window, record.origin = window.number, window.origin
@@ -51,14 +53,14 @@ def new_record(life: RankRecord, window: Window, planned: Window | None) -> Rank
 
 
 class Recording:
-    """From the first warm-up step to the record that announces the trace.
+    """Records a window, from the first warm-up step to the record that announces the trace.
 
     Args:
         window: the steps.
-        record: as far as it is known.
-        spool: where everything is left.
-        spec: of the run.
-        history: of CUDA memory, where that is wanted.
+        record: the record as far as it is known.
+        spool: where files are left.
+        spec: specification of the run.
+        history: history of CUDA memory, if it is to be recorded.
     """
 
     def __init__(
@@ -82,15 +84,20 @@ class Recording:
 
     @property
     def started(self) -> bool:
-        """Steps are being recorded, not only warmed up for."""
+        """Whether steps are being recorded, after the warm-up."""
         return self.capture is not None and self.capture.recording
 
     def open(self, make: Callable[[], Capture], before_ms: list[float]) -> bool:
-        """Begin the warm-up; when that cannot be, the record says why."""
+        """Begin the warm-up and return whether it has begun; if not, the record states the reason.
+
+        Args:
+            make: makes the capture.
+            before_ms: times of the steps before, in ms.
+        """
         begun = time.perf_counter_ns()
         self.record.steps.before_ms = before_ms
         try:
-            # Known before it is prepared, which the watch over the script's own profilers sees.
+            # It is known before it is prepared, because the watch on the script's profilers sees the preparation.
             self.capture = capture = make()
             capture.prepare()
         except Exception as error:  # a profiler that cannot start must not end the job
@@ -102,7 +109,7 @@ class Recording:
         return True
 
     def start(self, completed: int, confirmed: bool | None) -> None:
-        """Step ``completed`` is the first to be recorded."""
+        """Begin to record with step ``completed``."""
         record, capture = self.record, self.capture
         if capture is None:
             return
@@ -129,42 +136,42 @@ class Recording:
             self.cpu.begin()
 
     def took(self, step_ms: float, paused_ms: float) -> None:
-        """A step of the window took so long, and of it the garbage collector."""
+        """Add a step of the window: its time, and the garbage collector's share of it, in ms."""
         self.record.steps.inside_ms.append(step_ms)
         self.record.gc_ms = (self.record.gc_ms or 0.0) + paused_ms
         self.cpu.step()
 
     def has_ended(self, completed: int) -> bool:
-        """All its steps are over, on the host."""
+        """Return whether all steps of the window are over on the host."""
         return self.started and completed > self.window.last
 
     def drained(self, *, at_once: bool) -> bool:
-        """They are over on the device too, and nothing else keeps the profiler from ending. To be asked once a step.
+        """Return whether they are over on the device too, and nothing else keeps the profiler open; called once a step.
 
         Args:
-            at_once: another window is due, which is worth a moment of waiting.
+            at_once: whether another window is due, which is worth a short wait.
         """
         if self.capture is None:
             return True
         try:
             return self.capture.drained(_NEXT_WINDOW_WAITS_S if at_once else 0.0)
-        except Exception:  # a device in error cannot be asked, and the window must not stay open for it
+        except Exception:  # a device in error cannot be asked, and the window must not stay open because of that
             return True
 
     def overdue(self) -> str | None:
-        """Why this window has to end although its steps are not over, or None."""
+        """Return why this window has to end although its steps are not over; None if it has not."""
         if time.monotonic() < self._ends_s:
             return None
         return f"the window had recorded for {self._limit_s:.0f} s, its limit, before its last step was over"
 
     def close(self, reason: str | None, completed: int, source: str | None, *, leaving: bool = False) -> None:
-        """Stop, and announce the result by its record.
+        """Stop, and announce the result by writing the record.
 
         Args:
-            reason: why it ends before its time, or None.
-            completed: steps completed.
-            source: of their count.
-            leaving: the process ends, and a profiler that cannot end without harm need not.
+            reason: why the window ends early, or None.
+            completed: number of completed steps.
+            source: the signal that counted them.
+            leaving: whether the process exits, in which case a profiler that cannot end safely is left running.
         """
         capture, record = self.capture, self.record
         self.capture = None
@@ -181,11 +188,11 @@ class Recording:
             if reason is not None and not capture.may_end(_CALLS_END_WITHIN_S) and leaving:
                 raise TimeoutError("asynchronous collectives that it had recorded did not end; a peer may be gone")
             record.trace = capture.stop(self._spool.trace(record.attempt, self.window.number, record.rank))
-        except Exception as error:  # the record says so
+        except Exception as error:  # the record states it
             record.status = "missing"
             record.reason = f"{reason + '; ' if reason else ''}no trace: {error}"
         self._keep_history()
-        capture = None  # what was recorded is freed here, and takes its time
+        capture = None  # frees what was recorded, within the measured time
         record.steps.close_ms = (time.perf_counter_ns() - begun) / 1e6
         self._finish()
 
@@ -199,17 +206,17 @@ class Recording:
         history.stop()
 
     def give_up(self, reason: str, *, status: RankStatus = "missing") -> None:
-        """Give the window up; the record says why."""
+        """Give up the window; the record states the reason."""
         self.record.status, self.record.reason = status, reason
         self.capture = None
         self._finish()
 
     def cancel(self, reason: str) -> None:
-        """Leave the warm-up."""
+        """End during the warm-up."""
         if self.capture is not None:
             try:
                 self.capture.cancel()
-            except Exception as error:  # the record says so
+            except Exception as error:  # the record states it
                 reason = f"{reason}; {error}"
         self.give_up(reason)
 
@@ -222,7 +229,7 @@ class Recording:
         path = self._spool.record(record.attempt, self.window.number, record.rank)
         try:
             replace_text(path, to_json(record))
-        except OSError as error:  # a full disk: the trace makes room for a record that says so
+        except OSError as error:  # on a full disk, the trace is removed to make room for a record that says so
             self._drop_trace(f"the trace was dropped, since its record could not be written: {error}")
             with contextlib.suppress(OSError):
                 replace_text(path, to_json(record))
@@ -239,14 +246,14 @@ class Recording:
 
 
 def device_name(device: str | None) -> str:
-    """In words, for the report."""
+    """Return the name of a device for the report."""
     if device is None:
         return f"cpu ({platform.machine()})"
     return str(getattr(torch, device).get_device_name())
 
 
 def _device_uuid(device: str | None) -> str | None:
-    """Identifier of this device among those of its host; health samples are found by it."""
+    """Return the identifier of this device among those of its host, by which health samples are assigned to it."""
     if device != "cuda":
         return None
     properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -256,5 +263,5 @@ def _device_uuid(device: str | None) -> str | None:
 
 
 def clock_sample() -> ClockSample:
-    """Both clocks of this host, now."""
+    """Sample both clocks of this host."""
     return ClockSample(realtime_ns=time.time_ns(), monotonic_ns=time.monotonic_ns())
