@@ -240,8 +240,7 @@ def _as_before(own: Mapping[int, Call], number: int) -> bool:
 
 
 def _shift(calls: Calls, number: int, usual: int, odd: int) -> str:
-    """Compare two ranks' calls from the first difference on: one rank skipped a call, another order, or unknown
-    ("")."""
+    """Compare two ranks' calls from the first difference on: skipped by one, in another order, or unknown ("")."""
 
     def alike(a: Call | None, b: Call | None) -> bool:
         return a is not None and b is not None and a.name == b.name and _sizes(a) == _sizes(b)

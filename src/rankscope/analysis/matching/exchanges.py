@@ -167,7 +167,7 @@ def _blocks(
     said: dict[tuple[int, int], set[int]],
     joins: list[_Join],
 ) -> list[Block]:
-    """Group calls by the ranks that take part: those that recorded the call, and those that these name as peers."""
+    """Group calls by the ranks that take part: members that recorded the call, and peers that these name."""
     home: dict[tuple[int, int], dict[int, int]] = {}
     for _, _, here, row, there, other in joins:
         one, two = home.setdefault((here, row), {here: row}), home.setdefault((there, other), {there: other})

@@ -30,8 +30,8 @@ SLACK_NS = 25_000.0
 
 MOSTLY = 0.5
 """Least share of the messages in the common steps that one clock offset has to satisfy (messages next to lost records
-do not satisfy it), and least share of the best shift's count at which the step numbers of another shift are
-believed."""
+do not satisfy it). Also the least share of the best shift's count at which another shift of step numbers is
+considered."""
 
 CLEARLY = 2
 """How many more pairs of a step must be explained by times than by order before times are preferred. A margin of one is

@@ -1,4 +1,4 @@
-"""Slowdown of device work beside communication, in replays that change how much work runs beside it.
+"""Slowdown of device work that overlaps communication, in replays that change the overlap.
 
 A rank that waits for a late peer waits in a collective, and its other kernels run slower meanwhile (1.03 to 1.6 times,
 measured). If the peer were in time, they would run alone. A replay with recorded durations keeps them slow, so that the
@@ -32,7 +32,7 @@ class Beside:
 
     graph: Graph
     lost: float
-    """Share of the pace that is lost beside communication, 0 to 1: 0.2 for a kernel that takes 1.25 times as long."""
+    """Share of the speed that is lost under communication, 0 to 1: 0.2 for a kernel that takes 1.25 times as long."""
     _edges: I64
     """Edges that carry device work. The work begins at their source."""
     _alone: F64

@@ -112,7 +112,7 @@ class Replay:
         return max(float(np.median(own[real] / other[real])), 1.0)
 
     def scaled(self, column: int, factor: F64, start: F64 | None = None) -> F64:
-        """Return the work per edge (``start`` or as recorded) with one rank's work times ``factor[label, segment]``."""
+        """Return the work per edge (``start`` or as recorded), one rank's work times ``factor[label, segment]``."""
         graph = self.graph
         mine = np.flatnonzero(graph.owner == column)
         mine = mine[one_of(graph.label[mine], (Work.HOST, Work.DEVICE))]
@@ -157,7 +157,7 @@ class Replay:
         return np.diff(self.unchanged, prepend=self.begin) - np.maximum(length, self.transfers)
 
     def without(self, label: Work) -> F64:
-        """Return the work per edge without one kind: ``TRANSFER``: an ideal network, ``HOST``: no host overhead."""
+        """Return the work per edge without one kind: an ideal network (``TRANSFER``), no host overhead (``HOST``)."""
         work: F64 = self.graph.work.copy()
         work[self.graph.label == label] = 0.0
         return work

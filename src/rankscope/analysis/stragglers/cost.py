@@ -32,8 +32,8 @@ I64 = NDArray[np.int64]
 HOST_RATIO = 1.5
 """Ratio from which a host segment counts as excess. Healthy segments reach 1.45 (measured on recorded jobs)."""
 DEVICE_RATIO = 1.05
-"""Ratio from which a device segment counts as excess. Device times vary less than host times. Kernels beside a waiting
-collective take up to 1.4 times as long, but the replay shows that this costs nothing."""
+"""Ratio from which a device segment counts as excess. Device times vary less than host times. Kernels that overlap a
+waiting collective take up to 1.4 times as long, but the replay shows that this costs nothing."""
 NAMED_SHARE = 0.6
 """Share of a segment's excess that, if named attributes explain it, makes it count whatever its ratio."""
 JOINT_EXPLAINED = 0.7

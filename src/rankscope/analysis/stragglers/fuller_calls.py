@@ -1,8 +1,8 @@
-"""All-to-all calls that take longer because one rank sends or receives most: the expert that everybody asks.
+"""All-to-all calls that take longer because one rank sends or receives most, such as that of a popular expert.
 
-Such a call ends when the rank with most to move is through, so that all its members wait for the load of one. What the
-transfer would take with no more than the next rank moves follows from its length by a power of the volume: 1 where
-bandwidth is all, 0 where latency is. The power is taken from the window's own calls, where their volumes differ.
+Such a call ends when the rank with the largest volume is done, so that all its members wait for the load of one. The
+transfer time at the volume of the next rank is estimated by a power law in the volume, whose exponent is 1 if bandwidth
+dominates and 0 if latency does. The exponent is fitted to the window's own calls, if their volumes differ enough.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 VARIED = 1.25
-"""Ratio of the volumes of calls, nine tenths of them, from which on they tell the power; below, noise of the transfers
-of a few per cent would."""
+"""Least ratio between the 95 % and the 5 % quantile of the volumes for a fit of the exponent. With a smaller ratio,
+noise of a few per cent in the transfers would determine it."""
 UNKNOWN = (0.5, 0.29)
-"""Power of the volume and its standard error where nothing tells: evenly anywhere from 0 to 1."""
+"""Exponent and its standard error if it cannot be fitted: those of a uniform distribution from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class FullerCalls:
-    """What a rank's fuller calls would take less, were it asked no more than the next. ns."""
+    """Time that a rank's fuller calls would save if its volume were that of the next rank. Times in ns."""
 
     edges: I64
-    """Transfers, those of all members."""
+    """Edges of the transfers of these calls, on all members."""
     less: F64
     own: float
-    """Sum over the rank's own transfers."""
+    """Time saved, summed over the rank's own transfers."""
     unsure: float
-    """Standard error of that."""
+    """Standard error of ``own``."""
 
 
 def fuller_calls(window: Window, column: int) -> FullerCalls:
-    """Look at the all-to-all calls in which this rank moves more than all other members."""
+    """Examine the all-to-all calls in which this rank moves more than all other members."""
     matched, graph = window.matched, window.replay.graph
     edges, member = graph.transfers()
     kept = member >= 0
@@ -65,14 +65,19 @@ def fuller_calls(window: Window, column: int) -> FullerCalls:
     call = matched.call[member]
     less = graph.work[edges] * (1.0 - ratio[call] ** power)
     own = matched.column[member] == column
-    # d/dp of 1 - r ** p
+    # derivative of 1 - r ** p by p, times the work
     slope = graph.work[edges] * -np.log(ratio[call]) * ratio[call] ** power
     chosen = fuller[call]
     return FullerCalls(edges[chosen], less[chosen], float(less[chosen & own].sum()), float(slope[own].sum()) * error)
 
 
 def power_of_volume(volume: F64, took: F64) -> tuple[float, float]:
-    """Return by which power of their volume the transfers of calls grow, from 0 to 1, and its standard error."""
+    """Fit the exponent (0 to 1) by which the transfer times of calls grow with their volume, and its standard error.
+
+    Args:
+        volume: largest volume of each call, in elements.
+        took: longest transfer of each call, in ns.
+    """
     real = (volume > 0) & (took > 0)
     x, y = np.log(volume[real]), np.log(took[real])
     if len(x) < 3 or np.quantile(x, 0.95) - np.quantile(x, 0.05) < np.log(VARIED):
@@ -84,7 +89,7 @@ def power_of_volume(volume: F64, took: F64) -> tuple[float, float]:
 
 
 def _volumes(window: Window) -> F64:
-    """Per member of a call the elements that it sends or receives, whichever is more."""
+    """Number of elements that each member of a call sends or receives, whichever is more."""
     matched = window.matched
     volume = np.zeros(len(matched.call))
     for column, view in enumerate(window.views):

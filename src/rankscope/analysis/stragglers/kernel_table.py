@@ -43,8 +43,8 @@ class KernelTable:
     length: I64
     """Duration in ns."""
     alone: NDArray[np.bool_]
-    """Whether it did not overlap communication of its own rank. Beside a collective, even one that only waits for a
-    peer, kernels took 1.3 to 1.6 times as long (measured)."""
+    """Whether it did not overlap communication of its own rank. Kernels that overlap a collective, even one that only
+    waits for a peer, took 1.3 to 1.6 times as long (measured)."""
     beside: F64
     """Share of its duration that overlapped communication of its own rank."""
     launched: I64

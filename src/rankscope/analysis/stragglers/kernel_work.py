@@ -34,22 +34,22 @@ class KernelWork:
 
 
 MOSTLY = 0.75
-"""Least share of a kernel's duration beside communication at which it shows how much longer kernels take there. A
-kernel outside of communication for at least this share shows its duration alone."""
+"""Least share of a kernel's duration that overlaps communication at which the kernel shows how much slower kernels run
+there. A kernel that is free of overlap for at least this share shows its duration alone."""
 
 
 ALIKE = 0.3
-"""Largest deviation from the median duration, as a share of it, for kernels of one size: these vary by a few per cent,
-and beside communication by up to a fifth."""
+"""Largest deviation from the median duration, as a share of it, for kernels of one size. These vary by a few per cent,
+and by up to a fifth where they overlap communication."""
 
 
 def lost_beside(table: KernelTable, slower: F64) -> float:
-    """Share of their pace that kernels lose beside communication: median over the kernels, weighted by duration.
+    """Share of their speed that kernels lose while communication runs: median over the kernels, weighted by duration.
 
-    A kernel beside communication is compared with the same one (kind and ordinal number in the step) that ran alone on
-    any rank. If a rank is late, the others differ from it in exactly this way. Without such kernels it is compared with
-    kernels of its kind on the same rank, except for kinds whose durations vary, because their sizes are not in the
-    trace.
+    A kernel that overlaps communication is compared with the same one (kind and ordinal number in the step) that ran
+    alone on any rank. If a rank is late, the others differ from it in exactly this way. Without such kernels it is
+    compared with kernels of its kind on the same rank, except for kinds whose durations vary, because their sizes are
+    not in the trace.
 
     Args:
         table: the kernels.
@@ -74,10 +74,10 @@ def lost_beside(table: KernelTable, slower: F64) -> float:
 
 
 def _lost(key: I64, length: F64, table: KernelTable) -> tuple[F64, F64]:
-    """Return lost pace (a share) and duration of kernels mostly beside communication with a counterpart alone.
+    """Return the lost share of speed, and the duration, of overlapped kernels that have a counterpart alone.
 
-    If a kernel overlaps communication for the share f of its duration, and loses the share c of its pace there, it does
-    duration x (1 - c f) of work.
+    If a kernel overlaps communication for the share f of its duration, and loses the share c of its speed there, it
+    does duration x (1 - c f) of work.
     """
     apart = (table.beside < 1.0 - MOSTLY) & (length > 0)
     least = _medians(key, table.beside, apart)[key]
@@ -110,7 +110,7 @@ def kernel_work(table: KernelTable, peers: Sequence[Sequence[int]]) -> KernelWor
 
 
 def _usual(table: KernelTable) -> F64:
-    """Per row the usual duration of its kind; if the kind never ran alone, its median beside communication."""
+    """Per row the usual duration of its kind; if the kind never ran alone, its median over all of its kernels."""
     alone = _medians(table.kind, table.length, table.alone)
     every = _medians(table.kind, table.length, np.ones(len(table.kind), np.bool_))
     return np.where(alone > 0, alone, every)[table.kind]

@@ -1,4 +1,4 @@
-"""What the replay itself is wrong by, by kind of mesh and cause: measured, and kept in a file beside this module.
+"""Error of the replay itself, by kind of mesh and cause: measured, and kept in a file beside this module.
 
 ``model_error.json`` is written by ``benchmarks/truth.py --errors`` and ``benchmarks/planted.py --errors`` from jobs
 whose faults cost a known time. It holds each case, the command that made it, and the errors that follow.
@@ -19,23 +19,23 @@ __all__ = ["CAUSES", "LINK", "MESHES", "Cases", "errors_of", "mesh_of", "model_e
 
 FILE = Path(__file__).with_name("model_error.json")
 MESHES = ("one group", "grid", "stages", "ring", "experts")
-"""One process group of all ranks; several groups a rank; pipeline stages; messages round a ring; all-to-all."""
+"""One process group of all ranks; several groups a rank; pipeline stages; messages in a ring; all-to-all calls."""
 LINK = "slow_link"
 CAUSES = (*(cause.name for cause in OURS), LINK)
 FEWEST = 20
-"""Cases from which on the 19th of 20 is known: with fewer of them others of the same cause count as well, then all
-others of the device, of the host, or of the network."""
+"""Least number of cases for a 95 % quantile (the 19th of 20). With fewer, cases of the same cause on other meshes are
+used, then all of the device, the host or the network, then all."""
 INSIDE = 0.95
 FLOOR = 0.05
-"""No error is taken for smaller: most cases are simulated, and the simulator and the replay share their idea of how
-streams and calls wait for each other."""
+"""Lower bound on the error. Most cases are simulated, and the simulator and the replay share their model of how streams
+and calls wait for each other."""
 
 Cases = Mapping[str, Mapping[str, Sequence[float]]]
-"""Kind of mesh -> cause -> what was said of a fault's cost over what was true, less 1."""
+"""Kind of mesh -> cause -> relative errors of the computed cost of a fault: computed over true cost, minus 1."""
 
 
 def mesh_of(matched: Matched, *, staged: bool) -> str:
-    """Return which of :data:`MESHES` the calls of a window belong to; ``staged``: some ranks are pipeline stages."""
+    """Return the kind of mesh (of :data:`MESHES`) of a window's calls; ``staged``: some ranks are pipeline stages."""
     if staged:
         return "stages"
     if "all_to_all" in matched.kind:
@@ -47,9 +47,9 @@ def mesh_of(matched: Matched, *, staged: bool) -> str:
 
 
 def model_error(mesh: str, cause: str) -> float:
-    """Return half the width of the 95 % interval that the model's error alone gives, as a share of the cost.
+    """Return the half width of the 95 % confidence interval due to the model's error alone, as a share of the cost.
 
-    A cause of another package is taken for the least known one of all.
+    For a cause from another package it is the largest of all.
     """
     table = _table()[mesh]
     return table[cause] if cause in table else max(table.values())
@@ -62,7 +62,7 @@ def _table() -> dict[str, dict[str, float]]:
 
 
 def errors_of(cases: Cases) -> dict[str, dict[str, float]]:
-    """Return kind of mesh -> cause -> the error that 95 % of its cases do not exceed, for all kinds and causes."""
+    """Return kind of mesh -> cause -> the error that 95 % of the cases do not exceed, for all kinds and causes."""
     return {mesh: {cause: _error(cases, mesh, cause) for cause in CAUSES} for mesh in MESHES}
 
 
@@ -81,5 +81,5 @@ def _side(cause: str) -> str:
 
 
 def _quantile(off: Sequence[float]) -> float:
-    """The smallest of the deviations that :data:`INSIDE` of them do not exceed; 0 of none."""
+    """Return the smallest absolute deviation that the share :data:`INSIDE` of them does not exceed; 0 without any."""
     return sorted(map(abs, off))[math.ceil(INSIDE * len(off)) - 1] if off else 0.0
