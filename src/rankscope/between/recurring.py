@@ -2,8 +2,8 @@
 
 A step is struck if its charge exceeds a share of a usual step. For each period and each position in it, k of n steps at
 this position are struck, and the share q of all other steps. The test is the binomial tail of k among n at q, corrected
-for all periods, positions and shares that were tried. Peak height in a spectrum is no such test: in healthy jobs on a
-loaded machine, it named a rank in each of three.
+for all periods, positions and shares that were tried. A score by peak height is no such test: it named a rank in each
+of three healthy jobs on a loaded machine.
 """
 
 from __future__ import annotations

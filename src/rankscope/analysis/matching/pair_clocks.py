@@ -51,7 +51,7 @@ SMOOTH = 9
 
 
 MOST_LOST = 8
-"""Largest difference between two ranks' call counts within a step that is tried; the rest are lost records."""
+"""Largest shift of calls within a step that is tried: how many more records one rank may have lost than the other."""
 
 STEADY = 1.163
 """Relative standard deviation of the median absolute deviation (MAD) of n normal values, times sqrt(n). The efficiency

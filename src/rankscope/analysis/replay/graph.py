@@ -34,7 +34,7 @@ I64 = NDArray[np.int64]
 NOTHING: I64 = np.empty(0, np.int64)
 
 WIDE = 16
-"""Number of ranks from which a graph is replayed by levels."""
+"""Graphs of more than this number of ranks are replayed by levels."""
 
 
 DEEPEST = 64
