@@ -42,6 +42,8 @@ class Beside:
     def of(cls, graph: Graph, lost: float) -> Beside:
         """Measure the overlap in the recorded times."""
         edges = np.flatnonzero((graph.label == Work.DEVICE) & (graph.work > 0))
+        # rank by rank, so that they are looked up among the calls in order
+        edges = edges[np.argsort(graph.owner[edges], kind="stable")]
         found = cls(graph, lost, edges, np.ones(len(edges)))
         found._alone = 1.0 - lost * found._covered(graph.recorded, graph.work[edges], edges)
         return found

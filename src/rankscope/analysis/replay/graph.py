@@ -102,10 +102,22 @@ class Graph:
     """Number of edges left out because they pointed backwards in time."""
 
     _levels: Levels | None = None
+    _unchanged: F64 | None = None
 
     def replay(self, work: F64 | None = None) -> F64:
-        """Return the times of all nodes for the given work per edge, in ns (default: the recorded work)."""
-        weight = self.base + (self.work if work is None else work)
+        """Return the times of all nodes for the given work per edge, in ns (default: the recorded work).
+
+        Those of the recorded work are computed once, and may not be changed.
+        """
+        if work is not None:
+            return self._replayed(work)
+        if self._unchanged is None:
+            self._unchanged = self._replayed(self.work)
+            self._unchanged.flags.writeable = False
+        return self._unchanged
+
+    def _replayed(self, work: F64) -> F64:
+        weight = self.base + work
         if self.owner.max(initial=0) < WIDE:
             return by_node(self.first, self.source, weight, self.recorded, self.fixed)
         if self._levels is None:

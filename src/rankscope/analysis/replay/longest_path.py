@@ -6,6 +6,7 @@ nodes that depend only on earlier *levels* are computed together (64 ranks: 90 n
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,6 +18,9 @@ __all__ = ["Levels", "by_node"]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
+
+AT_ONCE = 1 << 16
+"""Number of nodes converted to Python integers at a time, since these need several times the memory."""
 
 
 def by_node(first: I64, source: I32, weight: F64, known: F64, fixed: NDArray[np.bool_]) -> F64:
@@ -60,29 +64,14 @@ class Levels:
     def of(cls, first: I64, source: I32, fixed: NDArray[np.bool_]) -> Levels:
         """Sort the nodes of a graph by level; the arguments are those of :func:`by_node`."""
         count = np.where(fixed, 0, np.diff(first))
-        edge = _ranges(first[:-1], count)
-        target = np.repeat(np.arange(len(count), dtype=np.int32), count)
-        leaving = np.argsort(source[edge], kind="stable")
-        out, begin = target[leaving], np.searchsorted(source[edge][leaving], np.arange(len(count) + 1))
-        leaves = np.diff(begin)
-        missing, stamp = count.astype(np.int32), np.empty(len(count), np.int32)
-        levels = [np.flatnonzero(missing == 0)]
-        while True:
-            here = levels[-1]
-            reached = out[_ranges(begin[here], leaves[here])]
-            np.subtract.at(missing, reached, 1)
-            ready = reached[missing[reached] == 0]
-            if not len(ready):
-                break
-            numbers = np.arange(len(ready), dtype=np.int32)
-            stamp[ready] = numbers
-            levels.append(ready[stamp[ready] == numbers].astype(np.int64))  # each node once
-        order = np.concatenate(levels).astype(np.int32)
+        level = _levels(first, source, count)
+        small = level.astype(np.uint16) if level.max(initial=0) < 1 << 16 else level  # sorted by radix
+        order = np.argsort(small, kind="stable").astype(np.int32)
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
-        later = order[len(levels[0]) :]
+        bounds = np.cumsum(np.concatenate(([0], np.bincount(level)))).tolist()
+        later = order[bounds[1] :]
         edges = _ranges(first[later], count[later]).astype(np.int32)
-        bounds = np.cumsum([0, *map(len, levels)]).tolist()
         begins = np.concatenate(([0], np.cumsum(count[later])))
         return cls(order, bounds, edges, place[source[edges]], begins)
 
@@ -99,6 +88,25 @@ class Levels:
         out = np.empty(len(at))
         out[self.order] = at
         return out
+
+
+def _levels(first: I64, source: I32, count: I64) -> NDArray[np.int32]:
+    """Return the level of each node: one more than the highest level among its sources, 0 without edges."""
+    level = array("i", bytes(4 * len(count)))
+    for begin in range(0, len(count), AT_ONCE):
+        end = min(begin + AT_ONCE, len(count))
+        base = int(first[begin])
+        sources, firsts = source[base : int(first[end])].tolist(), (first[begin:end] - base).tolist()
+        for node, low, many in zip(range(begin, end), firsts, count[begin:end].tolist(), strict=True):
+            if many == 1:
+                level[node] = level[sources[low]] + 1
+            elif many:
+                highest = 0
+                for before in sources[low : low + many]:
+                    if level[before] > highest:
+                        highest = level[before]
+                level[node] = highest + 1
+    return np.frombuffer(level, np.int32)
 
 
 def _ranges(start: I64, count: I64) -> I64:

@@ -65,11 +65,18 @@ class Window:
     matched: Matched
     mesh: str
     """Which kind of mesh it is (:mod:`model_error`)."""
+    _edges: dict[Work, tuple[I64, I64]] = field(default_factory=dict)
+    """Per label the edges that carry such work, sorted by rank, and the index of the first edge of each rank."""
 
     def edges(self, column: int, label: Work) -> I64:
         """Edges that carry work of this label on this rank."""
-        graph = self.replay.graph
-        return np.flatnonzero((graph.owner == column) & (graph.label == label) & (graph.work > 0))
+        if label not in self._edges:
+            graph = self.replay.graph
+            edges = np.flatnonzero((graph.label == label) & (graph.work > 0))
+            edges = edges[np.argsort(graph.owner[edges], kind="stable")]
+            self._edges[label] = edges, np.searchsorted(graph.owner[edges], np.arange(len(self.views) + 1))
+        edges, bounds = self._edges[label]
+        return edges[bounds[column] : bounds[column + 1]]
 
     def host_time(self, column: int, spans: intervals.Spans) -> tuple[I64, F64]:
         """Return the edges of the rank's host work, and the overlap of each with ``spans`` (own clock), in ns."""

@@ -99,11 +99,13 @@ def _keys(view: RankView, rows: I64, team: int, known: dict[tuple[object, ...], 
     """Return an integer for each kernel's name, grid and operator shapes, equal on all ranks; without sizes, per team
     only."""
     events, strings = view.trace.events, view.trace.strings
-    table = np.stack((events.name[rows], events.shape[rows], _operator_shape(view, rows)))
-    unique, inverse = np.unique(table, axis=1, return_inverse=True)
+    size = len(strings) + 1  # one number of three, as columns of a table are sorted many times slower
+    shapes = (events.shape[rows] + 1) * np.int64(size) + _operator_shape(view, rows) + 1
+    unique, inverse = np.unique(events.name[rows] * np.int64(size) ** 2 + shapes, return_inverse=True)
+    table = np.stack((unique // size**2, unique // size % size - 1, unique % size - 1), axis=1)
     words: list[tuple[object, ...]] = [
-        tuple(strings[i] if i >= 0 else "" for i in column) if max(column[1:]) >= 0 else (strings[column[0]], team)
-        for column in unique.T.tolist()
+        tuple(strings[i] if i >= 0 else "" for i in row) if max(row[1:]) >= 0 else (strings[row[0]], team)
+        for row in table.tolist()
     ]
     codes = np.array([known.setdefault(word, len(known)) for word in words], np.int64)
     return codes[inverse.reshape(-1)] if len(rows) else np.empty(0, np.int64)
