@@ -33,7 +33,7 @@ def evidence(*suspects: Suspect, ranks: int = 4, **more) -> Evidence:
     base = {
         "ranks": list(range(ranks)), "steps": 6, "step_ms": 100.0, "mean_step_ms": 100.0, "calls": 60,
         "matched_pct": 100.0, "overlap_pct": 80.0, "compute_pct": 60.0, "exposed_comm_pct": 25.0, "idle_pct": 15.0,
-        "world_size": ranks + len(more.get("missing", ())), "shapes": True,
+        "world_size": ranks + len(more.get("missing", ())), "shapes": True, "visible_pct": 1.8,
     }  # fmt: skip
     return Evidence(**{**base, "suspects": list(suspects), **more})
 

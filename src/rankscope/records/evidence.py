@@ -193,6 +193,8 @@ class Evidence:
     visible_pct: float | None = None
     """How much slower than the others a device must be to be told from noise, in 19 of 20 such windows; None: not
     known."""
+    screened: bool = False
+    """No rank was asked what it costs, since none makes others wait for as long as that would matter."""
     world_size: int | None = None
     """Ranks of the job, those that were not recorded included; None where nobody says."""
     compute_ms: dict[int, float] = field(default_factory=dict)

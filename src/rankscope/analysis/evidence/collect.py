@@ -89,6 +89,7 @@ def collect(
     if trusted:
         shows = max(w.visible for w in trusted)
         evidence.visible_pct = 100.0 * shows if np.isfinite(shows) else None
+        evidence.screened = not replayed
         evidence.places = find_places(trusted, ranks)
         evidence.suspects = _suspects(trusted, ranks)
         name_what_they_do(evidence.suspects, trusted, evidence.step_ms or 0.0)

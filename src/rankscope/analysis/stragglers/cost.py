@@ -22,7 +22,7 @@ from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import UNIFORM_LIMIT, Replay
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile, work_difference
 from rankscope.causes.table import NOISY
-from rankscope.thresholds import LEAST_COST, LEAST_EXCESS, LEAST_EXCESS_NS
+from rankscope.thresholds import LEAST_COST, LEAST_EXCESS, LEAST_EXCESS_NS, SCREENED
 
 __all__ = ["Lateness", "judge_ranks", "screen", "sign_flip"]
 
@@ -39,8 +39,6 @@ NAMED_SHARE = 0.6
 JOINT_EXPLAINED = 0.7
 """Share of its excess that a rank's cause must explain where several ranks may be stragglers. What several ranks gain
 together is no evidence against a single one."""
-SCREEN = LEAST_COST / 2
-"""A rank that makes others wait for less than this share of the step costs less than a straggler must."""
 
 
 @dataclass(slots=True)
@@ -72,7 +70,7 @@ def screen(matched: Matched, waits: Waits, step_ns: float, steps: int) -> I64:
         return np.empty(0, np.int64)
     waited = np.add.reduceat(waits.wait, matched.first[:-1]) / np.maximum(matched.size - 1, 1)
     caused = np.bincount(waits.last, waited, len(matched.ranks))
-    return np.flatnonzero(caused >= SCREEN * step_ns * max(steps, 1)).astype(np.int64)
+    return np.flatnonzero(caused >= SCREENED * step_ns * max(steps, 1)).astype(np.int64)
 
 
 def judge_ranks(

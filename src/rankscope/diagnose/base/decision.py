@@ -8,13 +8,12 @@ from rankscope.causes.table import DEVICE_CAUSES, NOISY
 from rankscope.diagnose.base.contention import beyond_machine, is_contended, shares_device, without_machine
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Confidence
-from rankscope.thresholds import LEAST_COST, LOSES, MATTERS
+from rankscope.thresholds import LEAST_COST, LOSES, MATTERS, UNNAMED_COST
 
 __all__ = ["CLEAR", "StragglerDecision", "decide", "slowed_by_others"]
 
 SINGLE_EVENT_SHARE = 0.08
 """Extra time in few steps must cost more to be distinguished from chance, and must have a named cause."""
-UNNAMED_SHARE = 0.10
 DOMINANCE = 2.0
 """A rank without a clear cause must cost this many times what the next one does."""
 NAMED = 0.5
@@ -159,12 +158,12 @@ def _decide_one(suspect: Suspect, step_ms: float, next_cost: float, clock_us: fl
     proven = len(gains) < 5 or (suspect.p_value is not None and suspect.p_value <= P_VALUE)
     dominant = suspect.cost_ms >= DOMINANCE * max(next_cost, 0.0)
     if cause in NOISY:
-        if not (usual and proven and dominant and share >= UNNAMED_SHARE and len(hit) >= 0.75 * len(gains)):
+        if not (usual and proven and dominant and share >= UNNAMED_COST and len(hit) >= 0.75 * len(gains)):
             return None
     else:
         # a cause that explains nearly all of a large loss needs no other rank to be better: faults may alternate
         clear = dominant or explained >= CLEAR
-        if usual and not proven and not (clear and share >= UNNAMED_SHARE):
+        if usual and not proven and not (clear and share >= UNNAMED_COST):
             return None
         if not usual and not (clear and share >= (SINGLE_EVENT_SHARE if dominant else 2.0 * SINGLE_EVENT_SHARE)):
             return None

@@ -8,11 +8,11 @@ from rankscope.causes.wording import amount, share, with_error
 from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
 from rankscope.diagnose.rules.table import advice_of
 from rankscope.diagnose.verdicts.limit import by_replay, what_limits
+from rankscope.diagnose.verdicts.smallest_fault import in_short, smallest_fault
 from rankscope.diagnose.verdicts.step import DISTORTED
 from rankscope.listing import some_ranks
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action, Confidence, Verdict
-from rankscope.thresholds import MATTERS
 
 __all__ = ["no_straggler", "pipeline", "slow_group"]
 
@@ -64,6 +64,7 @@ def pipeline(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
             f"Rank {longest} computes longest: {amount(times[longest])} a step; rank {shortest} least: "
             f"{amount(times[shortest])}.",
         )
+    why.append(smallest_fault(evidence))
     return Verdict(
         kind="pipeline",
         confidence="medium",
@@ -79,11 +80,6 @@ def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     step = evidence.step_ms or 0.0
     limit = what_limits(evidence)
     why = [*limit.why, _why_nobody(evidence, step)]
-    if evidence.visible_pct is not None:
-        why.append(
-            f"A device that is {evidence.visible_pct:.1f} % slower than the others in all steps would have shown; a "
-            f"rank is named where it costs more than {100 * MATTERS:.0f} % of the step, error taken off."
-        )
     if evidence.missing:
         why.append(f"Nothing is known of rank {some_ranks(evidence.missing)}: waiting for it counts as transfer.")
     if evidence.unsound:
@@ -92,6 +88,7 @@ def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     asked = {name: ms for name, ms in evidence.what_if.items() if evidence.device or name != "no_host_overhead"}
     if asked:
         why.append(by_replay(asked, step))
+    why.append(smallest_fault(evidence))
     bare = step - evidence.recording_ms if limit.kind == "host_bound" else step  # as its sentence has it
     advice = [in_words(action, bare) for action in actions[:MOST]]
     confidence, sure = _confidence(evidence)
@@ -133,7 +130,4 @@ def _confidence(evidence: Evidence) -> tuple[Confidence, str]:
         return "low", f"threads waited for a CPU {evidence.pressure_pct:.0f} % of the time"
     if evidence.recording_pct >= 50.0 * DISTORTED:
         return "low", f"recording takes {evidence.recording_pct:.0f} % of the recorded steps"
-    shows = "a small cost would not show"
-    if evidence.visible_pct is not None:
-        shows = f"a device {evidence.visible_pct:.1f} % slower would have shown"
-    return "medium", f"{evidence.steps} steps; {shows}"
+    return "medium", f"{evidence.steps} steps; {in_short(evidence)}"
