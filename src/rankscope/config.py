@@ -131,7 +131,8 @@ class RunConfig:
     """Where the run is kept."""
 
     dir: str | None = None
-    """The run directory. On several nodes a folder that all of them see. Default: rankscope_runs/run_NNNN."""
+    """The run directory. On several nodes a folder that all of them see, or the URL of a store: s3://, gs://, az:// or
+    another that fsspec knows. Default: rankscope_runs/run_NNNN."""
 
     def __post_init__(self) -> None:
         """Refuse the empty path, which would mean the current folder."""

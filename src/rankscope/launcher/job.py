@@ -23,6 +23,7 @@ from rankscope.records.secrets import mask_arguments, mask_config
 from rankscope.rundir.files import write_new
 from rankscope.rundir.sealing import recipients_of
 from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, ENV_TOLD, Spool
+from rankscope.rundir.urls import last_name
 
 if TYPE_CHECKING:
     from rankscope.launcher.node_helper import NodeHelper
@@ -37,9 +38,9 @@ _INJECT = Path(__file__).parent.parent / "agent" / "inject"
 class Session:
     """A run that is being recorded."""
 
-    run_dir: Path | None
-    """None: its store has not answered yet."""
-    wanted: Path
+    run_dir: Path | str | None
+    """A folder, or a URL. None: its store has not answered yet."""
+    wanted: Path | str
     """The run directory that was asked for, or the folder below which one was."""
     spool: Spool
     helper: NodeHelper
@@ -107,9 +108,13 @@ def begin(
     helper = None
     try:
         spec = to_agent_spec(
-            config, run_id=plan.run_id or (plan.run_dir.name if plan.run_dir else plan.launch), spool=spool.path
+            config,
+            run_id=plan.run_id or (plan.run_dir.name if plan.run_dir else last_name(plan.store or "") or plan.launch),
+            spool=spool.path,
         )
         task.ends_with_ranks = ends_with_ranks
+        if plan.store is not None:
+            task.run_dir = str(spool.part)
         write_new(spool.spec, to_json(spec))
         write_new(spool.task, to_json(task))
         helper = NodeHelper(spool, kept=ends_with_ranks)
@@ -124,8 +129,8 @@ def begin(
         if made:
             shutil.rmtree(spool.path, ignore_errors=True)  # no rank has begun: nothing of value is in it
         raise
-    run_dir = Path(answer.text) if answer is not None else None
-    return Session(run_dir=run_dir, wanted=Path(task.run_dir or task.base), spool=spool, helper=helper)
+    run_dir = None if answer is None else (task.store or Path(answer.text))
+    return Session(run_dir=run_dir, wanted=task.store or Path(task.run_dir or task.base), spool=spool, helper=helper)
 
 
 _CLAIM_S = 10.0
@@ -151,6 +156,7 @@ def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[st
         hta=config.analysis.hta,
         report_timeout_s=config.analysis.timeout_s,
         keep=config.gather.keep,
+        store=plan.store,
         leave_free_bytes=round(config.gather.leave_free_gb * 1e9),
         most_bytes=round(config.gather.most_gb * 1e9),
         metrics=config.live.metrics,

@@ -1,4 +1,4 @@
-"""The process that makes the report of a finished run: ``rankscope.launcher.report_process RUN hta|no-hta``.
+"""The process that makes the report of a finished run: ``rankscope.launcher.report_process RUN hta|no-hta WHERE``.
 
 A process of its own, since what it needs (time, memory, libraries) must not be able to hold up or to end the launcher,
 whose exit code is the job's. It writes its progress, and the report, as messages (:class:`HelperWord`) to standard
@@ -27,29 +27,30 @@ __all__ = ["main", "make"]
 _EVERY_BYTES = 1 << 20
 
 
-def main(path: str, *, hta: bool) -> None:
-    """Make the report, or say why there is none."""
+def main(path: str, where: str, *, hta: bool) -> None:
+    """Make the report, or say why there is none. ``where``: what the run directory is called in it."""
     _outlive_what_ends_the_job()
     tell = _words()
     run_dir = RunDir(Path(path))
     try:
-        make(run_dir, hta=hta, tell=tell)
+        make(run_dir, where, hta=hta, tell=tell)
     except RankscopeError as error:
         tell(HelperWord(word="lacking", text=f"no report: {error}"))
         _tell_notes(run_dir, tell)
     except Exception as error:
         text = mask_text(" ".join(f"{type(error).__name__}: {error}".split()))
-        where = f"`rankscope analyze {run_dir.path}` shows it"
-        tell(HelperWord(word="lacking", text=f"the analysis failed: {text}; {where}"))
+        shows = f"`rankscope analyze {where}` shows it"
+        tell(HelperWord(word="lacking", text=f"the analysis failed: {text}; {shows}"))
 
 
-def make(run_dir: RunDir, *, hta: bool, tell: Callable[[HelperWord], None]) -> None:
+def make(run_dir: RunDir, where: str, *, hta: bool, tell: Callable[[HelperWord], None]) -> None:
     """Load, analyse and write.
 
     Raises:
         RankscopeError: no report can be made of what is there.
     """
     from rankscope.analysis.pipeline import analyze, stages
+    from rankscope.privacy.places import with_place
     from rankscope.report import write_report
     from rankscope.trace.files.load import load_traces
 
@@ -65,6 +66,8 @@ def make(run_dir: RunDir, *, hta: bool, tell: Callable[[HelperWord], None]) -> N
     load = load_traces([run_dir.path], progress=loaded)
     tell(HelperWord(word="stages", total=stages(load, hta=hta)))
     report = analyze(load, manifest, hta=hta, progress=lambda text: tell(HelperWord(word="stage", text=text)))
+    if where != str(run_dir.path):
+        report = with_place(report, run_dir.path, where)
     write_report(report, run_dir.report)
     tell(HelperWord(word="report", text=to_json(report, indent=None)))
 
@@ -96,4 +99,4 @@ def _outlive_what_ends_the_job() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], hta=sys.argv[2] == "hta")
+    main(sys.argv[1], sys.argv[3], hta=sys.argv[2] == "hta")

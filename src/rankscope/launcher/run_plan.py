@@ -13,8 +13,9 @@ from pathlib import Path
 
 from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
+from rankscope.rundir.urls import is_url
 
-__all__ = ["BASE", "RunPlan", "check"]
+__all__ = ["BASE", "RunPlan", "check", "place_of"]
 
 BASE = Path("rankscope_runs")
 """Where runs go that were given no ``run.dir``, below the current folder."""
@@ -35,6 +36,8 @@ class RunPlan:
     """Identity of the launch: that of the rendezvous, or one that no other launch has."""
     alone: bool
     """A launch on one node, which shares its run directory with no other launch."""
+    store: str | None = None
+    """URL of the run directory, where it is in a store."""
 
 
 def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
@@ -44,17 +47,17 @@ def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
         ConfigError: several nodes that could not know that they belong together.
     """
     run_id = torchrun.rdzv_id if torchrun.rdzv_id not in (None, "", _NO_ID) else None
-    run_dir = Path(config.run.dir).absolute() if config.run.dir else None
+    run_dir, store = place_of(config)
     several = _most_nodes(torchrun.nnodes) > 1 and not torchrun.standalone
     if several and run_id is None:
         raise ConfigError(
             f"--nnodes {torchrun.nnodes} needs --rdzv-id: all nodes must name the same run. "
             "Add for instance --rdzv-id=$SLURM_JOB_ID on every node"
         )
-    if several and run_dir is None:
+    if several and run_dir is None and store is None:
         raise ConfigError(
             f"--nnodes {torchrun.nnodes} needs a run directory that all nodes see. "
-            "Add -S run.dir=/shared/folder/NAME, the same on every node"
+            "Add -S run.dir=/shared/folder/NAME, or the URL of a store, the same on every node"
         )
     numbered = several and torchrun.rdzv_backend == "static"
     return RunPlan(
@@ -63,7 +66,16 @@ def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
         node=str(torchrun.node_rank) if numbered else None,
         launch=f"rendezvous {run_id}" if several else f"launch {secrets.token_hex(16)}",
         alone=not several,
+        store=store,
     )
+
+
+def place_of(config: ToolConfig) -> tuple[Path | None, str | None]:
+    """The folder, or the URL, that is configured for the run."""
+    named = config.run.dir
+    if named is not None and is_url(named):
+        return None, named.rstrip("/")
+    return (Path(named).absolute() if named else None), None
 
 
 def _most_nodes(nnodes: str) -> int:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.config import ToolConfig
@@ -48,8 +47,8 @@ class Outcome:
     ending: Ending
     report: ClusterReport | None = None
     """None on nodes that are not the head, and where no report could be made."""
-    folder: Path | None = None
-    """Where the report is."""
+    folder: str | None = None
+    """Where the report is: a folder, or a URL."""
 
 
 def wrap_up(session: Session, ending: Ending, config: ToolConfig, say: Say) -> Outcome:
@@ -78,7 +77,7 @@ class _Listener:
         self._deadline = self._moved_at + config.gather.timeout_s
         self._bytes: dict[str, Callable[..., None]] = {}
         self._stage: Say = say
-        self._where = session.run_dir
+        self._where = None if session.run_dir is None else str(session.run_dir)
         self._left = ""
         self._over = False
         self._outcome = Outcome(ending)
@@ -109,7 +108,7 @@ class _Listener:
         self._moved_at = time.monotonic()
         text = word.text
         if word.word in ("claimed", "refused"):
-            self._where = Path(text) if word.word == "claimed" else None
+            self._where = text if word.word == "claimed" else None
         elif word.word == "note":
             self._say(text)
         elif word.word == "waiting":
@@ -133,7 +132,7 @@ class _Listener:
             self._enter("traces", word.total)
         elif word.word == "report" and self._where is not None:
             report = from_json(ClusterReport, text)
-            self._outcome = Outcome(self._ending, report=report, folder=self._where / "report")
+            self._outcome = Outcome(self._ending, report=report, folder=f"{self._where}/report")
         elif word.word == "done":
             self._over = True
 
@@ -146,7 +145,7 @@ class _Listener:
     def _manifest(self, by: str) -> None:
         if by or self._config.analysis.enabled or self._where is None:
             return
-        folder = self._where / "report"
+        folder = f"{self._where}/report"
         traces = "what could be gathered is" if self._left else "traces are"
         self._say(f"{traces} in {self._where}; `rankscope analyze {self._where} --output {folder}` writes the report")
 

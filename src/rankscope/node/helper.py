@@ -32,6 +32,8 @@ from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.health.sampler import HealthWatch
 from rankscope.node.keeping import keep_chosen, limit_s, was_held
 from rankscope.node.manifest import NodeResult
+from rankscope.node.mirroring import mirroring_of
+from rankscope.node.place import take_place
 from rankscope.node.report import make_report
 from rankscope.node.state import NodeState
 from rankscope.node.watching.announcements import AnnouncementRelay
@@ -47,7 +49,7 @@ from rankscope.records.running.between import SlowPattern
 from rankscope.records.running.node_task import HelperWord, JobEnd, NodeTask
 from rankscope.records.spec import AgentSpec, CaptureRequest
 from rankscope.rundir.audit import note_deed
-from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
+from rankscope.rundir.claim import NodeClaim
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
@@ -78,6 +80,7 @@ class Helper:
         self.words = words
         self.state = NodeState(spool)
         self._commands = commands
+        self._where = mirroring_of(spool, self.task)
         self._step_logs = StepLogDrain(spool, self.state.note)
         self._standstill = StandstillWatch(spool, self.spec.hang_after_s)
         self._live = LiveStatus(spool)
@@ -164,23 +167,16 @@ class Helper:
         """Claim the run directory; None when it is refused, or the job has ended before its store answered."""
         task, spool = self.task, self.spool
         if (earlier := self.state.claimed()) is not None:
-            self.words.say(HelperWord(word="claimed", text=earlier.run_dir))
+            self.words.say(HelperWord(word="claimed", text=task.store or earlier.run_dir))
             return earlier
         try:
-            if task.run_dir is None:
-                run_dir, name = next_run_dir(Path(task.base))
-            else:
-                run_dir, name = RunDir(Path(task.run_dir)), Path(task.run_dir).name
-            granted = claim(
-                run_dir, task.run_id or name, task.node, launch=task.launch, alone=task.alone,
-                owner=str(spool.path), pid=task.launcher_pid,
-            )  # fmt: skip
+            granted = take_place(spool, task, self._where)
         except (RankscopeError, OSError) as error:
             self.state.note(str(error))
             self.words.say(HelperWord(word="refused", text=str(error)))
             return None
         self.state.claims(granted)
-        self.words.say(HelperWord(word="claimed", text=granted.run_dir))
+        self.words.say(HelperWord(word="claimed", text=task.store or granted.run_dir))
         return granted
 
     def _keep(self) -> None:
@@ -222,6 +218,7 @@ class Helper:
         while not self._over.wait(_POLL_S):
             if gatherer.gather(last=False):
                 self._border("telling the ranks how much was gathered", lambda: self._tell_gathered(run_dir, placing))
+                self._where.push()
             if turn % _SELDOM == 0:
                 self._border("passing on requests", requests.relay)
                 self._border("passing on announcements", announcements.relay)
@@ -252,6 +249,8 @@ class Helper:
                 placing.record(run_dir.node_result(granted.node), to_json(own))
         except OSError as error:
             words = words or f"{self.spool.path} stays: {granted.node} could not write its result: {error.strerror}"
+        if not self._where.push(last=True):
+            words = words or f"{self._where.left}; {self.spool.path} stays, {later(self.spool)}"
         self.words.say(HelperWord(word="gathered", text=words))
         head = self._border("reading the claims", lambda: is_head(own, granted.node, nodes_of(run_dir)))
         if head is False:
@@ -269,7 +268,9 @@ class Helper:
         report = None
         try:
             marker = self.spool.path / "writes_manifest"
-            wrote = finish_run(task, self.spec, granted, own, marker, waiting=waiting, tell=lacking)
+            self._where.pull()
+            pause = self._where.pause
+            wrote = finish_run(task, self.spec, granted, own, marker, waiting=waiting, tell=lacking, pause=pause)
         except (OSError, RankscopeError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             text = f"{run_dir.manifest} could not be written: {why}; {self.spool.path} stays, {later(self.spool)}"
@@ -281,17 +282,22 @@ class Helper:
                 text = f"the run is encrypted: `rankscope analyze {run_dir.path} --identity KEY` makes the report"
                 self.words.say(HelperWord(word="lacking", text=text))
             elif task.report:
+                self._where.push(last=True)
+                self._where.pull("")
                 report = make_report(run_dir, task, self.words)
         else:
             self.words.say(HelperWord(word="manifest", text="by another node"))
         if task.keep == "suspects" and (wrote or was_held(run_dir, own)):
             self.words.say(HelperWord(word="keeping", total=limit_s(task, head=wrote)))
             of_node = (task, self.spec, granted, own, gatherer, holding)
-            said = self._border("keeping traces", lambda: keep_chosen(*of_node, report, head=wrote))
+            said = self._border("keeping traces", lambda: keep_chosen(*of_node, report, head=wrote, pause=pause))
             left = left_in_words(self.spool, holding.left) if holding.left or said is None else left
             for text in [*(said or []), *([left] if left else [])]:
                 self.words.say(HelperWord(word="lacking", text=text))
-        if not left:
+        if not self._where.push(last=True):
+            self.words.say(HelperWord(word="lacking", text=f"{self._where.left}; {later(self.spool)}"))
+        elif not left:
+            self._where.close()
             discard(self.spool)
 
     def _result(self, granted: NodeClaim, gatherer: Gatherer) -> NodeResult:

@@ -25,11 +25,13 @@ from rankscope.node.gathering.room import Room
 from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.keeping import decision
 from rankscope.node.manifest import NodeResult
+from rankscope.node.mirroring import Mirroring, mirroring_of
+from rankscope.node.place import take_place
 from rankscope.node.state import NodeState
 from rankscope.records.codec import to_json
 from rankscope.records.running.node_task import JobEnd, NodeTask
 from rankscope.records.spec import AgentSpec
-from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
+from rankscope.rundir.claim import NodeClaim
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.rundir.spool import Spool
@@ -74,7 +76,8 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
         ) from error
     with _alone(spool), _privately():
         state = NodeState(spool)
-        granted = _claim(spool, state, task, to)
+        where = mirroring_of(spool, task, elsewhere=to is not None)
+        granted = _claim(spool, state, task, where, to)
         run_dir = RunDir(Path(granted.run_dir))
         placing = Placing(run_dir, task.encrypt)
         gatherer, step_logs = Gatherer(spool, run_dir, moved=moved, placing=placing), StepLogDrain(spool, state.note)
@@ -87,10 +90,15 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
             state.note(f"{granted.node}: {gone}")
         why, notes = {**gatherer.left, **holding.left, **step_logs.left}, list[str]()
         try:
+            where.pull()
             notes = _tell(spool, state, task, spec, granted, gatherer)
         except OSError as error:
             why[""] = f"{run_dir.path} could not be written: {error.strerror or error}"
+        if not where.push(last=True):
+            why[""] = where.left
         words = left_in_words(spool, why) if why else ""
+        if not words:
+            where.close()
         if not words and not discard(spool):
             words = left_in_words(spool, {})
         return Gathered(run_dir=run_dir, windows=windows, left=words, notes=notes)
@@ -157,23 +165,14 @@ def _privately() -> Iterator[None]:
         os.umask(theirs)
 
 
-def _claim(spool: Spool, state: NodeState, task: NodeTask, to: Path | None) -> NodeClaim:
+def _claim(spool: Spool, state: NodeState, task: NodeTask, where: Mirroring, to: Path | None) -> NodeClaim:
     """The place that the node had in its run, or one in the directory that is named now."""
     earlier = state.claimed()
     if earlier is not None and (to is None or RunDir(Path(earlier.run_dir)).path == to.absolute()):
         if not Path(earlier.run_dir).is_dir():
             raise RunDirError(f"{earlier.run_dir} is not there; mount it, or name another folder with --run-dir")
         return earlier
-    if to is not None:
-        run_dir, name = RunDir(to.absolute()), to.absolute().name
-    elif task.run_dir is not None:
-        run_dir, name = RunDir(Path(task.run_dir)), Path(task.run_dir).name
-    else:
-        run_dir, name = next_run_dir(Path(task.base))
-    granted = claim(
-        run_dir, task.run_id or name, task.node, launch=task.launch, alone=task.alone, owner=str(spool.path),
-        pid=task.launcher_pid,
-    )  # fmt: skip
+    granted = take_place(spool, task, where, to)
     state.claims(granted)
     return granted
 

@@ -28,11 +28,12 @@ def make_report(run_dir: RunDir, task: NodeTask, words: Words) -> ClusterReport 
     Returns:
         The report; None where none could be made.
     """
-    later = f"`rankscope analyze {run_dir.path} --output {run_dir.report}` makes the report"
+    where = task.store or str(run_dir.path)
+    later = f"`rankscope analyze {where} --output {'report' if task.store else run_dir.report}` makes the report"
     words.say(HelperWord(word="begun"))
     try:
         process = subprocess.Popen(
-            own_process.command(_MODULE, str(run_dir.path), "hta" if task.hta else "no-hta"),
+            own_process.command(_MODULE, str(run_dir.path), "hta" if task.hta else "no-hta", where),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=own_process.environment(), start_new_session=True,
         )  # fmt: skip
     except OSError as error:

@@ -193,6 +193,11 @@ class Spool:
         """Ranks whose columns are in the run directory, a ReducedRanks."""
         return self.path / f"reduced_{attempt}_{window}.json"
 
+    @property
+    def part(self) -> Path:
+        """This node's part of a run directory that lies in a store."""
+        return self.path / "run"
+
     def held(self, attempt: int, window: int, rank: int) -> Path:
         """A window's trace, compressed, while it is not decided whether it is kept."""
         return self.path / f"held_{attempt}_{window}_{rank}.trace.json.gz"

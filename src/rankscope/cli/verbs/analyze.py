@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output, add_rank
 from rankscope.cli.parts.console import say, show
 from rankscope.cli.parts.deeds import note_export
-from rankscope.cli.parts.sealed import opened_runs, refuse_beside
+from rankscope.cli.parts.sealed import missing_one, opened_runs, refuse_beside
 from rankscope.errors import ConfigError, ForeignFileError
 from rankscope.rundir.layout import RunDir
+from rankscope.rundir.urls import url_of
 
 if TYPE_CHECKING:
     from rankscope.records.manifest import RunManifest
@@ -42,9 +43,8 @@ def add_analyze(verbs: Verbs) -> None:
 
 def analyze_verb(arguments: argparse.Namespace) -> int:
     """Analyse a run, a folder or trace files, and show the report."""
-    missing = [path for path in arguments.paths if not path.exists()]
-    if missing:
-        raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
+    if (missing := missing_one(arguments.paths)) is not None:
+        raise ConfigError(f"{missing} does not exist; name a run directory, a folder or trace files")
 
     from rankscope.analysis.pipeline import analyze, stages
     from rankscope.privacy.places import with_place
@@ -66,7 +66,7 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
         progress = doing.stages(stages(load, hta=arguments.hta))
         report = analyze(load, manifest, hta=arguments.hta, progress=progress)
         for path, given in sealed.items():
-            report = with_place(report, path, str(given))
+            report = with_place(report, path, url_of(given) or str(given))
     code = show(report, arguments)
     note_export(arguments.paths, arguments.output)
     return code

@@ -11,7 +11,7 @@ from pathlib import Path
 from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output
 from rankscope.cli.parts.console import say, show
 from rankscope.cli.parts.deeds import note_export
-from rankscope.cli.parts.sealed import OF_MANIFEST, opened_runs, refuse_beside
+from rankscope.cli.parts.sealed import OF_MANIFEST, missing_one, opened_runs, refuse_beside
 from rankscope.cli.verbs.analyze import manifest_of
 from rankscope.errors import ConfigError, RunDirError
 
@@ -56,14 +56,13 @@ def add_reduce(verbs: Verbs) -> None:
 
 def reduce_verb(arguments: argparse.Namespace) -> int:
     """Turn traces into columns, where they are."""
-    missing = [path for path in arguments.paths if not path.exists()]
-    if missing:
-        raise ConfigError(f"{missing[0]} does not exist; name a run directory, a folder or trace files")
+    if (missing := missing_one(arguments.paths)) is not None:
+        raise ConfigError(f"{missing} does not exist; name a run directory, a folder or trace files")
     if "://" not in arguments.output:
         refuse_beside(arguments.paths, Path(arguments.output))
     with opened_runs(arguments.paths, arguments) as paths:
         if paths != arguments.paths and arguments.engine != "local":
-            raise ConfigError("an encrypted run is opened on this machine only; reduce it with --engine local")
+            raise ConfigError("an encrypted run, or one in a store, is opened on this machine only: use --engine local")
         code = _reduce(arguments, paths) if arguments.share is None else _one_share(arguments, paths)
     note_export(arguments.paths, arguments.output)
     return code

@@ -44,7 +44,7 @@ def run(words: Sequence[str]) -> int:
     if outcome.report is not None:
         show_summary(outcome.report)
     if outcome.folder is not None:
-        tell(f"\nReport: {outcome.folder / 'report.html'}")
+        tell(f"\nReport: {outcome.folder}/report.html")
     outcome.ending.leave()
     return outcome.ending.exit_code
 

@@ -10,16 +10,16 @@ import contextlib
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from rankscope.launcher.exec.join import join, sign_in, spool_of
-from rankscope.launcher.run_plan import RunPlan
+from rankscope.launcher.run_plan import RunPlan, place_of
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.claim import NodeClaim
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
+from rankscope.rundir.urls import last_name
 
 __all__ = ["main"]
 
@@ -49,11 +49,12 @@ def _begin(spool: Spool, request: dict[str, Any]) -> None:
 
     composed = compose(request["overrides"], [])
     composed.config.refuse_experiment()
-    run_dir = Path(composed.config.run.dir).absolute() if composed.config.run.dir else None
+    run_dir, store = place_of(composed.config)
+    name = run_dir.name if run_dir is not None else last_name(store or "") or None
     launch = request["launch"]
     plan = RunPlan(
-        run_id=run_dir.name if run_dir is not None and launch else None, run_dir=run_dir, node=None,
-        launch=launch or request["key"], alone=launch is None,
+        run_id=name if launch else None, run_dir=run_dir, node=None,
+        launch=launch or request["key"], alone=launch is None, store=store,
     )  # fmt: skip
     begin(plan, composed.config, argv=request["argv"], plain=composed.plain, spool=spool, ends_with_ranks=True)
     spec = from_json(AgentSpec, spool.spec.read_bytes())

@@ -163,7 +163,7 @@ def _begin(
         raise OSError(str(error)) from error
     say(_begins(config, session.run_dir, session.wanted, spool))
     if config.analysis.enabled and session.run_dir is not None:
-        say(f"the report will be in {session.run_dir / 'report'} when the job has ended")
+        say(f"the report will be in {session.run_dir}/report when the job has ended")
     return session, config
 
 
@@ -226,7 +226,7 @@ def _not_recording(error: Exception) -> str:
     return f"not recording, the job runs without rankscope: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _begins(config: ToolConfig, run_dir: Path | None, wanted: Path, spool: Spool) -> str:
+def _begins(config: ToolConfig, run_dir: Path | str | None, wanted: Path | str, spool: Spool) -> str:
     plan = plan_in_words(config)[0]
     if run_dir is not None:
         return f"{plan}; run directory {run_dir}"

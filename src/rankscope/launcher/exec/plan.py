@@ -9,8 +9,9 @@ from pathlib import Path
 
 from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
-from rankscope.launcher.run_plan import RunPlan
+from rankscope.launcher.run_plan import RunPlan, place_of
 from rankscope.rank_identity import Identity
+from rankscope.rundir.urls import last_name
 
 __all__ = ["ExecArguments", "parse_exec", "plan_of"]
 
@@ -84,20 +85,30 @@ def plan_of(identity: Identity | None, config: ToolConfig, environ: Mapping[str,
     Raises:
         ConfigError: several nodes that could not know that they belong together.
     """
-    run_dir = Path(config.run.dir).absolute() if config.run.dir else None
+    run_dir, store = place_of(config)
     if identity is None:
-        return RunPlan(run_id=None, run_dir=run_dir, node=None, launch=f"launch {secrets.token_hex(16)}", alone=True)
+        return RunPlan(
+            run_id=None, run_dir=run_dir, node=None, launch=f"launch {secrets.token_hex(16)}", alone=True, store=store
+        )
     if not identity.several_nodes:
-        return RunPlan(run_id=None, run_dir=run_dir, node=None, launch=launcher, alone=True)
+        return RunPlan(run_id=None, run_dir=run_dir, node=None, launch=launcher, alone=True, store=store)
     if identity.job is None:
         raise ConfigError(
             f"{identity.launcher} runs this job on several nodes and gives it no name that all of them know; start "
             "it by `rankscope run` with --rdzv-id, or call rankscope.attach in the script"
         )
-    if run_dir is None:
+    if run_dir is None and store is None:
         raise ConfigError(
-            "a job on several nodes needs a run directory that all nodes see. Add -S run.dir=/shared/folder/NAME"
+            "a job on several nodes needs a run directory that all nodes see. Add -S run.dir=/shared/folder/NAME, "
+            "or the URL of a store"
         )
     restart = environ.get("SLURM_RESTART_COUNT", "0")  # a requeued job keeps its id
     launch = f"{identity.launcher} {identity.job} {restart}"
-    return RunPlan(run_id=run_dir.name, run_dir=run_dir, node=None, launch=launch, alone=False)
+    return RunPlan(
+        run_id=run_dir.name if run_dir is not None else last_name(store or ""),
+        run_dir=run_dir,
+        node=None,
+        launch=launch,
+        alone=False,
+        store=store,
+    )

@@ -23,6 +23,7 @@ class NodeTask:
     run_dir: str | None
     """Absolute path; None: the next free number below ``base``."""
     base: str
+    """Of runs without a directory of their own."""
     node: str | None
     """The node rank where the user numbered the nodes, else None."""
     launcher_pid: int
@@ -47,6 +48,8 @@ class NodeTask:
     """Of the run directory's disk, for others than traces."""
     most_bytes: int = 0
     """Of traces that this node places; 0: no limit."""
+    store: str | None = None
+    """URL of the run directory, where it is in a store; ``run_dir`` is then this node's part of it, in the spool."""
     ends_with_ranks: bool = False
     """No launcher waits: each process of the job was told on its own, and the job is over when all of them are."""
 

@@ -1,0 +1,158 @@
+"""Run directories in a store: this node's part of one lies in its spool, and a process brings it to the store."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from rankscope import own_process
+from rankscope.errors import RunDirError
+from rankscope.records.running.node_task import NodeTask
+from rankscope.rundir.claim import NodeClaim, claim
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
+
+__all__ = ["Mirroring", "mirroring_of"]
+
+# Named, not imported: libraries of stores are large and may hang.
+_MODULE = "rankscope.stores.process"
+_OF_ALL = r"nodes/|run\.json|kept\.json|stuck/"
+"""What nodes have to know of each other."""
+_PAUSE_S = 30.0
+"""Between two tries while the job runs: each read back costs a request for every file."""
+
+
+class Mirroring:
+    """Asks the process, and starts it where it is needed. Of a run directory that is a folder nothing is done.
+
+    Args:
+        folder: this node's part of the run directory.
+        url: of the run directory; empty: it is a folder.
+        limit_s: for each answer.
+    """
+
+    def __init__(self, folder: Path, url: str, limit_s: float) -> None:
+        self._folder, self.url, self._limit_s = folder, url, limit_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._next = 0.0
+        self.left = ""
+        """Why not all is in the store."""
+
+    def claims(self, run_id: str, node: str | None, **place: Any) -> NodeClaim:
+        """Take this node's place, as :func:`rankscope.rundir.claim.claim` does in a folder.
+
+        Raises:
+            RunDirError: the store holds another or a finished run, or this place is taken there.
+            OSError: the store cannot be asked.
+        """
+        run_dir = RunDir(self._folder)
+        for _ in range(3):
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._ask(do="pull", wanted=_OF_ALL)
+            try:
+                granted = claim(run_dir, run_id, node, **place)
+            except RunDirError as error:
+                raise RunDirError(str(error).replace(str(self._folder), self.url)) from error
+            names = [run_dir.node_claim(granted.node), run_dir.launch]
+            if all(self._ask(do="claim", name=path.relative_to(self._folder).as_posix()) for path in names):
+                self._end()
+                return granted
+            for path in names:  # another was faster: look again at what it says
+                path.unlink()
+        raise RunDirError(f"{self.url}: this node's place is taken again and again; choose another run.dir")
+
+    def push(self, *, last: bool = False) -> bool:
+        """Bring to the store what is new; while the job runs not more often than it may. Never raises.
+
+        Returns:
+            Whether all is there.
+        """
+        if not self.url:
+            return True
+        if not last and time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + _PAUSE_S
+        try:
+            self._ask(do="push")
+            self.left = ""
+        except OSError as error:
+            self.left = f"{self.url}: {error}"
+        if not last:
+            self._end()
+        return not self.left
+
+    def pull(self, wanted: str = _OF_ALL) -> None:
+        """Bring here what others have left. Never raises; see :attr:`left`."""
+        if not self.url:
+            return
+        try:
+            self._ask(do="pull", wanted=wanted)
+        except OSError as error:
+            self.left = f"{self.url}: {error}"
+
+    def pause(self, seconds: float) -> None:
+        """Wait for a shared folder; else bring here what is new in the store, and there what is new here."""
+        time.sleep(seconds)
+        self.push(last=True)
+        self.pull()
+
+    def close(self) -> None:
+        """Remove this node's part, which is in the store now."""
+        if not self.url:
+            return
+        self._end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _ask(self, **question: Any) -> Any:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                own_process.command(_MODULE, str(self._folder), self.url), stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, env=own_process.environment(), start_new_session=True,
+            )  # fmt: skip
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        line, deadline = b"", time.monotonic() + self._limit_s
+        try:
+            stdin.write(json.dumps(question).encode() + b"\n")
+            stdin.flush()
+            while not line.endswith(b"\n"):
+                ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise OSError(f"no answer within {self._limit_s:g} s")
+                part = os.read(stdout.fileno(), 1 << 16)
+                if not part:
+                    raise OSError("the process that speaks with the store has ended")
+                line += part
+        except OSError:
+            self._end()
+            raise
+        said = json.loads(line)
+        if "error" in said:
+            raise OSError(said["error"])
+        return said["done"]
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+
+def mirroring_of(spool: Spool, task: NodeTask, *, elsewhere: bool = False) -> Mirroring:
+    """What brings the run directory of a node to where it belongs, unless a folder is used in its place."""
+    return Mirroring(spool.part, "" if elsewhere else task.store or "", task.gather_timeout_s)

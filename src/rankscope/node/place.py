@@ -1,0 +1,53 @@
+"""The place of this node in its run, taken once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rankscope.errors import RunDirError
+from rankscope.node.mirroring import Mirroring
+from rankscope.records.running.node_task import NodeTask
+from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
+from rankscope.rundir.layout import RunDir
+from rankscope.rundir.spool import Spool
+from rankscope.rundir.urls import last_name
+
+__all__ = ["take_place"]
+
+
+def take_place(spool: Spool, task: NodeTask, where: Mirroring, to: Path | None = None) -> NodeClaim:
+    """Claim the run directory of a task.
+
+    Args:
+        spool: of this node.
+        task: says which directory, and who belongs to it.
+        where: the store of the directory.
+        to: a folder to use in place of the one that the task names.
+
+    Raises:
+        RunDirError: it is refused.
+        OSError: it cannot be asked.
+    """
+    mine: dict[str, Any] = {
+        "launch": task.launch,
+        "alone": task.alone,
+        "owner": str(spool.path),
+        "pid": task.launcher_pid,
+    }
+    if to is None and where.url:
+        try:
+            return where.claims(task.run_id or last_name(where.url), task.node, **mine)
+        except OSError as error:
+            where.close()
+            raise RunDirError(f"{where.url} cannot be used: {error}; check the address and your rights") from error
+        except RunDirError:
+            where.close()
+            raise
+    if to is not None:
+        run_dir, name = RunDir(to.absolute()), to.absolute().name
+    elif task.run_dir is not None:
+        run_dir, name = RunDir(Path(task.run_dir)), Path(task.run_dir).name
+    else:
+        run_dir, name = next_run_dir(Path(task.base))
+    return claim(run_dir, task.run_id or name, task.node, **mine)

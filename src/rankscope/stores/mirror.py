@@ -1,0 +1,228 @@
+"""A folder on this node's own disk and the run directory in a store that it is a part of.
+
+Every file is put whole, read back, and noted beside the folder; so a process that follows one that was killed goes on
+where that one stopped, and puts again what was not noted. run.json goes last: who reads the store believes that alone,
+and it holds the sums of all other files. No file is taken for what it is by its name or its size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankscope.errors import RunDirError
+from rankscope.rundir.files import temporary_beside
+
+__all__ = ["NOTES", "Mirror"]
+
+NOTES = ".sent.jsonl"
+"""In the folder: name, size, time of change and SHA-256 of each file that the store is known to hold, a line each."""
+_BLOCK = 1 << 20
+_SUMS = ("ETag", "etag", "md5Hash")
+_TIMES = ("mtime", "LastModified", "last_modified", "updated")
+"""What stores say of a file that changes with it. Where there is a sum, times may be told with other precision."""
+_ORDER = (re.compile(r"nodes/.*\.result\.json"), re.compile(r"run\.json(\.age)?"), re.compile(r"run\.json\.sig"))
+"""Each of these says that what comes before it is there."""
+_OURS = re.compile(r"attempt_\d+/window_\d+/rank_\d+\.parquet|(?:.*/)?\.[^/]*")
+"""Caches and temporary files stay on the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    size: int
+    changed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A file that the store holds."""
+
+    state: _State
+    """Of the file here."""
+    version: str
+    """Of the file there, by which it is known again."""
+    ours: bool
+    """Put from here, or come from there."""
+
+
+class Mirror:
+    """Brings files to a store and from it.
+
+    Args:
+        folder: this node's own.
+        url: of the run directory in the store.
+
+    Raises:
+        RunDirError: fsspec cannot use the URL; what it needs for it is named.
+    """
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder, self.url = folder, url.rstrip("/")
+        self._files, self._root = _opened(url)
+        self._sent = self._notes()
+
+    def claim(self, name: str) -> bool:
+        """Put a file that nobody else may have put; returns whether it was ours to put, or is ours already."""
+        own = (self._folder / name).read_bytes()
+        remote = f"{self._root}/{name}"
+        self._make_folder(remote)
+        try:
+            self._files.pipe_file(remote, own, mode="create")
+        except FileExistsError:
+            return bool(self._files.cat_file(remote) == own)
+        except (TypeError, ValueError, NotImplementedError):  # a store that does not know of "create"
+            if self._files.exists(remote):
+                return bool(self._files.cat_file(remote) == own)
+            self._files.pipe_file(remote, own)
+        return True
+
+    def push(self) -> int:
+        """Put all files that the store does not hold as they are here.
+
+        Returns:
+            How many.
+
+        Raises:
+            OSError: one could not be put, or reads otherwise than what was put. Those before it are there.
+        """
+        count, there = 0, self._versions()
+        for path in sorted(self._own_files(), key=self._place_in_order):
+            name = path.relative_to(self._folder).as_posix()
+            state, known = _state(path), self._sent.get(name)
+            if known is not None and known.state == state and (not known.ours or there.get(name) == known.version):
+                continue  # a store that has lost it since gets it again
+            digest = _sha256(path)
+            remote = f"{self._root}/{name}"
+            if self._remote_sha256(remote, state.size) != digest:
+                self._make_folder(remote)
+                self._files.put_file(str(path), remote)
+                self._files.invalidate_cache()
+                if self._remote_sha256(remote, state.size) != digest:
+                    raise OSError(f"{self.url}/{name} reads otherwise than what was written")
+                count += 1
+            self._note(name, _Known(state, _version(self._files.info(remote)), True), digest)
+        return count
+
+    def pull(self, wanted: str = "") -> int:
+        """Bring files here that are not here, and newer ones of those that came from there.
+
+        Args:
+            wanted: regular expression which names must match from their beginning.
+
+        Returns:
+            How many.
+        """
+        count = 0
+        for name, version in sorted(self._versions().items()):
+            if not re.match(wanted, name) or _OURS.fullmatch(name) or not _is_plain(name):
+                continue
+            target, known = self._folder / name, self._sent.get(name)
+            if not target.exists() or (known is not None and not known.ours and known.version != version):
+                self._fetch(name, target, version)
+                count += 1
+        return count
+
+    def _versions(self) -> dict[str, str]:
+        """All files that there are in the store, by name: something that changes when one is put again."""
+        self._files.invalidate_cache()
+        try:
+            found = self._files.find(self._root, detail=True)
+        except FileNotFoundError:
+            return {}
+        return {str(path)[len(self._root) :].lstrip("/"): _version(about) for path, about in found.items()}
+
+    def _fetch(self, name: str, target: Path, version: str) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_beside(target) as temporary:
+            self._files.get_file(f"{self._root}/{name}", str(temporary))
+            digest = _sha256(temporary)
+            temporary.replace(target)
+        self._note(name, _Known(_state(target), version, False), digest)
+
+    def _own_files(self) -> Iterator[Path]:
+        for path in self._folder.rglob("*"):
+            name = path.relative_to(self._folder).as_posix()
+            if path.is_file() and not path.is_symlink() and not _OURS.fullmatch(name):
+                yield path
+
+    def _place_in_order(self, path: Path) -> tuple[int, str]:
+        name = path.relative_to(self._folder).as_posix()
+        return next((n for n, order in enumerate(_ORDER, 1) if order.fullmatch(name)), 0), name
+
+    def _remote_sha256(self, remote: str, size: int) -> str:
+        """Of what the store gives back; empty where there is nothing of that size."""
+        try:
+            if self._files.info(remote)["size"] != size:
+                return ""
+            with self._files.open(remote, "rb") as stream:
+                digest = hashlib.sha256()
+                while block := stream.read(_BLOCK):
+                    digest.update(block)
+            return digest.hexdigest()
+        except FileNotFoundError:
+            return ""
+
+    def _make_folder(self, remote: str) -> None:
+        self._files.makedirs(remote.rpartition("/")[0], exist_ok=True)
+
+    def _notes(self) -> dict[str, _Known]:
+        try:
+            lines = (self._folder / NOTES).read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return {}
+        known = {}
+        for line in lines:
+            try:
+                name, size, changed, _, version, ours = json.loads(line)
+            except ValueError:  # a process died within the line
+                continue
+            known[name] = _Known(_State(size, changed), version, ours)
+        return known
+
+    def _note(self, name: str, known: _Known, digest: str) -> None:
+        self._sent[name] = known
+        with (self._folder / NOTES).open("a", encoding="utf-8") as stream:
+            # a line that another process did not finish ends here
+            state = [known.state.size, known.state.changed_ns]
+            stream.write("\n" + json.dumps([name, *state, digest, known.version, known.ours]) + "\n")
+
+
+def _state(path: Path) -> _State:
+    found = path.stat()
+    return _State(found.st_size, found.st_mtime_ns)
+
+
+def _version(about: dict[str, Any]) -> str:
+    told = [about[key] for key in _SUMS if about.get(key)] or [about[key] for key in _TIMES if about.get(key)]
+    return " ".join(map(str, [about.get("size"), *told]))
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name that a store gives lies below the folder."""
+    return not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise RunDirError(f"{url} needs the package fsspec, which comes with torch; pip install fsspec") from error
+    try:
+        # no listing of another node's is older than the question
+        files, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except (ImportError, ValueError, OSError, TypeError) as error:
+        raise RunDirError(f"{url} cannot be used as a store: {error}") from error
+    return files, str(root).rstrip("/")
