@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.config import ToolConfig
@@ -23,6 +24,7 @@ from rankscope.launcher.progress import bars, gathering
 from rankscope.records.codec import from_json
 from rankscope.records.report import ClusterReport
 from rankscope.records.running.node_task import HelperWord, JobEnd
+from rankscope.rundir.urls import is_url
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -47,7 +49,7 @@ class Outcome:
     ending: Ending
     report: ClusterReport | None = None
     """None on nodes that are not the head, and where no report could be made."""
-    folder: str | None = None
+    folder: Path | str | None = None
     """Where the report is: a folder, or a URL."""
 
 
@@ -77,7 +79,7 @@ class _Listener:
         self._deadline = self._moved_at + config.gather.timeout_s
         self._bytes: dict[str, Callable[..., None]] = {}
         self._stage: Say = say
-        self._where = None if session.run_dir is None else str(session.run_dir)
+        self._where = session.run_dir
         self._left = ""
         self._over = False
         self._outcome = Outcome(ending)
@@ -108,7 +110,7 @@ class _Listener:
         self._moved_at = time.monotonic()
         text = word.text
         if word.word in ("claimed", "refused"):
-            self._where = text if word.word == "claimed" else None
+            self._where = (text if is_url(text) else Path(text)) if word.word == "claimed" else None
         elif word.word == "note":
             self._say(text)
         elif word.word == "waiting":
@@ -132,7 +134,7 @@ class _Listener:
             self._enter("traces", word.total)
         elif word.word == "report" and self._where is not None:
             report = from_json(ClusterReport, text)
-            self._outcome = Outcome(self._ending, report=report, folder=f"{self._where}/report")
+            self._outcome = Outcome(self._ending, report=report, folder=_report_in(self._where))
         elif word.word == "done":
             self._over = True
 
@@ -194,6 +196,10 @@ class _Listener:
             remedy = f"`rankscope analyze {where} --output {where}/report` makes it"
         self._say(f"{said}; {remedy}")
         return True
+
+
+def _report_in(where: Path | str) -> Path | str:
+    return where / "report" if isinstance(where, Path) else f"{where}/report"
 
 
 _WORK = {"gathering": "gathering", "nodes": "run.json", "report": "the report", "traces": "the traces of slow ranks"}

@@ -52,6 +52,6 @@ def execute(words: Sequence[str]) -> int:
     if outcome.report is not None:
         show_summary(outcome.report)
     if outcome.folder is not None:
-        tell(f"\nReport: {outcome.folder / 'report.html'}")
+        tell(f"\nReport: {outcome.folder}/report.html")
     outcome.ending.leave()
     return int(outcome.ending.exit_code)
