@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import pytest
 
 from rankscope import cli
+from rankscope.analysis.pipeline import analyze
 from rankscope.engines import mpi
 from rankscope.engines.table import BY_NAME
 from rankscope.errors import ConfigError
 from rankscope.reduced.reduce import reduce_share, reduce_shares, shares_of
+from rankscope.report.formats import json as contract
+from rankscope.trace.files.load import load_traces
 
 TRACES = Path(__file__).parents[2] / "data" / "traces" / "ddp_slow_gpu"
 
@@ -77,6 +83,52 @@ def test_mpi(expected: dict[str, bytes], tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert objects_in(output) == expected
+
+
+class _Loses(Executor):
+    """An engine of which one worker dies with a file, and another does not see one."""
+
+    def submit(self, call: Any, *arguments: Any, **more: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if arguments[0].path.name == "rank_0.json.gz":
+            future.set_exception(ConnectionError("its worker is gone"))
+        else:
+            future.set_result("no such file here")
+        return future
+
+
+class _Works(Executor):
+    """An engine that brings everything back as it is sent between processes."""
+
+    def submit(self, call: Any, *arguments: Any, **more: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(pickle.loads(pickle.dumps(call(*pickle.loads(pickle.dumps(arguments))))))
+        return future
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("engine", [_Loses(), _Works()], ids=["loses", "works"])
+def test_a_report_is_the_same_whoever_reads(engine: Executor) -> None:
+    here = load_traces([TRACES], workers=1, cache=False)
+    there = load_traces([TRACES], executor=engine, cache=False)
+    assert contract.render(analyze(there, hta=False)) == contract.render(analyze(here, hta=False))
+
+
+@pytest.mark.data
+@pytest.mark.long
+def test_analyze_by_dask(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    reports = []
+    for name, more in (("here", ["--workers", "1"]), ("dask", ["--engine", "dask", "--workers", "2"])):
+        output = tmp_path / name
+        assert cli.main(["analyze", str(TRACES), "--output", str(output), *more, "--cache", str(output)]) == 0
+        reports.append((output / "report.json").read_bytes())
+    assert reports[0] == reports[1]
+
+
+def test_an_engine_or_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
+    assert cli.main(["analyze", str(tmp_path), "--engine", "nobody"]) == ConfigError.exit_code
+    assert cli.main(["analyze", str(TRACES), "--workers", "0"]) == ConfigError.exit_code
 
 
 @pytest.mark.parametrize(("engine", "module"), [("dask", "distributed"), ("mpi", "mpi4py.MPI")])

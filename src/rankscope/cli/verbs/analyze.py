@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output, add_rank
 from rankscope.cli.parts.console import say, show
 from rankscope.cli.parts.deeds import note_export
+from rankscope.cli.parts.engines import add_engine, engine_of
 from rankscope.cli.parts.sealed import missing_one, opened_runs, refuse_beside
 from rankscope.errors import ConfigError, ForeignFileError
 from rankscope.rundir.layout import RunDir
@@ -36,6 +37,7 @@ def add_analyze(verbs: Verbs) -> None:
         help="keep the columns of the traces there, as Parquet (default: beside the traces of a run directory, and for "
         "other people's traces in your cache folder)",
     )
+    add_engine(analyze)
     add_identity(analyze)
     add_output(analyze)
     analyze.set_defaults(verb=analyze_verb)
@@ -55,11 +57,18 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(opened_runs(arguments.paths, arguments))
         sealed = {path: given for path, given in zip(paths, arguments.paths, strict=True) if path != given}
+        if sealed and arguments.engine != "local":
+            raise ConfigError("an encrypted run, or one in a store, is opened on this machine only: use --engine local")
         manifest = manifest_of(paths)
+        executor = stack.enter_context(engine_of(arguments, here=arguments.engine == "local"))
+        if executor is not None:  # its workers are in other folders
+            paths = [path.absolute() for path in paths]
         doing = stack.enter_context(work(say))
         load = load_traces(
             paths,
             ranks=given_ranks(arguments.given_ranks),
+            workers=arguments.workers,
+            executor=executor,
             cache=False if sealed else arguments.cache or True,
             progress=doing.bytes("loading traces"),
         )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 import socket
-from contextlib import nullcontext
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output
 from rankscope.cli.parts.console import say, show
 from rankscope.cli.parts.deeds import note_export
+from rankscope.cli.parts.engines import add_engine, engine_of
 from rankscope.cli.parts.sealed import OF_MANIFEST, missing_one, opened_runs, refuse_beside
 from rankscope.cli.verbs.analyze import manifest_of
 from rankscope.errors import ConfigError, RunDirError
@@ -20,22 +20,15 @@ __all__ = ["add_reduce", "cluster_report_verb", "reduce_verb"]
 
 def add_reduce(verbs: Verbs) -> None:
     """Add the verbs."""
-    from rankscope.engines.table import ENGINES
-
     reduce = verbs.add_parser(
-        "reduce",
-        help="turn the traces of many ranks into columns, where they are; cluster-report reads those",
-        epilog="engines:\n" + "\n".join(f"  {engine.name:7} {engine.about}" for engine in ENGINES),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "reduce", help="turn the traces of many ranks into columns, where they are; cluster-report reads those"
     )
     reduce.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
     reduce.add_argument(
         "--output", metavar="DIR_OR_URL", required=True, help="folder of the objects, or s3://, gs:// ..."
     )
     reduce.add_argument("--resume", action="store_true", help="leave objects alone that are there, and whole")
-    reduce.add_argument("--engine", choices=[e.name for e in ENGINES], default="local", help="who works (see below)")
-    reduce.add_argument("--address", metavar="WHERE", default="", help="of the engine's scheduler, or a file with it")
-    reduce.add_argument("--workers", type=int, metavar="N", help="processes (default: the engine's own choice)")
+    add_engine(reduce)
     reduce.add_argument("--objects", type=int, metavar="N", help="into so many objects (default: one for 16 traces)")
     reduce.add_argument(
         "--share",
@@ -69,7 +62,6 @@ def reduce_verb(arguments: argparse.Namespace) -> int:
 
 
 def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
-    from rankscope.engines.table import BY_NAME
     from rankscope.progress import work
     from rankscope.reduced.reduce import reduce_shares, shares_of, without_whole
     from rankscope.reduced.store import is_url
@@ -83,7 +75,7 @@ def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
     if arguments.resume:
         shares = without_whole(shares)
     alone = local and (len(shares) == 1 or arguments.workers == 1)
-    engine = nullcontext() if alone else BY_NAME[arguments.engine].open(arguments.address, arguments.workers)
+    engine = engine_of(arguments, here=alone)
     with work(say) as doing, engine as executor:
         progress = doing.bytes("reducing traces")
         failed = list(reduce_shares(shares, executor, progress))

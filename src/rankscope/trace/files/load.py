@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,6 +62,7 @@ def load_traces(
     *,
     ranks: Mapping[Path, int] | None = None,
     workers: int | None = None,
+    executor: Executor | None = None,
     cache: bool | Path = True,
     progress: Progress | None = None,
 ) -> LoadResult:
@@ -73,6 +74,7 @@ def load_traces(
         paths: files, folders or run directories.
         ranks: file -> its rank, which overrules what the file says.
         workers: processes to decode in, this one included; None chooses by size and CPU count.
+        executor: decodes in their place. What it does not bring back is decoded here.
         cache: read and write the columns of each trace as Parquet: where :mod:`.cache` says, or in a folder.
         progress: called before the first and after each file.
 
@@ -88,7 +90,7 @@ def load_traces(
         progress(0, whole, "")
     results: dict[int, Decoded] = {}
     shared = Shared()
-    for index, result in _read_all(candidates, workers, cache):
+    for index, result in _read_all(candidates, workers, cache, executor):
         results[index] = result if isinstance(result, str) else [shared.take(trace) for trace in result]
         done += sizes[index]
         if progress is not None:
@@ -208,7 +210,7 @@ def _source(
 
 
 def _read_all(
-    candidates: Sequence[Candidate], workers: int | None, cache: bool | Path
+    candidates: Sequence[Candidate], workers: int | None, cache: bool | Path, executor: Executor | None
 ) -> Iterator[tuple[int, Decoded]]:
     """Index and trace (or the reason why there is none) of each candidate, as they come."""
     fresh: list[int] = []
@@ -219,8 +221,13 @@ def _read_all(
         else:
             yield index, [trace]
     fresh.sort(key=lambda i: -weight(candidates[i].path))  # the longest first, so that no process is left with it
-    count = process_count(workers, [weight(candidates[i].path) for i in fresh])
     done: set[int] = set()
+    if executor is not None:
+        for index, result in _elsewhere(candidates, fresh, cache, executor):
+            done.add(index)
+            yield index, result
+        fresh = [index for index in fresh if index not in done]
+    count = process_count(workers, [weight(candidates[i].path) for i in fresh]) if executor is None else 1
     if count > 1:
         try:
             for index, result in _shared(candidates, fresh, cache, count - 1):
@@ -231,6 +238,16 @@ def _read_all(
     for index in fresh:
         if index not in done:
             yield index, read_one(candidates[index], cache)
+
+
+def _elsewhere(
+    candidates: Sequence[Candidate], fresh: Sequence[int], cache: bool | Path, executor: Executor
+) -> Iterator[tuple[int, Decoded]]:
+    """What an engine's workers read; a file whose worker died, or sees no such file, is left out."""
+    futures = {executor.submit(read_one, candidates[index], cache): index for index in fresh}
+    for future in as_completed(futures):
+        if not future.cancelled() and future.exception() is None and not isinstance(result := future.result(), str):
+            yield futures[future], result
 
 
 def _shared(
