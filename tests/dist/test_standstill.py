@@ -36,8 +36,8 @@ def test_who_is_to_blame_for_a_standstill(start, finish, tmp_path, fault):
     kind, ranks, words = EXPECTED[fault]
     run, over = RunDir(tmp_path / "RUN"), tmp_path / "over"
     settings = ["schedule.skip_first=1000000", "analysis.enabled=false", "hang.after_s=2", f"run.dir={run.path}"]
-    words = ["--nproc-per-node", 2, *flags_of(*settings), JOBS / "stuck.py", fault, "--until", over]
-    running = start([*RANKSCOPE, *words])
+    job = [JOBS / "stuck.py", fault, "--until", over]
+    running = start([*RANKSCOPE, "--nproc-per-node", 2, *flags_of(*settings), *job])
     deadline = time.monotonic() + LIMIT_S
     while not (found := read_answers(run)) and time.monotonic() < deadline:
         assert running.poll() is None
