@@ -49,6 +49,8 @@ class World:
     seed: int = 0
     shifted: tuple[int, ...] | None = None
     """Ranks that recorded one step later than the others; None: drawn."""
+    per_host: int | None = None
+    """Ranks of one host; None: drawn."""
     sizes: tuple[tuple[str, float], ...] = ()
     """Of the job, where they are not the usual ones: layers, micro batches, microseconds a matrix product."""
 
@@ -90,6 +92,8 @@ def simulated(world: World) -> Simulated:
         )
     if world.shifted is not None:
         how = replace(how, shifted=world.shifted)
+    if world.per_host is not None:
+        how = replace(how, per_host=world.per_host)
     seed = int(rng.integers(2**31))
     total = SKIPPED + RECORDED + 1
     with_fault = _run(mesh, steps, world.fault, effects, seed, total)

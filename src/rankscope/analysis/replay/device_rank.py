@@ -242,10 +242,7 @@ class DeviceRank:
     def queued_gaps(self) -> tuple[F64, F64]:
         """Gaps (ns) between the end of awaited work and the begin of pieces launched before that end: after work of
         another stream, and after work of the own stream."""
-        last = np.full(len(self.mine), np.inf)
-        for r in self.reached:
-            last[r.piece] = np.minimum(last[r.piece], r.gap)
-        decided = [r.queued & (r.gap == last[r.piece]) for r in self.reached]
+        decided = self._decided()
         other, own = (
             np.concatenate(
                 [np.empty(0), *(r.gap[d & (r.same == s)] for r, d in zip(self.reached, decided, strict=True))]
@@ -254,14 +251,24 @@ class DeviceRank:
         )
         return other, own
 
+    def _decided(self) -> list[Mask]:
+        """For each entry of ``reached`` whether the piece waits for no later end, and was launched before this one."""
+        last = np.full(len(self.mine), np.inf)
+        for r in self.reached:
+            last[r.piece] = np.minimum(last[r.piece], r.gap)
+        return [r.queued & (r.gap == last[r.piece]) for r in self.reached]
+
     def _add_starts(self, host: I64, least: F64) -> None:
         mine = self.mine
         begin, asked = self.begin[mine], self.asked[mine]
         distance = np.minimum(begin - asked, LAUNCH_NS)
         allowed = asked + distance
-        # If a piece was launched in time, the gap is the device's. Otherwise the host caused it, and an earlier launch
-        # would reduce it to the usual gap.
-        near = [np.minimum(r.gap, np.where(r.queued, GAP_NS, least[r.same])) for r in self.reached]
+        # If a piece was launched before the last end that it waits for, the gap to that end is the device's. Other
+        # gaps come from waiting for the host or for other work. If these were earlier, they would be the usual gap.
+        near = [
+            np.minimum(r.gap, np.where(decided, GAP_NS, least[r.same]))
+            for r, decided in zip(self.reached, self._decided(), strict=True)
+        ]
         for r, kept in zip(self.reached, near, strict=True):
             allowed[r.piece] = np.maximum(allowed[r.piece], begin[r.piece] - r.gap + kept)
         rest = begin - allowed

@@ -48,6 +48,27 @@ class KernelPace:
     _runs: NDArray[np.bool_]
     """Shape (pairs, R): whether a rank has such a kernel at all, alone or not."""
 
+    def typical(self, cells: NDArray[np.bool_]) -> F64:
+        """(R, S): the median over the pairs of a rank and step, by time, for some of them; NaN elsewhere.
+
+        One kernel that takes several times as long moves the mean of a step, and not this.
+        """
+        found = np.full(cells.shape, np.nan)
+        against = self._peers[self._pair, self._rank]
+        rows = np.flatnonzero(cells[self._rank, self._step] & ~np.isnan(against))
+        if not len(rows):
+            return found
+        cell, more = self._rank[rows] * cells.shape[1] + self._step[rows], self._took[rows] - against[rows]
+        order = np.lexsort((more, cell))
+        cell, more, weight = cell[order], more[order], np.exp(against[rows][order])
+        first = np.flatnonzero(np.diff(cell, prepend=-1))
+        total = np.add.reduceat(weight, first)
+        before = np.cumsum(weight) - weight
+        middle = before[first] + total / 2
+        place = np.minimum(np.searchsorted(before, middle, side="right") - 1, np.append(first[1:], len(cell)) - 1)
+        found.ravel()[cell[first]] = more[place]
+        return found
+
     def by_kind(self, column: int, steps: NDArray[np.bool_], kind_of_pair: I64, kinds: int) -> F64:
         """Log ratio by which each kind of kernel takes longer on a rank in these steps, shape (kinds,); NaN if unknown.
 

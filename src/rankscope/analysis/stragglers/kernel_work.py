@@ -84,7 +84,9 @@ def _lost(key: I64, length: F64, table: KernelTable) -> tuple[F64, F64]:
     usual = _medians(key, length, apart)[key]
     telling = (table.beside >= MOSTLY) & (usual > 0) & (length > 0)
     took, beside, usual, least = length[telling], table.beside[telling], usual[telling], least[telling]
-    return (took - usual) / (took * beside - usual * least), took
+    more_beside = took * beside - usual * least
+    some = more_beside > 0  # else it was no longer beside communication than what it is compared with
+    return (took - usual)[some] / more_beside[some], took[some]
 
 
 def _alike(key: I64, length: F64, counts: NDArray[np.bool_]) -> NDArray[np.bool_]:

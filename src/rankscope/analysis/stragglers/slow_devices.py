@@ -22,6 +22,9 @@ __all__ = ["slow_devices"]
 
 F64 = NDArray[np.float64]
 
+TYPICAL = 0.5
+"""A device is slow in a step where the median kernel takes longer by so much of what the mean one does: it is slow at
+most of its work. Of a healthy one a few kernels may take several times as long."""
 ROUNDS = 3
 """Number of repeated comparisons, each with the ranks and steps that were not slow in the one before."""
 
@@ -76,6 +79,9 @@ def _slower(pace: KernelPace) -> tuple[F64, F64]:
     scatter = robust_scatter(pace.log[~always])
     if scatter > 0:
         steps = discoveries(normal_tail(pace.log / scatter), FALSE) & ~always[:, None]
+        steps &= (
+            pace.typical(steps) >= TYPICAL * pace.log
+        )  # else it is a few kernels that took long, by whatever chance
         log = np.where(steps, pace.log, log)
         error = np.where(always, error, scatter)
     return log, error
