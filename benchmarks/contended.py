@@ -41,6 +41,7 @@ sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
 
 from rankscope.config import ToolConfig  # noqa: E402 - the path first
+from rankscope.diagnose.advice.table import advise  # noqa: E402
 from rankscope.diagnose.rules.table import find, open_case  # noqa: E402
 from rankscope.diagnose.verdict import judge  # noqa: E402
 from rankscope.records.codec import from_json, to_plain  # noqa: E402
@@ -117,7 +118,7 @@ def as_rank(spec: str, words: list[str], fault: str, bad: int) -> None:
     if fault == "slow_compute" and int(os.environ["RANK"]) == bad:
         os.environ["MKL_CBWR"] = "COMPATIBLE"  # read when MKL computes for the first time
     torch.set_num_threads(1)
-    bootstrap.arm(spec)
+    bootstrap.arm(spec, certain=True)
     sys.argv = words
     runpy.run_path(words[0], run_name="__main__")
     print("the agent:", said(), flush=True)
@@ -184,20 +185,20 @@ class keeping:  # noqa: N801 - used like contextlib's
         self.kept = kept
 
     def __enter__(self) -> None:
-        from rankscope.analysis import pipeline
+        from rankscope.analysis import diagnosis
 
-        self.judge, kept = pipeline.judge, self.kept
+        self.judge, kept = diagnosis.judge, self.kept
 
-        def judge(case: Any, findings: Any) -> Any:
+        def judge(case: Any, actions: Any) -> Any:
             kept.append(case.evidence)
-            return self.judge(case, findings)
+            return self.judge(case, actions)
 
-        pipeline.judge = judge  # type: ignore[assignment]
+        diagnosis.judge = judge  # type: ignore[assignment]
 
     def __exit__(self, *_: object) -> None:
-        from rankscope.analysis import pipeline
+        from rankscope.analysis import diagnosis
 
-        pipeline.judge = self.judge
+        diagnosis.judge = self.judge
 
 
 # ---------------------------------------------------------------- cells
@@ -307,7 +308,7 @@ def again(line: dict[str, Any]) -> dict[str, Any]:
     evidence = from_json(Evidence, json.dumps(line["evidence"]))
     case = open_case(evidence)
     findings = find(case)
-    verdict = judge(case, findings)
+    verdict = judge(case, advise(case))
     found = [[f.kind, f.ranks, f.cost_ms_per_step, f.title] for f in findings]
     return line | {"verdict": to_plain(verdict), "findings": found}
 
@@ -383,7 +384,8 @@ def main() -> int:
         process.start()
     for process in running:
         process.join()
-    return int(not table([line for _, line in sorted(read(args.out).items())]))
+    lines = [line for _, line in sorted(read(args.out).items())]
+    return int(not table(lines) or any("failed" in line for line in lines))
 
 
 if __name__ == "__main__":
