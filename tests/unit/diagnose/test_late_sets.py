@@ -82,6 +82,27 @@ def test_ranks_that_take_turns() -> None:
     assert verdict.cost_ms_per_step == 45.0
 
 
+def test_of_ranks_late_for_different_causes_it_is_said_what_mending_all_of_them_saves() -> None:
+    """GIVEN 20 and 8 ms of two causes, and 34 ms where both are mended: late at one place they hide each other."""
+    one, other = [
+        Suspect(
+            rank=rank, cost_ms=ms, error_ms=1.0, gains_ms=[ms] * 6, measured=True, excess_ms=ms,
+            explained={cause: ms}, beside=[3 - rank], together_ms=34.0,
+        )
+        for rank, ms, cause in ((1, 20.0, "input_stall"), (2, 8.0, "slow_compute"))
+    ]  # fmt: skip
+    both = Evidence(
+        ranks=list(range(64)), steps=6, step_ms=100.0, mean_step_ms=100.0, calls=60, matched_pct=100.0,
+        suspects=[one, other],
+    )  # fmt: skip
+    verdict = judge(both)
+    assert verdict.ranks == [1, 2]
+    assert verdict.why[0] == "Mending all of them saves 34 ms of each 100 ms step."
+    other.beside = [1, 5]  # rank 5 was mended, too, and is not named
+    one.beside = [2, 5]
+    assert not any("Mending all" in line for line in judge(both).why)
+
+
 def test_each_of_several() -> None:
     assert said({1: 20.0, 2: 20.0}, 22.0, (), cause="input_stall").sentence.endswith(" Each waits for input.")
     assert " Their copies " in said({1: 20.0, 2: 20.0}, 22.0, (), cause="h2d_copy").sentence

@@ -130,7 +130,10 @@ def _why(case: Case, step: Step, gaining: int, together: LateSet | None) -> list
     evidence, first = case.evidence, case.stragglers[0]
     suspect, cause = first.suspect, describe(first.cause)
     several = len(case.stragglers) > 1
-    why = [f"What follows is said of rank {suspect.rank}, the costliest of them."] if several else []
+    why = []
+    if several and together is None and _mended_together(case):
+        why.append(f"Mending all of them saves {amount(suspect.together_ms)} of each {amount(step.ms)} step.")
+    why += [f"What follows is said of rank {suspect.rank}, the costliest of them."] if several else []
     why += _named(suspect, first.cause, evidence)
     named = suspect.explained.get(first.cause)
     more = f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late"
@@ -154,6 +157,13 @@ def _why(case: Case, step: Step, gaining: int, together: LateSet | None) -> list
     if step.note and (first.cause not in DEVICE_CAUSES or step.unrecorded):
         why.append(step.note)
     return why
+
+
+def _mended_together(case: Case) -> bool:
+    """Whether the joint cost of all stragglers is known: each was mended beside all others, and no further rank was."""
+    first = case.stragglers[0].suspect
+    ranks = sorted(d.suspect.rank for d in case.stragglers)
+    return first.together_ms > first.cost_ms and sorted({first.rank, *first.beside}) == ranks
 
 
 def _named(suspect: Suspect, cause: str, evidence: Evidence) -> list[str]:
