@@ -1,13 +1,13 @@
-"""A rank that stands still can be asked where it is and what it has called.
+"""Answer from a rank that makes no progress: the stacks of its threads and the collectives that it has called.
 
-The training thread itself cannot answer: it waits. So a thread of ours sleeps in a read of a named pipe from the first
-step on. It costs nothing while nobody asks: it does not wake, and Python gives it no turn. ``threading`` does not know
-it, so that a script that joins all threads does not wait for it; it is not there in forked children; and no signal is
-used, for those belong to the script. Where the process has no second thread yet, none is added, because a fork of a
-process with threads is warned of by Python 3.12 and later.
+The training thread cannot answer, since it is blocked. From the first step on, a thread of rankscope therefore blocks
+in a read of a named pipe. It costs nothing until a question arrives: it does not wake up and never takes the GIL. The
+thread is unknown to ``threading``, so that a script that joins all threads does not wait for it, and it does not exist
+in forked children. No signal is used, because signals belong to the script. In a process that has only one thread no
+second one is started, because Python 3.12 and later warn when a process with several threads forks.
 
-An answer takes some milliseconds with the interpreter's lock, and 20 us for each entry of torch's flight recorder. It
-is asked for when no rank of the node has made a step for a long time, or when a person asks.
+An answer holds the GIL for some milliseconds, and for another 20 us per entry of torch's flight recorder. It is
+requested when no rank of the node has completed a step for a long time, or by the user.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from rankscope.rundir.files import replace_text
 __all__ = ["Listener"]
 
 _MOST_CALLS = 64
-"""Of a group, the last ones."""
+"""Per process group; the last calls are kept."""
 _MOST_FRAMES = 60
-"""Of a thread, the innermost ones."""
+"""Per thread; the innermost frames are kept."""
 _MOST_THREADS = 64
 _QUESTION_BYTES = 512
 _ENDS_WITHIN_S = 1.0
-"""How long the end of the process waits for an answer; one takes some milliseconds."""
+"""How long the exit of the process waits for an answer in progress, which takes some milliseconds."""
 
 
 class Listener:
-    """Answers what is written into a named pipe, from a thread of its own.
+    """Answers questions that arrive in a named pipe, from a thread of its own.
 
     Args:
-        question: the pipe, which is made here; each line is a number, which the answer repeats.
-        answer: where the answer goes.
-        about: what the agent knows: the answer to be completed, and the identifier of the training thread.
+        question: the pipe, which is created here; each line ends in a number, which the answer repeats.
+        answer: the file that the answer is written to.
+        about: returns what the agent knows: an answer to be completed, and the identifier of the training thread.
     """
 
     def __init__(self, question: Path, answer: Path, about: Callable[[], tuple[RankAnswer, int | None]]) -> None:
@@ -54,12 +54,13 @@ class Listener:
         self._answering = threading.Lock()
 
     def begin(self) -> bool:
-        """Return whether it will answer. Raises nothing."""
+        """Create the pipe and start the thread; return whether questions will be answered. Raises nothing."""
         try:
             if len(list(Path("/proc/self/task").iterdir())) < 2:
                 return False
             os.mkfifo(self.question, 0o600)
-            # Open for both, so that its end never comes; a descriptor of ours that no program started here inherits.
+            # Opened for reading and writing, so that a read never returns end-of-file. Child programs do not inherit
+            # it.
             pipe = os.open(self.question, os.O_RDWR | os.O_CLOEXEC)
             _thread.start_new_thread(self._serve, (pipe, file_of(pipe)))
         except (OSError, RuntimeError):
@@ -67,14 +68,14 @@ class Listener:
         return True
 
     def close(self) -> None:
-        """The process ends: no answer is under way any more, and none begins.
+        """Wait for an answer in progress, and prevent further ones, because the process is about to exit.
 
-        A thread that is inside of torch when Python ends would end the process with an error of its own.
+        A thread that runs code of torch while Python finalises could make the process fail.
         """
-        self._answering.acquire(timeout=_ENDS_WITHIN_S)  # and kept
+        self._answering.acquire(timeout=_ENDS_WITHIN_S)  # never released
 
     def _serve(self, pipe: int, own: tuple[int, int]) -> None:
-        with contextlib.suppress(BaseException):  # whatever goes wrong ends this thread and nothing else
+        with contextlib.suppress(BaseException):  # no error leaves this thread
             pid = os.getpid()
             while file_of(pipe) == own and os.getpid() == pid:
                 line = os.read(pipe, _QUESTION_BYTES)

@@ -1,4 +1,5 @@
-"""``rankscope.attach``: the same door from inside a script, for notebooks and operators that own the command line."""
+"""``rankscope.attach``: start recording from inside a script, for notebooks and launchers whose command line is
+fixed."""
 
 from __future__ import annotations
 
@@ -21,25 +22,26 @@ from rankscope.rundir.spool import Spool, disabled
 __all__ = ["Attached", "attach"]
 
 _PATIENCE_S = 60.0
-"""For the process that begins the run; it waits for the run directory for 10 s, and for others for 30 s, at most."""
+"""Limit for the process that begins the run, which itself waits at most 10 s for the run directory and 30 s for other
+processes."""
 
 
 class Attached:
-    """What :func:`attach` returns: where the run is, and a way to end its recording before the process ends."""
+    """Result of :func:`attach`: the run directory, and a way to end recording before the process exits."""
 
     def __init__(self, run_dir: str | None = None, spool: Spool | None = None) -> None:
         self.run_dir = run_dir
-        """The run directory; None where nothing is recorded, or where it has not answered yet."""
+        """The run directory; None if nothing is recorded or if the directory is not known yet."""
         self._spool = spool
 
     @property
     def recording(self) -> bool:
-        """Whether this process is being recorded, should it turn out to be a rank."""
+        """Whether this process is recorded, provided that it turns out to be a rank."""
         return self._spool is not None
 
     def close(self) -> None:
-        """End recording in this process; for a notebook, whose process goes on. When all processes of the run have come
-        to this, or to their end, the report is written. Raises nothing."""
+        """End recording in this process. This is for notebooks, whose process continues. The report is written when all
+        processes of the run have called this or have exited. Raises nothing."""
         spool, self._spool = self._spool, None
         if spool is None:
             return
@@ -68,7 +70,7 @@ def attach(
         return Attached()
     try:
         return _attach(run_dir, schedule, settings)
-    except Exception as error:  # the job comes first
+    except Exception as error:  # errors of rankscope must not stop the job
         warnings.warn(f"rankscope does not record: {' '.join(str(error).split())}", RuntimeWarning, stacklevel=3)
         return Attached()
 
@@ -105,7 +107,7 @@ def _attach(run_dir: Path | str | None, schedule: str | Mapping[str, int] | None
 
 
 def _parent(identity: Identity | None) -> str:
-    """The process that started the ranks of this node; without a launcher that tells, the one that started this."""
+    """Return the process that started the ranks of this node; without a known launcher, the parent of this process."""
     return launcher_process(identity) if identity is not None else launcher_process(Identity("none", -1))
 
 
@@ -115,10 +117,10 @@ def _group() -> Any:
 
 
 def _launch(identity: Identity | None) -> str | None:
-    """What all nodes of this job have in common and no other job has; None: it is known to have one node.
+    """Return an identifier that all nodes of this job share and no other job has; None if the job has one node.
 
     Raises:
-        ValueError: it cannot be told.
+        ValueError: the processes of the job cannot be determined.
     """
     if identity is not None and identity.local_world_size is not None and not identity.several_nodes:
         return None

@@ -75,7 +75,7 @@ class CudaProfilerCapture:
         torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call]
 
     def cancel(self) -> None:
-        """See :class:`Capture`. Nothing was begun."""
+        """See :class:`Capture`. Nothing was started."""
 
     def leave(self) -> None:
         """See :class:`Capture`. Nothing records here."""

@@ -1,13 +1,14 @@
 """Backend ``inline``: torch.profiler, started and stopped in the training thread.
 
-What it records of operators it keeps for this thread, and for those that work for it (autograd), so no other thread
-that runs operators meets its end. Where events end on other threads after all, :mod:`.outstanding` and
-:mod:`.open_ranges` see to it that they end first. Stopping in another thread records nothing, so the cost of stop and
-export falls on the training thread; everything after that (compression, checks, the shared disk) is the node helper's.
+It records operators of this thread and of threads that work for it (autograd), so no other thread that runs operators
+is affected when recording ends. Where events end on other threads nevertheless, :mod:`.outstanding` and
+:mod:`.open_ranges` make sure that they end first. The profiler must be stopped in the thread that started it, so the
+cost of stop and export falls on the training thread. Everything after that (compression, checks, the shared file
+system) is done by the node helper.
 
-Libkineto can record in threads of its own instead, which costs the training thread little (KINETO_USE_DAEMON). That is
-not used: it records the operators of all threads and reads its lists of them while threads still write them, which has
-ended jobs by SIGSEGV; nothing that is done here can make every other thread wait.
+Libkineto can also record in threads of its own, which costs the training thread little (KINETO_USE_DAEMON). This is not
+used: it records the operators of all threads and reads its lists of them while threads still write to them, which has
+ended jobs by SIGSEGV, and rankscope cannot make all other threads wait.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _POLL_S = 0.01
 class _Profile(_KinetoProfile):
     """``prepare_trace`` without its import of torch._inductor, which costs a training step 2 to 9 s.
 
-    Upstream imports it to learn whether inductor uses CUDA graphs; when it was not imported, inductor does not.
+    Upstream imports it to find out whether inductor uses CUDA graphs. If it was not imported yet, inductor does not.
     """
 
     def prepare_trace(self) -> None:
         if "torch._inductor.config" in sys.modules:
             with warnings.catch_warnings():
-                # Some versions warn at each window that acc_events is off, which is what we want.
+                # Some versions warn at each window that acc_events is off, which is intended here.
                 warnings.simplefilter("ignore")
                 super().prepare_trace()
             return
@@ -96,7 +97,7 @@ class InlineCapture:
         wanted = {"cpu", self.device} if "auto" in spec.activities else {name.lower() for name in spec.activities}
         names = {"cpu": ProfilerActivity.CPU, "cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
         if self.device is None:
-            wanted &= {"cpu"}  # asking for a device that this process does not use would initialise it
+            wanted &= {"cpu"}  # requesting a device that this process does not use would initialise it
         return [names[name] for name in ("cpu", "cuda", "xpu") if name in wanted] or [ProfilerActivity.CPU]
 
     def owns(self, profile: object) -> bool:
@@ -120,7 +121,7 @@ class InlineCapture:
             self._calls.watch()
             self._profile.add_metadata_json("rankscope", json.dumps(metadata))
             self.mark(step)
-        except Exception:  # otherwise it would go on recording
+        except Exception:  # otherwise the profiler would continue to record
             self._stop()
             raise
 
@@ -130,8 +131,8 @@ class InlineCapture:
         self._marks.begin(step)
 
     def drained(self, within_s: float = 0.0) -> bool:
-        """See :class:`Capture`. Stopping waits for the device anyway. Where calls may end on other threads, recording
-        stops now, and the profiler ends in a later step, when they have."""
+        """See :class:`Capture`. Stopping waits for the device in any case. If calls may complete on other threads,
+        recording stops now, and the profiler ends in a later step, when they have completed."""
         if self._steps_after is None:
             self._marks.end()
             self._tell_of_calls()
@@ -143,14 +144,15 @@ class InlineCapture:
         return self._calls.ended(self._steps_after) or (within_s > 0 and self.may_end(within_s))
 
     def _tell_of_calls(self) -> None:
-        """Only where a window ends in its time: in a job that is dying nothing is asked of anybody."""
+        """Store the calls in the trace. Only done when a window ends regularly: a job that is failing is not
+        queried."""
         with contextlib.suppress(Exception):
             told = self._notes.told()
             if told is not None:
                 self._profile.add_metadata_json(KEY, told)
 
     def _pause(self) -> None:
-        """No further event in this thread, and in those that work for it."""
+        """Record no further event of this thread and of the threads that work for it."""
         self._steps_after = 0
         self._marks.end()
         self._ranges.end()
@@ -161,8 +163,8 @@ class InlineCapture:
         """Stop, which waits for the device, and write Kineto's JSON. The native export can write a result only once.
 
         Raises:
-            RuntimeError: there is no result; a native export of none would end the process.
-            OSError: nothing was written (upstream gives no error for, say, a full disk).
+            RuntimeError: there is no result; the native export without a result would end the process.
+            OSError: nothing was written (upstream reports no error for, say, a full disk).
         """
         self._stop()
         result = self._profile.profiler.kineto_results if self._profile.profiler is not None else None
@@ -188,7 +190,7 @@ class InlineCapture:
                 try:
                     self._profile.stop_trace()
                 finally:
-                    # Upstream waits for the device first; where that fails, its recording goes on.
+                    # Upstream waits for the device first; if that fails, its recording continues.
                     if _profiler_enabled():
                         with contextlib.suppress(Exception):
                             _disable_profiler()
@@ -199,7 +201,7 @@ class InlineCapture:
             self._detaching.told()
 
     def may_end(self, within_s: float) -> bool:
-        """See :class:`Capture`. Waits for calls that this window has recorded."""
+        """See :class:`Capture`. Waits for the calls that this window has recorded."""
         if self._steps_after is None:
             self._pause()
         if not self._calls.possible():
@@ -213,7 +215,7 @@ class InlineCapture:
         return True
 
     def _forget(self) -> None:
-        """Leave the profiler as it is, and undo everything else."""
+        """Leave the profiler as it is, and undo all other changes."""
         self._marks.end()
         self._ranges.end()
         self._ranges.renew()
@@ -229,7 +231,7 @@ class InlineCapture:
             _enable_record_function(False)
 
     def cancel(self) -> None:
-        """See :class:`Capture`. A prepared profiler can only be stopped once started, and its result is dropped."""
+        """See :class:`Capture`. A prepared profiler can only be stopped after it was started; its result is dropped."""
         if in_backward():  # the process ends inside one
             self._forget()
             return

@@ -1,8 +1,8 @@
 """Blocks of ``record_function`` that begin inside a window and end after it.
 
-The event of a block lies in the profiler's memory, which is freed when the profiler ends; a block that then ends under
-another profiler, a later window or the script's own, writes into what is freed (seen: a segmentation fault). So blocks
-that are open when a window closes are ended with it and begun again without a profiler.
+The event of a block is stored in the profiler's memory, which is freed when the profiler ends. A block that ends later,
+under another profiler (of a later window or of the script), would write into freed memory; a segmentation fault was
+observed. Blocks that are open when a window closes are therefore ended with it, and begun again without a profiler.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from torch.autograd.profiler import record_function
 __all__ = ["OpenRanges"]
 
 _autograd: Any = torch.autograd
-"""Its functions here are no operators, which a mode of the script's own would see (see :class:`.base.StepMarks`)."""
+"""Its functions that are used here are not operators, so a dispatch mode of the script does not see them (see
+:class:`.base.StepMarks`)."""
 
 
 class OpenRanges:
-    """The open blocks of the thread that records, outermost first."""
+    """The open blocks of the recording thread, outermost first."""
 
     def __init__(self) -> None:
         self._open: list[record_function] = []
@@ -30,7 +31,7 @@ class OpenRanges:
         self._ours: tuple[Any, Any] = None, None
 
     def watch(self) -> None:
-        """Note every block that the calling thread enters from now on."""
+        """Track every block that the calling thread enters from now on."""
         if self._originals is not None:
             return
         kind: Any = record_function
@@ -58,14 +59,14 @@ class OpenRanges:
         self._ours = kind.__enter__, kind.__exit__ = __enter__, __exit__
 
     def end(self, *, ended: bool = True) -> None:
-        """Note no more and, as the profiler is about to end, end what is open, innermost first.
+        """Stop tracking and, because the profiler is about to end, end the open blocks, innermost first.
 
         Args:
-            ended: False to end nothing.
+            ended: False to leave the blocks open.
         """
         if self._originals is not None:
             kind: Any = record_function
-            # Where the script has put its own around ours, that stays.
+            # If the script has wrapped our methods, its wrappers stay.
             for name, ours, original in zip(("__enter__", "__exit__"), self._ours, self._originals, strict=True):
                 if vars(kind).get(name) is ours:
                     setattr(kind, name, original)
@@ -75,7 +76,7 @@ class OpenRanges:
                 _autograd._record_function_with_args_exit(block.record)  # noqa: SLF001 - no public name
 
     def renew(self) -> None:
-        """The profiler has ended: what the blocks will end is not recorded."""
+        """Begin the blocks again after the profiler has ended, so that their ends are not recorded."""
         for block in self._open:
             with contextlib.suppress(Exception):
                 block.record = _autograd._record_function_with_args_enter(block.name)  # noqa: SLF001 - as above

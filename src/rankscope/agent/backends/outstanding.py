@@ -1,11 +1,11 @@
-"""Asynchronous collectives that a window has recorded and that have not ended.
+"""Asynchronous collectives that a window has recorded and that have not completed.
 
-A communication backend that works on the CPU (gloo, MPI) ends the event of each call on a thread of its own, whenever
-the call is done. The event lies in the profiler's memory, which is freed when the profiler ends; a call that is done
-later writes into what is freed (seen: gloo's thread aborts in the allocator). So recording stops first, which adds no
-further events, and the profiler ends when the calls that it recorded have ended.
+A communication backend that works on the CPU (gloo, MPI) ends the event of each call on a thread of its own when the
+call completes. The event is stored in the profiler's memory, which is freed when the profiler ends; a call that
+completes later would write into freed memory (observed: gloo's thread aborts in the allocator). So recording stops
+first, which adds no further events, and the profiler ends when the recorded calls have completed.
 
-NCCL ends its events within the call that issues it, and so does whatever works by streams of a device.
+NCCL, and every other backend that works by device streams, ends its events within the call that issues them.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ _CALLS = (
     *("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced", "alltoall", "alltoall_base"),
     *("send", "recv", "recv_anysource", "_end_coalescing"),
 )
-"""Methods of ProcessGroup that begin something and return it as ``Work``."""
+"""Methods of ProcessGroup that start a communication and return it as ``Work``."""
 _BY_STREAMS = frozenset(("nccl", "xccl", "hccl", "fake"))
 _TASKS = Path("/proc/self/task")
 _ENDING_THREADS = frozenset(("pt_gloo_runloop",))
-"""What the threads of gloo that end calls are named (ProcessGroupGloo::runLoop; the kernel keeps 15 bytes)."""
+"""Names of the threads of gloo that complete calls (ProcessGroupGloo::runLoop; the kernel keeps 15 bytes)."""
 _SETTLED_STEPS = 3
-"""A functional collective is waited for by the first use of its result, within its step; one that is still registered
-so many steps later is never waited for, and its group has long since done what followed it."""
+"""Number of steps after which a functional collective that is still registered counts as completed. The first use of
+its result waits for it, normally within its step. One that is still registered after this many steps is never waited
+for, and its process group has completed later calls since."""
 
 
 class OutstandingCalls:
-    """Calls begun by the thread that records. What C++ begins (DDP) is over, but for some instructions, when its
-    backward returns: one whole step is left for those, and no thread that ends calls may be at work after it, since the
-    system may hold a thread up for longer than a step."""
+    """Calls begun by the recording thread. Calls begun by C++ (DDP) have completed when their backward returns, except
+    for a few instructions. One whole step is left for these, and after it no thread that completes calls may be
+    running, since the operating system may suspend a thread for longer than a step."""
 
     def __init__(self, made: Callable[[str, tuple[Any, ...]], None] | None = None) -> None:
-        """``made`` is told of each call of the watched thread before it is made: its method, and the
-        arguments, of which the first is the group."""
+        """``made`` is called before each call of the watched thread with its method and its arguments, of which the
+        first is the process group."""
         self._calls: list[Any] = []
         self._originals: dict[str, tuple[Any, Any]] = {}
-        """Of each method that is watched: what it was, and what stands in its place."""
+        """Per watched method: the original, and its replacement."""
         self._made = made
 
     def watch(self) -> None:
-        """Note every call that this thread begins from now on."""
+        """Track every call that this thread begins from now on."""
         if self._originals or not dist.is_available():
             return
         group: Any = dist.ProcessGroup

@@ -1,11 +1,11 @@
-"""Start the agent in the first Python process of a rank, and restore what let it in.
+"""Start the agent in the first Python process of a rank, and restore the environment that led to it.
 
-Python imports the first module of this name on ``sys.path`` before it looks at the script, so the user's command runs
-exactly as without us: same ``__main__``, argv, ``sys.path`` and traceback, with ``-m`` and ``--no-python`` alike.
-What let the agent in is restored at once in a process that was started as a rank: children of it never see it.
-Elsewhere, below ``rankscope exec``, it stays in the environment for the ranks that may come, until this process turns
-out to be one. Where RANKSCOPE_DISABLE is set (to anything but an empty value, 0 and false), all is restored and nothing
-else happens.
+Python imports the first module of this name on ``sys.path`` before it reads the script, so the user's command runs
+exactly as without rankscope: same ``__main__``, argv, ``sys.path`` and traceback, also with ``-m`` and ``--no-python``.
+A process that was started as a rank restores its environment at once, so its children never see the variables. Other
+processes below ``rankscope exec`` keep them for ranks that they may start, until a process turns out to be a rank
+itself. If RANKSCOPE_DISABLE is set (to anything but an empty value, 0 and false), all is restored and nothing else
+happens.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def _withdraw() -> None:
 
 
 def _chain() -> None:
-    """Run the sitecustomize that Python would have found without this one."""
+    """Run the sitecustomize that Python would have imported without this one."""
     ours = sys.modules.pop("sitecustomize", None)
     try:
         importlib.import_module("sitecustomize")
@@ -33,7 +33,7 @@ def _chain() -> None:
         if error.name != "sitecustomize":
             raise
     finally:
-        # The import system insists on finding a module of this name when this one has run.
+        # The import system requires a module of this name to exist after this one has run.
         if ours is not None:
             sys.modules.setdefault("sitecustomize", ours)
 
@@ -44,7 +44,8 @@ def _begin() -> None:
     spec = os.environ.get("RANKSCOPE_AGENT")
     if not spec:
         return
-    # The same words as rankscope.rundir.spool.disabled, which is not imported here: nothing of ours shall be.
+    # The same values as in rankscope.rundir.spool.disabled, which is not imported, since a disabled rankscope imports
+    # none of its modules.
     if os.environ.get("RANKSCOPE_DISABLE", "").strip().lower() not in ("", "0", "false"):
         _withdraw()
         return
@@ -54,11 +55,11 @@ def _begin() -> None:
 
         certain = bootstrap.is_rank(os.environ)
         bootstrap.arm(spec, certain=certain)
-    except Exception as error:  # a job must start even when we cannot
-        # Another Python, without rankscope, is no news unless it trains.
+    except Exception as error:  # a job must start even if the agent cannot
+        # A Python without rankscope is reported only if it trains.
         if "RANK" in os.environ and not os.environ.get("RANKSCOPE_TOLD", "").startswith("torchrun"):
             certain = True
-            with contextlib.suppress(Exception):  # nor can it be said where stderr is closed or full
+            with contextlib.suppress(Exception):  # stderr may be closed or full
                 print(f"rankscope: this rank is not profiled: {error!r}", file=sys.stderr)
     if certain:
         _withdraw()

@@ -1,4 +1,4 @@
-"""Keep libkineto's log away from the job's standard error, which may be closed or be a file of the job's own."""
+"""Suppress libkineto's log on the job's standard error, which may be closed or be one of the job's own files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ import torch
 __all__ = ["silent_libkineto"]
 
 _LEVEL = "_ZN9libkineto6Logger14severityLevel_E"
-"""``libkineto::Logger::severityLevel_``, an ``std::atomic_int``: lines of a lower severity are not written."""
+"""``libkineto::Logger::severityLevel_``, a ``std::atomic_int``: lines of a lower severity are not written."""
 _NOTHING = 1 << 20
-"""Above all there are; the highest is USDT, 5, by which torch 2.13 logs the begin and end of every profile
-(libkineto/include/ILoggerObserver.h). No user sets this one, so it differs from what libkineto sets itself."""
+"""Above all severities. The highest is USDT, 5, by which torch 2.13 logs the begin and end of every profile
+(libkineto/include/ILoggerObserver.h). No user sets this value, so it differs from the one that libkineto sets
+itself."""
 
 
 @contextlib.contextmanager
 def silent_libkineto() -> Iterator[None]:
-    """Write no line of libkineto's within this context. Where the level cannot be reached, nothing is changed.
+    """Suppress libkineto's log lines within this context. If the level cannot be accessed, nothing is changed.
 
-    Libkineto sets the level itself when a process profiles for the first time, and what it has set is left.
+    Libkineto sets the level itself when a process profiles for the first time; a value that it sets meanwhile is kept.
     """
     level = _level()
     if level is None:

@@ -1,8 +1,9 @@
-"""Ends of processes that must not run the destructors of C++ libraries.
+"""Process exits that must not run the destructors of C++ libraries.
 
-libkineto's wait for threads: a forked child does not have them and would wait without end, and while it records they
-crash. Handlers of ``exit`` run in reverse order of registration, and glibc passes ``on_exit`` the exit code: so this
-handler flushes the C streams and ends the process with the code that it had.
+Libkineto's destructors wait for threads. A forked child does not have these threads and would wait forever, and a
+destructor that runs during recording crashes. Handlers of ``exit`` run in reverse order of registration, and glibc
+passes the exit code to ``on_exit`` handlers: so the handlers registered here flush the C streams and then end the
+process with its exit code.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ __all__ = ["skip_destructors"]
 
 
 def skip_destructors() -> None:
-    """From here on ``exit(code)`` flushes the C streams, then ends the process with ``code`` at once.
+    """Make ``exit(code)`` flush the C streams and then end the process with ``code`` at once.
 
-    Python's own end (atexit, flushing, finalization) comes before it and is not touched. ``on_exit`` is glibc's;
-    elsewhere nothing happens.
+    Python's own exit (atexit, flushing, finalisation) comes before it and is not affected. ``on_exit`` exists in glibc
+    only; elsewhere this does nothing.
     """
     with contextlib.suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""Which thread of this process trains: the first that ends a step outside of backward."""
+"""The training thread of this process: the first thread that ends a step outside of backward."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ __all__ = ["TrainingThread"]
 
 
 class TrainingThread:
-    """The thread in which a profiler is begun and ended. Not known before the first step."""
+    """The thread in which the profiler is started and stopped. It is unknown before the first step."""
 
     def __init__(self) -> None:
         self._ident: int | None = None
 
     @property
     def known(self) -> bool:
-        """It has been seen."""
+        """Whether the thread is known."""
         return self._ident is not None
 
     @property
     def ident(self) -> int | None:
-        """Its identifier, as :mod:`threading` has it."""
+        """Its identifier, as in :mod:`threading`; None if unknown."""
         return self._ident
 
     def is_this(self) -> bool:
-        """The caller runs in it."""
+        """Return whether the caller runs in this thread."""
         return threading.get_ident() == self._ident
 
     def claim(self) -> bool:
-        """The caller runs in it, or is the first that asks and runs in it from now on."""
+        """Return whether the caller runs in this thread. If the thread is unknown, it becomes the caller's."""
         if self._ident is None:
             self._ident = threading.get_ident()
         return self.is_this()
 
     def forget(self) -> None:
-        """This is a forked child, which may train in another thread."""
+        """Forget the thread, in a forked child, which may train in another one."""
         self._ident = None

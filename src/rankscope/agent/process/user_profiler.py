@@ -1,7 +1,8 @@
 """Notice the user's own torch.profiler and never disturb it.
 
-Kineto knows one profiler. Preparing a second silently cancels the first, and exporting the cancelled one crashes the
-process; so ours must have ended *before* the user's is prepared, also when ours is only warming up.
+Kineto supports one profiler at a time. Preparing a second one silently cancels the first, and exporting the cancelled
+one crashes the process. Ours must therefore have ended *before* the user's is prepared, even if ours is only warming
+up.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class UserProfilerWatch:
     """Watches ``torch.autograd.profiler.profile``, which every torch profiler is built on.
 
     Args:
-        is_ours: whether a profile is ours and not the user's.
-        on_prepare: called before a foreign profiler is prepared.
+        is_ours: whether a profile belongs to rankscope.
+        on_prepare: called before a profiler of the user is prepared.
     """
 
     def __init__(self, is_ours: Callable[[object], bool], on_prepare: Callable[[], None]) -> None:
@@ -34,11 +35,11 @@ class UserProfilerWatch:
 
     @property
     def active(self) -> bool:
-        """A foreign profiler is prepared or records."""
+        """Whether a profiler of the user is prepared or records."""
         return bool(self._active) or bool(torch._C._autograd._profiler_enabled())  # noqa: SLF001 - no public name
 
     def install(self) -> None:
-        """Patch preparation and end; the originals do all the work."""
+        """Wrap preparation and exit; the wrappers call the originals."""
         profile: Any = autograd_profiler.profile
         prepare, leave = profile._prepare_trace, profile.__exit__  # noqa: SLF001 - the one place all profilers pass
 

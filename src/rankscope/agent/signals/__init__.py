@@ -1,1 +1,2 @@
-"""What may end a step, as it is seen from outside of the script: one file a signal, and a table in order of trust."""
+"""Signals that may mark the end of a step, seen from outside of the script: one file a signal, and a table ordered by
+trust."""

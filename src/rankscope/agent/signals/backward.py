@@ -1,4 +1,5 @@
-"""The end of the backward in which DDP or FSDP reduces gradients. One under ``no_sync`` accumulates, and is none."""
+"""End of the backward in which DDP or FSDP reduces gradients. A backward under ``no_sync`` only accumulates and does
+not count."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def _install(watch: Watch) -> None:
 
 
 def _communicates(model: Any) -> bool:
-    """Whether a peer that is late is waited for in this forward: FSDP gathers parameters, DDP broadcasts buffers."""
+    """Return whether this forward waits for late ranks: FSDP gathers parameters, DDP broadcasts buffers."""
     will = getattr(model, "will_sync_module_buffers", None)  # DDP's
     return will is None or bool(will())
 
@@ -77,7 +78,7 @@ def _watch_fsdp2(begins: Callable[[Any], None], forward: Callable[[Any], None]) 
 
     def pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, "_is_root", None) is not False and not torch.compiler.is_compiling():
-            begins(self)  # before the first forward nobody knows which is the root, and the first to run is it
+            begins(self)  # before the first forward no instance is marked as the root; the first to run is the root
         result = original(self, *args, **kwargs)
         if getattr(self, "_is_root", False) and not torch.compiler.is_compiling():
             forward(self)
@@ -94,7 +95,7 @@ def _watch_fsdp1(begins: Callable[[Any], None], forward: Callable[[Any], None]) 
 
     @functools.wraps(original)
     def root_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Before the first forward no instance knows whether it is the root, and the first to run is it.
+        # Before the first forward no instance is marked as the root; the first to run is the root.
         if self._is_root is not False and not torch.compiler.is_compiling():
             begins(self)
             forward(self)

@@ -1,4 +1,4 @@
-"""What a step signal is: one file of this folder gives one."""
+"""Definition of a step signal; every other file of this folder but the table defines one."""
 
 from __future__ import annotations
 
@@ -11,34 +11,36 @@ import torch
 __all__ = ["Signal", "Trust", "Watch", "after", "before"]
 
 Trust = Literal["certain", "likely", "uncertain"]
-"""That one signal is one step: by definition, in the usual way to write a script, or in many of them."""
+"""How certain it is that one signal is one step: by definition, in scripts of the usual form, or in many scripts."""
 
 
 class Watch(NamedTuple):
-    """What a signal reports to. Nothing here raises."""
+    """Callbacks that a signal reports to. None of them raises."""
 
     signal: Callable[[str], None]
-    """One event of the signal of that name."""
+    """Reports one event of the signal of that name."""
     stepped: Callable[[object], None]
-    """An optimizer has returned from its outermost ``step``."""
+    """Reports that an optimizer has returned from its outermost ``step``."""
     root_forward: Callable[[], None]
-    """A model that is wrapped for data parallelism begins a forward with gradients: a new batch, or a part of one."""
+    """Reports that a model wrapped for data parallelism begins a forward with gradients, for a batch or a part of
+    one."""
     expect: Callable[[str], None]
-    """The signal of that name will come: what is trusted less can wait for it."""
+    """Reports that the signal of that name will come, so that less trusted signals can wait for it."""
     phase: Callable[[str], None]
-    """``forward``: a root model is about to begin its forward with gradients; ``backward``, ``backward_ended``: of the
-    outermost backward; ``evaluation``: a root model runs without gradients; ``forward_calls``: the forward that begins
-    communicates by its nature."""
+    """Reports the phase of the step. ``forward``: a root model is about to begin its forward with gradients;
+    ``backward`` and ``backward_ended``: begin and end of the outermost backward; ``evaluation``: a root model runs
+    without gradients; ``forward_calls``: the forward that begins contains collectives of the wrapper (DDP, FSDP)."""
     fetched: Callable[[int], None]
-    """Nanoseconds that a ``DataLoader.__next__`` has taken."""
+    """Reports the duration of a ``DataLoader.__next__`` in nanoseconds."""
     between: Callable[[], None]
-    """The script is likely to be between two steps."""
+    """Reports that the script is probably between two steps."""
     when_believed: Callable[[str, Callable[[], None]], None]
-    """Call back once steps are counted by a signal that is trusted more than the one of that name."""
+    """Registers a function to be called once steps are counted by a signal that is trusted more than the one of that
+    name."""
 
 
 class Signal(NamedTuple):
-    """One way to see steps."""
+    """One way to detect steps."""
 
     name: str
     """As in ``-S steps.source=NAME``, and the name of its file."""
@@ -46,15 +48,15 @@ class Signal(NamedTuple):
     """Completes the sentence "Steps are counted by ..."."""
     trust: Trust
     patience: bool
-    """Whether it counts only when nothing better was seen for some of its events: it comes in jobs, too, that have a
-    better one."""
+    """Whether it counts only if none of the more trusted signals was seen during some of its events, because it also
+    occurs in jobs that have a better signal."""
     install: Callable[[Watch], None]
-    """Put it in place. A patch calls the original first or last, and changes neither result nor error."""
+    """Install it. A patch calls the original first or last, and changes neither its result nor its errors."""
 
 
 def after(owner: Any, name: str, call: Callable[[Any], None]) -> None:
-    """Call back, with the object, after a method has returned normally; under torch.compile's tracing the method alone
-    remains."""
+    """Call ``call`` with the object after each normal return of a method; while torch.compile traces, only the method
+    runs."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -68,7 +70,7 @@ def after(owner: Any, name: str, call: Callable[[Any], None]) -> None:
 
 
 def before(owner: Any, name: str, call: Callable[[Any], None]) -> None:
-    """Call, with the object, before a method runs; under torch.compile's tracing the method alone remains."""
+    """Call ``call`` with the object before each run of a method; while torch.compile traces, only the method runs."""
     original = getattr(owner, name)
 
     @functools.wraps(original)

@@ -1,9 +1,9 @@
-"""Forwards of the outermost module: what is left where nothing trains, in inference, evaluation and generation.
+"""Forwards of the outermost module: the only signal where nothing trains, as in inference, evaluation and generation.
 
-A step begins with the forward. Of several outermost modules (a loss is a module as well) the first counts, and another
-one only when that has been idle or is gone.
+A step begins with the forward. Of several outermost modules (a loss is a module too) the first one counts. It is
+replaced by another only when it is idle or no longer exists.
 
-Every call of every module passes here, so this is taken away as soon as steps are counted by something better.
+Every call of every module passes through this patch, so it is removed as soon as a better signal counts the steps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rankscope.agent.signals.base import Signal, Watch
 __all__ = ["SIGNAL"]
 
 _IDLE_FOR = 16
-"""So many forwards of others show that a module is not used any more."""
+"""Number of forwards of other modules after which a module counts as idle."""
 
 
 class _Depth(threading.local):

@@ -1,4 +1,4 @@
-"""Items of ``DataLoader``, which are timed as well. A step begins with the item that it was given."""
+"""Items of ``DataLoader``; fetching them is timed as well. A step begins when it has received its item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outermost ``Optimizer.step`` of ``torch.optim``. Which of several optimizers counts is the counter's affair."""
+"""The outermost ``Optimizer.step`` of ``torch.optim``. Which of several optimizers counts is decided by the counter."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["SIGNAL"]
 
 
 def _install(watch: Watch) -> None:
-    """Wrap what ``Optimizer`` wraps around every ``step``: from outside, so that the profiler's own range of the
-    optimizer is closed when a window starts or stops (inside a post hook it would be cut)."""
+    """Wrap the hook that ``Optimizer`` puts around every ``step``. The wrapper is outside of it, so that the profiler's
+    range of the optimizer is closed when a window starts or stops (inside a post hook the range would be cut)."""
     original = torch.optim.Optimizer.profile_hook_step
-    inside = threading.local()  # another thread's optimizer is no part of this one's step
+    inside = threading.local()  # a step of an optimizer in another thread does not belong to this thread's step
 
     def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
         return watched(original(function))
@@ -42,7 +42,8 @@ def _install(watch: Watch) -> None:
 
         return step
 
-    # A class is wrapped when its first optimizer is made. Those of which there are some by now (rankscope.attach):
+    # A class is wrapped when its first optimizer is created. Classes that have optimizers already (rankscope.attach)
+    # are wrapped here:
     for kind in _subclasses(torch.optim.Optimizer):
         if getattr(kind.__dict__.get("step"), "hooked", None):
             kind.step = watched(kind.__dict__["step"])

@@ -50,24 +50,24 @@ class _Waiting:
 
 
 class StepLog:
-    """Writes one entry per step; when the disk is full it stops writing and goes on timing.
+    """Writes one entry per step. When the disk is full it stops writing, and continues to measure time.
 
     Args:
-        path: created, or emptied when it exists.
-        device: where device times are wanted: a step is logged once the device has come to its end, some steps later.
+        path: created, or emptied if it exists.
+        device: if device times are wanted. A step is then logged when the device has reached its end, some steps later.
     """
 
     def __init__(self, path: Path, device: DeviceTimes | None = None) -> None:
         self._file: int | None = None
         self._own = (-1, -1)
         self.error: str | None = None
-        """Why steps are not logged (any more); None while all is well."""
+        """Why steps are not logged (any more); None if they are."""
         self._count = 0
         self._last: int | None = None
         self.input_ns = 0
-        """Time in the data loader, since the step began."""
+        """Time in the data loader since the step began."""
         self.flags = 0
-        """What is known of this step so far: flags of :mod:`rankscope.records.running.step_log`."""
+        """Flags of this step so far, see :mod:`rankscope.records.running.step_log`."""
         self.device = device
         self._waiting: deque[_Waiting] = deque()
         self.phases = Phases(device)
@@ -81,7 +81,8 @@ class StepLog:
             self._give_up(error)
 
     def mark(self, phase: str) -> None:
-        """A part of the step begins, or something is known of it: see ``Watch.phase``. In the training thread."""
+        """Note that a part of the step begins, or a property of it; see ``Watch.phase``. Called in the training
+        thread."""
         if phase == "forward":
             self.phases.forward()
             self.flags |= WRAPPED
@@ -99,11 +100,11 @@ class StepLog:
         """Log that a step has ended.
 
         Args:
-            recorded: it was inside a window, warm-up included.
-            paused_ns: what the garbage collector took of it.
+            recorded: whether it was inside a window, warm-up included.
+            paused_ns: time of it that the garbage collector took.
 
         Returns:
-            Its duration in nanoseconds; 0 for the first, whose beginning was not seen.
+            Its duration in nanoseconds; 0 for the first step, whose begin is unknown.
         """
         now = time.perf_counter_ns()
         elapsed = now - self._last if self._last is not None else 0
@@ -125,14 +126,14 @@ class StepLog:
         return elapsed
 
     def close(self) -> None:
-        """The process ends: steps whose device times are not known yet are logged without them."""
+        """Log the steps whose device times are not known yet without them, because the process is about to exit."""
         while self._waiting:
             entry = self._waiting.popleft()
             self._put(entry.spent, entry.flags, entry.end_ns)
 
     def _put_what_is_known(self) -> None:
-        """Steps are logged in order, each once the device has come to its end; one that it does not reach for long is
-        logged without device times."""
+        """Log waiting steps in order, each when the device has reached its end. A step that the device does not reach
+        for long is logged without device times."""
         while self._waiting and self.device is not None:
             entry, device = self._waiting[0], _NONE
             if entry.marks is not None:
@@ -156,7 +157,8 @@ class StepLog:
         self._count += 1
 
     def _count_until(self, part: int) -> None:
-        """What the thread's clock has counted belongs to this part: 1 is the backward, 0 all since the last one."""
+        """Assign what the thread's clock has counted since the last call to a part of the step: 1 is the backward, 0
+        the rest."""
         ran, held = self.clock.take()
         self._ran[part] += ran
         self._held[part] += held

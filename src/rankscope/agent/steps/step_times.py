@@ -1,4 +1,4 @@
-"""How long steps take and what they spend it on: the log of all steps, and the pace by which windows are planned."""
+"""Duration of steps and of their parts: the log of all steps, and the step time by which windows are planned."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["StepTimes"]
 
 
 class StepTimes:
-    """Of one rank. What is seen before it has begun is left out.
+    """Step times of one rank. Events before :meth:`begin` are ignored.
 
     Args:
-        thread: the one that trains: its own clock is read, and the parts of a step are seen in it.
+        thread: the training thread, whose CPU time is read and in which the parts of a step are observed.
     """
 
     def __init__(self, thread: TrainingThread) -> None:
@@ -31,49 +31,50 @@ class StepTimes:
 
     @property
     def begun(self) -> bool:
-        """It is known which rank this is."""
+        """Whether :meth:`begin` was called, that is, whether the rank is known."""
         return self._log is not None
 
     @property
     def part(self) -> str:
-        """The part of a step in which the training thread is; empty where none is known."""
+        """The part of a step that the training thread is in; empty if unknown."""
         return self._log.phases.now if self._log is not None else ""
 
     def begin(self, path: Path, *, device: bool = False) -> None:
-        """Log into this file, with the device's own times where they are wanted."""
+        """Log into this file, with device times if wanted."""
         self._log = StepLog(path, self._device if device else None)
         self._pauses.start()
 
     def close(self) -> None:
-        """The process ends."""
+        """Write what is left, because the process is about to exit."""
         if self._log is not None:
             self._log.close()
 
     def fetched(self, spent_ns: int) -> None:
-        """So long was spent in the data loader."""
+        """Add time spent in the data loader, in nanoseconds."""
         if self._log is not None:
             self._log.input_ns += spent_ns
 
     def phase(self, name: str) -> None:
-        """A part of the step begins, in this thread."""
+        """Note that a part of the step begins in this thread."""
         if self._log is not None and self._thread.is_this():
             self._log.mark(name)
 
     def graph_begins(self) -> None:
-        """A CUDA graph is about to be captured."""
+        """Note that a CUDA graph is about to be captured."""
         self._device.capture_begins()
 
     def graph_ends(self) -> None:
-        """The capture is over."""
+        """Note that the capture is over."""
         self._device.capture_ends()
 
     def happened(self, flag: int) -> None:
-        """Something is known of this step: a flag of :mod:`rankscope.records.running.step_log`."""
+        """Set a flag of this step, see :mod:`rankscope.records.running.step_log`."""
         if self._log is not None:
             self._log.flags |= flag
 
     def step(self, *, recorded: bool) -> tuple[float, float]:
-        """Log that a step has ended. How long it took and what of it the garbage collector took, ms; 0 of the first."""
+        """Log that a step has ended. Return its duration and the garbage collector's share of it, in ms; (0, 0) before
+        it begins."""
         if self._log is None:
             return 0.0, 0.0
         if self._thread.is_this():

@@ -1,6 +1,7 @@
-"""CPU time of the training thread, and how long it could run and was not let, for every step: one read of 1 us.
+"""CPU time of the training thread, and its time on a run queue (runnable, not running), for every step; a read takes 1
+us.
 
-:mod:`rankscope.agent.steps.cpu_time` follows all threads of a window in the same way and says more.
+:mod:`rankscope.agent.steps.cpu_time` reads the same for all threads of a window, with more detail.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ __all__ = ["ThreadClock"]
 
 _CHECKED_EVERY = 16
 _TEXT_BYTES = 96
-"""Three numbers of at most 20 digits, with room."""
+"""Three numbers of at most 20 digits, with margin."""
 
 
 class ThreadClock:
-    """The two counts of one thread; where the kernel does not keep the second it stays 0."""
+    """The two counters of one thread, in ns. The second stays 0 where the kernel does not keep it."""
 
     def __init__(self) -> None:
         self._file: int | None = None
@@ -34,23 +35,24 @@ class ThreadClock:
         self._reads = 0
 
     def follow(self) -> None:
-        """Follow the calling thread from now on; nothing where it is followed already."""
+        """Follow the calling thread from now on; does nothing if it is followed already."""
         if self._thread == threading.get_ident():
             return
         self.close()
         self._thread = threading.get_ident()
         try:
-            self._pread = ctypes.PyDLL(None).pread  # keeps the GIL: to get it back from another thread takes 5 ms
+            # keeps the GIL: getting it back from another thread takes up to 5 ms
+            self._pread = ctypes.PyDLL(None).pread
             self._file = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             self._own = file_of(self._file)
             numbers = ctypes.c_int(self._file), self._buffer, ctypes.c_size_t(_TEXT_BYTES), ctypes.c_long(0)
-            self._arguments = numbers  # converted once, and not at each read
+            self._arguments = numbers  # converted once, not at each read
         except (OSError, AttributeError, TypeError):  # not Linux, no such counts, or no file descriptor left
             self.close()
         self._last = self._read() or (0, 0)
 
     def take(self) -> tuple[int, int]:
-        """Nanoseconds run, and held up, since the last call; (0, 0) where they are not known."""
+        """Return the nanoseconds run and waited for a CPU since the last call; (0, 0) if they are unknown."""
         now = self._read()
         if now is None:
             return 0, 0
@@ -59,7 +61,7 @@ class ThreadClock:
         return ran, held
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop following the thread."""
         file, self._file = self._file, None
         if file is not None:
             close_own(file, self._own)
@@ -68,16 +70,17 @@ class ThreadClock:
         self._reads += 1
         if self._file is not None:
             try:
-                # A script that closes what it knows nothing of does so once. To ask each time whether the number is
-                # still that of our file would cost as much as reading it; a file of the script's that is read in
-                # between, at its beginning and without moving in it, is not changed by that, and holds no such numbers.
+                # A script that closes unknown descriptors does so once. Checking at each read whether the descriptor is
+                # still that of our file would cost as much as the read. If it meanwhile belongs to a file of the
+                # script, reading at position 0 does not move or change that file, and its text does not parse as these
+                # numbers.
                 if self._reads % _CHECKED_EVERY or file_of(self._file) == self._own:
                     count = self._pread(*self._arguments)
                     ran, held, _ = self._buffer.raw[: max(count, 0)].split(None, 2)
                     return int(ran), int(held)
             except (OSError, ValueError):
                 pass
-            self._file = None  # the script has closed it, and the number may be that of a file of its own
+            self._file = None  # The script has closed it, and the descriptor may be that of another file.
         if threading.get_ident() == self._thread:
             return time.thread_time_ns(), self._last[1]
         return None
