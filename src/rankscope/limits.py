@@ -14,6 +14,7 @@ from typing import Annotated
 __all__ = [
     "MAX_ABSENT_ROWS",
     "MAX_ATTEMPTS",
+    "MAX_NODES",
     "MAX_RANKS",
     "MAX_REQUESTS",
     "MAX_STEP",
@@ -36,6 +37,8 @@ MAX_RANKS = 1 << 20
 """Of a job: some ten times the accelerators of the largest cluster there is."""
 MAX_ABSENT_ROWS = 4096
 """Ranks that left nothing and are named one by one; more than these are only counted."""
+MAX_NODES = 4096
+"""Files of nodes that are read in one folder: some ten times the nodes of the largest jobs there are."""
 MAX_REQUESTS = 1_000
 """For windows, in a run. Each is a file for which the helper of every node looks once a second."""
 MAX_STEP = 10**12

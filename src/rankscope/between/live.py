@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rankscope.causes.wording import amount
 from rankscope.errors import ForeignFileError
+from rankscope.limits import MAX_NODES
 from rankscope.listing import some_ranks
 from rankscope.records.running.live import NodeLive, RankLive
 from rankscope.rundir.layout import RunDir
@@ -21,13 +22,12 @@ INPUT_PCT = 5.0
 """Share of time in the data loader, in per cent, from which on it is shown."""
 QUIET_S = 10.0
 """Time without a step from which on it is shown, in seconds, if it is also ten usual steps."""
-_MOST_NODES = 4096
 
 
 def read_live(run_dir: RunDir) -> list[NodeLive]:
     """Return what the nodes of the last attempt have placed; files that are no such record are skipped."""
     found = []
-    for path in sorted(run_dir.live_folder.glob("*.json"))[:_MOST_NODES]:
+    for path in sorted(run_dir.live_folder.glob("*.json"))[:MAX_NODES]:
         with contextlib.suppress(ForeignFileError):
             found.append(read_record(NodeLive, path))
     attempt = max((node.attempt for node in found), default=0)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.limits import MAX_NODES
 from rankscope.records.running.hang import NodeAnswers
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.layout import RunDir
@@ -15,7 +16,6 @@ from rankscope.rundir.record_files import read_record
 
 __all__ = ["ask_where", "read_answers"]
 
-_MOST_NODES = 4096
 _ANSWERS = "[!.]*.json*"
 """Matches encrypted files too, but no temporary files."""
 
@@ -23,7 +23,7 @@ _ANSWERS = "[!.]*.json*"
 def read_answers(run_dir: RunDir) -> list[NodeAnswers]:
     """Return what the nodes have placed; files that are no such record are skipped."""
     found = []
-    for path in sorted(run_dir.stuck_folder.glob("*.json"))[:_MOST_NODES]:
+    for path in sorted(run_dir.stuck_folder.glob("*.json"))[:MAX_NODES]:
         with contextlib.suppress(ForeignFileError):
             found.append(read_record(NodeAnswers, path))
     return found

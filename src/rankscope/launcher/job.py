@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from rankscope.config import ToolConfig, to_agent_spec
 from rankscope.errors import RunDirError
 from rankscope.launcher.headroom import leave_enough
-from rankscope.launcher.run_plan import BASE, RunPlan
+from rankscope.launcher.run_plan import RunPlan
 from rankscope.node.gathering.signing import load_signing_key
 from rankscope.rank_identity import told, was_told
 from rankscope.records.codec import to_json
 from rankscope.records.running.node_task import NodeTask
 from rankscope.records.secrets import mask_arguments, mask_config
 from rankscope.rundir.files import write_new
+from rankscope.rundir.layout import RUNS_FOLDER
 from rankscope.rundir.sealing import recipients_of
 from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, ENV_TOLD, Spool
 from rankscope.rundir.urls import last_name
@@ -146,7 +147,7 @@ def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[st
         launch=plan.launch,
         alone=plan.alone,
         run_dir=str(plan.run_dir) if plan.run_dir is not None else None,
-        base=str(BASE.absolute()),
+        base=str(RUNS_FOLDER.absolute()),
         node=plan.node,
         launcher_pid=os.getpid(),
         argv=mask_arguments(argv),

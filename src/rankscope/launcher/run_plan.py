@@ -15,10 +15,8 @@ from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
 from rankscope.rundir.urls import is_url
 
-__all__ = ["BASE", "RunPlan", "check", "place_of"]
+__all__ = ["RunPlan", "check", "place_of"]
 
-BASE = Path("rankscope_runs")
-"""Where runs go that were given no ``run.dir``, below the current folder."""
 _NO_ID = "none"  # torchrun's default of --rdzv-id
 
 
@@ -29,7 +27,7 @@ class RunPlan:
     run_id: str | None
     """None: the run directory's name."""
     run_dir: Path | None
-    """None: the next free number below :data:`BASE`."""
+    """None: the next free number below :data:`rankscope.rundir.layout.RUNS_FOLDER`."""
     node: str | None
     """The node rank where the user numbered the nodes, else None."""
     launch: str

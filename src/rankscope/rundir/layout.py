@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RunDir"]
+__all__ = ["RUNS_FOLDER", "RunDir"]
+
+RUNS_FOLDER = Path("rankscope_runs")
+"""Where runs and sweeps go that were given no folder, below the current one."""
 
 
 @dataclass(frozen=True, slots=True)

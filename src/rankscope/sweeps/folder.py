@@ -13,11 +13,10 @@ from rankscope.records.codec import to_json
 from rankscope.records.secrets import mask_arguments
 from rankscope.records.sweep import SweepJob, SweepPlan
 from rankscope.rundir.files import rewrite, write_new
+from rankscope.rundir.layout import RUNS_FOLDER
 from rankscope.rundir.record_files import RUN_BYTES, read_record
 
 __all__ = ["SweepDir", "next_free"]
-
-_BASE = Path("rankscope_runs")
 
 
 class SweepDir:
@@ -122,7 +121,7 @@ def shown_to_others(plan: SweepPlan) -> SweepPlan:
     return replace(plan, settings=[replace(own, overrides=mask_arguments(own.overrides)) for own in plan.settings])
 
 
-def next_free(base: Path = _BASE) -> Path:
+def next_free(base: Path = RUNS_FOLDER) -> Path:
     """A folder for a sweep, which is made.
 
     Raises:

@@ -81,7 +81,7 @@ class Helper:
                 spool.record(0, 0, 0).unlink()
             return None
         self.words = [HelperWord(word="gathered"), HelperWord(word="manifest"), HelperWord(word="begun")]
-        make(run_dir, hta=True, tell=self.words.append)
+        make(run_dir, str(run_dir.path), hta=True, tell=self.words.append)
         self.words.append(HelperWord(word="done"))
         return self.words.pop(0)
 

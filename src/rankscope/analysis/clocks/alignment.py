@@ -24,6 +24,7 @@ from rankscope.analysis.clocks.fit import Ends, first_guess, settle, slopes
 from rankscope.analysis.clocks.hosts import HostClock, host_offsets
 from rankscope.analysis.clocks.set_clocks import ClockStep, find_clock_step
 from rankscope.analysis.matching.collectives import SYMMETRIC, TOGETHER, Matched
+from rankscope.analysis.matching.pair_clocks import CERTAIN_NS, ENDS_NS
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["Clocks", "align", "matched_times"]
@@ -38,14 +39,8 @@ STEP_WORTH = 0.5
 """Greatest share of the mean residual that may remain for a jump of a clock to be accepted. It is stricter than for a
 drift because a jump adds two unknowns, and because clocks are seldom set."""
 
-CERTAIN_NS = 1_000.0
-"""Lower bound on the stated error, in ns: the ends of one call do not agree better than this."""
-
 HOST_ERROR_NS = 43_000.0
 """Difference of Kineto's host times from CLOCK_REALTIME: 3 to 43 us (measured)."""
-
-ENDS_NS = 25_000.0
-"""The ends of one NCCL call agree within this on one host, in ns (measured)."""
 
 REFUTED = 0.05
 """Share of calls that end on one rank before they begin on another, above which the ranks are taken to read several

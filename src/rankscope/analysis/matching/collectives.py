@@ -28,6 +28,7 @@ from rankscope.analysis.matching.exchanges import Block, match_exchanges, with_p
 from rankscope.analysis.matching.groups import number_groups
 from rankscope.analysis.matching.hypotheses import ORDER
 from rankscope.analysis.matching.known_clocks import KnownClocks
+from rankscope.analysis.matching.pair_clocks import ENDS_NS
 from rankscope.analysis.matching.sequences import CallSequence
 from rankscope.analysis.matching.signatures import SYMMETRIC, TOGETHER, Codes, Told, must_agree, spelled_kinds
 from rankscope.analysis.matching.signatures import told as told_of
@@ -41,9 +42,6 @@ __all__ = ["SYMMETRIC", "TOGETHER", "UNSAID", "Communicator", "Matched", "canoni
 UNSAID = "kernels without arguments: the peers are unknown"
 LONE = "recorded by some ranks only"
 UNLIKE = "calls of the group disagree in kind, size or type"
-
-ENDS_NS = 25_000
-"""The ends of one NCCL call agree within this on one host, in ns (measured)."""
 
 
 @dataclass(slots=True)

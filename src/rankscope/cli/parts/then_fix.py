@@ -10,6 +10,7 @@ from pathlib import Path
 from rankscope.cli.parts.console import print_utf8, say
 from rankscope.own_process import command
 from rankscope.records.report import ClusterReport
+from rankscope.rundir.layout import RUNS_FOLDER
 
 __all__ = ["then_fix"]
 
@@ -22,7 +23,7 @@ def then_fix(arguments: argparse.Namespace, settings: tuple[str, ...], steps: in
         settings: that its fault needs, so that both runs record the same.
         steps: of both runs.
     """
-    folder = _free(Path("rankscope_runs"))
+    folder = _free(RUNS_FOLDER)
     for name, fault in (("fault", arguments.fault), ("fixed", "none")):
         words = ["demo", "--fault", fault, "--ranks", str(arguments.ranks), "--steps", str(steps)]
         if arguments.bad_rank is not None:

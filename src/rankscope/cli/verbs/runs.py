@@ -13,14 +13,13 @@ from rankscope.cli.parts.console import say
 from rankscope.cli.parts.deeds import note
 from rankscope.cli.parts.sealed import OF_MANIFEST, opened_runs
 from rankscope.errors import ConfigError, RunDirError
-from rankscope.rundir.layout import RunDir
+from rankscope.rundir.layout import RUNS_FOLDER, RunDir
 
 if TYPE_CHECKING:
     from rankscope.rundir.runs import Run
 
 __all__ = ["add_runs"]
 
-_FOLDER = Path("rankscope_runs")
 _DAY_S = 86_400.0
 
 
@@ -29,14 +28,18 @@ def add_runs(verbs: Verbs) -> None:
     runs = verbs.add_parser("runs", help="list a folder of runs, show one, free the space of old ones")
     kinds = runs.add_subparsers(title="verbs", metavar="VERB", required=True)
     listed = kinds.add_parser("list", help="all runs of a folder, the latest last")
-    listed.add_argument("path", nargs="?", type=Path, default=_FOLDER, metavar="FOLDER", help=f"default: {_FOLDER}")
+    listed.add_argument(
+        "path", nargs="?", type=Path, default=RUNS_FOLDER, metavar="FOLDER", help=f"default: {RUNS_FOLDER}"
+    )
     listed.set_defaults(verb=list_verb)
     show = kinds.add_parser("show", help="what is known of one run")
     show.add_argument("path", type=Path, metavar="RUN")
     add_identity(show)
     show.set_defaults(verb=show_verb)
     prune = kinds.add_parser("prune", help="remove traces of old runs; their reports stay")
-    prune.add_argument("path", nargs="?", type=Path, default=_FOLDER, metavar="FOLDER", help=f"default: {_FOLDER}")
+    prune.add_argument(
+        "path", nargs="?", type=Path, default=RUNS_FOLDER, metavar="FOLDER", help=f"default: {RUNS_FOLDER}"
+    )
     prune.add_argument("--keep", type=int, default=10, metavar="N", help="leave the N latest alone (default: 10)")
     prune.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="only what ended before")
     prune.add_argument("--whole", action="store_true", help="remove the runs, with reports and all")
