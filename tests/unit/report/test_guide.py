@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.causes.table import OURS
+from rankscope.cli.parts.config_help import keys
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport
 from rankscope.timeline.selection import CATEGORIES
@@ -36,7 +37,7 @@ RECORDS = (
     *("run", "ranks", "idle", "groups", "modules", "queues", "memory", "kernels", "verdict", "clock", "collectives"),
     *("windows", "lives"),
 )
-KNOWN = fields(ClusterReport) | fields(RunManifest)
+KNOWN = fields(ClusterReport) | fields(RunManifest) | {key.name for key in keys()}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
