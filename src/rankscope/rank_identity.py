@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["DIALECTS", "Dialect", "Identity", "launcher_process", "told", "was_told"]
+__all__ = ["DIALECTS", "Dialect", "Identity", "launcher_process", "started_process", "told", "was_told"]
 
 
 class Dialect:
@@ -159,7 +159,27 @@ def launcher_process(identity: Identity, proc: Path | None = None) -> str:
     """
     from pathlib import Path
 
-    proc, pid = proc or Path("/proc"), os.getppid()
+    proc = proc or Path("/proc")
+    pid, _ = _way_up(identity, proc)
+    begun = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
+    return f"process {pid} begun {begun} boot {boot}"
+
+
+def started_process(identity: Identity, proc: Path | None = None) -> int:
+    """The process that the launcher started for this rank: this one, or a wrapper above it that was told the same.
+
+    Raises:
+        OSError: the kernel does not tell of processes here.
+    """
+    from pathlib import Path
+
+    return _way_up(identity, proc or Path("/proc"))[1]
+
+
+def _way_up(identity: Identity, proc: Path) -> tuple[int, int]:
+    """The nearest ancestor that was not told this rank, and the one below it on the way here."""
+    pid, below = os.getppid(), os.getpid()
     while pid > 1:
         try:
             words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
@@ -168,7 +188,6 @@ def launcher_process(identity: Identity, proc: Path | None = None) -> str:
         pairs = (os.fsdecode(word).partition("=") for word in words)
         if was_told(told({name: value for name, _, value in pairs})) != was_told(identity):
             break
+        below = pid
         pid = int((proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-    begun = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-    boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
-    return f"process {pid} begun {begun} boot {boot}"
+    return pid, below

@@ -34,8 +34,8 @@ def test_run_directories_are_numbered(tmp_path):
     assert [next_run_dir(tmp_path)[1] for _ in range(2)] == ["run_0008", "run_0009"]
 
 
-def take(run, node, launch="rendezvous job", *, alone=False, owner="", pid=None):
-    return claim(run, "job", node, launch=launch, alone=alone, owner=owner, pid=pid)
+def take(run, node, launch="rendezvous job", *, alone=False, owner="", pid=None, elastic=False):
+    return claim(run, "job", node, launch=launch, alone=alone, owner=owner, pid=pid, elastic=elastic)
 
 
 def test_nodes_of_one_run_share_a_directory(tmp_path):
@@ -75,6 +75,10 @@ def test_launchers_of_one_host_get_places_of_their_own_while_they_live(tmp_path)
     take(run, None, pid=2**22 + 1)
     with pytest.raises(RunDirError, match=r"needs a run\.dir of its own"):
         take(run, None)
+    # unless nodes come and go: it has left, and has come back; but never into another run
+    assert take(run, None, elastic=True).node == f"{host}.1"
+    with pytest.raises(RunDirError, match="belongs to run"):
+        take(run, None, "rendezvous another", elastic=True)
 
 
 def test_a_helper_that_follows_another_has_its_claim(tmp_path):

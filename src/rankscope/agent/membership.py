@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from rankscope.agent.process.guard import tell
 from rankscope.agent.process.record import process_record
-from rankscope.rank_identity import Identity, told
+from rankscope.rank_identity import Identity, started_process, told
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, ENV_TOLD, Spool
@@ -50,6 +50,7 @@ class Membership:
         self.is_first_of_node = False
         """The first to claim its rank. Local ranks do not tell it, of which there may be several 0."""
         self._restarts = _number(environ.get(_RESTARTS))
+        self._earlier = spool.earlier_attempts()
         if certain and self._told is not None and self._told.world_size is not None:
             self._be(self._told.rank, self._told.world_size, self._told)
 
@@ -94,14 +95,14 @@ class Membership:
     def claim(self) -> bool:
         """Of several processes of one rank (a shell wrapper that starts more than one), the first to step is it.
 
-        Where nobody counts the restarts of the job, it is told here: an attempt has ended when its ranks are gone.
+        Which attempt of the job it is, is told here: one has ended when its ranks are gone. torchrun counts only those
+        restarts that a failure brought, and not those that a node brought that came or went.
         """
         life = self.life
         if life is None:
             return False
         with _locked(self._spool):
-            if self._restarts is None:
-                life.attempt = self._attempt(life.rank)
+            life.attempt = max(self._restarts or 0, self._attempt(life.rank))
             try:
                 path = self._spool.owner(life.attempt, life.rank)
                 handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -111,7 +112,8 @@ class Membership:
                 tell(f"the rank could not be claimed in {self._spool.path}: {error}")
             else:
                 with os.fdopen(handle, "w") as stream, contextlib.suppress(OSError):
-                    stream.write(f"{life.pid} {_begun(life.pid)}")
+                    pid = self._lives_with(life.pid)
+                    stream.write(f"{pid} {_begun(pid)}")
             self.is_first_of_node = self._elected(life)
         return True
 
@@ -120,6 +122,14 @@ class Membership:
         if chosen in ("all", "first-of-node"):
             return chosen == "all" or self.is_first_of_node
         return self.life is not None and str(self.life.rank) in chosen.split(",")
+
+    def _lives_with(self, pid: int) -> int:
+        """The process with which this rank's part in the attempt ends: a wrapper may start one script after another."""
+        if self._restarts is None or self._told is None:
+            return pid
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            return started_process(self._told)
+        return pid
 
     def _elected(self, life: RankRecord) -> bool:
         path = self._spool.notice(life.attempt, "first_of_node")
@@ -134,7 +144,7 @@ class Membership:
             attempt, owned = (int(word) for word in path.name.split("_")[1:])
             owners.setdefault(attempt, {})[owned] = _lives(path)
         if not owners:
-            return 0
+            return self._earlier
         last = max(owners)
         over = not any(owners[last].values()) or owners[last].get(rank) is False
         return last + 1 if over else last
@@ -142,7 +152,8 @@ class Membership:
     def _be(self, rank: int, world_size: int, now: Identity | None) -> None:
         unfinished = "the process did not report its exit: it was killed, called os._exit, or is still running"
         local_rank = now.local_rank if now is not None else None
-        self.life = process_record(rank, world_size, local_rank, self._restarts or 0, "partial", unfinished)
+        first = max(self._restarts or 0, self._earlier)
+        self.life = process_record(rank, world_size, local_rank, first, "partial", unfinished)
         self.life.torch_version = str(torch.__version__)
 
 

@@ -81,6 +81,7 @@ class Session:
         self._due = False
         self._waits_for_backward = False
         self._failed: Exception | None = None
+        self._written: Path | None = None
 
     @classmethod
     def begin(cls, spec: AgentSpec, *, certain: bool = True) -> None:
@@ -280,8 +281,12 @@ class Session:
         self.life.device = device_name(device_in_use())
         window = self._windows.current
         self.life.open_window = window.window.number if window is not None else None
+        path = self.spool.life(self.life.attempt, self.life.rank)
         try:
-            replace_text(self.spool.life(self.life.attempt, self.life.rank), to_json(self.life))
+            replace_text(path, to_json(self.life))
+            if self._written not in (None, path):  # since it has turned out which attempt this is
+                self._written.unlink(missing_ok=True)
+            self._written = path
         except OSError as error:
             tell(f"the record of this rank's life could not be written: {error}")
 

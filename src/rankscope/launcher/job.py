@@ -146,6 +146,7 @@ def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[st
         run_id=plan.run_id,
         launch=plan.launch,
         alone=plan.alone,
+        elastic=plan.elastic,
         run_dir=str(plan.run_dir) if plan.run_dir is not None else None,
         base=str(RUNS_FOLDER.absolute()),
         node=plan.node,

@@ -36,6 +36,8 @@ class RunPlan:
     """A launch on one node, which shares its run directory with no other launch."""
     store: str | None = None
     """URL of the run directory, where it is in a store."""
+    elastic: bool = False
+    """Nodes may leave and come back while the job runs (``--nnodes 1:2``)."""
 
 
 def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
@@ -46,7 +48,8 @@ def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
     """
     run_id = torchrun.rdzv_id if torchrun.rdzv_id not in (None, "", _NO_ID) else None
     run_dir, store = place_of(config)
-    several = _most_nodes(torchrun.nnodes) > 1 and not torchrun.standalone
+    least, most = _nodes(torchrun.nnodes)
+    several = most > 1 and not torchrun.standalone
     if several and run_id is None:
         raise ConfigError(
             f"--nnodes {torchrun.nnodes} needs --rdzv-id: all nodes must name the same run. "
@@ -65,6 +68,7 @@ def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
         launch=f"rendezvous {run_id}" if several else f"launch {secrets.token_hex(16)}",
         alone=not several,
         store=store,
+        elastic=several and least < most,
     )
 
 
@@ -76,10 +80,11 @@ def place_of(config: ToolConfig) -> tuple[Path | None, str | None]:
     return (Path(named).absolute() if named else None), None
 
 
-def _most_nodes(nnodes: str) -> int:
+def _nodes(nnodes: str) -> tuple[int, int]:
     from torch.distributed.run import parse_min_max_nnodes
 
     try:
-        return int(parse_min_max_nnodes(nnodes)[1])
+        least, most = parse_min_max_nnodes(nnodes)
     except (ValueError, RuntimeError):
-        return 1  # torchrun refuses it with its own message
+        return 1, 1  # torchrun refuses it with its own message
+    return int(least), int(most)

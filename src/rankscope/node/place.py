@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.errors import RunDirError
+from rankscope.node.earlier import tell_of_attempts
 from rankscope.node.mirroring import Mirroring
 from rankscope.records.running.node_task import NodeTask
 from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
@@ -34,6 +35,7 @@ def take_place(spool: Spool, task: NodeTask, where: Mirroring, to: Path | None =
         "alone": task.alone,
         "owner": str(spool.path),
         "pid": task.launcher_pid,
+        "elastic": task.elastic,
     }
     if to is None and where.url:
         try:
@@ -50,4 +52,7 @@ def take_place(spool: Spool, task: NodeTask, where: Mirroring, to: Path | None =
         run_dir, name = RunDir(Path(task.run_dir)), Path(task.run_dir).name
     else:
         run_dir, name = next_run_dir(Path(task.base))
-    return claim(run_dir, task.run_id or name, task.node, **mine)
+    granted = claim(run_dir, task.run_id or name, task.node, **mine)
+    if not task.alone and not spool.lives():
+        tell_of_attempts(spool, run_dir)
+    return granted

@@ -30,7 +30,15 @@ class NodeClaim:
 
 
 def claim(
-    run_dir: RunDir, run_id: str, node: str | None, *, launch: str, alone: bool, owner: str = "", pid: int | None = None
+    run_dir: RunDir,
+    run_id: str,
+    node: str | None,
+    *,
+    launch: str,
+    alone: bool,
+    owner: str = "",
+    pid: int | None = None,
+    elastic: bool = False,
 ) -> NodeClaim:
     """Take this node's place in a run directory that other nodes of the same run may share.
 
@@ -45,6 +53,7 @@ def claim(
         alone: the launch shares its directory with no other.
         owner: path of the spool, by which a helper that follows another recognises the claim of its node.
         pid: of the launcher.
+        elastic: a node may have left the run and come back; then it gets another place, as if the first still lived.
 
     Raises:
         RunDirError: the directory holds another or a finished run, this place is taken, or it cannot be written.
@@ -68,7 +77,8 @@ def claim(
             taken = _read(path)
             if owner and taken.get("host") == host and taken.get("spool") == owner:
                 return NodeClaim(run_dir=str(run_dir.path), run_id=run_id, node=name)
-            if node is None and not alone and taken.get("host") == host and _alive(taken.get("pid")):
+            may_follow = elastic or _alive(taken.get("pid"))
+            if node is None and not alone and taken.get("host") == host and may_follow:
                 continue
             raise _refused(run_dir, taken) from None
         except OSError as error:

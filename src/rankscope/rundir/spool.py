@@ -87,6 +87,18 @@ class Spool:
         """How the job ended, a JobEnd, kept for ``rankscope gather``."""
         return self.path / "job_end.json"
 
+    @property
+    def earlier(self) -> Path:
+        """How many attempts of the job there had been when this node came to it; absent where there was none."""
+        return self.path / "earlier_attempts"
+
+    def earlier_attempts(self) -> int:
+        """That number."""
+        try:
+            return max(0, int(self.earlier.read_text(encoding="ascii")))
+        except (OSError, ValueError):
+            return 0
+
     def life(self, attempt: int, rank: int) -> Path:
         """A rank's RankRecord with ``window`` None: rewritten at its start and at its end."""
         return self.path / f"life_{attempt}_{rank}.json"

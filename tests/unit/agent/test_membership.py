@@ -92,3 +92,22 @@ def test_attempts_are_told_apart_where_nobody_counts_restarts(member, tmp_path, 
 )
 def test_who_is_a_rank_for_certain(environ, rank):
     assert is_rank(environ) is rank
+
+
+def test_a_round_that_torchrun_does_not_count_is_an_attempt_of_its_own(member, tmp_path, monkeypatch):
+    told = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RESTART_COUNT": "0"}
+    lone = member(told, certain=True)
+    monkeypatch.setattr(membership, "started_process", lambda _told: os.getpid())
+    assert (lone.claim(), lone.life.attempt) == (True, 0)
+    # GIVEN what torchrun had started for this rank lives on, as a wrapper does that starts another script
+    assert not member(told, certain=True).claim()
+    # WHEN a node has joined: all ranks are started again, and the count is the same
+    (tmp_path / "owner_0_0").write_text(f"{os.getpid()} 1")
+    grown = [member({**told, "RANK": rank, "WORLD_SIZE": "2"}, certain=True) for rank in ("1", "0")]
+    assert [(one.claim(), one.life.attempt) for one in grown] == [(True, 1), (True, 1)]
+
+
+def test_a_node_that_comes_later_begins_with_the_attempt_of_the_others(member, tmp_path):
+    Spool(tmp_path).earlier.write_text("3")
+    one = member({"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "0"}, certain=True)
+    assert (one.life.attempt, one.claim(), one.life.attempt) == (3, True, 3)

@@ -16,7 +16,7 @@ from rankscope.errors import ConfigError
 from rankscope.launcher.exec import launch
 from rankscope.launcher.exec.command import Command
 from rankscope.launcher.exec.join import Refused, join, sign_in, spool_of
-from rankscope.launcher.exec.plan import parse_exec, plan_of
+from rankscope.launcher.exec.plan import is_elastic, parse_exec, plan_of
 from rankscope.rank_identity import Identity
 from support.node import until
 
@@ -183,6 +183,36 @@ def test_which_run_a_rank_belongs_to() -> None:
         plan_of(several, here, {}, "process 7")
     with pytest.raises(ConfigError, match="no name"):
         plan_of(Identity("mpirun", 5, 8, 1, 4, 2), shared, {}, "process 7")
+
+
+@pytest.mark.parametrize(
+    ("command", "environ", "elastic"),
+    [
+        ("torchrun --nnodes 1:2 train.py", "", True),
+        ("torchrun --nnod=2:4 train.py", "", True),
+        ("torchrun train.py", "PET_NNODES=1:2", True),
+        ("torchrun --nnodes 2 train.py", "", False),
+        ("torchrun --nnodes 2:2 train.py 1:2", "A=1:2", False),
+        ("torchrun --nnodes", "", False),
+    ],
+)
+def test_a_torchrun_whose_nodes_come_and_go_is_known_by_its_command_line(
+    tmp_path: Path, command: str, environ: str, elastic: bool
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cmdline").write_text(command.replace(" ", "\0") + "\0")
+    (tmp_path / "7" / "environ").write_text(environ)
+    assert is_elastic("process 7 begun 1 boot 2", tmp_path) is elastic
+    assert not is_elastic("process 8 begun 1 boot 2", tmp_path)
+
+
+def test_nodes_of_an_elastic_job_are_one_run_whatever_the_address_of_its_store(monkeypatch) -> None:
+    shared = ToolConfig(run=RunConfig(dir="/shared/first"))
+    monkeypatch.setattr("rankscope.launcher.exec.plan.is_elastic", lambda _launcher: True)
+    lone, grown = Identity("torchrun", 0, 1, 0, 1, 1, "j a 1"), Identity("torchrun", 1, 2, 0, 1, 2, "j b 2")
+    plans = [plan_of(one, shared, {"TORCHELASTIC_RUN_ID": "j"}, f"process {n}") for n, one in enumerate((lone, grown))]
+    assert plans[0] == plans[1]
+    assert not plans[0].alone
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from rankscope.config import ToolConfig, plan_in_words
 from rankscope.errors import ConfigError, RankscopeError, RunDirError
 from rankscope.launcher.exec.command import Command, become
 from rankscope.launcher.exec.join import join, sign_in, spool_of
-from rankscope.launcher.exec.plan import ExecArguments, plan_of
+from rankscope.launcher.exec.plan import ExecArguments, is_elastic, plan_of
 from rankscope.rank_identity import Identity, launcher_process
 from rankscope.rundir.spool import Spool
 
@@ -206,7 +206,7 @@ def _sign_in_all(spool: Spool, pid: int, launcher: str) -> None:
     """This process, and its launcher where that may start it again."""
     sign_in(spool, pid)
     restarts = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")
-    if restarts.isdigit() and int(restarts) > 0:
+    if (restarts.isdigit() and int(restarts) > 0) or is_elastic(launcher):
         with contextlib.suppress(OSError):
             sign_in(spool, int(launcher.split()[1]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from rankscope.launcher.run_plan import RunPlan, place_of
 from rankscope.rank_identity import Identity
 from rankscope.rundir.urls import last_name
 
-__all__ = ["ExecArguments", "parse_exec", "plan_of"]
+__all__ = ["ExecArguments", "is_elastic", "parse_exec", "plan_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,28 @@ def parse_exec(words: list[str]) -> ExecArguments:
     return ExecArguments(rest, overrides, [Path(folder) for folder in config_dirs])
 
 
+def is_elastic(launcher: str, proc: Path = Path("/proc")) -> bool:
+    """Whether a launcher is a torchrun that lets nodes come and go (``--nnodes 1:2``): it does not tell its ranks.
+
+    Args:
+        launcher: as :func:`~rankscope.rank_identity.launcher_process` calls it.
+        proc: the mount of procfs.
+    """
+    words: list[str] = []
+    with contextlib.suppress(OSError, IndexError):
+        process = proc / launcher.split()[1]
+        words = os.fsdecode((process / "cmdline").read_bytes()).split("\0")
+        words += [w for w in os.fsdecode((process / "environ").read_bytes()).split("\0") if w.startswith("PET_NNODES=")]
+    named = [
+        value or following
+        for word, following in zip(words, [*words[1:], ""], strict=False)
+        for name, _, value in [word.partition("=")]
+        if name == "PET_NNODES" or (name.startswith("--nn") and "--nnodes".startswith(name))
+    ]
+    ends = [value.partition(":")[::2] for value in named]
+    return any(least.isdigit() and most.isdigit() and int(least) < int(most) for least, most in ends)
+
+
 def plan_of(identity: Identity | None, config: ToolConfig, environ: Mapping[str, str], launcher: str) -> RunPlan:
     """Apply the rules; touches no file.
 
@@ -90,6 +114,13 @@ def plan_of(identity: Identity | None, config: ToolConfig, environ: Mapping[str,
         return RunPlan(
             run_id=None, run_dir=run_dir, node=None, launch=f"launch {secrets.token_hex(16)}", alone=True, store=store
         )
+    named = environ.get("TORCHELASTIC_RUN_ID", "none")
+    if (run_dir or store) and named != "none" and is_elastic(launcher):
+        # the address of its store is another one after nodes have come
+        return RunPlan(
+            run_id=last_name(config.run.dir or ""), run_dir=run_dir, node=None, launch=f"torchrun {named} elastic",
+            alone=False, store=store, elastic=True,
+        )  # fmt: skip
     if not identity.several_nodes:
         return RunPlan(run_id=None, run_dir=run_dir, node=None, launch=launcher, alone=True, store=store)
     if identity.job is None:

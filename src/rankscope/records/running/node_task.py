@@ -50,6 +50,8 @@ class NodeTask:
     """Of traces that this node places; 0: no limit."""
     store: str | None = None
     """URL of the run directory, where it is in a store; ``run_dir`` is then this node's part of it, in the spool."""
+    elastic: bool = False
+    """Nodes may leave and come back while the job runs."""
     ends_with_ranks: bool = False
     """No launcher waits: each process of the job was told on its own, and the job is over when all of them are."""
 
