@@ -28,6 +28,8 @@ def amount(ms: float) -> str:
     """Return a duration with the digits that a reader needs."""
     if abs(ms) >= 10_000:
         return f"{ms / 1000:.1f} s"
+    if 0 < abs(ms) < 0.095:
+        return f"{float(f'{ms:.1g}'):g} ms"
     return f"{ms:,.0f} ms" if abs(ms) >= 9.95 else f"{ms:.1f} ms"
 
 

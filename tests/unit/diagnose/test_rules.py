@@ -273,7 +273,11 @@ def test_findings_without_a_straggler(more, kind) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ms", "text"), [(0.25, "0.2 ms"), (58.7, "59 ms"), (5961.0, "5,961 ms"), (12_000.0, "12.0 s")]
+    ("ms", "text"),
+    [
+        *((0.0, "0.0 ms"), (0.0134, "0.01 ms"), (0.25, "0.2 ms")),
+        *((58.7, "59 ms"), (5961.0, "5,961 ms"), (12_000.0, "12.0 s")),
+    ],
 )
 def test_amounts(ms, text) -> None:
     assert amount(ms) == text

@@ -92,6 +92,8 @@ def collect(
         evidence.screened = not replayed
         evidence.places = find_places(trusted, ranks)
         evidence.suspects = _suspects(trusted, ranks)
+        for suspect in evidence.suspects:  # waiting that a peer's own work hides is nowhere told as waiting
+            suspect.held_ms = min(suspect.held_ms, _most_waiting(idle, suspect.rank))
         name_what_they_do(evidence.suspects, trusted, evidence.step_ms or 0.0)
         evidence.slow_groups = _slow_groups(replayed)
         if replayed:
@@ -108,6 +110,11 @@ def collect(
     evidence.host_lines = host_lines(windows, idle) if evidence.stacks else {}
     _repeats(windows, evidence)
     return evidence
+
+
+def _most_waiting(idle: Sequence[RankIdle], but: int) -> float:
+    """Longest time a step that another rank waits in collectives with nothing beside."""
+    return max((i.waiting_ms or 0.0 for i in idle if i.rank != but), default=0.0)
 
 
 def _recording_ms(step_ms: float, overhead_pct: float | None) -> float:

@@ -55,21 +55,27 @@ def pipeline(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     """Stages wait for each other by schedule."""
     times, step = evidence.compute_ms, evidence.step_ms or 0.0
     lost = share(evidence.waiting_ms + evidence.host_ms + evidence.input_ms, step) if step else "part"
-    why = [f"On average {lost} of the {amount(step)} step passes in waiting and idle, most of it by schedule."]
-    sentence = "The ranks are pipeline stages that wait for each other by schedule; no rank is to blame."
+    waits = "The ranks are pipeline stages, which wait for each other by schedule"
+    why = []
+    if step:
+        waits += f": {lost} of each {amount(step)} step passes in waiting and idle, on average"
     if len(times) > 1:
         longest, shortest = max(times, key=lambda r: times[r]), min(times, key=lambda r: times[r])
-        why.insert(
-            0,
+        why.append(
             f"Rank {longest} computes longest: {amount(times[longest])} a step; rank {shortest} least: "
-            f"{amount(times[shortest])}.",
+            f"{amount(times[shortest])}."
         )
+    why.append(
+        "Of p stages with m micro-batches, GPipe and 1F1B leave (p - 1) / (m + p - 1) idle even where all stages take "
+        "equally long: evening them out gains only what is beyond that."
+    )
     why.append(smallest_fault(evidence))
     return Verdict(
         kind="pipeline",
         confidence="medium",
+        sure=f"{evidence.steps} steps; the schedule and its micro-batches are not in the traces",
         step_ms=evidence.step_ms,
-        sentence=sentence,
+        sentence=f"{waits}. No rank is to blame.",
         why=why,
         next=[in_words(a, step) for a in actions][:MOST] or advice_of("pipeline_wait"),
     )

@@ -187,6 +187,8 @@ def _named(suspect: Suspect, cause: str, evidence: Evidence) -> list[str]:
 
 
 def _by_step(suspect: Suspect, gaining: int) -> str:
-    shown = ", ".join(f"{max(g, 0.0):,.0f}" for g in suspect.gains_ms[:8])
+    most = max(suspect.gains_ms, default=0.0)
+    decimals = 0 if most >= 3 else 1 if most >= 0.3 else 2
+    shown = ", ".join(f"{max(g, 0.0):,.{decimals}f}" for g in suspect.gains_ms[:8])
     more = " ..." if len(suspect.gains_ms) > 8 else ""
     return f"{gaining} of {len(suspect.gains_ms)} recorded steps lose time to it: {shown}{more} ms."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankscope.causes.wording import amount
 from rankscope.diagnose.base.rule import Case, Rule, job_finding
+from rankscope.records.evidence import Evidence
 from rankscope.records.report import Finding
 
 __all__ = ["RULE"]
@@ -17,9 +18,15 @@ def _find(case: Case) -> list[Finding]:
         evidence,
         "pipeline_wait",
         "Pipeline stages wait for each other by schedule",
-        [f"They wait {amount(evidence.waiting_ms)} and idle {evidence.idle_pct:.0f} % per step on average."],
+        [_passes(evidence)],
         "medium",
     )
+
+
+def _passes(evidence: Evidence) -> str:
+    """How long the stages wait and idle, both in ms of the step."""
+    idle = evidence.host_ms + evidence.input_ms
+    return f"They wait {amount(evidence.waiting_ms)} and idle {amount(idle)} a step on average."
 
 
 RULE = Rule(
