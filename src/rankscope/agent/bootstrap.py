@@ -1,7 +1,8 @@
-"""From the launcher's file to an armed agent. Standard library only: torch is not imported before the user does it.
+"""Arm the agent from the file that the launcher wrote. Standard library only: torch is not imported before the user
+does.
 
-Before the script's first line runs, as little as possible is imported: each process of the job pays for it. What is
-imported after torch costs little, since torch has imported most of the standard library by then.
+As little as possible is imported before the script's first line runs, because every process of the job pays for it.
+Imports after torch's cost little, since torch has imported most of the standard library by then.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _ENV_TOLD = "RANKSCOPE_TOLD"
 
 
 def is_rank(environ: Mapping[str, str]) -> bool:
-    """Whether this process was started as a rank for certain: torchrun's variables changed on the way from rankscope to
-    here, or a launcher has started several processes on this node, one for each rank. A single one may be the launcher
-    of a node, such as torchrun under srun."""
+    """Return whether this process was certainly started as a rank: torchrun's variables changed between rankscope and
+    this process, or a launcher started several processes on this node, one per rank. A single process may be the
+    launcher of a node, such as torchrun under srun."""
     found = told(environ)
     if found is None or found.world_size is None:
         return False
@@ -41,12 +42,12 @@ def arm(spec_path: str, *, certain: bool) -> None:
 
     Args:
         spec_path: the file that the launcher has written.
-        certain: see :func:`is_rank`. Else the processes below this one may be the ranks as well as it.
+        certain: see :func:`is_rank`. Otherwise this process or processes below it may be the ranks.
     """
     parent = os.getpid()
 
     def attach() -> None:
-        # A child forked before torch was imported inherits the hook. Of a rank it is no training process.
+        # A child forked before torch was imported inherits the hook. A forked child of a rank does not train.
         if os.getpid() == parent or not certain:
             _begin(spec_path, certain=certain)
 
@@ -56,7 +57,7 @@ def arm(spec_path: str, *, certain: bool) -> None:
 def _begin(spec_path: str, *, certain: bool) -> None:
     try:
         spec = _read(spec_path)
-    except Exception as error:  # without a spec there is no spool to leave a record in
+    except Exception as error:  # without a spec there is no spool to write a record to
         if certain:
             sys.stderr.write(f"rankscope: this rank is not profiled: {error!r}\n")
         return
@@ -64,7 +65,7 @@ def _begin(spec_path: str, *, certain: bool) -> None:
         from rankscope.agent.session import Session
 
         Session.begin(spec, certain=certain)
-    except Exception as error:  # a torch that is too old or too new, a spool that is full
+    except Exception as error:  # for instance an unsupported version of torch, or a full spool
         found = told(os.environ)
         if certain and found is not None:
             _report_failure(spec, found, error)
@@ -79,9 +80,9 @@ def _read(spec_path: str) -> AgentSpec:
 
 
 def _report_failure(spec: AgentSpec, found: Identity, error: Exception) -> None:
-    """Write into the record of this rank's process why there will be no other record of it.
+    """Write into the record of this rank's process why it has no further records.
 
-    Where that fails, the report misses this rank and cannot say why: the hook that calls swallows the error.
+    If that fails, the rank is missing from the report without a reason: the calling hook swallows the error.
     """
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The few numbers of a running job for the script's own logger, as the helper of this node has left them last."""
+"""Key numbers of a running job for the script's own logger, as last written by the helper of this node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def latest_numbers(path: Path) -> dict[str, float] | None:
     """See :func:`rankscope.latest`.
 
     Args:
-        path: of the node's status, on its own disk.
+        path: the node's status file, on its local disk.
     """
     try:
         live = from_json(NodeLive, path.read_bytes())

@@ -1,10 +1,10 @@
-"""Which rank of the job this process is, and that no other process passes for it.
+"""Determine which rank of the job this process is, and ensure that only one process counts as that rank.
 
-Where a launcher starts one process for each rank, its variables say which. Elsewhere a process below ``rankscope exec``
-may be a launcher, a data loader's worker, a compiler, or a rank that will know itself later (mp.spawn, Lightning, Ray).
-It is taken for a rank when it counts steps, and for the rank that its process group says. Steps before there is a
-process group are its own affair and are not counted. Without any process group it is a job of one rank, taken for that
-when its first window comes near.
+If a launcher starts one process per rank, its environment variables state the rank. Otherwise a process below
+``rankscope exec`` may be a launcher, a worker of a data loader, a compiler, or a rank that is assigned its number later
+(mp.spawn, Lightning, Ray). It is taken for a rank when it counts steps, and its process group states which one. Steps
+before the process group exists do not belong to the job and are not counted. A process without any process group is a
+job of one rank, and is taken for that when its first window is near.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Membership:
     Args:
         spec: of the run.
         spool: of this node.
-        environ: of this process.
-        certain: its variables were set for this rank by the launcher that started it.
+        environ: environment of this process.
+        certain: whether the launcher that started this process set its variables for this rank.
     """
 
     def __init__(self, spec: AgentSpec, spool: Spool, environ: Mapping[str, str], *, certain: bool) -> None:
@@ -45,29 +45,30 @@ class Membership:
         self._spool = spool
         self._told = told(environ)
         self.life: RankRecord | None = None
-        """The record of this rank's life, as soon as it is known which rank it is."""
+        """The record of this rank's process; None until the rank is known."""
         self.several_nodes = spec.reaches_other_nodes or (self._told is not None and self._told.several_nodes)
         self.is_first_of_node = False
-        """The first to claim its rank. Local ranks do not tell it, of which there may be several 0."""
+        """Whether it was the first rank of its node to claim its rank. Local rank 0 does not identify it, since several
+        processes of a node may have local rank 0."""
         self._restarts = _number(environ.get(_RESTARTS))
         self._earlier = spool.earlier_attempts()
         if certain and self._told is not None and self._told.world_size is not None:
             self._be(self._told.rank, self._told.world_size, self._told)
 
     def settle(self, completed: int) -> bool:
-        """Find out which rank this process is.
+        """Determine which rank this process is.
 
         Args:
-            completed: steps counted so far, since there is a process group.
+            completed: steps counted so far, since the process group exists.
 
         Returns:
-            Whether it is known. The rank of a process group is known at once, that of a process without one is not
-            before its first window comes near.
+            Whether the rank is known. It is known at once with a process group, and without one when the first window
+            is near.
         """
         if self.life is not None:
             return True
         group = _group()
-        now = told(os.environ) or self._told  # Lightning and Ray set theirs when they run already
+        now = told(os.environ) or self._told  # Lightning and Ray set their variables in the running process
         if group is None:
             window = self._spec.schedule.window(0)
             if window is not None and completed + self._spec.agreement_lead + 1 < window.warm:
@@ -86,17 +87,18 @@ class Membership:
         return _group() is not None
 
     def other_group(self) -> str | None:
-        """That the process group says another rank than this process was taken for, in words."""
+        """Return a message if the process group states another rank than this process was taken for; else None."""
         group, life = _group(), self.life
         if life is None or group is None or life.world_size != 1 or group == (life.rank, life.world_size):
             return None
         return f"a process group came after the first steps: this is rank {group[0]} of {group[1]}"
 
     def claim(self) -> bool:
-        """Of several processes of one rank (a shell wrapper that starts more than one), the first to step is it.
+        """Claim the rank. Of several processes with one rank (a shell wrapper that starts more than one) the first to
+        complete a step gets it.
 
-        Which attempt of the job it is, is told here: one has ended when its ranks are gone. torchrun counts only those
-        restarts that a failure brought, and not those that a node brought that came or went.
+        Also determines the attempt of the job: one has ended when its ranks have exited. torchrun counts only restarts
+        after a failure, not those after a node has joined or left.
         """
         life = self.life
         if life is None:
@@ -108,7 +110,7 @@ class Membership:
                 handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             except FileExistsError:
                 return False
-            except OSError as error:  # no room for it: then nobody else gets in either
+            except OSError as error:  # no space for the file: then no other process can create it either
                 tell(f"the rank could not be claimed in {self._spool.path}: {error}")
             else:
                 with os.fdopen(handle, "w") as stream, contextlib.suppress(OSError):
@@ -118,7 +120,7 @@ class Membership:
         return True
 
     def records(self, chosen: str) -> bool:
-        """Whether this rank is one of ``capture.ranks``: ``all``, ``first-of-node``, or their numbers."""
+        """Return whether this rank is one of ``capture.ranks``: ``all``, ``first-of-node``, or their numbers."""
         if chosen in ("all", "first-of-node"):
             return chosen == "all" or self.is_first_of_node
         return self.life is not None and str(self.life.rank) in chosen.split(",")
@@ -158,7 +160,7 @@ class Membership:
 
 
 def _withdraw() -> None:
-    """This is a rank, and what it starts from now on is none: take back by which the agent came in."""
+    """Restore the environment that started the agent, because this is a rank and its children are not ranks."""
     if os.environ.pop(ENV_SPEC, None) is None:
         return
     os.environ.pop(ENV_TOLD, None)
@@ -181,7 +183,7 @@ def _number(word: str | None) -> int | None:
 
 
 def _lives(owner: Path) -> bool:
-    """Whether the process that owns a rank still runs; one that cannot be asked is taken to."""
+    """Return whether the process that owns a rank still runs; True if that cannot be determined."""
     try:
         pid, begun = owner.read_text(encoding="ascii").split()
     except (OSError, ValueError):
@@ -190,7 +192,7 @@ def _lives(owner: Path) -> bool:
 
 
 def _begun(pid: int) -> str:
-    """Field 22 of proc_pid_stat(5); "gone" where there is no such process or only its remains."""
+    """Return the start time of a process, field 22 of proc_pid_stat(5); "gone" if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -200,7 +202,7 @@ def _begun(pid: int) -> str:
 
 @contextlib.contextmanager
 def _locked(spool: Spool) -> Iterator[None]:
-    """One rank of the node at a time; where files cannot be locked, O_EXCL alone decides."""
+    """Hold a lock that one rank of the node has at a time. Where files cannot be locked, O_EXCL alone decides."""
     handle = None
     with contextlib.suppress(OSError):
         handle = os.open(spool.claim_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

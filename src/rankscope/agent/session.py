@@ -1,8 +1,9 @@
 """State machine of one rank: counts steps, opens and closes windows at step boundaries, writes the rank's records.
 
-A step is counted where its end is seen, in whatever thread. What is due then, such as to open or close a window, is
-done there as well if that is the training thread outside of backward, else at the next such point (see
-:mod:`rankscope.agent.process.safe_point`). Between windows a step costs one write of its time and one look for notices.
+A step is counted where its end is observed, in any thread. Actions that are due at a step boundary, such as opening or
+closing a window, are taken there too if that is the training thread outside of backward, else at the next such point
+(see :mod:`rankscope.agent.process.safe_point`). Between windows a step costs one write of its time and one check for
+notices.
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ _session: Session | None = None
 
 
 def user_step() -> None:
-    """What ``rankscope.step()`` does in a profiled rank."""
+    """Count a step; called by ``rankscope.step()`` in a profiled rank."""
     if _session is not None:
         _session.signal("user")
 
 
 def latest() -> dict[str, float] | None:
-    """What ``rankscope.latest()`` does in a profiled rank."""
+    """Return the key numbers of the job; called by ``rankscope.latest()`` in a profiled rank."""
     return latest_numbers(_session.spool.live) if _session is not None else None
 
 
 class Session:
-    """The state of the agent. One per process, made by :meth:`begin`."""
+    """The state of the agent. One per process, created by :meth:`begin`."""
 
     def __init__(self, spec: AgentSpec, environ: dict[str, str], *, certain: bool = True) -> None:
         self.spec = spec
@@ -85,11 +86,11 @@ class Session:
 
     @classmethod
     def begin(cls, spec: AgentSpec, *, certain: bool = True) -> None:
-        """Arm this process: detectors, the watch over other profilers, the end of the process.
+        """Install the agent in this process: step detectors, the watch for other profilers, the exit handler.
 
         Args:
             spec: what to record.
-            certain: this process was started as a rank, see :class:`Membership`.
+            certain: whether this process was started as a rank, see :class:`Membership`.
         """
         global _session  # noqa: PLW0603 - the process has one training loop and one profiler
         _session = session = cls(spec, dict(os.environ), certain=certain)
@@ -107,7 +108,7 @@ class Session:
     # ------------------------------------------------------------ at every step
 
     def step_completed(self, completed: int) -> None:  # noqa: ARG002 - StepCounter.completed says more: the last
-        """A step has ended, and the next begins. Called where that is seen, in any thread."""
+        """Handle the end of a step. Called where it is observed, in any thread."""
         if _session is not self:
             return
         try:
@@ -116,7 +117,7 @@ class Session:
             self._fail(error)
 
     def _count_step(self) -> None:
-        # The hooks of a backward run in threads of autograd. What else comes from another thread does not train.
+        # Hooks of a backward run in threads of autograd. Any other thread than the training thread does not train.
         if not in_backward() and not self._thread.claim():
             return
         if not self._times.begun and not self._first_step():
@@ -129,10 +130,10 @@ class Session:
         self.between_steps()
 
     def between_steps(self, *, trained: bool = False) -> None:
-        """The script may be outside of everything here. Do what is due, if that is so.
+        """Take the actions that are due, if this point is outside of backward and in the training thread.
 
         Args:
-            trained: a backward has returned. Where all steps so far ended in hooks, this tells which thread trains.
+            trained: a backward has returned. If all steps so far ended in hooks, this identifies the training thread.
         """
         if (not self._due and not self._windows.presses) or _session is not self:
             return
@@ -153,21 +154,22 @@ class Session:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """After an unexpected error: record nothing any more, and leave no profiler on."""
+        """After an unexpected error: stop recording for good, and leave no profiler active."""
         tell(f"recording failed and is switched off; training goes on: {error!r}")
         if self._windows.current is not None and (in_backward() or not self._thread.is_this()):
-            self._failed, self._due = error, True  # a profiler is ended where it was begun
+            self._failed, self._due = error, True  # a profiler must be stopped in the thread that started it
             return
         self._windows.cancel(f"recording failed: {error!r}")
         self._write_life()
         _disarm()
 
     def _first_step(self) -> bool:
-        """This process trains: is it known which rank it is, and is it the one process that is?"""
+        """At the first step: determine and claim the rank, and start to record it. Return False if it is unknown or
+        taken."""
         if self._member.in_group and not self._in_group:
             self._in_group = True
             if self._member.life is None:
-                self.counter.restart()  # steps before were no steps of the job
+                self.counter.restart()  # earlier steps were not steps of the job
         if not self._member.settle(self.counter.completed):
             return False
         if not self._member.claim():
@@ -194,7 +196,8 @@ class Session:
         return True
 
     def _listen(self) -> None:
-        """Be ready to be asked where this rank stands: since its process group is there, at its first step at last."""
+        """Start to answer questions about progress; from the creation of the process group on, at the latest from the
+        first step on."""
         if _session is not self or self.spec.hang_after_s <= 0:
             return
         life = self.life
@@ -205,13 +208,13 @@ class Session:
 
     @property
     def life(self) -> RankRecord:
-        """The record of this rank's life, once its rank is known."""
+        """The record of this rank's process, once its rank is known."""
         if self._member.life is None:
             raise RuntimeError("this process is no rank so far")
         return self._member.life
 
     def _where(self) -> tuple[RankAnswer, int | None]:
-        """What is known of a rank that is asked where it is, in a thread that does not train."""
+        """Return the progress of this rank and the identifier of its training thread; called in another thread."""
         answer = RankAnswer(
             rank=self.life.rank, attempt=self.life.attempt, token=0, time_ns=0, steps=self.counter.completed,
             part=self._times.part,
@@ -231,10 +234,10 @@ class Session:
         if 0 < self.spec.budget.slow_step < slowness:
             self._board.post("slow_step")
 
-    # ------------------------------------------------------------ CUDA graphs, forks, the end
+    # ------------------------------------------------------------ CUDA graphs, forks, exit
 
     def forked(self) -> bool:
-        """This is a forked child: may it be a rank of its own? Then it begins anew."""
+        """In a forked child: return whether it may be a rank of its own, and if so reset the state."""
         if self._member.life is not None:
             return False
         self._thread.forget()
@@ -243,17 +246,17 @@ class Session:
         return True
 
     def left_in_child(self) -> None:
-        """This is a forked child."""
+        """In a forked child: release the windows of the parent."""
         self._windows.left_in_child()
 
     def _graph_begins(self) -> None:
-        """A CUDA graph is about to be captured. The first one waits until the teardown of CUPTI has finished."""
+        """Prepare for the capture of a CUDA graph. The first one waits until the teardown of CUPTI has finished."""
         self._times.graph_begins()
         if _session is self:
             self._windows.graph_begins()
 
     def _end(self, reason: str | None) -> None:
-        """The process ends. Called once, by :class:`ExitHandler`."""
+        """Finish because the process exits. Called once, by :class:`ExitHandler`."""
         if _session is not self or self._member.life is None:
             return
         if not self._windows.end(reason, self.counter.completed):
@@ -266,7 +269,7 @@ class Session:
         self._write_life()
 
     def leave(self) -> None:
-        """Recording ends before the process does. In the training thread."""
+        """End recording before the process exits. Called in the training thread."""
         self._ending.run_now()
         _disarm()
 
@@ -292,22 +295,22 @@ class Session:
 
 
 def end() -> None:
-    """What ``close()`` of :func:`rankscope.attach` does: this process is recorded no longer."""
+    """End recording in this process; called by ``close()`` of :func:`rankscope.attach`."""
     if _session is not None:
         _session.leave()
 
 
 def _forked() -> None:
-    """In a forked child, which does not train and in which nothing shall record."""
+    """Disarm the agent in a forked child, which does not train and must not record."""
     session = _session
     if session is not None and session.forked():
-        return  # nobody knows its rank yet, and this process may be one (torch.multiprocessing, notebook launchers)
+        return  # its rank is not known yet, and this process may be one (torch.multiprocessing, notebook launchers)
     _disarm()
     if session is not None:
         session.left_in_child()
 
 
 def _disarm() -> None:
-    """This process is not the training process (any more): forked children, and further processes of a rank."""
+    """Note that this process does not train (any more): a forked child, or a further process of a rank."""
     global _session  # noqa: PLW0603 - see Session.begin
     _session = None

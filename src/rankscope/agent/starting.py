@@ -1,8 +1,8 @@
-"""How far a rank is on its way to its first step, for whoever asks why the job does not begin.
+"""Stage of a rank on the way to its first step, to explain why a job does not start.
 
-A job that stands still before its first step does so where its ranks first meet: in ``init_process_group``, which waits
-until the last of them has called it. A rank that waits there has no thread that could answer a question, so it notes
-beforehand where it is going: a few characters in the spool.
+A job that hangs before its first step usually hangs where its ranks first meet: in ``init_process_group``, which waits
+until the last rank has called it. A rank that waits there has no thread yet that could answer a question, so it writes
+its stage to the spool beforehand, a few characters.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Starting"]
 
 
 class Starting:
-    """Of one rank.
+    """Writes the stage of one rank.
 
     Args:
-        path: where its stage is noted.
-        met: called when the process group is there.
+        path: the file that its stage is written to.
+        met: called when the process group has been created.
     """
 
     def __init__(self, path: Path, met: Callable[[], None]) -> None:
@@ -38,7 +38,7 @@ class Starting:
         self._met = guarded(met)
 
     def watch(self) -> None:
-        """Note the first stage, and the others as they come."""
+        """Write the first stage, and the others as they are reached."""
         self._note("began")
         if dist.is_available():
             self._watch_rendezvous()
@@ -62,6 +62,6 @@ class Starting:
                 module.init_process_group = init_process_group
 
     def _note(self, stage: Stage) -> None:
-        if os.getpid() == self._pid:  # a forked child is no rank of this number
-            with contextlib.suppress(OSError):  # a full disk, and one thing less to know
+        if os.getpid() == self._pid:  # a forked child does not have this rank
+            with contextlib.suppress(OSError):  # on a full disk the stage stays unknown
                 replace_text(self._path, f"{stage} {time.time_ns()}\n")

@@ -1,4 +1,4 @@
-"""What every way to record a window has in common, and which one a window gets."""
+"""Interface of all backends that record a window, and helpers that they share."""
 
 from __future__ import annotations
 
@@ -21,84 +21,86 @@ class Capture(Protocol):
     """One window: ``prepare``, ``start``, ``mark`` at every step, then ``stop``; or ``cancel`` before it records."""
 
     name: str
-    """The backend, for the record."""
+    """Name of the backend, for the record."""
     device: str | None
     """``cuda``, ``xpu``, or None on a CPU."""
     recording: bool
 
     def prepare(self) -> None:
-        """Begin the warm-up: what is seen is discarded."""
+        """Begin the warm-up; its events are discarded."""
 
     def start(self, step: int, metadata: dict[str, Any]) -> None:
-        """Begin to record, with step ``step`` as the first."""
+        """Start recording, with step ``step`` as the first."""
 
     def mark(self, step: int) -> None:
-        """Step ``step`` begins."""
+        """Mark the begin of step ``step``."""
 
     def drained(self, within_s: float = 0.0) -> bool:
-        """The step that was marked last has ended, on the host; has it on the device?
+        """Return whether the last marked step has ended on the device too; on the host it has.
 
-        Asked at the end of each further step, which is recorded but not marked, until it is true.
+        Called at the end of each further step, which is recorded but not marked, until it returns True.
 
         Args:
-            within_s: where threads of this process have to end something first, to wait for them at most so long.
+            within_s: longest wait, in seconds, for other threads of this process that have to finish first.
         """
 
     def may_end(self, within_s: float) -> bool:
-        """Recording has to end before its time. May it, without harm to the process? Waits at most so long until so."""
+        """Return whether recording can end early without harm to the process. Waits at most ``within_s`` seconds for
+        that."""
 
     def stop(self, target: Path) -> str | None:
         """End recording.
 
         Returns:
-            The name of the trace in the folder of ``target``, complete now or soon; None when another tool holds it.
+            The name of the trace in the folder of ``target``, complete now or soon; None if another tool writes it.
 
         Raises:
             OSError: nothing was or will be written.
         """
 
     def cancel(self) -> None:
-        """Leave the warm-up."""
+        """End the warm-up without recording."""
 
     def leave(self) -> None:
-        """Note nothing more in this thread and call nothing of libkineto's: this process was forked inside the window,
-        or another profiler has libkineto."""
+        """Record nothing more in this thread and call no function of libkineto: this process was forked inside the
+        window, or another profiler uses libkineto."""
 
     def owns(self, profile: object) -> bool:
-        """Is this ``torch.autograd.profiler.profile`` ours?"""
+        """Return whether this ``torch.autograd.profiler.profile`` belongs to the backend."""
 
 
 class StepMarks:
     """``ProfilerStep#N`` ranges, as torch.profiler names the steps of its schedule, for all tools that read them.
 
-    A profiler of the script's own writes the same ranges in every step, also while it rests. So ours hold a range that
-    nobody else writes.
+    A profiler of the script writes the same ranges in every step, even while its schedule does not record. So each of
+    ours contains a further range with a name that only rankscope writes.
 
-    Begun and ended by functions that are no operators: those of ``record_function`` are, so that a dispatch mode or a
-    function mode of the script's own would see and count them.
+    The ranges are begun and ended by functions that are not operators. Those of ``record_function`` are operators,
+    which a dispatch mode or function mode of the script would see and count.
     """
 
     def __init__(self) -> None:
         self._ranges: list[Any] = []
 
     def begin(self, step: int) -> None:
-        """End the range that is open and open that of ``step``."""
+        """End the open range and begin that of ``step``."""
         self.end()
         for name in (f"ProfilerStep#{step}", f"{OWN_STEP_MARK}{step}"):
             self._ranges.append(_autograd._record_function_with_args_enter(name))  # noqa: SLF001
 
     def end(self) -> None:
-        """Close the open range, if one is."""
+        """End the open range, if any."""
         while self._ranges:
             _autograd._record_function_with_args_exit(self._ranges.pop())  # noqa: SLF001 - no public name, as above
 
 
 _MOST_TAIL_STEPS = 32
-"""Steps after which the device is taken to be done: it is at most some thousand launches behind its host."""
+"""Number of steps after which the device is assumed to have finished: it is at most some thousand launches behind its
+host."""
 
 
 class DeviceTail:
-    """Says when a device has finished what was launched before the first call, without waiting for it."""
+    """Checks, without waiting, whether a device has finished what was launched before the first call."""
 
     def __init__(self, device: str | None) -> None:
         self._device = getattr(torch, device) if device is not None else None
@@ -106,8 +108,8 @@ class DeviceTail:
         self._asked = 0
 
     def is_over(self) -> bool:
-        """In the training thread, whose current stream is asked. No step ends while it is captured. True also when it
-        was asked for so many steps that it should be."""
+        """Return whether it has; called in the training thread, whose current stream is checked. False while a capture
+        is in progress. True as well after so many calls that it must have finished."""
         self._asked += 1
         if self._device is None or self._asked > _MOST_TAIL_STEPS:
             return True
@@ -118,10 +120,10 @@ class DeviceTail:
 
 
 def device_in_use() -> str | None:
-    """``cuda`` (ROCm too) or ``xpu`` when this process has used it. Never initialises a device.
+    """Return ``cuda`` (ROCm too) or ``xpu`` if this process has used it. Never initialises a device.
 
-    Nor is the driver asked before that: what counts devices starts it, and from then on CUDA_VISIBLE_DEVICES is not
-    read any more, and no forked child can use a device.
+    The driver is not called before the process uses it either: counting devices initialises it, and from then on
+    CUDA_VISIBLE_DEVICES is ignored and forked children cannot use a device.
     """
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "cuda"
@@ -131,7 +133,7 @@ def device_in_use() -> str | None:
 
 
 def detailed(spec: CaptureSpec, detail: str) -> CaptureSpec:
-    """The configuration with what a request asked for added to it."""
+    """Return the configuration with the additional detail that a request asked for."""
     added = {
         "shapes": {"record_shapes": True},
         "stacks": {"record_shapes": True, "with_stack": True},

@@ -1,12 +1,13 @@
-"""Which process group each communication call of a window belonged to, its number and its sizes, for the trace's head.
+"""Process group, sequence number and sizes of each communication call of a window, stored in the trace's metadata.
 
-A trace does not say this of every call: gloo's calls carry nothing (torch 2.13), nor do the kernels of batched sends
-and receives. torch's flight recorder knows: it keeps the last calls of every group, those issued in C++ included, with
-the time of their issue on CLOCK_REALTIME, the clock of the trace. Where it kept nothing (gloo before torch 2.13, gloo's
-sends and receives), the calls that Python issued in the recording thread are noted as they are made.
+A trace lacks them for some calls: gloo's calls carry nothing (torch 2.13), nor do the kernels of batched sends and
+receives. torch's flight recorder has them: it keeps the last calls of every group, including those issued in C++, with
+the time of issue on CLOCK_REALTIME, the clock of the trace. For calls that it does not record (gloo before torch 2.13,
+gloo's sends and receives), those that Python issues in the recording thread are noted as they are made.
 
-Reading the recorder takes 20 us an entry (torch 2.13 on a CPU: 0.04 s for the 2,000 that it keeps by default), with the
-GIL held, once, where the window closes in its time. Nobody is waited for, and nothing is asked of a device in error.
+Reading the recorder takes 20 us an entry (torch 2.13 on a CPU: 0.04 s for the 2,000 that it keeps by default) and holds
+the GIL. It is done once, when a window closes regularly. It waits for nothing, and no device in an error state is
+queried.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from typing import Any
 __all__ = ["KEY", "MOST_NOTES", "CallNotes", "recorded_calls", "recorded_groups", "tail"]
 
 KEY = "rankscope_calls"
-"""Name of what is kept among the metadata of the trace."""
+"""Key of the notes in the metadata of the trace."""
 
 MOST_NOTES = 4_000
-"""Calls kept of one window, the last ones: at 70 bytes each no more than a few steps' events."""
+"""Number of calls kept per window, the last ones. At 70 bytes each, this is no more than the events of a few steps."""
 
 MOST_RECORDED = 10_000
-"""Entries of a flight recorder that is read: 0.2 s. Five times torch's own default; a larger one is left alone."""
+"""Largest number of flight recorder entries that are read, which takes 0.2 s. It is five times torch's default; a
+larger recorder is not read."""
 
 _SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 _READERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
@@ -36,24 +38,25 @@ _PICKLED = "_dump_nccl_trace"
 
 
 class CallNotes:
-    """Of one window: begun with it, told at its end."""
+    """Notes of one window: begun with it, returned at its end."""
 
     def __init__(self) -> None:
         self._since_ns = 0
         self._made: list[list[Any]] = []
 
     def begin(self) -> None:
-        """The window begins to record."""
+        """Note the time at which the window starts to record."""
         self._since_ns = time.time_ns()
 
     def made(self, method: str, arguments: tuple[Any, ...]) -> None:
-        """A method of ProcessGroup is about to be called in the recording thread, the group first of its arguments."""
+        """Note a method of ProcessGroup that is about to be called in the recording thread; its first argument is the
+        group."""
         if len(self._made) < MOST_NOTES:
-            with contextlib.suppress(Exception):  # the call is the script's, and may be wrong
+            with contextlib.suppress(Exception):  # errors of the call are the script's own
                 self._made.append(_made(method, arguments))
 
     def told(self) -> str | None:
-        """What is known of the calls since the beginning, as JSON; None where that is nothing."""
+        """Return the calls since :meth:`begin` as JSON; None if there are none."""
         calls = tail(recorded_calls() or [], self._since_ns)
         made, self._made = self._made, []
         if not calls:
@@ -69,7 +72,7 @@ _COLUMNS = ["created_ns", "group", "name", "seq", "p2p_seq", "in_elements", "out
 
 
 def _made(method: str, arguments: tuple[Any, ...]) -> list[Any]:
-    """A call of Python's, as :func:`tail` gives those of a recorder."""
+    """Return a call issued by Python, in the form that :func:`tail` gives those of a recorder."""
     group, name, elements = arguments[0], method.strip("_"), -1
     if method in ("send", "recv"):
         way = "->" if method == "send" else "<-"
@@ -83,16 +86,16 @@ def _is_message(call: list[Any]) -> bool:
 
 
 def tail(entries: Iterable[Mapping[str, Any]], since_ns: int) -> list[list[Any]]:
-    """The calls issued since a moment of CLOCK_REALTIME, in order, at most :data:`MOST_NOTES` of them.
+    """Return the calls issued since ``since_ns``, in order, at most :data:`MOST_NOTES` of them.
 
     Args:
-        entries: of a flight recorder. Those of an unexpected form are left out.
-        since_ns: nanoseconds.
+        entries: of a flight recorder. Entries of an unexpected form are left out.
+        since_ns: CLOCK_REALTIME in nanoseconds.
 
     Returns:
-        For each call what :data:`_COLUMNS` name: when it was issued (ns), the group's name on this rank, the call's
-        (``nccl:send 1->0``; the numbers are places within the group), its number among the group's collectives and
-        among its sends and receives, elements in and out, and the type.
+        For each call the values that :data:`_COLUMNS` names: time of issue (ns), the group's name on this rank, the
+        call's name (``nccl:send 1->0``; the numbers are positions within the group), its number among the group's
+        collectives and among its sends and receives, elements in and out, and the type.
     """
     found: list[list[Any]] = []
     for entry in entries:
@@ -119,7 +122,7 @@ def tail(entries: Iterable[Mapping[str, Any]], since_ns: int) -> list[list[Any]]
 
 
 def _elements(shapes: Any) -> int:
-    """Elements of tensors of these shapes; -1 where there are none."""
+    """Return the number of elements of tensors of these shapes; -1 if there are none."""
     if not shapes:
         return -1
     total = 0
@@ -132,7 +135,7 @@ def _elements(shapes: Any) -> int:
 
 
 def recorded_groups() -> dict[str, list[int]]:
-    """The process groups of this process by their names, with their ranks."""
+    """Return the process groups of this process by name, each with its ranks."""
     try:
         import torch.distributed as dist
         from torch.distributed import distributed_c10d as groups
@@ -142,13 +145,13 @@ def recorded_groups() -> dict[str, list[int]]:
         found = {}
         for group, name in list(groups._world.pg_names.items())[:1000]:  # noqa: SLF001 - no public way to all groups
             found[str(name)] = sorted(int(rank) for rank in groups._world.pg_group_ranks[group])  # noqa: SLF001
-    except Exception:  # of another version of torch, or changed while it was read
+    except Exception:  # an unexpected version of torch, or changed while being read
         return {}
     return found
 
 
 def recorded_calls() -> list[Mapping[str, Any]] | None:
-    """Entries of all flight recorders of this process; None where there is none to be read."""
+    """Return the entries of all flight recorders of this process; None if none can be read."""
     try:
         import torch.distributed as dist
         from torch._C import _distributed_c10d as c10d
@@ -160,11 +163,11 @@ def recorded_calls() -> list[Mapping[str, Any]] | None:
     readers: list[tuple[Any, Callable[[Any], Any]]]
     readers = [(getattr(c10d, name), json.loads) for name in _READERS if hasattr(c10d, name)]
     if not readers and hasattr(c10d, _PICKLED):
-        readers = [(getattr(c10d, _PICKLED), pickle.loads)]  # what torch in this very process has just made
+        readers = [(getattr(c10d, _PICKLED), pickle.loads)]  # pickled a moment ago by torch in this process
     if not readers:
         return None
     for read, decode in readers:
-        with contextlib.suppress(Exception):  # no recorder is worth an exception
+        with contextlib.suppress(Exception):  # no error of a recorder leaves this function
             found += _entries(read, decode)
     return found
 
@@ -179,6 +182,6 @@ def _entries(read: Callable[..., Any], decode: Callable[[Any], Any]) -> list[Map
 
 
 def _size() -> int:
-    """How many entries the recorder may hold, as far as somebody has set it."""
+    """Return how many entries the recorder may hold, by the environment variables that configure it."""
     sizes = [os.environ[name] for name in _SIZES if name in os.environ]
     return max((int(size) for size in sizes if size.isdigit()), default=0)

@@ -85,25 +85,26 @@ class OutstandingCalls:
         return call
 
     def unwatch(self) -> None:
-        """Recording has stopped: note no more."""
+        """Stop tracking calls, because recording has stopped."""
         for name, (original, noting) in self._originals.items():
-            if vars(dist.ProcessGroup).get(name) is noting:  # else the script has put its own around it, which stays
+            if vars(dist.ProcessGroup).get(name) is noting:  # else the script has wrapped ours, and its wrapper stays
                 setattr(dist.ProcessGroup, name, original)
         self._originals.clear()
 
     def possible(self) -> bool:
-        """Whether there is a process group that ends its calls on threads of its own."""
+        """Return whether calls may complete on threads of a backend: a process group is not known to work by device
+        streams."""
         return bool(self._calls) or not _backends() <= _BY_STREAMS
 
     def step(self) -> None:
-        """A step has ended: release the calls that are done, and the tensors that they hold."""
+        """At the end of a step: release the calls that have completed, and the tensors that they hold."""
         self._prune()
 
     def ended(self, steps: int) -> bool:
-        """Whether all have ended.
+        """Return whether all calls have completed.
 
         Args:
-            steps: that have passed since recording stopped.
+            steps: number of steps since recording stopped.
         """
         self._prune()
         if self._calls or steps < 1 or _ending(_TASKS):
@@ -117,12 +118,12 @@ class OutstandingCalls:
 def _completed(work: Any) -> bool:
     try:
         return bool(work.is_completed())
-    except Exception:  # it has failed, which is an end
+    except Exception:  # a call that has failed has completed
         return True
 
 
 def _backends() -> set[str]:
-    """Names of the backends of all process groups; one that cannot be told is called ``unknown``."""
+    """Return the names of the backends of all process groups; ``unknown`` if they cannot be read."""
     if not (dist.is_available() and dist.is_initialized()):
         return set()
     try:
@@ -133,7 +134,7 @@ def _backends() -> set[str]:
 
 
 def _devices(values: Iterable[Any]) -> set[str]:
-    """Kinds of devices of the tensors among values and the lists of them."""
+    """Return the device types of the tensors among ``values`` and in nested lists."""
     found = set()
     for value in values:
         if isinstance(value, torch.Tensor):
@@ -144,10 +145,11 @@ def _devices(values: Iterable[Any]) -> set[str]:
 
 
 def _ending(tasks: Path) -> bool:
-    """Whether a thread that ends calls runs or wants to run, by ``/proc/<pid>/task``: else each waits for a call."""
+    """Return whether a thread that completes calls is running or runnable, by ``/proc/<pid>/task``; else each waits for
+    a call."""
     with contextlib.suppress(OSError):
         for task in tasks.iterdir():
-            with contextlib.suppress(OSError, IndexError):  # it has ended meanwhile
+            with contextlib.suppress(OSError, IndexError):  # the thread has ended meanwhile
                 name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
                 if name in _ENDING_THREADS and rest.split()[0] == "R":
                     return True
@@ -155,7 +157,7 @@ def _ending(tasks: Path) -> bool:
 
 
 def _functional() -> int:
-    """Functional collectives that the script has not waited for."""
+    """Return the number of functional collectives that the script has not waited for."""
     with contextlib.suppress(Exception):
         from torch._C import _distributed_c10d as c10d
 

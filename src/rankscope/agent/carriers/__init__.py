@@ -1,1 +1,1 @@
-"""How rank 0's announcements reach the ranks of other nodes: one file a way, and a table."""
+"""Ways to carry rank 0's announcements to the ranks of other nodes: one file per way, and a table."""

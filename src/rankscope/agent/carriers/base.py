@@ -1,4 +1,4 @@
-"""What a carrier of announcements is: one file of this folder gives one."""
+"""Definition of a carrier of announcements; every other file of this folder but the table defines one."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ __all__ = ["Carrier", "Post"]
 
 
 class Post(NamedTuple):
-    """What a carrier gets: whose announcements, and between which ends."""
+    """Arguments of a carrier: the rank it runs in and the notices that it copies."""
 
     run_id: str
     attempt: int
     rank: int
     board: Notices
-    """Of this node. What rank 0 puts up there is carried away; what arrives is put up there."""
+    """Notices of this node. The carrier copies rank 0's announcements from here, and posts received ones here."""
     environ: Mapping[str, str]
-    """The variables with which this process was started."""
+    """The environment variables with which this process was started."""
 
 
 class Carrier(NamedTuple):
     """One way between nodes. It uses the network or a disk in threads or processes of its own, never in the training
-    thread, and no barrier or collective: those deadlock when ranks disagree (vllm#51881, torchtitan#645)."""
+    thread, and no barrier or collective, because those deadlock when ranks disagree (vllm#51881, torchtitan#645)."""
 
     name: str
     phrase: str
     """Completes the sentence "Announcements travel ..."."""
     heard_within_s: float
-    """An announcement has reached every rank by then."""
+    """Time after which an announcement has reached every rank, in seconds."""
     possible: Callable[[Post], bool]
-    """Whether this job has it. Asked in the training thread after its first step, of every rank alike."""
+    """Whether this job can use it. Called in the training thread after its first step; every rank gets the same
+    answer."""
     start: Callable[[Post], None]
-    """Begin to carry. Called in one process of a node: rank 0, and on other nodes the first."""
+    """Start carrying. Called in one process per node: rank 0, and on other nodes the first."""

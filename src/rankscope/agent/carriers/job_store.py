@@ -1,7 +1,7 @@
-"""The TCPStore behind the job's default process group, whoever has made it.
+"""The TCPStore of the job's default process group, whatever created it.
 
-Its own connection is not used: a client of the store serves one call at a time, and one that waits there for an
-announcement would hold up the job's next ``new_group``. We open one of our own to the same server.
+Its own connection is not used: a client of the store handles one call at a time, so waiting there for an announcement
+would block the job's next ``new_group``. The relay opens its own connection to the same server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["CARRIER"]
 
 
 def _server() -> tuple[str, int] | None:
-    """Address of the job's TCPStore; None where it has another store, or no process group yet."""
+    """Return the address of the job's TCPStore; None if it has another kind of store, or no process group yet."""
     if not (dist.is_available() and dist.is_initialized()):
         return None
     store: Any = dist.distributed_c10d._get_default_store()  # noqa: SLF001 - no public name
@@ -32,7 +32,7 @@ def _server() -> tuple[str, int] | None:
 def _possible(_post: Post) -> bool:
     try:
         return _server() is not None
-    except Exception:  # a store of a kind of its own
+    except Exception:  # an unknown kind of store
         return False
 
 

@@ -1,4 +1,4 @@
-"""A job on one node needs nothing: all its ranks read the notices in the node's spool."""
+"""Carrier of a job on one node, which does nothing: all ranks read the notices in the node's spool."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ CARRIER = Carrier(
     possible=lambda _post: False,
     start=lambda _post: None,
 )
-"""Never carries between nodes; the table gives it to jobs that have one."""
+"""Never carries between nodes; the table selects it for jobs on one node."""

@@ -1,6 +1,6 @@
-"""The run directory, which all nodes see: the helpers of the nodes carry, so that no rank touches a shared disk.
+"""Carrier through the run directory, which all nodes see. The node helpers carry, so that no rank uses a shared disk.
 
-A rank says in the spool that it is wanted; the rest is :mod:`rankscope.node.watching.announcements`.
+A rank requests it in the spool; the rest is :mod:`rankscope.node.watching.announcements`.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ CARRIER = Carrier(
     possible=lambda _post: True,
     start=lambda post: post.board.post("carry", "head" if post.rank == 0 else "other"),
 )
-"""NFS shows new files of other clients after 3 s at the earliest by default (nfs(5), acregmin), and helpers look every
-second. A rank that hears too late says so in its record."""
+"""By default NFS shows new files of other clients after 3 s at the earliest (nfs(5), acregmin), and helpers look every
+second. A rank that receives an announcement too late notes it in its record."""

@@ -1,15 +1,15 @@
 """Relay rank 0's window announcements to the other nodes, and their slow steps back, through a TCPStore.
 
-One rank of each node has two threads that wait in the store or look up every 0.2 s; no other thread touches the
-network, and a job on one node has no relay. The relay uses no barrier and no collective: those deadlock when ranks
-disagree (vllm#51881, torchtitan#645). Without the store each rank opens where its plan says, which is the same step for
-all that count alike.
+One rank of each node has two threads that block in the store or poll every 0.2 s; no other thread uses the network, and
+a job on one node has no relay. The relay uses no barrier and no collective, because those deadlock when ranks disagree
+(vllm#51881, torchtitan#645). Without the store each rank opens windows as planned, which is the same step on all ranks
+that count equally.
 
-Nobody has to know how many nodes there are: each takes a number in the store when it comes.
+The number of nodes need not be known: each node takes a number from a counter in the store when it joins.
 
-The threads end before the process does. Up to Python 3.13 a thread that wants to go on while the interpreter shuts down
-is unwound (PyThread_exit_thread, cpython#87135); one that comes back from the store has C++ frames that may not be, and
-the process aborts: *terminate called without an active exception*.
+The threads end before the process does. Up to Python 3.13 a thread that tries to continue during interpreter shutdown
+is unwound (PyThread_exit_thread, cpython#87135). A thread that returns from the store has C++ frames that must not be
+unwound, and the process aborts: *terminate called without an active exception*.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _RINGS_EVERY_S = 0.05
 
 
 class StoreRelay:
-    """Copies notices between this node's files and the store. Made in one process of every node.
+    """Copies notices between this node's files and the store. Created in one process of every node.
 
     Args:
-        post: what is to be carried.
-        host: of the store's server.
-        port: of it.
+        post: what to carry.
+        host: host of the store's server.
+        port: its port.
     """
 
     def __init__(self, post: Post, host: str, port: int) -> None:
@@ -65,11 +65,12 @@ class StoreRelay:
         try:
             for thread in self._threads:
                 thread.start()
-        except RuntimeError as error:  # no process may be started any more (RLIMIT_NPROC)
+        except RuntimeError as error:  # no thread can be started any more (RLIMIT_NPROC)
             tell(f"nodes do not hear of each other's windows: {error}")
 
     def stop(self) -> None:
-        """The process ends; threads that the store blocks for longer than some moments are abandoned."""
+        """Stop the threads because the process exits; threads that stay blocked in the store are abandoned after a
+        moment."""
         self._over.set()
         deadline = time.monotonic() + _ENDS_WITHIN_S
         for thread in self._threads:
@@ -77,15 +78,15 @@ class StoreRelay:
                 thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _quietly(self, work: Callable[[PrefixStore], None]) -> None:
-        with contextlib.suppress(Exception):  # no store, no announcement; the records say so
+        with contextlib.suppress(Exception):  # without the store no announcement arrives; the records note it
             work(PrefixStore(self._prefix, TCPStore(*self._address, is_master=False, timeout=_PATIENCE)))
 
     def _speak(self, store: PrefixStore) -> None:
-        """On the head node the windows go to the store, on the others their slow steps."""
+        """Write to the store: the windows on the head node, slow steps on the others."""
         window = 0
         while not self._over.is_set():
             if self._head and (text := self._board.read(f"window_{window}")) is not None:
-                # For those that come later, and read it first; then for all that have come.
+                # First for nodes that join later, which read this key first; then for those that have joined.
                 store.set(_window(window, 0), text)
                 keys = [_window(window, node) for node in range(1, store.add("nodes", 0) + 1)]
                 if keys:
@@ -95,20 +96,20 @@ class StoreRelay:
                 store.add("slow_steps", 1)
             else:
                 self._over.wait(_POLL_S)
-        # A waiting thread waits in the store for one key, which wakes it.
+        # The listening thread blocks in the store on one key; setting the key wakes it.
         while not self._head and self._threads[1].is_alive():
             if self._node:
                 store.set(_window(self._heard, self._node), "")
             self._threads[1].join(_RINGS_EVERY_S)
 
     def _listen(self, store: PrefixStore) -> None:
-        """Windows come from the store; the wait is the server's, nothing is polled."""
+        """Receive windows from the store; the server blocks the call, so nothing is polled."""
         self._node = int(store.add("nodes", 1))
         while store.check([_window(self._heard, 0)]):
             self._board.post(f"window_{self._heard}", store.get(_window(self._heard, 0)).decode())
             self._heard += 1
         while not self._over.is_set():
-            with contextlib.suppress(_DistStoreError):  # nothing in ten minutes
+            with contextlib.suppress(_DistStoreError):  # nothing within ten minutes
                 key = _window(self._heard, self._node)
                 store.wait([key], _LISTEN)
                 if text := store.get(key).decode():
@@ -116,7 +117,7 @@ class StoreRelay:
                     self._heard += 1
 
     def _speak_for_all(self, store: PrefixStore) -> None:
-        """On the head node: post for rank 0 what all nodes have reported."""
+        """On the head node: post for rank 0 what the other nodes have reported."""
         slow = 0
         while not self._over.is_set():
             if (count := store.add("slow_steps", 0)) > slow:
@@ -127,5 +128,6 @@ class StoreRelay:
 
 
 def _window(number: int, node: int) -> str:
-    """Each node has a key of its own, so that one can be woken without the others; 0 is for those yet to come."""
+    """Return the key of a window for a node. Keys differ by node so that one can be woken alone; 0 is for nodes yet to
+    join."""
     return f"window_{number}/{node}"

@@ -1,7 +1,7 @@
 """All carriers. To add one: a file beside the others, and a line here.
 
-Other packages add carriers through the entry points ``rankscope.carriers`` (see :mod:`rankscope.plugins`). They are
-looked for in jobs on several nodes only.
+Other packages add carriers through the entry points ``rankscope.carriers`` (see :mod:`rankscope.plugins`), which are
+loaded only in jobs on several nodes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ OURS: tuple[Carrier, ...] = (
     job_store.CARRIER,
     run_directory.CARRIER,
 )
-"""Best first: the first that is possible carries."""
+"""In order of preference: the first that is possible is used."""
 
 
 def choose_carrier(post: Post, *, several_nodes: bool, carries: bool) -> Carrier:
-    """Choose for this job, and begin to carry where this process does it for its node. Raises nothing.
+    """Choose the carrier of this job, and start it if this process carries for its node. Raises nothing.
 
     Args:
-        post: what is to be carried.
-        several_nodes: there are ranks on other nodes, or there may be.
-        carries: this process does it for its node.
+        post: what to carry.
+        several_nodes: whether there are, or may be, ranks on other nodes.
+        carries: whether this process carries for its node.
     """
     if not several_nodes:
         return node_spool.CARRIER
@@ -37,13 +37,13 @@ def choose_carrier(post: Post, *, several_nodes: bool, carries: bool) -> Carrier
     if carries:
         try:
             carrier.start(post)
-        except Exception as error:  # announcements are missed, and each rank opens where the plan says
+        except Exception as error:  # without announcements each rank opens windows as planned
             tell(f"nodes do not hear of each other's windows: {error}")
     return carrier
 
 
 def carrier_for(post: Post, carriers: tuple[Carrier, ...] = OURS) -> Carrier:
-    """The first that is possible; the node's spool where none is."""
+    """Return the first carrier that is possible; the node's spool if none is."""
     return next((carrier for carrier in carriers if _possible(carrier, post)), node_spool.CARRIER)
 
 

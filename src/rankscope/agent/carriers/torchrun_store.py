@@ -1,4 +1,4 @@
-"""The TCPStore that torchrun's agents keep for the ranks, which is there before the process group is."""
+"""The TCPStore that torchrun's agents keep for the ranks; it exists before the process group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _NEEDS = {"MASTER_ADDR", "MASTER_PORT"}
 
 
 def job_has_store(environ: Mapping[str, str]) -> bool:
-    """Only torchelastic's own store may be used before init_process_group: elsewhere rank 0 of the user opens it."""
+    """Return whether the variables name torchelastic's own store. Only this one may be used before init_process_group,
+    since otherwise rank 0 of the script opens the store itself."""
     return environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and environ.keys() >= _NEEDS
 
 

@@ -1,7 +1,8 @@
 """File descriptors that are kept open in a training process.
 
-A script may close all descriptors that it knows nothing of (``os.closerange``, as a daemon does), and its own files get
-the same numbers then. So whoever keeps one remembers which file it is, and neither writes to nor closes another.
+A script may close all descriptors that it does not know (``os.closerange``, as a daemon does), and files that it opens
+later get the same numbers. Code that keeps a descriptor therefore remembers the file, and neither writes to nor closes
+another.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ __all__ = ["close_own", "file_of"]
 
 
 def file_of(descriptor: int) -> tuple[int, int]:
-    """Device and inode of the file behind a descriptor.
+    """Return device and inode of the file behind a descriptor.
 
     Raises:
         OSError: it is closed.
@@ -23,7 +24,7 @@ def file_of(descriptor: int) -> tuple[int, int]:
 
 
 def close_own(descriptor: int, file: tuple[int, int]) -> None:
-    """Close a descriptor if it is still that of ``file``. Never raises."""
+    """Close a descriptor if it still belongs to ``file``. Never raises."""
     with contextlib.suppress(OSError):
         if file_of(descriptor) == file:
             os.close(descriptor)

@@ -1,11 +1,11 @@
 """Exit handler of a rank: save what was recorded, and let the process end as it would have ended without rankscope.
 
-A process can end in three ways that matter here. A normal end or an uncaught exception runs ``atexit``. SIGTERM
-(torchrun's way to end the survivors of a peer) kills at once, so while a window is open or libkineto still writes it,
-and only if no other handler is installed, a handler closes the window and then lets the signal act. A main thread that
-hangs in native code, say in a collective whose peer is gone, never runs Python handlers: a watcher thread then ends the
-process by the same signal when the grace is over. SIGKILL and ``os._exit`` leave only the record of a life that did not
-end.
+A process can end in three ways that matter here. A normal end or an uncaught exception runs ``atexit``. SIGTERM, by
+which torchrun ends the other ranks when one fails, kills at once. So while a window is open or libkineto still writes
+it, and only if no other handler is installed, a handler closes the window and then lets the signal act. A main thread
+that hangs in native code, such as a collective whose peer has exited, never runs Python handlers: a watcher thread then
+ends the process by the same signal after a grace period. After SIGKILL or ``os._exit`` only an unfinished record of the
+process is left.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _signal, _getsignal, _set_wakeup_fd = signal.signal, signal.getsignal, signal.se
 
 
 def exit_reason() -> str | None:
-    """The uncaught exception this process ends with, in a line; None for a normal end."""
+    """Return the uncaught exception that ends this process, in a line; None for a normal end."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return f"ended by {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}" if error else None
 
@@ -54,12 +54,14 @@ class ExitHandler:
         atexit.register(self._at_exit)
 
     def end_with_multiprocessing(self) -> None:
-        """A forked child of multiprocessing ends by ``os._exit`` after its finalizers, and without ``atexit``."""
+        """Run at the exit of a forked child of multiprocessing too, which calls ``os._exit`` after its finalizers,
+        without ``atexit``."""
         if process.parent_process() is not None:
             util.Finalize(None, self._at_exit, exitpriority=1)
 
     def _at_exit(self) -> None:
-        self.guard(leaving=True)  # when a peer ends, SIGTERM arrives within 0.1 s, while the window is being closed
+        # when another rank ends, SIGTERM arrives within 0.1 s, while the window is being closed
+        self.guard(leaving=True)
         self._run(exit_reason())
         self._unguard()
         if self._terminated:
@@ -67,7 +69,7 @@ class ExitHandler:
 
     def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signature of a handler
         if _getsignal(signal.SIGTERM) != self._on_sigterm:
-            return  # the script's own handler is installed and calls what it has replaced, as far as it knows
+            return  # the script's own handler is installed and has called the one that it replaced
         self._terminated = True
         if not self._begun:
             self._run("terminated by SIGTERM")
@@ -79,21 +81,21 @@ class ExitHandler:
             self._close(reason)
 
     def run_now(self) -> None:
-        """Close before the process ends; its end is not our affair any more."""
+        """Close before the process ends; its later exit is not handled any more."""
         self._run(None)
         self._unguard()
 
     def guard(self, *, leaving: bool = False) -> None:
         """Handle SIGTERM from now on. ``leaving``: the interpreter shuts down.
 
-        Does nothing outside the main thread, or when the script handles the signal or uses the wake-up descriptor.
+        Does nothing outside the main thread, or if the script handles the signal or uses the wake-up descriptor.
         """
         in_main = threading.current_thread() is threading.main_thread()
         if not in_main or _getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
         try:
             reader, writer = socket.socketpair()
-        except OSError:  # no file handle is left: the signal acts as it would have without rankscope
+        except OSError:  # no file descriptor is left: the signal acts as it would have without rankscope
             return
         writer.setblocking(False)
         previous = _set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
@@ -110,8 +112,8 @@ class ExitHandler:
         try:
             watcher.start()
         except RuntimeError:
-            # Python 3.12 starts no threads once it is shutting down, where the handler alone has to do. Before, no
-            # process may be started any more (RLIMIT_NPROC), and a process that hangs would outlive the signal.
+            # Python 3.12 starts no threads during shutdown, so the handler alone has to suffice there. Earlier, no
+            # thread could be started because of RLIMIT_NPROC, and a process that hangs would survive the signal.
             if not leaving:
                 reader.close()
                 self._unguard()
@@ -121,8 +123,8 @@ class ExitHandler:
         self._hide()
 
     def _hide(self) -> None:
-        """Who asks for the handler of SIGTERM while ours is installed, or replaces it, is told what it would be told
-        without us."""
+        """Make calls of the script that read or replace the handler of SIGTERM while ours is installed return what they
+        would return without rankscope."""
 
         def seen(handler: Any) -> Any:
             return signal.SIG_DFL if handler == self._on_sigterm else handler
@@ -145,7 +147,7 @@ class ExitHandler:
             setattr(signal, patch.__name__, patch)
 
     def release(self) -> None:
-        """All is written: leave the signal alone again, unless the process is ending."""
+        """Restore the handling of the signal when all is written, unless the process is ending."""
         if not self._begun:
             self._unguard()
 
@@ -154,13 +156,13 @@ class ExitHandler:
             return
         originals = (_getsignal, _signal, _set_wakeup_fd)
         for original, patch in zip(originals, self._patches, strict=False):
-            if getattr(signal, original.__name__) is patch:  # else the script has put its own around it, which stays
+            if getattr(signal, original.__name__) is patch:  # else the script has wrapped ours, and its wrapper stays
                 setattr(signal, original.__name__, original)
         if _getsignal(signal.SIGTERM) == self._on_sigterm:
             _signal(signal.SIGTERM, signal.SIG_DFL)
         current = _set_wakeup_fd(-1)
         if current not in (-1, self._wakeup.fileno()):
-            _set_wakeup_fd(current)  # the script has set it meanwhile, and keeps it
+            _set_wakeup_fd(current)  # the script has set its own meanwhile, which is kept
         _close(self._wakeup, self._sockets[1])
         self._wakeup = None
 
@@ -172,37 +174,38 @@ def _terminate() -> None:
 
 
 def _close(own: socket.socket, file: tuple[int, int]) -> None:
-    """Close a socket, but not a file of the script's own that has its number by now."""
+    """Close a socket, unless its number now belongs to a file of the script."""
     close_own(own.detach(), file)
 
 
 def _watch(reader: socket.socket, file: tuple[int, int], grace_s: float) -> None:
-    """Wait for SIGTERM's number; when the process still lives after the grace, end it by the default action."""
+    """Wait for the number of SIGTERM; if the process still runs after the grace period, end it by the default
+    action."""
     try:
         received = reader.recv(64)
         while received and signal.SIGTERM not in received:
             received = reader.recv(64)
         if not received:
             return
-    except OSError:  # the script has closed all descriptors that it knows nothing of
+    except OSError:  # the script has closed all descriptors that it does not know
         return
     finally:
         _close(reader, file)
     threading.Event().wait(grace_s)
-    # signal.signal works in the main thread only, and that one hangs.
+    # signal.signal works in the main thread only, which hangs.
     ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Settler:
-    """Tells whether a device finishes its work in time. Stopping a profiler waits for the device, and a collective
-    whose peer is gone never finishes: then the window is given up rather than the process held.
+    """Determines whether a device finishes its work in time. Stopping a profiler waits for the device, and a collective
+    whose peer has exited never finishes: then the window is abandoned so that the process can exit.
 
-    Its thread is made when the window opens: Python 3.12 starts no threads once it is shutting down.
+    Its thread is created when the window opens, because Python 3.12 starts no threads during shutdown.
 
     Args:
-        device: ``cuda``, ``xpu``, or None on a CPU. Which of several is asked here, in the training thread: a new
-            thread begins with the first, and to touch that creates a context there (0.2 s, 0.5 GB).
+        device: ``cuda``, ``xpu``, or None on a CPU. The index of the device is read here, in the training thread: a new
+            thread begins with the first device, and using that would create a context on it (0.2 s, 0.5 GB).
     """
 
     def __init__(self, device: str | None) -> None:
@@ -213,7 +216,8 @@ class Settler:
         if device is not None:
             module = getattr(torch, device)
             work = functools.partial(module.synchronize, module.current_device())
-            with contextlib.suppress(RuntimeError):  # no process may be started any more: nothing settles
+            # no thread can be started any more: then the device counts as not finishing
+            with contextlib.suppress(RuntimeError):
                 threading.Thread(target=self._wait, args=(work,), name="rankscope-settler", daemon=True).start()
 
     def _wait(self, work: Callable[[], None]) -> None:
@@ -225,11 +229,11 @@ class Settler:
             self._settled.set()
 
     def settles(self, within_s: float) -> bool:
-        """Wait for the device, at most so long."""
+        """Wait for the device, at most ``within_s`` seconds; return whether it has finished."""
         self._asked.set()
         return self._device is None or self._settled.wait(within_s)
 
     def dismiss(self) -> None:
-        """Let the thread end."""
+        """End the thread."""
         self._dismissed = True
         self._asked.set()

@@ -1,7 +1,7 @@
 """Swallow and log errors: rankscope may neither raise into the user's code nor write into the job's own files.
 
-Descriptors 0 to 2 of a rank are the job's: they can be closed, or be files that the job has opened. So messages
-are kept, and the record of the rank's process takes them to the report.
+Descriptors 0 to 2 of a rank belong to the job: they can be closed, or be files that the job has opened. So messages are
+kept, and reach the report through the record of the rank's process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST = 20
 
 
 def tell(message: str) -> None:
-    """Keep a sentence for the report; of many, the first are enough."""
+    """Keep a message for the report. Only the first ones are kept."""
     if message not in _said and len(_said) < _MOST:
         _said.append(message)
 
@@ -31,7 +31,7 @@ def said() -> list[str]:
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """Wrap our side of a hook: an error is reported once, and this hook does nothing from then on."""
+    """Wrap the rankscope part of a hook: an error is reported once, and this hook does nothing from then on."""
     broken = False
 
     @functools.wraps(function)
@@ -41,7 +41,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             return
         try:
             function(*args, **kwargs)
-        except Exception as error:  # this is the promise
+        except Exception as error:  # no error of rankscope may reach the job
             broken = True
             why = f"{type(error).__name__}: {error}"
             name = getattr(function, "__qualname__", repr(function))

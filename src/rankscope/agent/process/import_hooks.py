@@ -47,7 +47,7 @@ class _Watch:
 
 
 def _run_after_exec(loader: object, callback: Callable[[], None]) -> None:
-    """Shadow ``exec_module`` of this one loader instance; its type, which others may ask for, stays."""
+    """Shadow ``exec_module`` of this one loader instance, so that its type, which other code may check, is kept."""
     execute = loader.exec_module  # type: ignore[attr-defined]
 
     def exec_module(module: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""The record of a rank's process: who it is, as far as that is known when it starts. Standard library only."""
+"""The record of a rank's process, with its identity as far as it is known at the start. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def process_record(
     """Return the record of this process, with what is known when it starts.
 
     Args:
-        rank: of this process.
-        world_size: of the job.
-        local_rank: None where the launcher does not say it.
-        attempt: how often the job was started again.
-        status: of the record, until the process says more.
+        rank: rank of this process.
+        world_size: number of ranks of the job.
+        local_rank: None if the launcher does not set it.
+        attempt: number of earlier restarts of the job.
+        status: status until the process reports another.
         reason: why the status is not ok, for the report.
     """
     return RankRecord(

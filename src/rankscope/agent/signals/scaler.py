@@ -1,4 +1,4 @@
-"""``GradScaler.update``, once a step however many optimizers it scales, and also where the step was skipped."""
+"""``GradScaler.update``: called once a step, however many optimizers it scales, and also if the step was skipped."""
 
 from __future__ import annotations
 

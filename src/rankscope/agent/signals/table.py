@@ -21,12 +21,13 @@ OURS: tuple[Signal, ...] = (
     input_items.SIGNAL,
     forward.SIGNAL,
 )
-"""Most trusted first."""
+"""In order of trust, the most trusted first."""
 
 SIGNALS = tuple(signal.name for signal in OURS)
 
 
 def all_signals() -> tuple[Signal, ...]:
-    """Ours, and behind ``user`` those of other packages: they know the job, but the script knows it better."""
+    """Return our signals, with those of other packages after ``user``: they know the job, but the script knows it
+    better."""
     theirs = plugins.load("step_signals", Signal, frozenset(SIGNALS), "name")
     return (OURS[0], *theirs, *OURS[1:])

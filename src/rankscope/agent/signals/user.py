@@ -1,4 +1,4 @@
-"""The script says it: ``rankscope.step()``."""
+"""``rankscope.step()``, called by the script."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where does a training step end? Counted without touching the user's code.
+"""Count training steps from signals, without changes to the user's code.
 
-Signals come from :mod:`rankscope.agent.signals`, in order of trust. A better signal takes over when it appears.
-Those of which a job with a better one has some as well count only when nothing better came: after :data:`FEW` of their
-events where nothing better is to be expected, after :data:`PATIENCE` where it is, since gradient accumulation and
-several loaders make them over-count.
+Signals come from :mod:`rankscope.agent.signals`, in order of trust. A better signal takes over when it appears. Signals
+that also occur in jobs with a better one count only if no better one came: after :data:`FEW` of their events if no
+better one is expected, after :data:`PATIENCE` if one is, because gradient accumulation and several loaders make them
+over-count.
 
 A plain optimizer hook counts too many or too few steps in these cases, which are handled here: ``super().step()`` and
 ZeroRedundancyOptimizer nest (depth), several optimizers and optimizer-in-backward (only the anchor counts), an
@@ -23,12 +23,12 @@ from rankscope.agent.signals.table import OURS
 __all__ = ["FEW", "PATIENCE", "StepCounter"]
 
 FEW = 2
-"""The default window begins with step 13, and its ranks have to agree on it before. One event shows nothing: a model is
-called once to see its shapes, or evaluated on a batch."""
+"""Small, because the default window begins with step 13, and its ranks have to agree on it before. One event is not
+enough: a model may be called once to determine its shapes, or evaluated on a batch."""
 PATIENCE = 16
-"""Micro-batches of one step, in most jobs, are fewer."""
+"""Most jobs have fewer micro-batches per step."""
 _PATIENCE_FOR_OPTIMIZER = 64
-"""An optimizer that was made will step, sooner or later."""
+"""Larger, because an optimizer that was created will step sooner or later."""
 
 
 class StepCounter:
@@ -36,8 +36,8 @@ class StepCounter:
 
     Args:
         on_step: called with the number of steps completed so far, once per step.
-        source: ``auto``, or the one signal to believe.
-        signals: which there are, in order of trust.
+        source: ``auto``, or the name of the only signal to count.
+        signals: the known signals, in order of trust.
     """
 
     def __init__(self, on_step: Callable[[int], None], source: str = "auto", signals: Sequence[Signal] = OURS) -> None:
@@ -54,7 +54,7 @@ class StepCounter:
         self._forward_seen = False
         self._forward_since_step = False
         self.changes = 0
-        """How often a better signal took over, after which steps are counted from 1 again."""
+        """Number of times that a better signal took over, after which steps are counted from 1 again."""
         self.source = self._fixed
 
     @property
@@ -64,12 +64,12 @@ class StepCounter:
 
     @property
     def trust(self) -> str | None:
-        """How sure it is that one signal is one step; see :data:`rankscope.agent.signals.base.Trust`."""
+        """How certain it is that one signal is one step; see :data:`rankscope.agent.signals.base.Trust`."""
         signal = self._signals.get(self.source) if self.source else None
         return None if signal is None else signal.trust
 
     def signal(self, kind: str) -> None:
-        """One event of the signal of that name."""
+        """Handle one event of the signal of that name."""
         self._counts[kind] += 1
         if self.source is None or (self._fixed is None and self._order[kind] < self._order[self.source]):
             if self._fixed is None and self._counts[kind] < self._patience(kind):
@@ -81,30 +81,30 @@ class StepCounter:
             self._on_step(self.completed)
 
     def expect(self, kind: str) -> None:
-        """The signal of that name will come."""
+        """Note that the signal of that name will come."""
         self._expected.add(kind)
 
     def root_forward(self) -> None:
-        """A root model begins a forward with gradients."""
+        """Note that a root model begins a forward with gradients."""
         self._forward_seen = self._forward_since_step = True
 
     def when_believed(self, kind: str, call: Callable[[], None]) -> None:
-        """Call back once a signal is believed that is trusted more than this one."""
+        """Call ``call`` once steps are counted by a signal that is trusted more than this one."""
         self._waiting.append((kind, call))
         self._tell()
 
     def restart(self) -> None:
-        """Nothing that was seen so far was a step of the job."""
+        """Reset: no signal so far belonged to a step of the job."""
         seen = self.source if self._fixed is None else None
         self._counts = dict.fromkeys(self._counts, 0)
         if seen is not None:
-            self._counts[seen] = 1  # the one that is just being told
+            self._counts[seen] = 1  # the signal that is being handled
 
     def optimizer_stepped(self, optimizer: object) -> None:
-        """The outermost ``step`` of an optimizer has returned."""
+        """Handle the return of the outermost ``step`` of an optimizer."""
         anchor = self._anchor()
         if anchor is not optimizer:
-            # None yet, or it is gone, or it stopped stepping while another one goes on.
+            # There is no anchor yet, or it no longer exists, or it stopped stepping while another optimizer continues.
             alone = self._others[id(optimizer)] = self._others.get(id(optimizer), 0) + 1
             if anchor is not None and alone <= PATIENCE:
                 return
@@ -114,7 +114,7 @@ class StepCounter:
             self._repeats += 1
             if self._repeats < PATIENCE:
                 return
-            self._forward_seen = False  # root forwards have gone out of sight, e.g. into a compiled region
+            self._forward_seen = False  # root forwards are not visible any more, e.g. inside a compiled region
         self._repeats = 0
         self._forward_since_step = False
         self.signal("optimizer")

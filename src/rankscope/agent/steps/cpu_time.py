@@ -1,11 +1,11 @@
 """CPU time and run-queue wait of this process's threads, step by step, as the Linux scheduler counts them.
 
-``/proc/self/task/TID/schedstat`` (Documentation/scheduler/sched-stats.rst) holds the nanoseconds a thread has run and
-those it was runnable without running. The second is what a busy machine takes from a rank: a thread that sleeps, or
-waits for its peers, is not runnable.
+``/proc/self/task/TID/schedstat`` (Documentation/scheduler/sched-stats.rst) holds the nanoseconds that a thread has run,
+and those that it was runnable without running. The second is what contention for CPUs costs a rank: a thread that
+sleeps, or waits for its peers, is not runnable.
 
-A read takes 1 us. It keeps the GIL (``ctypes.PyDLL``): a thread that gave it up beside a busy Python thread would have
-to wait 5 ms for it, at each read.
+A read takes 1 us. It keeps the GIL (``ctypes.PyDLL``): with another busy Python thread, getting the GIL back would take
+up to 5 ms at each read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from rankscope.records.rank import ThreadKind, ThreadTimes
 __all__ = ["CpuTimes"]
 
 _MOST_THREADS = 64
-"""Of a process with more, the training thread and those that have used most CPU time are followed: 64 us a step."""
+"""In a process with more threads, the training thread and those with most CPU time are followed; 64 reads take 64 us a
+step."""
 _LEAST_MS = 0.05
-"""A thread that neither ran nor waited for so long in the whole window is left out of the record."""
+"""A thread that neither ran nor waited for this long in the whole window is left out of the record."""
 _TEXT_BYTES = 96
-"""Three numbers of at most 20 digits, with room."""
+"""Three numbers of at most 20 digits, with margin."""
 
 
 class CpuTimes:
-    """Follows the threads that exist when a window begins. Where the kernel keeps no such counts it follows none."""
+    """Follows the threads that exist when a window begins; none if the kernel does not keep these counters."""
 
     def __init__(self, tasks: Path = Path("/proc/self/task")) -> None:
         self._tasks = tasks
@@ -42,7 +43,7 @@ class CpuTimes:
         self._threads: list[ThreadTimes] = []
 
     def begin(self) -> None:
-        """The first step to be followed begins, in the training thread, which is the caller."""
+        """Begin with the first recorded step; the caller is the training thread."""
         self.close()
         try:
             self._pread = ctypes.PyDLL(None).pread
@@ -53,7 +54,7 @@ class CpuTimes:
             self.close()
 
     def step(self) -> None:
-        """A step has ended and the next begins."""
+        """Note that a step has ended and the next begins."""
         for place, file in enumerate(self._files):
             ran, waited = self._read(file) or self._last[place]
             before = self._last[place]
@@ -62,14 +63,14 @@ class CpuTimes:
             self._last[place] = ran, waited
 
     def end(self) -> list[ThreadTimes]:
-        """What was counted, by thread: the training thread first. Nothing is followed any more."""
+        """Return the counts by thread, the training thread first, and stop following."""
         found = [t for t in self._threads[1:] if sum(t.cpu_ms) + sum(t.wait_ms) >= _LEAST_MS]
         found = self._threads[:1] + found
         self.close()
         return found
 
     def close(self) -> None:
-        """Follow nothing."""
+        """Stop following all threads."""
         for descriptor, file in zip(self._files, self._own, strict=True):
             close_own(descriptor, file)
         self._files, self._own, self._last, self._threads = [], [], [], []
@@ -87,7 +88,7 @@ class CpuTimes:
             except OSError:
                 if tid == own:
                     raise
-                continue  # it has ended
+                continue  # the thread has ended
             self._files.append(file)
             self._own.append(file_of(file))
             kind: ThreadKind = "training" if tid == own else "python" if tid in python else "native"
@@ -101,7 +102,7 @@ class CpuTimes:
             return 0
 
     def _read(self, file: int) -> tuple[int, int] | None:
-        """Nanoseconds run, and runnable without running, since the thread began; None once it has ended."""
+        """Return the nanoseconds run, and runnable without running, since the thread began; None once it has ended."""
         count = self._pread(file, self._buffer, _TEXT_BYTES, 0)
         try:
             ran, waited, *_ = self._buffer.raw[: max(count, 0)].split()

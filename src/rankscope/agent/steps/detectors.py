@@ -1,4 +1,4 @@
-"""Put the step signals in place, each within our border: whatever fails on our side ends that signal alone."""
+"""Install the step signals, each isolated: an error of rankscope disables only that signal."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def install_detectors(
     signals: tuple[Signal, ...] = OURS,
     graph_ends: Callable[[], None] = lambda: None,
 ) -> Callable[[str], None]:
-    """Put the signals in place. Each patch calls the original first or last and changes neither result nor error.
+    """Install the signals. Each patch calls the original first or last and changes neither its result nor its errors.
 
     Args:
-        counter: gets the signals.
-        fetched: gets the nanoseconds spent in each ``DataLoader.__next__``.
+        counter: receives the signals.
+        fetched: receives the nanoseconds spent in each ``DataLoader.__next__``.
         graph_begins: called before a CUDA graph is captured.
-        between: called where the script is likely to be between steps: before an optimizer steps, before an item is
+        between: called where the script is probably between steps: before an optimizer steps, before an item is
             fetched, and before the outermost forward.
-        phase: gets what :class:`~rankscope.agent.signals.base.Watch` says of a step's parts.
-        signals: which there are.
-        graph_ends: called after each such capture, however it ended.
+        phase: receives the phases of a step, see :class:`~rankscope.agent.signals.base.Watch`.
+        signals: the signals to install.
+        graph_ends: called after each capture of a CUDA graph, whether it succeeded or not.
 
     Returns:
-        How the script itself gives a signal. Raises nothing.
+        The function by which the script itself gives a signal. It raises nothing.
     """
     captured = CapturedSignals()
 
@@ -50,7 +50,7 @@ def install_detectors(
 
     @guarded
     def stepped(optimizer: object) -> None:
-        reference = weakref.ref(optimizer)  # a graph keeps no optimizer alive
+        reference = weakref.ref(optimizer)  # so that a graph does not keep an optimizer alive
 
         def count() -> None:
             if (optimizer := reference()) is not None:
@@ -74,7 +74,7 @@ def install_detectors(
         expect=guarded(counter.expect),
         phase=guarded(phase),
         fetched=guarded(fetched),
-        # Not during a capture into a CUDA graph, where nothing may wait for the device.
+        # Not during the capture of a CUDA graph, in which waiting for the device is not allowed.
         between=guarded(functools.partial(captured.unless_capturing, between)),
         when_believed=guarded(counter.when_believed),
     )
@@ -91,7 +91,7 @@ def install_detectors(
 def _install(signal: Signal, watch: Watch) -> None:
     try:
         signal.install(watch)
-    except Exception as error:  # a torch that has it no more: the others count
+    except Exception as error:  # a version of torch that lacks it: the other signals count
         tell(f"steps cannot be counted by {signal.phrase} here: {error!r}")
 
 

@@ -1,10 +1,12 @@
-"""How long the parts of a step take on the device: events recorded where the host passes, read when the device has.
+"""Duration of the parts of a step on the device, from events that the host records and reads once the device reached
+them.
 
-The host of a job on an accelerator runs ahead, so that its own times of the parts of a step tell how long launching
-takes. An event (``torch.cuda.Event``) lies in the stream behind the work launched so far, and the device notes the time
-at which it comes there. Nothing here ever waits for the device: an event is only asked whether it was reached, and not
-at all while a CUDA graph is captured, where even that question ends the capture (CUDA Programming Guide, prohibited
-and unhandled operations). CUDA is not initialised by it. Whatever goes wrong switches it off for the rest of the run.
+The host of an accelerator job runs ahead of its device, so host times of the parts of a step show only how long
+launching takes. An event (``torch.cuda.Event``) is enqueued in the stream behind the work launched so far, and the
+device stores the time at which it reaches the event. No function here waits for the device: an event is only queried,
+and not at all while a CUDA graph is captured, since even a query then ends the capture (CUDA Programming Guide,
+prohibited and unhandled operations). CUDA is never initialised. Any error switches device times off for the rest of the
+run.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from rankscope.agent.process.guard import tell
 __all__ = ["MOST_EVENTS", "MOST_MARKS", "DeviceTimes", "Marks"]
 
 MOST_EVENTS = 256
-"""Some fifty steps. A host that is farther ahead than that has steps without device times."""
+"""Enough for some fifty steps. If the host is farther ahead of its device, steps have no device times."""
 MOST_MARKS = 64
-"""Of a step: sixteen micro-batches. A step with more has no device times."""
+"""Per step: sixteen micro-batches. A step with more marks has no device times."""
 
 
 class _Event:
-    """An event of torch, and in how many steps it is used: the end of one is the beginning of the next."""
+    """An event of torch, and the number of steps that use it: the end of one step is the begin of the next."""
 
     __slots__ = ("event", "uses")
 
@@ -42,10 +44,10 @@ class Marks:
 
 
 class DeviceTimes:
-    """Of the stream that is current in the training thread.
+    """Device times of the stream that is current in the training thread.
 
     Args:
-        cuda: ``torch.cuda``, or what has as much of it as is used here.
+        cuda: ``torch.cuda``, or an object with the parts of its interface that are used here.
     """
 
     def __init__(self, cuda: Any) -> None:
@@ -55,18 +57,18 @@ class DeviceTimes:
         self._captures = 0
         self._step: Marks | None = None
         self.off = False
-        """Something has gone wrong."""
+        """Whether an error has switched device times off."""
 
     def capture_begins(self) -> None:
-        """A graph is about to be captured, in whatever thread: until it ends the device is not asked anything."""
+        """Note that a graph is about to be captured, in any thread: events are not queried until it ends."""
         self._captures += 1
 
     def capture_ends(self) -> None:
-        """The capture is over, however it ended."""
+        """Note that the capture is over, whether it succeeded or not."""
         self._captures = max(self._captures - 1, 0)
 
     def ended(self, part: int) -> None:
-        """A part of the step ends here: its number. In the training thread."""
+        """Record an event at the end of a part, given by its number. Called in the training thread."""
         step = self._step
         if step is None:
             return
@@ -80,15 +82,15 @@ class DeviceTimes:
         step.parts.append(part)
 
     def step_ended(self, part: int, *, recorded: bool) -> Marks | None:
-        """The step ends with this part, and the next begins.
+        """Record the end of the step, which is the begin of the next.
 
         Args:
-            part: its number.
-            recorded: a window is open. Its steps are left alone: they are in the trace.
+            part: number of the part that ends with the step.
+            recorded: a window is open. Its steps are not timed, because the trace contains them.
 
         Returns:
-            What the step's times can be read from once the device has come so far, to be given back by
-            :meth:`release`; None where the step has none.
+            The events from which :meth:`read` gets the step's times later, to be given back by :meth:`release`; None if
+            the step has none.
         """
         self.ended(part)
         done, self._step = self._step, None
@@ -99,7 +101,8 @@ class DeviceTimes:
         return done
 
     def read(self, marks: Marks) -> list[int] | None:
-        """Nanoseconds of the four parts of a step; None while the device has not done it, or may not be asked."""
+        """Return the nanoseconds of the four parts of a step; None while the device has not finished it, or must not be
+        queried."""
         if self._may_not_be_asked():
             return None
         try:
@@ -115,7 +118,7 @@ class DeviceTimes:
         return spent
 
     def release(self, marks: Marks) -> None:
-        """Nobody reads these any more. An event that the device has not reached yet may be recorded again."""
+        """Free the events of a step. An event that the device has not reached yet may be recorded again."""
         for event in marks.events:
             event.uses -= 1
             if not event.uses:

@@ -1,4 +1,4 @@
-"""How long Python's garbage collector holds this process up."""
+"""Pauses of this process by Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["GcPauses", "Pauses"]
 
 
 class Pauses(NamedTuple):
-    """Collections and their time, by generation 0, 1, 2."""
+    """Number of collections and their time, by generation 0, 1, 2."""
 
     collections: tuple[int, ...]
     ns: tuple[int, ...]
@@ -25,7 +25,7 @@ class GcPauses:
         self._sums = [0] * 6
 
     def start(self) -> None:
-        """Listen to the collector."""
+        """Register with the collector."""
         if self._called not in gc.callbacks:
             gc.callbacks.append(self._called)
 
@@ -35,12 +35,12 @@ class GcPauses:
         return Pauses(tuple(sums[:3]), tuple(sums[3:]))
 
     def stop(self) -> None:
-        """Leave the collector alone; what was summed can still be taken."""
+        """Unregister; the sums so far can still be taken."""
         with contextlib.suppress(ValueError):
             gc.callbacks.remove(self._called)
 
     def _called(self, phase: str, info: dict[str, int]) -> None:
-        # Within a collection: keep to integers, make no object that the collector would track.
+        # Called within a collection: use integers only, and create no object that the collector would track.
         if phase == "start":
             self._begun = perf_counter_ns()
         elif self._begun:

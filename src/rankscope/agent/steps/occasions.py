@@ -1,4 +1,4 @@
-"""Evaluations and checkpoints: what makes a step long without anybody being at fault. Marked in the step log."""
+"""Evaluations and checkpoints, which make a step long without a fault; they are flagged in the step log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["watch_occasions"]
 
 
 def watch_occasions(happened: Callable[[int], None]) -> None:
-    """From now on call back with a flag of the step log whenever a model is set to evaluate or something is saved."""
+    """Call ``happened`` with a flag of the step log whenever a model is set to evaluation mode or something is
+    saved."""
     happened = guarded(happened)
     after(torch.nn.Module, "eval", lambda _module: happened(EVALUATION))
     saved = functools.partial(happened, CHECKPOINT)
@@ -32,7 +33,7 @@ def _after_safetensors(saved: Callable[[], None]) -> None:
 
 
 def _after_function(modules: list[Any], name: str, call: Callable[[], None]) -> None:
-    """The same function stands in all of these modules, and is pickled by its name in one of them."""
+    """Wrap a function that all of these modules refer to; it is pickled by its name in one of them."""
     original = getattr(modules[0], name)
 
     @functools.wraps(original)

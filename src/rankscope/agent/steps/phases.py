@@ -1,7 +1,8 @@
 """Which part of a step the training thread is in, and how long each part took.
 
-Collectives make the steps of all ranks equally long, so durations tell that a step was slow, and never who made it so.
-The parts tell: a rank that is late spends the time before or in its forward, and the others wait in their backward.
+Collectives make the steps of all ranks equally long, so the duration of a step shows that it was slow but not which
+rank made it slow. The parts do: a late rank spends the time before or in its forward, and the others wait in their
+backward.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ _BEFORE, _FORWARD, _BACKWARD, _AFTER = range(4)
 
 
 class Phases:
-    """A clock of four hands, one of which runs. Marks that do not come leave their part at 0; the parts add up.
+    """Splits the time of a step into four parts, which add up to it. A part whose mark does not come stays 0.
 
     Args:
-        device: has such a clock of its own, and is told where the parts end.
+        device: is notified of the end of each part, to time it on the device.
     """
 
     def __init__(self, device: DeviceTimes | None = None) -> None:
@@ -31,12 +32,12 @@ class Phases:
 
     @property
     def now(self) -> str:
-        """The part in which the training thread is."""
+        """The part that the training thread is in."""
         return PARTS[self._part]
 
     def forward(self) -> None:
-        """A root model begins its forward. After a backward of the same step it has the next micro-batch, and what lay
-        between was spent on getting that."""
+        """A root model begins its forward. After a backward of the same step this is the next micro-batch, and the time
+        since that backward counts as ``before``, because it was spent on getting the micro-batch."""
         self._enter(_FORWARD, _BEFORE if self._part == _AFTER else self._part)
 
     def backward(self) -> None:
@@ -48,14 +49,15 @@ class Phases:
         self._enter(_AFTER, self._part)
 
     def take(self, now: int) -> list[int]:
-        """The step ends at ``now`` (``perf_counter_ns``): its four parts in ns; the next begins before its forward."""
+        """End the step at ``now`` (``perf_counter_ns``). Return its four parts in ns; the next step begins in
+        ``before``."""
         self._spent[self._part] += now - self._since
         spent, self._spent = self._spent, [0, 0, 0, 0]
         self._part, self._since = _BEFORE, now
         return spent
 
     def device_step(self, *, recorded: bool) -> Marks | None:
-        """The step ends, before it is taken: what its times on the device can be read from later."""
+        """Record the end of the step on the device; called before :meth:`take`. Return its events, to be read later."""
         return self._device.step_ended(self._part, recorded=recorded) if self._device is not None else None
 
     def _enter(self, part: int, ended: int) -> None:

@@ -1,8 +1,8 @@
-"""Log of all steps of a rank, not only of those inside windows: an entry each, in a ring that the node helper reads.
+"""Log of all steps of a rank, including those outside of windows: one entry each, in a ring that the node helper reads.
 
-The log is written with ``pwrite`` and is not mapped. A store into a mapped page for which the disk has no room is no
-error but a signal that ends the process, and reserving the blocks beforehand prevents that only on file systems that
-write in place. ``pwrite`` returns an error, and what it has written survives however this process ends.
+The log is written with ``pwrite`` and is not mapped. Storing to a mapped page when the disk is full does not return an
+error but raises a signal that ends the process, and reserving the blocks beforehand prevents that only on file systems
+that write in place. ``pwrite`` returns an error, and the data that it has written survives any end of this process.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = ["StepLog"]
 _LARGEST = 2**32 - 1
 _NONE = (0, 0, 0, 0)
 _MOST_WAITING = 64
-"""Steps that the host is ahead of its device. One that is farther ahead waits for it sooner or later."""
+"""Largest number of steps that wait for their device times."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A step that has ended on the host, and perhaps not yet on the device."""
+    """A step that has ended on the host but possibly not yet on the device."""
 
     spent: tuple[int, ...]
-    """Nanoseconds, in the order of the columns up to those of the device."""
+    """Durations in nanoseconds, in the order of the log's columns up to those of the device."""
     flags: int
     end_ns: int
     marks: Marks | None
