@@ -1,4 +1,4 @@
-"""Records to JSON and back. A reader ignores keys it does not know, and refuses what has a wrong type or size."""
+"""Convert records to JSON and back. A reader ignores unknown keys, and rejects values of a wrong type or size."""
 
 from __future__ import annotations
 
@@ -21,33 +21,35 @@ SCHEMA_VERSION = "1.0"
 T = TypeVar("T")
 _Reader = Callable[[Any], Any]
 _INT64 = Between(-(2**63), 2**63 - 1)
-"""Of whole numbers that say nothing narrower: what all readers of JSON, and numpy, can hold."""
+"""Default range of integers: what all readers of JSON, and numpy, can represent."""
 _MOST_PER_BYTE = 10
 _FREE_BYTES = 128 << 20
-"""A record takes 3 to 6 times its text in memory; nothing but lists of lists takes 30 times. Beyond this much memory,
-text that would take more than ``_MOST_PER_BYTE`` times its length is not decoded."""
+"""Memory in bytes up to which any text is decoded. A record takes 3 to 6 times its text in memory; only nested lists
+take up to 30 times. Beyond this size, text that would take more than ``_MOST_PER_BYTE`` times its length is
+rejected."""
 _DEEPEST = 64
-"""Levels of what is kept as it comes (a configuration, HolisticTraceAnalysis' numbers); those have four."""
+"""Largest nesting depth of values without a declared type (a configuration, HolisticTraceAnalysis' numbers), which need
+four levels."""
 
 _LARGEST = 1e100
-"""No measurement comes near. What is computed of such numbers, percentages, sums or squares, is finite still."""
+"""Far above any measurement, and small enough that percentages, sums and squares of it stay finite."""
 
 
 def to_plain(record: Any) -> Any:
-    """Turn a record into dicts, lists and scalars."""
+    """Convert a record to dicts, lists and scalars."""
     return dataclasses.asdict(record)
 
 
 def to_json(record: Any, *, indent: int | None = 1) -> str:
-    """Serialise a record. NaN and infinities are refused: they are not JSON, and never a measurement.
+    """Serialise a record. NaN and infinities are rejected: they are not JSON, and never a measurement.
 
-    What no encoding can hold (half a surrogate pair, as the names of some files have) becomes U+FFFD.
+    Text that cannot be encoded (half a surrogate pair, as in the names of some files) becomes U+FFFD.
     """
     return _encodable(json.dumps(to_plain(record), indent=indent, ensure_ascii=False, allow_nan=False))
 
 
 def from_json(cls: type[T], text: str | bytes) -> T:
-    """Read a record of type ``cls``, and check it: types, finite numbers, ranges of :mod:`rankscope.limits`.
+    """Read a record of type ``cls`` and check it: types, finite numbers, ranges of :mod:`rankscope.limits`.
 
     Raises:
         ValueError: the text is not JSON, or not such a record; the message names the field.
@@ -65,14 +67,15 @@ def from_json(cls: type[T], text: str | bytes) -> T:
 
 
 def decoded_bytes(text: str | bytes) -> int:
-    """Memory that the lists, objects and numbers of some JSON take once decoded, at most and roughly."""
+    """Return a rough upper bound of the memory, in bytes, that the lists, objects and numbers of the text take once
+    decoded."""
     if isinstance(text, str):
         return 232 * (text.count("{") + text.count("[")) + 32 * text.count(",")
     return 232 * (text.count(b"{") + text.count(b"[")) + 32 * text.count(b",")
 
 
 class _WrongError(Exception):
-    """A value that does not fit, and, as it rises, where it stands."""
+    """A value that does not fit; its path is completed while the error propagates."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -107,7 +110,7 @@ def _encodable(text: str) -> str:
 
 
 def _told(value: Any) -> str:
-    """A value for a message: short, whatever it is."""
+    """Return a short form of any value, for a message."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
     shown = json.dumps(value)
@@ -116,7 +119,7 @@ def _told(value: Any) -> str:
 
 @functools.cache
 def _reader(hint: Any) -> _Reader:
-    """What reads a value of this type, or raises :class:`_WrongError`."""
+    """Return the function that reads a value of this type, or raises :class:`_WrongError`."""
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _record_reader(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -215,7 +218,7 @@ def _float(value: Any) -> float:
         raise _WrongError(f"a number is wanted, not {_told(value)}")
     if not abs(value) <= _LARGEST:
         raise _WrongError(f"{_told(value)} is beyond the range of numbers")
-    return typing.cast(float, value)  # a whole number stays one, to be written as it was read
+    return typing.cast(float, value)  # an integer stays one, so that it is written as it was read
 
 
 def _bool(value: Any) -> bool:

@@ -22,13 +22,13 @@ __all__ = [
 
 
 FEWEST_STEPS = 5
-"""Unrecorded steps from which on their median is the job's step."""
+"""Number of unrecorded steps from which on their median is taken as the job's step time."""
 
 
 @dataclass(kw_only=True)
 class OperatorExcess:
-    """An operator that takes more of a step on one rank than on its peers. Per step; ms of device time, without a
-    device of its own time."""
+    """An operator that takes more of a step on one rank than on its peers. Values are per step, times in ms of device
+    time, or of the operator's self time without a device."""
 
     name: str
     calls: float
@@ -36,12 +36,12 @@ class OperatorExcess:
     ms: float
     peers_ms: float
     line: str = ""
-    """The user's function with most of the extra calls, ``evaluate() (train.py:212)``; empty without stacks."""
+    """The user's function with most of the additional calls, ``evaluate() (train.py:212)``; empty without stacks."""
 
 
 @dataclass(kw_only=True)
 class Suspect:
-    """One rank and what the job would gain if its concentrated excess were gone (by replay)."""
+    """A candidate rank, and what the job would gain without its concentrated extra time (by replay)."""
 
     rank: int
     cost_ms: float
@@ -50,34 +50,34 @@ class Suspect:
     gains_ms: list[float]
     """Per recorded step."""
     measured: bool = False
-    """The cost is that of the rank's whole work, measured against its peers', and ``error_ms`` its 95 % interval: it
-    decides by itself."""
+    """Whether the cost is that of the rank's whole work, measured against its peers'. ``error_ms`` is then its 95 %
+    interval, and the cost decides alone."""
     p_value: float | None = None
-    """Sign-flip test over steps; None when no step gains."""
+    """P value of a sign-flip test over steps; None if no step gains."""
     excess_ms: float = 0.0
-    """Own work beyond the peers' in the segments where it is late, per step."""
+    """The rank's own work beyond its peers' in the segments in which it is late, per step."""
     explained: dict[str, float] = field(default_factory=dict)
-    """Cause -> ms per step of that excess."""
+    """Cause -> ms per step of that extra time."""
     uniform: float = 1.0
-    """Even slowness of the host, not part of the cost."""
+    """Uniform slowness of the host, as a factor; not part of the cost."""
     beside: list[int] = field(default_factory=list)
-    """Other ranks at fault. Late at the same place, they hide each other: the cost is that of this rank once they are
-    equalised; empty where it is the cost of this rank alone."""
+    """Other candidate ranks that are late at the same place and so hide each other's cost. The cost is then that of
+    this rank once they are equalised; if empty, that of this rank alone."""
     together_ms: float = 0.0
-    """What the step would gain with this rank and those ``beside`` at the level of their peers; 0 where there are
+    """What the step would gain with this rank and those in ``beside`` at the level of their peers; 0 if there are
     none."""
     caused_wait_ms: float = 0.0
-    """Waiting of others for this rank, per step. Not a cost."""
+    """Waiting of other ranks for this rank, per step. It is not a cost."""
     held_ms: float = 0.0
-    """How long the group that waits most for this rank does so, per step: mean over its other ranks."""
+    """Per step, how long the group that waits most for this rank waits: mean over its other ranks."""
     lost: list[int] = field(default_factory=list)
     """Ranks without a trace that share another group with it."""
     lost_group: str = ""
-    """That group, by name and ranks."""
+    """Name and ranks of that group."""
     operators: list[OperatorExcess] = field(default_factory=list)
-    """That it runs more of, or for longer, than a peer, most time first. Only of ranks that cost something."""
+    """Operators that it runs more often, or for longer, than a peer, most time first. Only of ranks with a cost."""
     lines: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Cause -> the user's functions in which that host time passes -> ms per step. Empty without stacks."""
+    """Cause -> the user's functions in which that host time is spent -> ms per step. Empty without stacks."""
 
 
 @dataclass(kw_only=True)
@@ -94,51 +94,52 @@ class Anomaly:
 
 @dataclass(kw_only=True)
 class RankCpu:
-    """What the scheduler says of one rank's recorded steps, one value each; see :class:`records.rank.ThreadTimes`."""
+    """Scheduler counts of one rank, one value per recorded step; see :class:`records.rank.ThreadTimes`."""
 
     rank: int
     host: str
     held_ms: list[float]
-    """Its threads that drive the training could run, and others held the CPUs. What the script's own other threads ran
-    on this rank more than on its peers is not in it: that is the rank's doing."""
+    """Time in which its threads that drive the training were runnable but others held the CPUs. Contention that the
+    script's own other threads cause on this rank, beyond that on its peers, is excluded: it is the rank's own doing."""
     cpu_ms: list[float]
-    """Those threads ran."""
+    """CPU time of these threads."""
     own_ms: list[float] = field(default_factory=list)
-    """Host time of the step less waiting for peers and less ``held_ms``: what the rank itself took. Empty where that
-    is not known (a device decides when the host waits)."""
+    """Host time of the step without waiting for peers and without ``held_ms``: the rank's own time. Empty if unknown
+    (with a device, which decides when the host waits)."""
     least_ms: list[float] = field(default_factory=list)
-    """``own_ms`` at the least: all time without an operator, while a call was under way, taken for waiting."""
+    """Lower bound of ``own_ms``: all time without an operator during a call counts as waiting."""
     named_ms: dict[str, list[float]] = field(default_factory=dict)
-    """Cause -> host time that it accounts for in the trace, run queue included."""
+    """Cause -> host time that it accounts for in the trace, including time on a run queue."""
     script_ms: list[float] = field(default_factory=list)
     """CPU time of the script's own other threads."""
 
 
 @dataclass(kw_only=True)
 class Contention:
-    """How long other processes on the machine delayed the ranks. Lists of the ranks are equally long."""
+    """Delay of the ranks by other processes on their machines. The lists of all ranks have the same length."""
 
     ranks: list[RankCpu]
     gains_ms: list[float]
-    """What each step would gain on a free machine: by replay, else what the least held up rank was."""
+    """What each step would gain on a machine without contention: by replay, else the delay of the least delayed
+    rank."""
     others_ms: dict[str, float] = field(default_factory=dict)
-    """Host -> CPU time per step of processes that are not the job's, on the CPUs it may use. Only where it is known."""
+    """Host -> CPU time per step of processes outside the job, on the CPUs that the job may use. Only where known."""
     cpus: dict[str, float] = field(default_factory=dict)
-    """Host -> CPUs the job may use there."""
+    """Host -> number of CPUs that the job may use there."""
 
     @property
     def cost_ms(self) -> float:
-        """Per step."""
+        """Mean gain per step."""
         return sum(self.gains_ms) / len(self.gains_ms) if self.gains_ms else 0.0
 
     def of(self, rank: int) -> RankCpu | None:
-        """One rank's, where it is known."""
+        """Return the counts of one rank; None if unknown."""
         return next((r for r in self.ranks if r.rank == rank), None)
 
 
 @dataclass(kw_only=True)
 class GroupDelay:
-    """A process group whose transfers take longer than those of like groups, and what that costs a step."""
+    """A process group whose transfers take longer than those of comparable groups, and its cost per step."""
 
     ranks: list[int]
     kinds: list[str]
@@ -153,102 +154,103 @@ class Place:
 
     kind: Literal["host", "group", "rail"]
     name: str
-    """Of the host or of the group; the local rank."""
+    """Name of the host or of the group, or the local rank."""
     ranks: list[int]
 
 
 @dataclass(kw_only=True)
 class JobEnded:
-    """How a job ended that left no usable trace, as far as its manifest says."""
+    """How a job without a usable trace ended, as far as its manifest shows."""
 
     exit_code: int | None
     steps: int
-    """Most that a rank counted."""
+    """The largest number of steps that a rank counted."""
     traces: bool
-    """Whether files of traces are there all the same."""
+    """Whether there are trace files nevertheless."""
     notes: list[str] = field(default_factory=list)
     """Why nothing was recorded, in words."""
 
 
 @dataclass(kw_only=True)
 class Evidence:
-    """Everything a verdict rests on."""
+    """Everything that a verdict is based on."""
 
     ranks: list[int]
     missing: list[int] = field(default_factory=list)
     lost: dict[str, list[int]] = field(default_factory=dict)
-    """Why a rank left no usable trace, in words -> those ranks."""
+    """Reason why ranks left no usable trace, in words -> these ranks."""
     ended: JobEnded | None = None
-    """None where there is no manifest."""
+    """None if there is no manifest."""
     incomplete: dict[int, str] = field(default_factory=dict)
     """Ranks whose trace lacks device records -> how many, in words."""
     unsound: list[int] = field(default_factory=list)
-    """Of those, ranks that lost too much to be compared with others."""
+    """Those of them that lost too many to be compared with others."""
     steps: int = 0
     step_ms: float | None = None
     """The job's mean step, over the steps that all ranks recorded: costs and shares refer to it."""
     mean_step_ms: float | None = None
-    """The mean step of the slowest rank over its own recorded steps, of which some may not be in ``step_ms``."""
+    """Mean step of the slowest rank over all its recorded steps, some of which may not be in ``step_ms``."""
     device: bool = True
     visible_pct: float | None = None
-    """How much slower than the others a device must be to be told from noise, in 19 of 20 such windows; None: not
-    known."""
+    """How much slower than the others a device must be to be detected, in 19 of 20 windows like this one; None:
+    unknown."""
     screened: bool = False
-    """No rank was asked what it costs, since none makes others wait for as long as that would matter."""
+    """No cost was computed for any rank, because none makes others wait long enough to matter."""
     world_size: int | None = None
-    """Ranks of the job, those that were not recorded included; None where nobody says."""
+    """Number of ranks of the job, including those that were not recorded; None if unknown."""
     compute_ms: dict[int, float] = field(default_factory=dict)
     """Rank -> compute per step."""
     uses: list[str] = field(default_factory=list)
-    """What is seen in the trace to be in use: ``ddp``, ``fsdp1``, ``fsdp2``, ``compile``, ``cuda_graphs``,
+    """Features that the trace shows to be in use: ``ddp``, ``fsdp1``, ``fsdp2``, ``compile``, ``cuda_graphs``,
     ``fused_optimizer``, ``foreach_optimizer``."""
     shapes: bool = False
-    """Shapes of operators were recorded; likewise the next, Python's stacks, which make a host several times slower."""
+    """Whether shapes of operators were recorded; likewise the next, Python stacks, which make a host several times
+    slower."""
     stacks: bool = False
     often: str = ""
-    """The operator that is called most often in a step, of those that do device work; empty where none is known."""
+    """The operator with device work that is called most often in a step; empty if unknown."""
     often_calls: float = 0.0
-    """A step."""
+    """Its calls per step."""
     host_lines: dict[str, float] = field(default_factory=dict)
-    """Where the Python of the rank that idles most for its host is: function -> ms per step by itself. With stacks."""
+    """Python functions of the rank with most host idle time: function -> ms per step of its self time. Needs stacks."""
     run_steps: RunSteps | None = None
-    """All steps of the run, recorded or not; None where no step log was kept."""
+    """All steps of the run, recorded or not; None without a step log."""
     calls: int = 0
     matched_pct: float | None = None
     unmatched: dict[str, int] = field(default_factory=dict)
-    """Why calls could not be matched, in words -> how many, the most frequent reason first."""
+    """Reason why calls could not be matched, in words -> number of calls, the most frequent first."""
     clock_spread_us: float = 0.0
-    """Typical residual of the clocks' alignment."""
+    """Typical residual of the clock alignment."""
     refused: str | None = None
-    """Why no replay was made or trusted."""
+    """Why no replay was made or trusted; None if it was."""
     pipeline: bool = False
-    """Ranks of different stages talk point to point and none has a peer; waiting is the schedule."""
+    """The ranks are stages that communicate point to point and have no comparable ranks, so that waiting follows from
+    the schedule."""
     staged: bool = False
-    """Some ranks are stages, and have peers to compare with."""
+    """Some ranks are pipeline stages, and have comparable ranks."""
     places: list[Place] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     slow_groups: list[GroupDelay] = field(default_factory=list)
-    """The costliest first."""
+    """In order of cost, the largest first."""
     compute_pct: float = 0.0
     exposed_comm_pct: float = 0.0
     overlap_pct: float | None = None
-    """Share of communication hidden behind compute."""
+    """Share of communication that is overlapped by compute."""
     idle_pct: float = 0.0
     waiting_ms: float = 0.0
     transfer_ms: float = 0.0
-    """Exposed, per step, mean over ranks."""
+    """Exposed transfer per step, mean over ranks."""
     input_ms: float = 0.0
     host_ms: float = 0.0
-    """Idle for the host, recording's part included."""
+    """Host idle time, including what recording adds."""
     most_host_ms: float | None = None
-    """The same of the rank with most of it: what a host without overhead can gain at most."""
+    """The same of the rank with most of it: an upper bound of what a host without overhead gains."""
     recording_ms: float = 0.0
-    """What recording adds to a step: recorded steps against those before the window; 0 where it was not measured."""
+    """What recording adds to a step: recorded steps compared with those before the window; 0 if it was not measured."""
     copy_ms: float = 0.0
     allocator_ms: float = 0.0
-    """Host time in which device memory is taken and given back (cudaMalloc, cudaFree), per step, of the rank in the
-    middle."""
+    """Host time in calls that allocate or free device memory (cudaMalloc, cudaFree), per step, of the median rank."""
     kernel_us: float | None = None
     """Median duration of a compute kernel."""
     launches: float = 0.0
@@ -258,9 +260,9 @@ class Evidence:
     host_gain_ms: float | None = None
     """What a host without overhead would gain per step (replay)."""
     overlap_gain_ms: float | None = None
-    """What hiding all transfers behind other work would gain per step (replay)."""
+    """What overlapping all transfers with other work would gain per step (replay)."""
     balance_gain_ms: float | None = None
-    """What device work shared out evenly would gain per step (replay)."""
+    """What equal device work on all ranks would gain per step (replay)."""
     work_gains: dict[str, float] = field(default_factory=dict)
     """Kind of kernels -> what the step would gain if they took no time (replay)."""
     efficiency: Efficiency | None = None
@@ -268,19 +270,19 @@ class Evidence:
     modules: dict[str, float] = field(default_factory=dict)
     """FSDP module or DDP bucket -> exposed communication per step, waiting included, largest first."""
     repeats: int = 1
-    """How many times in a step the same gradients are reduced."""
+    """How many times per step the same gradients are reduced."""
     repeat_calls: float = 0.0
     repeat_ms: float = 0.0
-    """Time of the redundant calls per step, transfer only."""
+    """Transfer time of the redundant calls per step."""
     groups: list[str] = field(default_factory=list)
     contention: Contention | None = None
-    """None where no rank's threads were followed."""
+    """None if scheduler counts were recorded for no rank."""
     health: list[HealthRow] = field(default_factory=list)
     memory: list[MemoryRow] = field(default_factory=list)
 
     @property
     def whole_step_ms(self) -> float:
-        """What times per step are parts of: the mean step, else the usual one, else 0."""
+        """The step time that times per step are parts of: the mean step, else the usual one, else 0."""
         return self.mean_step_ms or self.step_ms or 0.0
 
     @property
@@ -293,33 +295,33 @@ class Evidence:
 
     @property
     def pressure_pct(self) -> float:
-        """How much of the time threads waited for a CPU on the host where that was most; 0 where it is not known."""
+        """Share of time in which threads waited for a CPU, on the host with the largest; 0 if unknown."""
         return max((row.pressure_cpu_pct or 0.0 for row in self.health), default=0.0)
 
     @property
     def recording_pct(self) -> float:
-        """``recording_ms`` of a recorded step."""
+        """``recording_ms`` as a share of a recorded step."""
         return 100.0 * self.recording_ms / self.whole_step_ms if self.whole_step_ms else 0.0
 
     @property
     def own_host_ms(self) -> float:
-        """What of ``host_ms`` remains in an unrecorded step.
+        """Host idle time that remains in an unrecorded step.
 
-        Recording slows hosts; so what it adds to a step is time in which devices do not work: of waiting for peers, for
-        input and for the host alike.
+        Recording slows hosts. The time that it adds to a step is therefore time in which devices are idle, divided
+        among waiting for peers, for input and for the host in proportion.
         """
         waiting = self.host_ms + self.waiting_ms + self.input_ms
         return self.host_ms * max(1.0 - self.recording_ms / waiting, 0.0) if waiting > 0 else 0.0
 
     @property
     def own_host_pct(self) -> float:
-        """The same of an unrecorded step."""
+        """The same as a share of an unrecorded step."""
         unrecorded = self.whole_step_ms - self.recording_ms
         return 100.0 * self.own_host_ms / unrecorded if unrecorded > 0 else 0.0
 
     @property
     def own_host_gain_ms(self) -> float | None:
-        """``host_gain_ms`` of an unrecorded step, and no more than a device idles for its host."""
+        """``host_gain_ms`` of an unrecorded step, limited to its host idle time."""
         if self.host_gain_ms is None:
             return None
         most = self.host_gain_ms if self.most_host_ms is None else min(self.host_gain_ms, self.most_host_ms)
@@ -327,7 +329,7 @@ class Evidence:
 
     @property
     def what_if(self) -> dict[str, float]:
-        """What was replayed, by the names of ``ClusterReport.what_if``; a loss is no gain."""
+        """The replayed gains, by the names of ``ClusterReport.what_if``; negative gains count as 0."""
         asked = {
             "ideal_network": self.network_gain_ms,
             "hidden_transfers": self.overlap_gain_ms,

@@ -15,7 +15,7 @@ __all__ = ["FileSum", "RunManifest", "WindowRanks"]
 
 @dataclass(kw_only=True)
 class FileSum:
-    """By which a file is known again."""
+    """Size and checksum that identify a file."""
 
     sha256: str
     bytes: Count
@@ -23,14 +23,14 @@ class FileSum:
 
 @dataclass(kw_only=True)
 class WindowRanks:
-    """One window of one attempt: the ranks that were due and what became of them."""
+    """One window of one attempt: the ranks that had to record it, and their results."""
 
     attempt: Attempt
     window: WindowNumber
     world_size: WorldSize
     records: list[RankRecord]
-    """One per rank of the world, in order of rank; missing ones have status ``missing``. Beyond
-    :data:`rankscope.limits.MAX_ABSENT_ROWS` missing ones are only counted, in ``mismatches``."""
+    """One per rank of the world, in order of rank; missing ones have status ``missing``. Missing ranks beyond
+    :data:`rankscope.limits.MAX_ABSENT_ROWS` are only counted, in ``mismatches``."""
     mismatches: list[str] = field(default_factory=list)
 
 
@@ -48,12 +48,12 @@ class RunManifest:
     exit_code: int | None
     windows: list[WindowRanks]
     lives: list[RankRecord]
-    """Per attempt and rank: steps counted and how it ended (records with ``window`` None)."""
+    """Per attempt and rank: steps counted and how it ended (records whose ``window`` is None)."""
     notes: list[str] = field(default_factory=list)
     hang: HangVerdict | None = None
-    """Why the job stood still, the last time that it did."""
+    """Why the job made no progress, the last time that it did not."""
     files: dict[str, FileSum] = field(default_factory=dict)
     """Each file that the run has left, by its path in the run directory; see `rankscope verify`."""
     redaction: dict[str, Any] | None = None
-    """Of a copy that `rankscope redact` made: its level, and what became of each kind of content."""
+    """Set in a copy that `rankscope redact` made: its level, and the treatment of each kind of content."""
     schema_version: str = SCHEMA_VERSION

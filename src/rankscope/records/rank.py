@@ -21,10 +21,10 @@ __all__ = [
 
 
 OWN_STEP_MARK = "rankscope.step#"
-"""Begins the name of a range that the agent writes around each recorded step, within ``ProfilerStep#N``."""
+"""Prefix of the name of a range that the agent writes around each recorded step, inside ``ProfilerStep#N``."""
 
 RankStatus = Literal["ok", "partial", "missing", "corrupt", "skipped"]
-"""``skipped``: not among the ranks that were to record (``capture.ranks``)."""
+"""``skipped``: the rank was not among those that were to record (``capture.ranks``)."""
 
 
 @dataclass(kw_only=True)
@@ -37,9 +37,9 @@ class ClockSample:
 
 @dataclass(kw_only=True)
 class HealthSample:
-    """State of one accelerator at one moment, as its driver reports it; None is what it does not report.
+    """State of one accelerator at one moment, as its driver reports it; None: not reported.
 
-    Sources: NVML (nvidia-ml-py) or AMD SMI. ``ecc_*`` count since the driver was loaded, ``pcie_replays`` too.
+    Sources: NVML (nvidia-ml-py) or AMD SMI. ``ecc_*`` and ``pcie_replays`` count since the driver was loaded.
     """
 
     time_ns: int
@@ -53,7 +53,7 @@ class HealthSample:
     temperature_c: int | None = None
     utilisation_pct: int | None = None
     throttle: list[str] = field(default_factory=list)
-    """Why the clock is below what it could be, in words; idleness and clocks set by an administrator included."""
+    """Reasons why the clock is below its maximum, in words, including idleness and clocks set by an administrator."""
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
     pcie_generation: int | None = None
@@ -69,15 +69,15 @@ class HealthSample:
 class HostSample:
     """State of one host at one moment, as its kernel reports it.
 
-    ``quota_periods`` and ``throttled_*`` count since the cgroup was made: scheduling periods under a CPU quota, those
-    in which it ran out, and the time its tasks were held for that. ``pressure_*`` is PSI's ``some avg10``: the share of
-    the last 10 s in which at least one task waited for that resource.
+    ``quota_periods`` and ``throttled_*`` count since the cgroup was created: scheduling periods under a CPU quota,
+    those in which it was used up, and the time for which tasks were stopped by it. ``pressure_*`` is PSI's ``some
+    avg10``: the share of the last 10 s in which at least one task waited for that resource.
     """
 
     time_ns: int
     load_1m: float | None = None
     cpus: float | None = None
-    """CPUs this job may use: affinity, or the cgroup's quota where that is less."""
+    """Number of CPUs that this job may use: affinity, or the cgroup's quota if that is less."""
     quota_periods: int | None = None
     throttled_periods: int | None = None
     throttled_ms: float | None = None
@@ -86,9 +86,9 @@ class HostSample:
     pressure_memory_pct: float | None = None
     pressure_io_pct: float | None = None
     cpu_busy_ms: float | None = None
-    """Time at work of the CPUs that the job may use, since the host was started; likewise the next."""
+    """Busy time of the CPUs that the job may use, since the host was started; likewise the next."""
     cpu_stolen_ms: float | None = None
-    """That a hypervisor gave to others."""
+    """Time of these CPUs that a hypervisor gave to other guests."""
     job_cpu_ms: float | None = None
     """CPU time of the job's processes on this host."""
     cpu_waited_ms: float | None = None
@@ -98,8 +98,8 @@ class HostSample:
 
 
 ThreadKind = Literal["training", "python", "native"]
-"""The thread that trains; another one that Python knows, so the script's own; one of a library (PyTorch's autograd, a
-communication backend, OpenMP)."""
+"""The training thread; another thread that Python knows, which belongs to the script; a thread of a library (PyTorch's
+autograd, a communication backend, OpenMP)."""
 
 
 @dataclass(kw_only=True)
@@ -108,30 +108,30 @@ class ThreadTimes:
 
     tid: int
     name: str
-    """As the kernel has it; OpenMP's threads have that of the process."""
+    """As in the kernel; OpenMP's threads have the name of the process."""
     kind: ThreadKind
     cpu_ms: list[float] = field(default_factory=list)
     """Time on a CPU."""
     wait_ms: list[float] = field(default_factory=list)
-    """Time in which it could have run and no CPU was free for it."""
+    """Time in which it was runnable but not running."""
 
 
 @dataclass(kw_only=True)
 class StepTimes:
-    """Host step times around a window, the product's own cost: before, inside, after (milliseconds)."""
+    """Host step times before, inside and after a window, and the profiling overhead (milliseconds)."""
 
     before_ms: list[float] = field(default_factory=list)
     inside_ms: list[float] = field(default_factory=list)
     after_ms: list[float] = field(default_factory=list)
     open_ms: float | None = None
-    """What opening the window cost the training thread."""
+    """Time of the training thread for opening the window."""
     close_ms: float | None = None
-    """What stopping and exporting cost the training thread."""
+    """Time of the training thread for stopping and exporting."""
 
 
 @dataclass(kw_only=True)
 class RankRecord:
-    """What one rank reports on one window, or, with ``window`` None, on its whole process."""
+    """What one rank reports on one window, or, if ``window`` is None, on its whole process."""
 
     rank: Rank
     local_rank: LocalRank
@@ -149,7 +149,7 @@ class RankRecord:
     step_source: str | None = None
     """The signal that counted, for instance ``optimizer``."""
     step_trust: str | None = None
-    """How sure it is that one such signal is one step: ``certain``, ``likely`` or ``uncertain``."""
+    """How certain it is that one such signal is one step: ``certain``, ``likely`` or ``uncertain``."""
     steps_counted: Step = 0
     first_step: Step | None = None
     last_step: Step | None = None
@@ -157,15 +157,15 @@ class RankRecord:
     planned_first_step: Step | None = None
     planned_last_step: Step | None = None
     agreed: bool | None = None
-    """True when the window was opened as rank 0 had announced; None when no announcement came."""
+    """True if the window was opened as rank 0 announced; None if no announcement came."""
     origin: str = "plan"
-    """What the window was opened for; see :class:`Window`."""
+    """Why the window was opened; see :class:`Window`."""
     capture: str | None = None
     """The backend that recorded: a name of :mod:`rankscope.capture_backends`."""
     capture_reason: str | None = None
-    """Why that one."""
+    """Why this backend was used."""
     gc_ms: float | None = None
-    """Time Python's garbage collector held the training thread during the recorded steps."""
+    """Time that Python's garbage collector stopped the training thread in the recorded steps."""
     clock: list[ClockSample] = field(default_factory=list)
     steps: StepTimes = field(default_factory=StepTimes)
     notes: list[str] = field(default_factory=list)
@@ -174,18 +174,18 @@ class RankRecord:
     snapshot: FileName | None = None
     """File name of the CUDA memory snapshot beside this record."""
     columns: FileName | None = None
-    """Name of the object with its columns, where these were kept in the place of ``trace`` (``gather.keep=none``,
-    and with ``suspects`` of ranks that the verdict does not name)."""
+    """Name of the object with the columns of the trace, if these were kept instead of ``trace`` (with
+    ``gather.keep=none``, and with ``suspects`` for ranks that the verdict does not name)."""
     trace_bytes: Count | None = None
     sha256: str | None = None
     cuda_used: bool = False
     open_window: WindowNumber | None = None
     """In the record of a process: the window that was open when it last wrote this record."""
     device_uuid: str | None = None
-    """The accelerator, as its driver names it."""
+    """UUID of the accelerator, as its driver reports it."""
     health: list[HealthSample] = field(default_factory=list)
-    """Of that accelerator during the window, from the node helper; or the samples just before and after."""
+    """Samples of that accelerator during the window, from the node helper; without any, those just before and after."""
     host_load: list[HostSample] = field(default_factory=list)
-    """Of its host, likewise."""
+    """Samples of its host, likewise."""
     threads: list[ThreadTimes] = field(default_factory=list)
-    """Of this process in the recorded steps, the training thread first; empty where the kernel does not count."""
+    """Threads of this process in the recorded steps, the training thread first; empty if the kernel does not count."""

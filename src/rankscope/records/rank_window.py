@@ -1,10 +1,11 @@
-"""What is kept of one rank in one recorded window when its trace is gone: a few kilobytes instead of megabytes.
+"""Summary of one rank in one recorded window, kept when its trace is gone: a few kilobytes instead of megabytes.
 
-Two runs are compared by these, and a baseline is made of them. Tables are kept as columns, a list each, of the same
-length within a table. Text stands once in ``strings``; a column of text holds places in it. Times are nanoseconds.
+Runs are compared by these summaries, and a baseline consists of them. Tables are stored as columns, one list each, of
+equal length within a table. Each text is stored once in ``strings``; a column of texts holds indices into it. Times are
+nanoseconds.
 
-What one rank's trace alone tells can be filled where it was recorded. What takes the other ranks too is said at its
-field, and empty until they have been compared.
+Fields that depend on one rank's trace alone can be filled where it was recorded. Fields that need the other ranks say
+so, and are empty until the ranks have been compared.
 """
 
 from __future__ import annotations
@@ -16,66 +17,69 @@ from rankscope.limits import Attempt, Rank, Step, WindowNumber, WorldSize
 __all__ = ["SUMMARY_VERSION", "CallColumns", "RankWindow", "StepColumns", "WorkColumns"]
 
 SUMMARY_VERSION = "1.1"
-"""A new column raises the minor number, another meaning the major one; readers refuse another major number."""
+"""A new column raises the minor number, a changed meaning the major one; readers reject another major number."""
 
 
 @dataclass(kw_only=True)
 class StepColumns:
-    """The recorded steps, in their order."""
+    """The recorded steps, in order."""
 
     number: list[Step] = field(default_factory=list)
-    """As the rank counts them."""
+    """Step number, as the rank counts."""
     length_ns: list[int] = field(default_factory=list)
-    """On a device from the last work of the step before to the last of this one; else the host's step."""
+    """With a device, from the end of the previous step's last work to the end of this one's; else the host's step."""
     compute_ns: list[int] = field(default_factory=list)
-    """Union of the time in which work that the step launched computes; likewise the next three."""
+    """Time in which work that the step launched computes (union of intervals); likewise the next three."""
     communication_ns: list[int] = field(default_factory=list)
     exposed_ns: list[int] = field(default_factory=list)
-    """Communication that no compute hides, waiting included."""
+    """Communication that is not overlapped by compute, including waiting."""
     copy_ns: list[int] = field(default_factory=list)
-    """Copies hidden behind neither compute nor communication."""
+    """Copies that are overlapped neither by compute nor by communication."""
     input_ns: list[int] = field(default_factory=list)
-    """In which the host sits in the data loader and the device does nothing."""
+    """Time in which the host is in the data loader and the device is idle."""
     launches: list[int] = field(default_factory=list)
-    """Kernels, copies and collectives that the step launched; without a device, operators outside of any other."""
+    """Number of kernels, copies and collectives that the step launched; without a device, of outermost operators."""
     syncs: list[int] = field(default_factory=list)
-    """Calls in which the host waits for its device."""
+    """Number of calls in which the host waits for its device."""
     allocations: list[int] = field(default_factory=list)
-    """Calls that take memory of the device from the driver, or give it back."""
+    """Number of calls that allocate device memory from the driver, or free it."""
     compilations: list[int] = field(default_factory=list)
-    """Ranges of a compiler, not counting those within another."""
+    """Number of outermost ranges of a compiler."""
     copies: list[int] = field(default_factory=list)
-    """Copies and memsets on the device."""
+    """Number of copies and memsets on the device."""
     copied_bytes: list[int] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
 class WorkColumns:
-    """Compute of the steps: a row for each kind of kernel and step in which it ran. On a CPU operators take the place
-    of kernels, those that no other one runs.
+    """Compute of the steps: a row for each kind of kernel and step in which it ran. On a CPU, operators that no other
+    operator calls take the place of kernels.
 
-    A kind is told by the operator that launched it, that operator's input shapes, and the kernel's name. Libraries
-    choose another kernel for the same operator, so the first two alone say whether two programs do the same.
+    A kind is identified by the operator that launched it, that operator's input shapes, and the kernel's name.
+    Libraries choose different kernels for the same operator, so only the first two show whether two programs do the
+    same.
     """
 
     operator: list[int] = field(default_factory=list)
-    """-1 where the trace does not say, likewise the next. Numbers that a compiler counts up are cut off names."""
+    """-1 if the trace does not record it; likewise the next. Numbers that a compiler appends to names as a counter are
+    removed."""
     shapes: list[int] = field(default_factory=list)
     name: list[int] = field(default_factory=list)
-    """The qualified function, without its template arguments."""
+    """The qualified function name, without template arguments."""
     step: list[int] = field(default_factory=list)
-    """Place in the steps, not a step's number."""
+    """Index into the steps, not a step number."""
     count: list[int] = field(default_factory=list)
     total_ns: list[int] = field(default_factory=list)
     alone: list[int] = field(default_factory=list)
-    """How many of them ran beside no communication. Beside a collective, also one that only waits, kernels take up to
-    1.6 times as long, so that only these can be compared between runs."""
+    """Number of them that did not overlap communication. Kernels that overlap a collective, even one that only waits,
+    take up to 1.6 times as long, so only these can be compared between runs."""
     alone_ns: list[int] = field(default_factory=list)
     alone_median_ns: list[int] = field(default_factory=list)
-    """Of a single one; 0 where none ran alone."""
+    """Median duration of one of these; 0 if there are none."""
     module: list[int] = field(default_factory=list)
-    """The module whose call launched it, by its class and those around it, ``GPT/Block/Linear``; -1 outside of any, as
-    in the backward. Empty where calls of modules were not recorded (``with_stack``). It tells kinds apart as well."""
+    """The module whose call launched it, by its class and those of the enclosing modules, ``GPT/Block/Linear``; -1
+    outside of all modules, as in the backward. Empty if module calls were not recorded (``with_stack``). It
+    distinguishes kinds as well."""
 
 
 @dataclass(kw_only=True)
@@ -84,27 +88,28 @@ class CallColumns:
     between them."""
 
     kind: list[int] = field(default_factory=list)
-    """``all_reduce``, ``all_gather`` ..., whatever the trace spells."""
+    """``all_reduce``, ``all_gather`` ..., independent of the spelling in the trace."""
     group: list[int] = field(default_factory=list)
-    """Name or description of the process group; groups of equal names can differ between ranks."""
+    """Name or description of the process group; groups of the same name can differ between ranks."""
     size: list[int] = field(default_factory=list)
-    """Ranks of that group."""
+    """Number of ranks of that group."""
     dtype: list[int] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
-    """Larger of input and output of this rank, -1 unknown."""
+    """The larger of input and output of this rank; -1 if unknown."""
     bus_bytes: list[int] = field(default_factory=list)
-    """What NCCL tests count as moved over the bus, -1 where that is not defined; divided by ``transfer_ns`` it is the
-    bus bandwidth in 10^9 bytes per second."""
+    """Bytes over the bus by the definition of the NCCL tests, -1 where that is not defined. Divided by ``transfer_ns``
+    it is the bus bandwidth in 10^9 bytes per second."""
     step: list[int] = field(default_factory=list)
-    """Place in the steps of the one that launched it, -1 for none."""
+    """Index of the step that launched it, -1 for none."""
     host_ns: list[int] = field(default_factory=list)
-    """The rank's own work on the host since its call before, as the replay of the window counts it (without waiting);
-    likewise the next. Empty where the window was not replayed."""
+    """The rank's own host work since its previous call, without waiting, as in the replay of the window; likewise the
+    next. Empty if the window was not replayed."""
     device_ns: list[int] = field(default_factory=list)
     wait_ns: list[int] = field(default_factory=list)
-    """From its own arrival to the last one. Takes the other ranks, as the next; 0 where recording began within."""
+    """From its own arrival to the last one. Needs the other ranks, as does the next; 0 if recording began within the
+    call."""
     transfer_ns: list[int] = field(default_factory=list)
-    """From the last arrival to its end."""
+    """From the last arrival to the end of the call."""
 
 
 @dataclass(kw_only=True)
@@ -117,7 +122,7 @@ class RankWindow:
     world_size: WorldSize | None = None
     host: str | None = None
     device: str | None = None
-    """Name of the accelerator; None for a rank that used none."""
+    """Name of the accelerator; None for a rank without one."""
     backend: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
     strings: list[str] = field(default_factory=list)
@@ -125,14 +130,14 @@ class RankWindow:
     work: WorkColumns = field(default_factory=WorkColumns)
     calls: CallColumns = field(default_factory=CallColumns)
     incomplete: str | None = None
-    """What is missing from the trace, in words: then counts are no counts of the program."""
+    """What is missing from the trace, in words. If set, counts are not those of the program."""
     schema_version: str = SUMMARY_VERSION
 
     def __post_init__(self) -> None:
-        """Refuse tables whose columns do not belong together: what is read from a file is not believed.
+        """Reject tables whose columns are inconsistent, since the values may come from a file.
 
         Raises:
-            ValueError: columns of different lengths, or places beyond the texts or the steps.
+            ValueError: columns of different lengths, or indices beyond the texts or the steps.
         """
         if self.schema_version.partition(".")[0] != SUMMARY_VERSION.partition(".")[0]:
             raise ValueError(f"schema {self.schema_version} is not known, {SUMMARY_VERSION} is")
@@ -149,7 +154,7 @@ class RankWindow:
             _within(name, table, len(self.steps.number))
 
     def text(self, place: int) -> str:
-        """The text at a place, empty for -1."""
+        """Return the text at an index; empty for -1."""
         return self.strings[place] if place >= 0 else ""
 
 

@@ -1,4 +1,4 @@
-"""A record as an object of the Python API: its fields are attributes, and what is shown or computed comes on top."""
+"""A record as an object of the Python API: its fields are attributes, and displays and computed values are added."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["RecordView"]
 
 
 class RecordView:
-    """Equal to another of its class with an equal record; not hashable, as records are not."""
+    """Base class. Equal to another of its class with an equal record; not hashable, as records are not."""
 
     def __init__(self, record: Any) -> None:
         self.record = record
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "record":  # as pickle and copy ask before there is a record
+        if name.startswith("__") or name == "record":  # pickle and copy ask for these before ``record`` is set
             raise AttributeError(name)
         return getattr(self.record, name)
 

@@ -46,7 +46,8 @@ VerdictKind = Literal[
 
 @dataclass(kw_only=True)
 class RunInfo:
-    """The head of the report. For foreign traces only ``source``, ``world_size`` and ``windows`` are known."""
+    """The head of the report. For traces without a run directory only ``source``, ``world_size`` and ``windows`` are
+    known."""
 
     source: Literal["run", "traces"]
     run_id: str | None = None
@@ -57,53 +58,54 @@ class RunInfo:
     backend: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
     begun: str | None = None
-    """When the first analysed window began, ``2026-11-29 02:14 UTC``. None where the traces' clock is not known."""
+    """When the first analysed window began, ``2026-11-29 02:14 UTC``. None if the traces' clock is unknown."""
     windows: list[str] = field(default_factory=list)
     """Each analysed window in words, e.g. ``attempt 0, window 0: steps 13 to 18``."""
     exit_code: int | None = None
     recording_overhead_pct: float | None = None
-    """Median step inside the window against the median before it; None when not measured."""
+    """Median step inside the window compared with the median before it; None if not measured."""
     residue_pct: float | None = None
-    """Median step after the last window against the median before it: what recording left behind."""
+    """Median step after the last window compared with the median before it: overhead that remains after recording."""
     longest_stall_ms: float | None = None
-    """Longest time opening or closing a window held up a training thread."""
+    """Longest time for which opening or closing a window stopped a training thread."""
     redacted: str | None = None
-    """Of a copy that `rankscope redact` made: its level. Names, shapes, hosts and paths are tokens."""
+    """Set for a copy that `rankscope redact` made: its level. Names, shapes, hosts and paths are tokens."""
     redacted_kinds: dict[str, str] = field(default_factory=dict)
-    """Of such a copy: what became of each kind of content, ``keep``, ``token``, ``shift`` or ``drop``."""
+    """For such a copy, the treatment of each kind of content: ``keep``, ``token``, ``shift`` or ``drop``."""
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
 class ClockReport:
-    """How the ranks' clocks were put on one axis: ``aligned = own + offset``."""
+    """How the ranks' clocks were aligned: ``aligned = own + offset``."""
 
     method: str
-    """``collective_ends``, ``host_clock`` (host events of one host share a clock) or ``none``."""
+    """``collective_ends``, ``host_clock`` (the processes of one host share a clock) or ``none``."""
     offsets_us: dict[str, float] = field(default_factory=dict)
-    """Rank (as text, for JSON) -> offset."""
+    """Rank (as text, for JSON) -> clock offset."""
     error_us: float | None = None
-    """95 % of the residuals of collective ends are within this; for ``host_clock`` what Kineto's times may err."""
+    """95 % of the residuals of collective ends are within this; for ``host_clock``, the error of Kineto's times."""
 
 
 @dataclass(kw_only=True)
 class CollectivesReport:
-    """How many collectives the ranks recorded, and how many were recognised as the same call on all ranks."""
+    """How many collectives the ranks recorded, and how many were matched, that is, recognised as one call on all
+    ranks."""
 
     count: int
     matched_pct: float | None
     method: str
     """``comms_id``, ``seq``, ``order``, joined by ``+`` when several were used, or ``none``."""
     unmatched: dict[str, int] = field(default_factory=dict)
-    """Reason -> calls."""
+    """Reason -> number of calls."""
 
 
 @dataclass(kw_only=True)
 class Verdict:
     """The first line of the report.
 
-    ``cost_ms_per_step`` is what the job's step would shrink by without the cause, ``cost_error_ms`` its
-    uncertainty in the same unit; both None where no cost is claimed.
+    ``cost_ms_per_step`` is what the job's step would shrink by without the cause, ``cost_error_ms`` its uncertainty in
+    the same unit; both are None if no cost is stated.
     """
 
     kind: VerdictKind
@@ -113,29 +115,29 @@ class Verdict:
     cost_error_ms: float | None = None
     confidence: Confidence = "low"
     reason: str | None = None
-    """Code of why there is no verdict; None where there is one."""
+    """Code of the reason why there is no verdict; None if there is one."""
     sure: str = ""
-    """What keeps the confidence from being higher, or what it rests on, in a few words."""
+    """What limits the confidence, or what it is based on, in a few words."""
     step_ms: float | None = None
-    """The job's step time the cost refers to."""
+    """The job's step time that the cost refers to."""
     step_source: Literal["recorded", "unrecorded"] = "recorded"
     """Whether ``step_ms`` is the mean recorded step, or the median of the run's unrecorded ones."""
     share_of_steps_pct: float | None = None
-    """Recorded steps that lose more than 2 % of their time to the cause; None where no cost is claimed."""
+    """Recorded steps that lose more than 2 % of their time to the cause; None if no cost is stated."""
     p_value: float | None = None
     sentence: str = ""
-    """Verdict: one sentence for someone who reads nothing else."""
+    """The verdict in one sentence that can be understood alone."""
     why: list[str] = field(default_factory=list)
-    """Why: the numbers that convince, most convincing first."""
+    """The supporting numbers, the most convincing first."""
     next: list[str] = field(default_factory=list)
-    """Next: what to do first."""
+    """Next steps, the first one first."""
     between: BetweenVerdict | None = None
-    """What the log of all steps says; None where there is none."""
+    """The verdict from the log of all steps; None without one."""
 
 
 @dataclass(kw_only=True)
 class Finding:
-    """Something worth knowing, with its evidence. ``id`` is stable within a report and used as an anchor."""
+    """A finding with its evidence. ``id`` is stable within a report and used as an anchor."""
 
     id: str
     kind: str
@@ -149,27 +151,28 @@ class Finding:
 
 @dataclass(kw_only=True)
 class Action:
-    """One thing to do. Gains do not add up: after the first the limit may be elsewhere, see ``step_then_ms``."""
+    """One recommended change. Gains do not add up: after the first one the bottleneck may be elsewhere, see
+    ``step_then_ms``."""
 
     code: str
-    """Of the rule that advises it: it never changes, its words may."""
+    """Code of the rule that recommends it. It never changes, while the wording may."""
     text: str
     """What to change, in one sentence."""
     ranks: list[Rank]
     kind: Literal["replay", "bound", "none"] = "none"
-    """``replay``: what the recorded steps gain. ``bound``: the most that it can gain. ``none``: no gain is claimed."""
+    """``replay``: what the recorded steps gain. ``bound``: an upper bound of the gain. ``none``: no gain is stated."""
     saves_ms: float | None = None
-    """Per step."""
+    """Gain per step."""
     error_ms: float | None = None
     step_then_ms: float | None = None
-    """The step after this and all actions before it, by one replay with all of them; None where that is not known."""
+    """The step time after this and all previous actions, by one replay with all of them; None if unknown."""
     check: str = ""
-    """How to see that it worked."""
+    """How to check that it worked."""
 
 
 @dataclass(kw_only=True)
 class SourceFile:
-    """One file that was offered to the analysis and what became of it."""
+    """One file that was offered to the analysis, and its result."""
 
     path: str
     status: Literal["used", "ignored", "unusable", "unassigned"]
@@ -181,7 +184,7 @@ class SourceFile:
 
 @dataclass(kw_only=True)
 class ReportError:
-    """An analysis that failed; the rest of the report stands without it."""
+    """An analysis that failed; the rest of the report is valid without it."""
 
     where: str
     message: str
@@ -189,7 +192,7 @@ class ReportError:
 
 @dataclass(kw_only=True)
 class ClusterReport:
-    """``report.json``. Everything that measures writes it, everything that shows reads only this."""
+    """``report.json``. All measurements write it, and all output formats read only this."""
 
     run: RunInfo
     ranks: list[RankSummary]
@@ -199,7 +202,7 @@ class ClusterReport:
     findings: list[Finding] = field(default_factory=list)
     what_if: dict[str, float] = field(default_factory=dict)
     """What each step would gain by replay, ms: ``ideal_network``, ``hidden_transfers``, ``even_compute``,
-    ``no_host_overhead``. Empty where nothing was replayed."""
+    ``no_host_overhead``. Empty if nothing was replayed."""
     hta: dict[str, Any] = field(default_factory=dict)
     """Analysis name -> rank (as text) -> HTA's own numbers."""
     errors: list[ReportError] = field(default_factory=list)
@@ -215,8 +218,8 @@ class ClusterReport:
     efficiency: Efficiency | None = None
     critical_path: CriticalPath | None = None
     actions: list[Action] = field(default_factory=list)
-    """What to do, most gain first."""
+    """Recommended changes, the largest gain first."""
     pulse: RunSteps | None = None
     hang: HangVerdict | None = None
-    """Why the job stood still, the last time that it did."""
+    """Why the job made no progress, the last time that it did not."""
     schema_version: str = SCHEMA_VERSION

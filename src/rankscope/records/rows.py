@@ -28,12 +28,12 @@ __all__ = [
 
 @dataclass(kw_only=True)
 class RankSummary:
-    """One rank over its recorded windows. Percentages refer to the recorded window, and
-    ``compute_pct + fused_pct + exposed_comm_pct + memcpy_pct + idle_pct == 100`` up to rounding.
+    """One rank over its recorded windows. Percentages refer to the recorded window, and ``compute_pct + fused_pct +
+    exposed_comm_pct + memcpy_pct + idle_pct == 100`` up to rounding.
 
-    ``comm_pct`` is all communication time; ``overlap_pct`` the share *of communication* hidden behind
-    compute; ``memcpy_pct`` copies and memsets hidden behind neither compute nor communication.
-    All are None for a rank without a usable trace.
+    ``comm_pct`` is all communication time; ``overlap_pct`` is the share *of communication* that is overlapped by
+    compute; ``memcpy_pct`` is copies and memsets overlapped neither by compute nor by communication. All are None for a
+    rank without a usable trace.
     """
 
     rank: Rank
@@ -52,7 +52,7 @@ class RankSummary:
     memcpy_pct: float | None = None
     idle_pct: float | None = None
     wait_ms_per_step: float | None = None
-    """Time this rank's collectives waited for the last arrival, summed per step. Waiting is not cost."""
+    """Time that this rank's collectives waited for the last arrival, summed per step. Waiting is not cost."""
     caused_wait_ms_per_step: float | None = None
     """Waiting of the other ranks while this rank was the last to arrive."""
     files: list[str] = field(default_factory=list)
@@ -60,11 +60,11 @@ class RankSummary:
 
 @dataclass(kw_only=True)
 class RankIdle:
-    """Where the time of one rank goes in which its device (or, without one, its main thread) does no compute.
+    """Components of the time in which a rank's device (or, without one, its main thread) does not compute.
 
-    ms per step. ``waiting`` exposed time before the last arrival at a collective; ``transfer`` exposed time after
-    it; ``input`` device idle while the host sits in the data loader; ``host`` device idle for any other
-    host reason; ``copy`` exposed copies.
+    In ms per step. ``waiting``: exposed time before the last arrival at a collective; ``transfer``: exposed time after
+    it; ``input``: device idle while the host is in the data loader; ``host``: device idle for any other host reason;
+    ``copy``: exposed copies.
     """
 
     rank: Rank
@@ -77,10 +77,11 @@ class RankIdle:
 
 @dataclass(kw_only=True)
 class StepRow:
-    """One step of one rank. ``lateness_ms`` is the rank's mean arrival after the median of the others.
+    """One step of one rank. ``lateness_ms`` is the rank's mean arrival relative to the median of the others.
 
-    ``duration_ms`` is the host's step. Device times are of the work it launched, ``idle_ms`` from the last work of the
-    step before to the last of this one. ``input_ms`` is the part of it in which the host sits in the data loader.
+    ``duration_ms`` is the host's step. Device times are those of the work that it launched; ``idle_ms`` counts from the
+    end of the previous step's last work to the end of this one's. ``input_ms`` is the part of it in which the host is
+    in the data loader.
     """
 
     attempt: Attempt
@@ -102,33 +103,33 @@ class GroupRow:
     """One kind of collective in one process group, per step and averaged over the group's ranks."""
 
     group: str
-    """The group's description or name, for reading; ``ranks`` is its identity."""
+    """The group's description or name, for display; ``ranks`` identifies the group."""
     ranks: list[Rank]
     collective: str
     dtype: str | None
     calls_per_step: float | None
-    """None, as all numbers per step, where the trace has no steps."""
+    """None if the trace has no steps, as are all values per step."""
     megabytes_per_call: float | None
     wait_ms_per_step: float | None
     transfer_ms_per_step: float | None
     exposed_ms_per_step: float | None
     bus_gb_s: float | None
-    """Bus bandwidth of the transfer alone, 10^9 bytes per second (NCCL tests' definition)."""
+    """Bus bandwidth of the transfer alone, in 10^9 bytes per second (definition of the NCCL tests)."""
 
 
 @dataclass(kw_only=True)
 class ModuleRow:
     """One kind of collective of one FSDP module or DDP bucket, per step and averaged over the ranks of its group.
 
-    Measured as :class:`GroupRow` is: where every call of a group belongs to a module, these rows sum to that one.
+    Measured as in :class:`GroupRow`: if every call of a group belongs to a module, these rows add up to that one.
     """
 
     module: str
-    """As FSDP2's annotations name it: ``layers.3``, or ``(root)``. ``DDP bucket 2``: the second all-reduce of each
+    """As named by FSDP2's annotations: ``layers.3``, or ``(root)``. ``DDP bucket 2``: the second all-reduce of each
     backward."""
     group: str
     ranks: list[Rank]
-    """Of the group: its identity."""
+    """Ranks of the group, which identify it."""
     collective: str
     calls_per_step: float
     megabytes_per_call: float | None
@@ -140,9 +141,9 @@ class ModuleRow:
 
 @dataclass(kw_only=True)
 class LaunchQueue:
-    """How far one rank's host runs ahead of its device, over its recorded windows. Only ranks with a device.
+    """How far one rank's host runs ahead of its device, over its recorded windows. Only for ranks with a device.
 
-    Outstanding is what was launched and has not begun, on all streams together, weighted by time; copies and
+    Outstanding work has been launched and has not begun, on all streams together, weighted by time; copies and
     communication count.
     """
 
@@ -152,28 +153,28 @@ class LaunchQueue:
     median_delay_us: float
     """From the start of a launch to the start of its work."""
     starved_pct: float
-    """Of the window: nothing is outstanding and nothing runs, so that the device waits for its host."""
+    """Share of the window in which nothing is outstanding and nothing runs, so that the device waits for its host."""
 
 
 @dataclass(kw_only=True)
 class KernelRow:
-    """One kernel (or, without a device, one operator) name, averaged over the ranks that ran it."""
+    """One kernel name (without a device, one operator name), averaged over the ranks that ran it."""
 
     name: str
     category: str
     ms_per_step: float | None
-    """None, as the next, where the trace has no steps."""
+    """None if the trace has no steps, as the next."""
     launches_per_step: float | None
     share_pct: float
-    """Of all kernel time of those ranks."""
+    """Share of all kernel time of these ranks."""
     max_rank: Rank | None = None
     max_over_median: float | None = None
-    """Time on the rank with most of it, over the median rank. 1.0 is even."""
+    """Time on the rank with most of it, divided by the median over ranks; 1.0 if equal."""
 
 
 @dataclass(kw_only=True)
 class HealthRow:
-    """One rank's accelerator and host over its recorded windows; None is what was not reported.
+    """One rank's accelerator and host over its recorded windows; None: not reported.
 
     Clocks, power and utilisation are medians of the samples, the temperature is the highest.
     """
@@ -182,9 +183,9 @@ class HealthRow:
     host: str | None = None
     device: str | None = None
     gc_ms_per_step: float | None = None
-    """What Python's garbage collector took of the recorded steps."""
+    """Time of Python's garbage collector in the recorded steps."""
     samples: Count = 0
-    """Of the accelerator."""
+    """Number of samples of the accelerator."""
     sm_mhz: float | None = None
     sm_max_mhz: float | None = None
     memory_mhz: float | None = None
@@ -193,27 +194,28 @@ class HealthRow:
     temperature_c: float | None = None
     utilisation_pct: float | None = None
     throttle: dict[str, float] = field(default_factory=dict)
-    """Reason -> share of the samples that had it, 0 to 100, most frequent first."""
+    """Reason -> share of the samples with it, 0 to 100, most frequent first."""
     ecc_corrected: int | None = None
     """Errors since the driver was loaded, at the last sample; likewise the next."""
     ecc_uncorrected: int | None = None
     pcie_generation: int | None = None
-    """Best seen: an idle link is slow by design."""
+    """The highest seen, because an idle link reduces its speed by design."""
     pcie_generation_max: int | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     pcie_replays: int | None = None
-    """From the first to the last sample of each window, added up."""
+    """From the first to the last sample of each window, summed."""
     other_processes: int | None = None
-    """Most processes seen with a compute context on the device, beyond the job's ranks that use it."""
+    """The largest number of processes seen with a compute context on the device, without the ranks of the job that use
+    it."""
     cpus: float | None = None
     load_1m: float | None = None
     """Highest seen."""
     cpu_throttled_ms: float | None = None
-    """For how long the cgroup's CPU quota held its tasks, summed over them, from the first to the last sample of each
+    """How long the cgroup's CPU quota stopped its tasks, summed over tasks, from the first to the last sample of each
     window."""
     cpu_throttled_pct: float | None = None
-    """Scheduling periods in which that happened, of those there were in the time between these samples."""
+    """Share of scheduling periods with such a stop, among all between these samples."""
     memory_available_bytes: int | None = None
     """Lowest seen."""
     pressure_cpu_pct: float | None = None
@@ -224,7 +226,7 @@ class HealthRow:
 
 @dataclass(kw_only=True)
 class MemoryFrame:
-    """Allocations alive at the peak that one Python line made."""
+    """Allocations by one Python line that are alive at the peak."""
 
     frame: str
     """``file.py:12 function``."""
@@ -236,7 +238,7 @@ class MemoryFrame:
 class MemoryRow:
     """Device memory of one rank in one window (or at an out-of-memory error), of the device with the highest peak.
 
-    From the snapshot of PyTorch's memory history; without one, from the allocator's totals in the trace.
+    From the snapshot of PyTorch's memory history, or else from the allocator's totals in the trace.
     """
 
     attempt: Attempt
@@ -244,37 +246,37 @@ class MemoryRow:
     """None: the snapshot was taken at an out-of-memory error."""
     rank: Rank
     file: str | None
-    """The snapshot, for https://pytorch.org/memory_viz; None: from the trace."""
+    """The snapshot, for https://pytorch.org/memory_viz; None: the values are from the trace."""
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     end_allocated_bytes: int
     end_reserved_bytes: int
     segment_allocs: int | None
-    """Times the allocator took memory from the device (cudaMalloc, or cuMemMap with expandable segments); only a
-    snapshot tells, as of the next."""
+    """Number of times that the allocator took memory from the device (cudaMalloc, or cuMemMap with expandable
+    segments). Only known with a snapshot, as the next."""
     segment_frees: int | None
     allocs_per_step: list[int] = field(default_factory=list)
-    """Of those, in each step; empty where the steps are not known."""
+    """Number of such allocations in each step; empty if the steps are unknown."""
     frees_per_step: list[int] = field(default_factory=list)
     peak_per_step: list[int] = field(default_factory=list)
-    """Most bytes allocated in each step; empty where the steps are not known."""
+    """Largest number of bytes allocated in each step; empty if the steps are unknown."""
     complete: bool = True
-    """False when the history was too short to hold the window: the peak may have been higher."""
+    """False if the history was too short to cover the window: the peak may have been higher."""
     device_bytes: int | None = None
-    """What the device has in all; None where no trace of the rank says it."""
+    """Memory of the device; None if no trace of the rank contains it."""
     requested_bytes: int | None = None
-    """What the allocation asked for that failed; None in a window."""
+    """Size of the allocation that failed; None in a window."""
     top: list[MemoryFrame] = field(default_factory=list)
-    """Most bytes first, at most ten."""
+    """In order of bytes, the largest first; at most ten."""
 
     @property
     def fragmentation_bytes(self) -> int:
-        """Reserved and not allocated at the end."""
+        """Bytes reserved and not allocated at the end."""
         return self.end_reserved_bytes - self.end_allocated_bytes
 
     @property
     def free_bytes(self) -> int | None:
-        """Of the device, not reserved at the peak; None where its size is not known."""
+        """Bytes of the device that are not reserved at the peak; None if its size is unknown."""
         return None if self.device_bytes is None else self.device_bytes - self.peak_reserved_bytes
 
     @property
@@ -286,50 +288,50 @@ class MemoryRow:
 
 @dataclass(kw_only=True)
 class WorkGroup:
-    """Kernels of one kind of work, per step and on average over the ranks."""
+    """Kernels of one kind of work, per step and averaged over the ranks."""
 
     name: str
     ms_per_step: float
     kernels_per_step: float
     tflops: float | None = None
-    """10^12 operations per second while they run; None where less than half of their time could be counted."""
+    """10^12 operations per second while they run; None if less than half of their time could be counted."""
     gb_s: float | None = None
-    """10^9 bytes per second, at least: each input read once and one output written; None as above."""
+    """Lower bound, in 10^9 bytes per second: each input is read once and one output written. None as above."""
     peak_pct: float | None = None
-    """The nearer of both to the device's peak; None for a device that is not known."""
+    """The larger of the two shares of the device's peaks; None for an unknown device."""
     bound: str = ""
-    """``math``, ``memory``, ``launch`` (kernels shorter than 10 us on average), or empty where it is not known."""
+    """``math``, ``memory``, ``launch`` (kernels shorter than 10 us on average), or empty if unknown."""
 
 
 @dataclass(kw_only=True)
 class Efficiency:
-    """How well the devices are used. Counted are matrix products whose shapes were recorded, so operations are a lower
-    limit."""
+    """How well the devices are used. Only matrix products whose shapes were recorded are counted, so operations are a
+    lower bound."""
 
     device: str | None
     peak_tflops: float | None
-    """Of the device: dense, bf16."""
+    """Peak of the device: dense, bf16."""
     peak_gb_s: float | None
     shapes: bool
-    """Whether shapes were recorded (``record_shapes``): without them no operations are known."""
+    """Whether shapes were recorded (``record_shapes``); without them no operations are known."""
     tflop_per_step: float | None
-    """10^12 operations that one rank counted in a step."""
+    """Operations counted per rank and step, in 10^12."""
     tflops: float | None
-    """These per second of the whole step."""
+    """These per second of the whole step, in 10^12."""
     peak_pct: float | None
-    """``tflops`` of the peak: what others call hardware FLOP utilisation."""
+    """``tflops`` as a share of the peak, also called hardware FLOP utilisation."""
     counted_pct: float
     """Share of compute time whose operations were counted."""
     plain_ms: float
-    """Of matrix products per step, in kernels that use no tensor cores by their names."""
+    """Time per step of matrix products in kernels whose names show that they use no tensor cores."""
     small_kernels: float
-    """Kernels shorter than 10 us per step."""
+    """Number of kernels per step that are shorter than 10 us."""
     small_ms: float
     compiled: bool
-    """Kernels of torch.compile were seen; likewise the next, CUDA graphs."""
+    """Whether kernels of torch.compile were seen; likewise the next, CUDA graphs."""
     graphs: bool
     groups: list[WorkGroup] = field(default_factory=list)
-    """Most time first."""
+    """In order of time, the largest first."""
 
 
 @dataclass(kw_only=True)
@@ -337,11 +339,11 @@ class PathPiece:
     """A stretch of the critical path of one step."""
 
     rank: Rank | None
-    """None where the ranks share it."""
+    """None if it belongs to several ranks."""
     kind: str
     """``compute``, ``host``, ``transfer``, or ``launch``: latencies and gaps between pieces of work."""
     name: str
-    """Of the kernel with most time in it, of what the host does where that is known, of the collective; or empty."""
+    """Name of the kernel with most time in it, of the host activity if known, or of the collective; else empty."""
     start_ms: float
     """From the begin of the step."""
     duration_ms: float
@@ -358,12 +360,13 @@ class PathPart:
 
 @dataclass(kw_only=True)
 class CriticalPath:
-    """The chain of work that decides how long a step takes, by replay. What is not on it can be shortened in vain."""
+    """The chain of work that decides how long a step takes, by replay. Shortening other work does not shorten the
+    step."""
 
     attempt: Attempt
     window: WindowNumber
     step: Step | None
-    """The median step of the window, whose pieces are here."""
+    """The median step of the window, whose pieces are listed."""
     step_ms: float
     parts: list[PathPart] = field(default_factory=list)
     """Over all steps, most time first."""

@@ -1,4 +1,4 @@
-"""The report's curve of every step of the run."""
+"""Step times over the whole run, for the report's curve."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["RankStepTimes", "RecordedRange", "RunSteps", "StepBucket"]
 
 @dataclass(kw_only=True)
 class StepBucket:
-    """Neighbouring steps of the whole run, recorded or not. None where no step was timed."""
+    """Consecutive steps of the run, recorded or not. Values are None if no step was timed."""
 
     first: Step
     last: Step
     step_ms: float | None = None
     """Median over the ranks of their mean step."""
     slowest_ms: float | None = None
-    """The longest single step, and whose it was."""
+    """The longest single step, and its rank in the next field."""
     slowest_rank: Rank | None = None
     input_ms: float | None = None
-    """Mean time in the data loader of the rank that waited most for it, and which rank that was."""
+    """Mean time in the data loader of the rank with most of it, and that rank in the next field."""
     input_rank: Rank | None = None
 
 
 @dataclass(kw_only=True)
 class RankStepTimes:
-    """One rank over the unprofiled steps of the whole run: no rank recorded, nor closed a window."""
+    """One rank over the unprofiled steps of the whole run, in which no rank recorded or closed a window."""
 
     rank: Rank
     steps: Step = 0
@@ -38,12 +38,12 @@ class RankStepTimes:
     input_pct: float | None = None
     gc_ms_per_step: float | None = None
     drift_pct: float | None = None
-    """Median of the last quarter of the steps against that of the first."""
+    """Median of the last quarter of the steps compared with that of the first."""
 
 
 @dataclass(kw_only=True)
 class RecordedRange:
-    """Steps in which a rank recorded, warm-up included; both ends are inside."""
+    """Steps in which a rank recorded, warm-up included; both ends inclusive."""
 
     first: Step
     last: Step
@@ -56,13 +56,13 @@ class RunSteps:
     attempt: Attempt
     steps: Step
     unprofiled_steps: Step = 0
-    """Timed ones, of the rank that has most."""
+    """Number of timed unprofiled steps of the rank with most of them."""
     median_ms: float | None = None
     """Of the unprofiled steps: median over the ranks of their medians; likewise the next."""
     around_ms: float | None = None
-    """Of those just before and after the windows; None where they are most of the run."""
+    """Of the steps just before and after the windows; None if these are most of the run."""
     typical: bool | None = None
-    """Whether both medians agree."""
+    """Whether the two medians agree."""
     windows: list[RecordedRange] = field(default_factory=list)
     buckets: list[StepBucket] = field(default_factory=list)
     rows: list[RankStepTimes] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What is kept of a run to compare others with it: the entry of a baseline."""
+"""Summary of a run, kept to compare others with it: the entry of a baseline."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class RunSummary:
 
     name: str
     created: str = ""
-    """When the run ended, ISO 8601 in UTC; empty where nothing says."""
+    """When the run ended, ISO 8601 in UTC; empty if unknown."""
     report: ClusterReport | None = None
     step_ms: list[float] = field(default_factory=list)
-    """The job's steps that no rank recorded, in order; each the mean from one wait of the host for its device to the
-    next. Empty without step logs."""
+    """The job's steps that no rank recorded, in order. Each is a mean over the steps from one synchronisation of the
+    host with its device to the next. Empty without step logs."""
     ranks: list[RankWindow] = field(default_factory=list)
     schema_version: str = SUMMARY_VERSION

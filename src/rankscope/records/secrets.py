@@ -1,7 +1,7 @@
-"""Mask what looks like a secret, before it is kept: command lines, configurations and messages.
+"""Mask values that look like secrets before command lines, configurations and messages are stored.
 
-Reports are passed on to others. What is masked here is masked in every file that is made from it. The name of a flag
-stays visible; only its value is masked.
+Reports are shared. A value that is masked here is masked in every file derived from it. The name of a flag stays
+visible; only its value is masked.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _WORDS = (
     *("auth", "authorization", "authtoken", "bearer", "cookie", "apikey", "accesskey", "secretkey", "privatekey"),
     *("key", "pat", "dsn", "pass", "jwt", "signature", "sas"),
 )
-"""A name announces a secret when one of its parts (``api-key``, ``db.password``, ``hfToken``) is one of these words, or
-its plural."""
+"""A name denotes a secret if one of its parts (``api-key``, ``db.password``, ``hfToken``) is one of these words, or its
+plural."""
 
 _NO_SECRETS = frozenset(
     {
@@ -30,16 +30,16 @@ _NO_SECRETS = frozenset(
         *("input", "output", "target", "train", "new", "drop", "tokens"),
     }
 )
-"""Beside one of these, ``token`` and ``key`` are words of machine learning: ``--max-tokens``, ``image_key``."""
+"""Next to one of these, ``token`` and ``key`` are words of machine learning: ``--max-tokens``, ``image_key``."""
 _AMBIGUOUS = frozenset({"token", "tokens", "key", "keys", "pass", "passes", "pat", "signature"})
 
 _NAME = r"(?<!\w)[A-Za-z_][\w.\-/]{0,100}"
-"""Of bounded length and from the start of a word, so that a long text without any value is read once."""
+"""Bounded in length and anchored at the start of a word, so that a long text without any value is scanned once."""
 _ASSIGNED = re.compile(rf"^(?P<head>(?:-{{1,2}}|[+~]{{0,2}})(?P<name>{_NAME}(?:@{_NAME})?)[=:])(?P<value>.+)$", re.S)
 _FLAG = re.compile(rf"^-{{1,2}}(?P<name>{_NAME})$")
 _IN_TEXT = re.compile(rf"(?P<name>{_NAME})[\"']?\s?[=:]\s?[\"']?"), re.compile(r"[^\s\"',;&{}\[\]()]+")
 _AS_FLAG_IN_TEXT = re.compile(rf"--(?P<name>{_NAME})\s{{1,8}}"), re.compile(r"[^\s\"',;\-][^\s\"',;]*")
-"""A name, and what is its value behind it."""
+"""A name, and the value behind it."""
 
 _SHAPES = re.compile(
     r"(?P<url>(?<=://)[^\s/@:]{0,256}:[^\s@]{1,256}(?=@))"  # user:password of an address
@@ -59,15 +59,15 @@ _SHAPES = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     re.S,
 )
-"""Values that are recognised as secrets by their form, whatever their name is."""
+"""Values that are recognised as secrets by their form, independent of their name."""
 _QUERY = re.compile(r"(?P<head>[?&](?P<name>[\w.\-]+)=)(?P<value>[^&\s#]+)")
 
 
 def mask_arguments(words: Sequence[str]) -> list[str]:
-    """Mask values of flags and of ``key=value`` words whose names announce secrets, and values that look like secrets.
+    """Mask values of flags and of ``key=value`` words whose names denote secrets, and values that look like secrets.
 
     Args:
-        words: a command line, one item a word.
+        words: a command line, one item per word.
 
     Returns:
         As many words; a masked value is :data:`MASK`.
@@ -88,7 +88,7 @@ def mask_arguments(words: Sequence[str]) -> list[str]:
 
 
 def mask_config(plain: Any, *, secret: bool = False) -> Any:
-    """Mask values below keys whose names announce secrets, at any depth; other values as :func:`mask_text` does."""
+    """Mask values below keys whose names denote secrets, at any depth; other values as :func:`mask_text` does."""
     if isinstance(plain, dict):
         return {key: mask_config(value, secret=secret or _tells_of_secret(str(key))) for key, value in plain.items()}
     if isinstance(plain, (list, tuple)):
@@ -107,7 +107,8 @@ def mask_text(text: str) -> str:
 
 
 def _mask_named(names: re.Pattern[str], values: re.Pattern[str], text: str) -> str:
-    """Mask what follows names that announce secrets. What follows another name may hold such a name itself."""
+    """Mask the values behind names that denote secrets. The value behind another name may contain such a name
+    itself."""
     kept, done, at = [], 0, 0
     while name := names.search(text, at):
         at = name.end()

@@ -1,4 +1,4 @@
-"""A sweep: what is tried (``sweep.json``), what became of each run (``jobs/``), and the table at its end."""
+"""A sweep: its settings (``sweep.json``), the result of each run (``jobs/``), and the final table."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ class SweepSetting:
     """One combination of values."""
 
     number: int
-    """From 1 on. The first is what the others are compared with."""
+    """From 1 on. The others are compared with the first."""
     name: str
-    """What is different about it, for people: ``bucket_cap_mb=25``."""
+    """Its difference from the others, for display: ``bucket_cap_mb=25``."""
     overrides: list[str]
-    """As ``rankscope run -S`` takes them; only what is swept. Secrets are masked where they are kept."""
+    """As for ``rankscope run -S``; only the swept keys. Secrets are masked where they are stored."""
     knobs: dict[str, str] = field(default_factory=dict)
-    """Arguments of the script and variables of the environment that it sets, by their names without ``script.`` and
-    ``env.``."""
+    """Script arguments and environment variables that it sets, by name without ``script.`` and ``env.``."""
 
 
 @dataclass(kw_only=True)
 class SweepPlan:
-    """What a sweep consists of."""
+    """The definition of a sweep."""
 
     words: list[str]
-    """The command line behind ``rankscope sweep``, without the sweep's own flags; secrets are masked."""
+    """The command line after ``rankscope sweep``, without the sweep's own flags; secrets are masked."""
     settings: list[SweepSetting]
     repeats: int
-    """Runs of each setting."""
+    """Number of runs per setting."""
     schema_version: str = SWEEP_VERSION
 
 
@@ -47,7 +46,7 @@ class SweepJob:
     repeat: int
     """From 1 on."""
     folder: str
-    """Its run directory, below the sweep's."""
+    """Its run directory, below that of the sweep."""
     exit_code: int
     seconds: float
     host: str = ""
@@ -55,34 +54,34 @@ class SweepJob:
 
 @dataclass(kw_only=True)
 class SweepRow:
-    """One setting in the table. Times in ms a step; None is unknown."""
+    """One setting in the table. Times in ms per step; None: unknown."""
 
     setting: int
     name: str
     overrides: list[str]
     runs: int = 0
-    """That have a step time."""
+    """Number of runs with a step time."""
     failed: int = 0
     step_ms: float | None = None
-    """Geometric mean over the runs of the usual step of each."""
+    """Geometric mean over the runs of their usual step time."""
     noise_ms: float | None = None
-    """Half the width of its interval (99 %)."""
+    """Half the width of its 99 % interval."""
     each_ms: list[float] = field(default_factory=list)
-    """Of each run, in the order of the repeats."""
+    """Step time of each run, in the order of the repeats."""
     gain_ms: float | None = None
-    """By which a step is shorter than with the first setting; negative where it is longer."""
+    """How much shorter a step is than with the first setting; negative if it is longer."""
     gain_low_ms: float | None = None
-    """Interval (99 %) of the gain; likewise the next."""
+    """99 % interval of the gain; likewise the next."""
     gain_high_ms: float | None = None
     told: bool = False
-    """Whether the gain, or the loss, is more than chance, with all settings of the sweep taken together."""
+    """Whether the gain, or the loss, is significant, corrected for all settings of the sweep."""
     predicted_ms: float | None = None
-    """What the report of the first setting says that turning this knob gains."""
+    """Gain of changing this setting that the report of the first setting predicts."""
     predicted_error_ms: float | None = None
     predicted_at_most: bool = False
-    """Whether that is a bound."""
+    """Whether the prediction is an upper bound."""
     predicted_by: str = ""
-    """Code of the advice."""
+    """Code of the advice that predicts it."""
     verdict: str = ""
     """Kind of the verdict of its last report."""
     notes: list[str] = field(default_factory=list)
@@ -94,23 +93,23 @@ class SweepResult:
 
     name: str
     rows: list[SweepRow]
-    """The first one is what the others are compared with."""
+    """The others are compared with the first one."""
     repeats: int
     planned: int
-    """Runs in all."""
+    """Number of all runs."""
     ended: int = 0
     step_source: Literal["unrecorded", "recorded"] = "unrecorded"
     steps: Step = 0
-    """Of all runs together."""
+    """Number of steps of all runs together."""
     order: str = ""
-    """In which the settings were run, by their numbers."""
+    """The order in which the settings were run, by number."""
     noise_source: Literal["repeats", "usual"] = "repeats"
-    """``usual``: too few repeats; what runs of one program usually differ by is taken."""
+    """``usual``: there are too few repeats, so the usual difference between runs of one program is assumed."""
     notes: list[str] = field(default_factory=list)
     schema_version: str = SWEEP_VERSION
 
     @property
     def best(self) -> SweepRow | None:
-        """The setting with the shortest step, where it is told apart from the first one."""
+        """Return the setting with the shortest step, if it differs significantly from the first one."""
         told = [row for row in self.rows if row.told and (row.gain_ms or 0.0) > 0]
         return max(told, key=lambda row: row.gain_ms or 0.0, default=None)

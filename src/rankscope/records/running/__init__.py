@@ -1,1 +1,1 @@
-"""Of a job that runs: what its helpers are told, what they saw of its steps, and where it stands."""
+"""Records of a running job: the tasks of its helpers, what they saw of its steps, and its state."""

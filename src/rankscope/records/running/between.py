@@ -1,4 +1,4 @@
-"""What the logs of all steps tell of the run between its windows."""
+"""What the logs of all steps show about the run between its windows."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ BetweenKind = Literal["named", "turns", "alike", "nobody", "contended", "insuffi
 
 @dataclass(kw_only=True)
 class SlowPattern:
-    """Steps that are longer than they have to be, and which ranks make them so."""
+    """A pattern of steps that are longer than necessary, and the ranks that cause it."""
 
     kind: PatternKind
-    """In all steps; every so many; from a step on; more and more; once for a while; irregularly; several ranks, each
-    every so many; with a checkpoint; with an evaluation."""
+    """In all steps; in every n-th; from a step on; increasing; in one interval of steps; irregularly; several ranks,
+    each in every n-th step; with a checkpoint; with an evaluation."""
     ranks: list[Rank] = field(default_factory=list)
-    """Who is late. Empty: all ranks take longer alike."""
+    """The late ranks. Empty: all ranks take longer equally."""
     place: str = ""
-    """Where the time goes: ``input`` (the data loader), ``gc``, ``before`` (the forward, not in either), ``forward``,
-    ``backward`` (CPU time in it), ``after`` (between the backward and the end of the step); empty where no place stands
-    out."""
+    """Where the time is spent: ``input`` (the data loader), ``gc``, ``before`` (before the forward, without the other
+    two), ``forward``, ``backward`` (CPU time in it), ``after`` (between the backward and the end of the step); empty if
+    no place is clear."""
     cpu: bool = False
-    """Whether the extra time is CPU time of the training thread for the most part; else it sleeps or waits."""
+    """Whether the extra time is mostly CPU time of the training thread; otherwise it sleeps or waits."""
     period: Step | None = None
-    """Steps from one such step to the next, where that is regular."""
+    """Number of steps from one such step to the next, if regular."""
     first: Step = 0
     """The first such step."""
     last: Step | None = None
-    """The last one, where it has ended."""
+    """The last such step, if the pattern has ended."""
     size_ms: float = 0.0
     """How much later than its peers such a rank is in such a step, median."""
     cost_ms: float = 0.0
@@ -41,32 +41,32 @@ class SlowPattern:
     error_ms: float = 0.0
     """Standard error of the cost, from blocks of steps."""
     seen: Step = 0
-    """Number of such steps,"""
+    """Number of such steps."""
     of: Step = 0
-    """of those that the pattern would have."""
+    """Number of steps that the pattern predicts."""
     p_value: float | None = None
-    """Chance of such a pattern where there is none, over all that were looked for; None where nothing was tested."""
+    """Probability of such a pattern without a cause, over all patterns that were tested; None if nothing was tested."""
     sentence: str = ""
 
 
 @dataclass(kw_only=True)
 class BetweenVerdict:
-    """The verdict from the step logs of all ranks. Recorded steps and the first ones are not in it."""
+    """The verdict from the step logs of all ranks. Recorded steps and the first steps are excluded."""
 
     kind: BetweenKind
     ranks: list[Rank] = field(default_factory=list)
-    """Who is named, most costly first."""
+    """The named ranks, in order of cost, the largest first."""
     steps: Step = 0
-    """Compared steps."""
+    """Number of compared steps."""
     step_ms: float | None = None
     """Median over steps of the median over ranks."""
     patterns: list[SlowPattern] = field(default_factory=list)
-    """Most costly first."""
+    """In order of cost, the largest first."""
     held_ms: float | None = None
-    """Per step, what a busy machine takes from the ranks: time in which a training thread could run and was not let,
-    mean of the rank that loses most."""
+    """Delay per step by contention for CPUs: time in which a training thread was runnable but not running, mean of the
+    rank with most of it."""
     sentence: str = ""
     notes: list[str] = field(default_factory=list)
     """What was left out, and why."""
     window: str = ""
-    """How this verdict and that of the windows stand to each other; empty without windows."""
+    """How this verdict relates to that of the windows; empty without windows."""

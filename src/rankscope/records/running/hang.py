@@ -1,4 +1,4 @@
-"""Why a job stands still: what each rank answers when it is asked, and what follows from all answers together."""
+"""Why a job makes no progress: the answer of each rank, and the conclusion from all answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rankscope.limits import Attempt, Count, Rank, Step, WorldSize
 __all__ = ["Call", "HangKind", "HangVerdict", "NodeAnswers", "RankAnswer", "RankState", "Stage", "ThreadStack"]
 
 Stage = Literal["began", "rendezvous", "group"]
-"""Of a rank that has made no step: torch is imported; it is in ``init_process_group``; that has returned."""
+"""Stage of a rank that has made no step: torch is imported; it is in ``init_process_group``; that has returned."""
 
 HangKind = Literal[
     "not_entered", "skipped", "order", "kinds", "sizes", "all_in", "stopped", "gone", "waits_elsewhere", "long",
@@ -25,17 +25,17 @@ class Call:
     group: str
     """Name of the process group on this rank."""
     seq: Count
-    """Its number among the group's collectives."""
+    """Its sequence number among the group's collectives."""
     name: str
-    """``gloo:all_reduce``"""
+    """For instance ``gloo:all_reduce``."""
     done: bool
     sizes: list[list[int]] = field(default_factory=list)
     """Shapes of its inputs."""
     dtype: str = ""
     created_ns: Count = 0
-    """CLOCK_REALTIME"""
+    """Time of issue, CLOCK_REALTIME."""
     message: bool = False
-    """A send or receive between two ranks, which has no number that others share."""
+    """Whether it is a send or receive between two ranks, which has no number that ranks share."""
 
 
 @dataclass(kw_only=True)
@@ -49,46 +49,46 @@ class ThreadStack:
 
 @dataclass(kw_only=True)
 class RankAnswer:
-    """What a rank says when it is asked."""
+    """The answer of a rank to a question."""
 
     rank: Rank
     attempt: Attempt
     token: Count
-    """Of the question."""
+    """Number of the question."""
     time_ns: Count
     steps: Step
     part: str
-    """Where in its step the training thread is: before, forward, backward, after."""
+    """The part of its step that the training thread is in: before, forward, backward, after."""
     stacks: list[ThreadStack] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    """The last ones of each group, oldest first."""
+    """The last calls of each group, oldest first."""
     groups: dict[str, list[Rank]] = field(default_factory=dict)
-    """Name of each process group on this rank -> its ranks, where that is known."""
+    """Name of each process group on this rank -> its ranks, where known."""
     recorder: bool = False
-    """Whether this torch keeps a record of the calls."""
+    """Whether this torch has a flight recorder of the calls."""
 
 
 @dataclass(kw_only=True)
 class RankState:
-    """A rank as its node's helper sees it from outside, and what it has answered."""
+    """State of a rank as its node's helper observes it from outside, and its answer."""
 
     rank: Rank
     pid: Count
     state: str = ""
-    """The kernel's letter: R runs, S and D sleep, T is stopped, Z has ended; empty: gone."""
+    """The kernel's letter: R runs, S and D sleep, T is stopped, Z has ended; empty: the process is gone."""
     steps: Step = 0
     idle_s: float = 0.0
-    """Since its last step."""
+    """Time since its last step."""
     advances: bool = False
-    """Between two questions a frame, a call or a step has changed."""
+    """Whether a frame, a call or a step has changed between two questions."""
     cpu_s: float = 0.0
     """CPU time of its main thread between the two questions."""
     switches: Count = 0
-    """How often that thread began to wait between them: one that stands still does not."""
+    """How often that thread was switched out between them because it waited; 0 for one that makes no progress."""
     stage: str = ""
-    """A :data:`Stage`; empty where it is not known, and once a step was made."""
+    """A :data:`Stage`; empty if unknown, and once a step was made."""
     stacks: list[ThreadStack] = field(default_factory=list)
-    """Of a rank that does not answer, as py-spy sees them from outside, where that is installed and permitted."""
+    """Stacks of a rank that does not answer, read from outside by py-spy where that is installed and permitted."""
     answer: RankAnswer | None = None
 
 
@@ -97,29 +97,29 @@ class NodeAnswers:
     """All ranks of a node, in a file of the run directory."""
 
     node: str
-    """As the node has claimed the run directory."""
+    """The name by which the node claimed the run directory."""
     attempt: Attempt
     world_size: WorldSize
     time_ns: Count
     after_s: float
-    """After so long without a step the ranks were asked."""
+    """Time without a step after which the ranks were asked."""
     asked: bool = False
-    """A person has asked, and nothing may be wrong."""
+    """Whether the user asked, so that nothing need be wrong."""
     resumed: bool = False
-    """Steps went on afterwards."""
+    """Whether steps continued afterwards."""
     ranks: list[RankState] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
 class HangVerdict:
-    """What follows from the answers of all ranks."""
+    """The conclusion from the answers of all ranks."""
 
     kind: HangKind
-    """A rank has not entered a call of the others; has skipped one; calls in another order; calls something else; with
-    other sizes; all are in and nothing moves; is stopped by a signal; has ended; the ranks wait in different places;
-    something still advances; nothing is known."""
+    """A rank has not entered a call of the others; has skipped one; calls in another order; calls another operation;
+    calls with other sizes; all have entered and nothing moves; is stopped by a signal; has ended; the ranks wait in
+    different places; something still advances; nothing is known."""
     ranks: list[Rank] = field(default_factory=list)
-    """Whose doing it is."""
+    """The ranks that cause it."""
     group: str = ""
     seq: Count = 0
     sentence: str = ""
@@ -128,7 +128,7 @@ class HangVerdict:
     time_ns: Count = 0
     """When the ranks were asked."""
     idle_s: float = 0.0
-    """Since the last step; since the last sign of progress where none was made."""
+    """Time since the last step; if none was made, since the last sign of progress."""
     stepped: bool = True
     """Whether any rank has made a step."""
     resumed: bool = False

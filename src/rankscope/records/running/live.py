@@ -1,4 +1,4 @@
-"""How a job is doing now: what each node's helper places in the run directory every few seconds while it runs."""
+"""Current state of a job: written by each node's helper to the run directory every few seconds while the job runs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ class RankLive:
 
     rank: Rank
     steps: Step
-    """Made so far."""
+    """Number of steps so far."""
     step_ms: float = 0.0
     """Median."""
     before_ms: float = 0.0
-    """Median of as many steps before those, for the trend; 0 where there are too few."""
+    """Median of the same number of steps before those, for the trend; 0 if there are too few."""
     input_pct: float = 0.0
     """Share of the time spent in the data loader."""
     own_ms: float = 0.0
-    """Mean time before the ranks meet: before the forward, and in it. Of ranks in step the latest has most."""
+    """Mean time before the ranks synchronise: before the forward, and in it. If the ranks are in step, the latest has
+    most."""
     idle_s: float = 0.0
-    """Since its last step."""
+    """Time since its last step."""
     seconds: float = 0.0
-    """Time of all its steps."""
+    """Total time of its steps."""
     input_seconds: float = 0.0
 
 
@@ -42,5 +43,5 @@ class NodeLive:
     time_ns: Count
     ranks: list[RankLive] = field(default_factory=list)
     news: str = ""
-    """What the step logs of this node's ranks tell, where they name somebody; or that the job stands still."""
+    """What the step logs of this node's ranks show, if they name a rank; or that the job makes no progress."""
     named: list[Rank] = field(default_factory=list)
