@@ -87,8 +87,7 @@ class CaptureRequest:
     warmup: WindowSteps
     detail: str = ""
     at: Step = 0
-    """A step to be recorded, or the first of a series ``every`` this many steps, one of which is recorded; 0: as soon
-    as possible."""
+    """The step to be recorded; with ``every``, that step or a later one of the series. 0: as soon as possible."""
     every: Step = 0
 
 

@@ -1,1 +1,2 @@
-"""Which operators and Python lines a rank's time goes to: compared between ranks, and against what the device can."""
+"""Operators and Python lines by the time they take, compared between ranks and with the peak performance of the
+device."""

@@ -1,4 +1,4 @@
-"""One rank's operators against those of a peer: which it runs more often, and which take longer on it."""
+"""Comparison of one rank's operators with a peer's: which it runs more often, and which take longer on it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rankscope.records.evidence import OperatorExcess
 __all__ = ["operator_excess"]
 
 MOST = 5
-"""Names told of one rank."""
+"""Number of operators reported per rank."""
 LEAST = 0.05
-"""Share of the extra time of all operators together from which on one of them is told."""
+"""Smallest share of the extra time of all operators from which on an operator is reported."""
 
 
 def operator_excess(late: RankView, peer: RankView) -> list[OperatorExcess]:
@@ -43,7 +43,7 @@ def operator_excess(late: RankView, peer: RankView) -> list[OperatorExcess]:
 
 
 def _by_name(view: RankView) -> dict[str, tuple[float, float]]:
-    """Name -> calls and ms per step."""
+    """Return name -> calls and ms per step."""
     work, events = operator_work(view), view.trace.events
     steps = max(view.steps, 1)
     names, place = np.unique(events.name[work.event], return_inverse=True)
@@ -55,7 +55,7 @@ def _by_name(view: RankView) -> dict[str, tuple[float, float]]:
 
 
 def _line(late: RankView, peer: RankView, frames: UserFrames, theirs: UserFrames, name: str) -> str:
-    """The user's function with most calls beyond the peer's; empty where no stacks were recorded."""
+    """Return the user's function with most calls beyond the peer's; empty if no stacks were recorded."""
     if not len(frames):
         return ""
     own, other = Counter(_callers(late, frames, name)), Counter(_callers(peer, theirs, name))

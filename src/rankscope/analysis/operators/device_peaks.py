@@ -1,7 +1,7 @@
-"""What devices can do at best, by name: dense matrix products without sparsity, and device memory.
+"""Peak performance of devices, by name: dense matrix products without sparsity, and device memory.
 
 Sources: NVIDIA's data sheets of V100, A100, L40S, H100, H200 and B200, and AMD's of MI250X, MI300X and MI325X. Where a
-sheet gives a number with sparsity, half of it stands here. Of V100 it is fp16: it has no bf16.
+sheet gives a number with sparsity, the table has half of it. For V100 it is fp16, because it has no bf16.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ __all__ = ["Peak", "peak_of"]
 
 
 class Peak(NamedTuple):
-    """Of one device."""
+    """Peak performance of one device."""
 
     tflops: float
     """10^12 operations per second in bf16 (fp16), with tensor cores."""
     gb_s: float
-    """10^9 bytes per second from and to its memory."""
+    """Bandwidth of its memory, 10^9 bytes per second."""
 
 
 _BY_NAME: tuple[tuple[str, Peak], ...] = (
@@ -37,11 +37,11 @@ _BY_NAME: tuple[tuple[str, Peak], ...] = (
     ("MI300X", Peak(1307.0, 5300.0)),
     ("MI325X", Peak(1307.0, 6000.0)),
 )
-"""The first part of a name that fits, whatever its case."""
+"""The first entry whose name begins the device's name is used, ignoring case."""
 
 
 def peak_of(device: str | None) -> Peak | None:
-    """Return the peak of a device by the name that CUDA or ROCm gives it; None for one that is not in the table."""
+    """Return the peak of a device by the name that CUDA or ROCm gives it; None if it is not in the table."""
     name = (device or "").upper()
     if "MIG" in name:  # a part of a device
         return None

@@ -1,4 +1,5 @@
-"""How well the devices are used: operations and bytes per second against their peak, and where their time goes."""
+"""How well the devices are used: operations and bytes per second compared with their peak, and where their time
+goes."""
 
 from __future__ import annotations
 
@@ -20,9 +21,10 @@ from rankscope.records.rows import Efficiency, WorkGroup
 __all__ = ["efficiency"]
 
 MOST_RANKS = 4
-"""That are looked at, spread over the job: all of a role do the same work, and it is read kernel by kernel."""
+"""Number of ranks that are read, spread over the job. Ranks of one role do the same work, and reading is done kernel by
+kernel."""
 SMALL_NS = 10_000
-"""A kernel shorter than this cannot fill a large device, and takes about as long to launch as to run."""
+"""A kernel shorter than this (ns) cannot fill a large device, and takes about as long to launch as to run."""
 _ELEMENT = re.compile(
     r"(?P<two>bfloat16|half\b|bf16|__half|fp16)|(?P<four>\bfloat\b|float32)|(?P<eight>\bdouble\b)", re.I
 )
@@ -86,7 +88,7 @@ def efficiency(views: Sequence[RankView], step_ms: float | None) -> Efficiency |
 
 
 class _Part:
-    """One rank, per step."""
+    """Values of one rank, per step."""
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -125,7 +127,7 @@ def _of_rank(view: RankView) -> _Part:
         row["ns"] += ns / view.steps
         row["kernels"] += count / view.steps
         if (work := flop(what, dims)) is not None:
-            # of several kernels of one call (split-K and its sum) the first holds its operations
+            # If a call has several kernels (split-K and its sum), the first one gets its operations.
             row["flop"] += work * times / view.steps
             row["counted_ns"] += ns / view.steps
             if uses_tensor_cores(name) is False:
@@ -137,14 +139,15 @@ def _of_rank(view: RankView) -> _Part:
 
 
 def _calls(operators: np.ndarray, place: np.ndarray, kinds: int) -> np.ndarray:
-    """Per kind how many operator calls had their first kernel of that kind."""
+    """Count for each kind the operator calls whose first kernel is of that kind."""
     first = np.zeros(len(operators), bool)
     first[np.unique(operators, return_index=True)[1]] = True
     return np.bincount(place[first & (operators >= 0)], minlength=kinds)
 
 
 def _bytes(kernel: str, shapes: str) -> float | None:
-    """At least what an element-wise kernel reads and writes: each input once, and an output as large as the largest."""
+    """Return a lower bound of the bytes that an element-wise kernel moves: it reads each input once and writes an
+    output as large as the largest."""
     found = _ELEMENT.search(kernel)
     if found is None or not shapes:
         return None

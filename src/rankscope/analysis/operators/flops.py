@@ -1,8 +1,8 @@
-"""Floating-point operations of matrix products from the shapes of their operator's inputs.
+"""Floating-point operations of matrix products, from the shapes of their operator's inputs.
 
-A product of m x k and k x n is 2 m n k. Convolutions and attention are not counted: their strides and whether the
-mask is causal are not in a trace. So every number here is a lower limit, and comes with the share of device time that
-it counts.
+A product of m x k and k x n takes 2 m n k. Convolutions and attention are not counted: a trace contains neither strides
+nor whether the mask is causal. So every number here is a lower bound, and is reported with the share of device time
+that it covers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _LEFT = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), 0),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), 1),
 }
-"""Operator -> the place of its left factor among its inputs; the right one follows."""
+"""Operator -> index of its left factor among its inputs; the right one follows."""
 
 
 def flop(operator: str, shapes: str) -> int | None:
-    """Return what one call computes; None for an operator that is not counted, or whose shapes are not known.
+    """Return the operations of one call; None if the operator is not counted or its shapes are unknown.
 
     Args:
         operator: for instance ``aten::addmm``.

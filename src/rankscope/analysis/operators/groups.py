@@ -1,4 +1,4 @@
-"""What kind of work a kernel is, by the operator that launched it and by its name: the rows of the efficiency table."""
+"""Kind of work of a kernel, by the operator that launched it and by its name: the rows of the efficiency table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _ROWS: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = (
     ),
     (SHARDING, re.compile(r"split_with_sizes_copy|_chunk_cat|^fsdp::|^FSDP::"), re.compile(r"chunk_cat", re.I)),
 )
-"""Group, operators, kernels. The first that fits an operator, else the first that fits a kernel."""
+"""Group, operators, kernels. The first row that matches the operator is used, else the first that matches the
+kernel."""
 _TENSOR_CORES = re.compile(
     r"nvjet|wgmma|tensorop|xmma|s\d+816|h\d+816|i\d+816|16816|1688|mfma|^Cijk_|hmma|bf16.*gemm", re.I
 )
@@ -44,7 +45,7 @@ _PLAIN = re.compile(r"sgemm|simt|gemmSN|_f32f32_f32f32_f32", re.I)
 
 
 def group_of(operator: str, kernel: str) -> str:
-    """Return the group of one kernel; what no row knows works element by element, as most kernels do."""
+    """Return the group of one kernel. One that no row matches counts as element-wise, as most kernels are."""
     for group, operators, _ in _ROWS:
         if operators.search(operator):
             return group
@@ -52,7 +53,7 @@ def group_of(operator: str, kernel: str) -> str:
 
 
 def uses_tensor_cores(kernel: str) -> bool | None:
-    """Return whether a matrix product's kernel uses tensor (matrix) cores; None where its name does not say."""
-    if _PLAIN.search(kernel):  # first: xmma and cutlass are libraries of both sorts
+    """Return whether a matrix product's kernel uses tensor (matrix) cores; None if its name does not show it."""
+    if _PLAIN.search(kernel):  # tested first: xmma and cutlass have kernels of both sorts
         return False
     return True if _TENSOR_CORES.search(kernel) else None

@@ -1,4 +1,4 @@
-"""Which function of the user's own code a rank was in: the deepest Python frame that belongs to no library."""
+"""Function of the user's code that a rank was in: the deepest Python frame that is not in a library."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LIBRARIES = frozenset(
     | {"lightning_fabric", "lightning_utilities", "apex", "transformer_engine", "flash_attn", "xformers", "tqdm"}
     | {"wandb", "tensorboard", "hydra", "omegaconf", "ray", "einops", "rankscope"}
 )
-"""Kineto cuts the folder of installed packages off its paths: what is left begins with the package."""
+"""Kineto removes the folder of installed packages from its paths, so they begin with the package."""
 
 
 class UserFrames:
-    """Pieces of time of the main thread, each in one function of the user's: sorted, disjoint, own clock."""
+    """Stretches of time of the main thread, each in one function of the user: sorted, disjoint, own clock."""
 
     def __init__(self, start: I64, end: I64, name: I64, strings: list[str]) -> None:
         self._start, self._end, self._name, self._strings = start, end, name, strings
@@ -37,7 +37,7 @@ class UserFrames:
         return len(self._start)
 
     def inside(self, spans: intervals.Spans) -> dict[str, float]:
-        """Function -> ns of these spans in it, most first."""
+        """Return function -> ns of these spans in it, most first."""
         ns = intervals.cover(spans, self._start, self._end)
         names, place = np.unique(self._name, return_inverse=True)
         total = np.bincount(place, ns, len(names))
@@ -45,7 +45,7 @@ class UserFrames:
         return {readable(self._strings[names[i]]): float(total[i]) for i in order.tolist() if total[i] > 0}
 
     def at(self, times: I64) -> list[str]:
-        """The function at each time, empty where there is none."""
+        """Return the function at each time; empty if there is none."""
         place = np.searchsorted(self._start, times, side="right") - 1
         known = (place >= 0) & (times < self._end[place.clip(0)]) if len(self) else np.zeros(len(times), np.bool_)
         names = self._name[place.clip(0)] if len(self) else np.zeros(len(times), np.int64)
@@ -54,7 +54,7 @@ class UserFrames:
 
 
 def user_frames(view: RankView) -> UserFrames:
-    """Return where the thread that runs the script was; nothing where no stacks were recorded."""
+    """Return the functions that the thread of the script was in; empty if no stacks were recorded."""
     trace, python = view.trace, view.trace.python
     used = np.unique(python.name).tolist()
     own = np.array([code for code in used if _is_users(trace.strings[code])], np.int64)
@@ -73,7 +73,7 @@ def user_frames(view: RankView) -> UserFrames:
 
 
 def _main_thread(view: RankView, threads: I64, counts: I64) -> int:
-    """Of the threads with frames of the user's the one that runs most operators, else the one with most frames."""
+    """Return the thread with frames of the user that runs most operators; if none does, the one with most frames."""
     operators = view.trace.events.tid[view.chain]
     run = np.array([int((operators == thread).sum()) for thread in threads.tolist()])
     return int(threads[np.lexsort((counts, run))[-1]])
@@ -91,7 +91,7 @@ def _is_users(name: str) -> bool:
 
 
 def readable(name: str) -> str:
-    """``train.py(12): main`` -> ``main() (train.py:12)``; of a long path the last two parts."""
+    """Convert ``train.py(12): main`` to ``main() (train.py:12)``, with the last two parts of a long path."""
     found = _FRAME.match(name)
     if found is None:
         return name

@@ -1,4 +1,4 @@
-"""What a late rank does that its peers do not, in names: operators, and lines of the user's code."""
+"""Names of what a late rank does beyond its peers: operators, and lines of the user's code."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rankscope.thresholds import MATTERS
 __all__ = ["name_what_they_do"]
 
 MOST_RANKS = 8
-"""That are looked at, the costliest first: what they do is read event by event."""
+"""Number of ranks that are read, in order of cost, because reading is done event by event."""
 MOST_LINES = 3
 
 
 def name_what_they_do(suspects: Sequence[Suspect], windows: Sequence[WindowResult], step_ms: float) -> None:
-    """Fill ``operators`` and ``lines`` of the ranks that may be named, from the window in which each costs most."""
+    """Set ``operators`` and ``lines`` of the ranks that may be named, from the window in which each costs most."""
     for suspect in [s for s in suspects if s.cost_ms > MATTERS * step_ms or s.lost][:MOST_RANKS]:
         window, column = _worst(windows, suspect.rank)
         if window is None:
@@ -39,7 +39,7 @@ def name_what_they_do(suspects: Sequence[Suspect], windows: Sequence[WindowResul
 
 
 def _worst(windows: Sequence[WindowResult], rank: int) -> tuple[WindowResult | None, int]:
-    """The window in which a rank costs most, and its column there."""
+    """Return the window in which a rank costs most, and its column there."""
     found: tuple[WindowResult | None, int] = (None, 0)
     most = float("-inf")
     for window in windows:

@@ -1,4 +1,4 @@
-"""What each operator of a rank costs: device time of the kernels that it launched; without a device its own time."""
+"""Time of each operator of a rank: device time of the kernels that it launched; without a device its self time."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ F64 = NDArray[np.float64]
 
 @dataclass(slots=True)
 class OperatorWork:
-    """One row an operator call that did device work (without a device: any operator) in a recorded step."""
+    """One row per operator call that did device work (without a device: any operator) in a recorded step."""
 
     event: I64
     """Row of the rank's events."""
     ns: F64
-    """Device time of its kernels, or its own time without the operators that it calls."""
+    """Device time of its kernels, or its self time."""
 
 
 def operator_work(view: RankView) -> OperatorWork:
-    """Return the operators of the recorded steps with what each of them costs."""
+    """Return the operators of the recorded steps with the time of each."""
     events = view.trace.events
     if not view.device:
         chosen = view.chain & (events.category == Category.CPU_OP) & (view.kind == Kind.COMPUTE)
@@ -46,7 +46,7 @@ def operator_work(view: RankView) -> OperatorWork:
 
 
 def operator_of_kernels(view: RankView) -> tuple[I64, I64]:
-    """Compute kernels of the recorded steps, and for each the operator that launched it, -1 where it is not known."""
+    """Return the compute kernels of the recorded steps, and for each the operator that launched it, -1 if unknown."""
     events = view.trace.events
     chosen = (view.kind == Kind.COMPUTE) & (events.stream >= 0)
     if view.steps:
@@ -63,7 +63,7 @@ def operator_of_kernels(view: RankView) -> tuple[I64, I64]:
 
 
 def self_time(view: RankView) -> F64:
-    """Per event the time of an operator without that of the operators it calls on its thread; 0 for other events."""
+    """Return per event the self time of an operator, ns; 0 for other events."""
     events = view.trace.events
     own = np.zeros(len(events))
     rows = np.flatnonzero(events.category == Category.CPU_OP)

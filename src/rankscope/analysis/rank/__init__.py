@@ -1,1 +1,1 @@
-"""One rank by itself: its trace prepared for analysis. Nothing here knows another rank."""
+"""Analysis of one rank by itself: its trace prepared for analysis. No module here uses another rank."""

@@ -1,8 +1,8 @@
-"""When the training thread of a CPU-only rank waits for a call within an operator, and not between two.
+"""Waiting of the training thread of a CPU-only rank inside of an operator, instead of between two.
 
-A functional collective is waited for in ``wait_tensor``, which runs inside of the operator that needs the tensor. An
-autograd function of a script's own may issue a call and return when its result is there: the rest of its range is
-waiting, as no operator runs in it.
+The wait for a functional collective is in ``wait_tensor``, which runs inside of the operator that needs the tensor. An
+autograd function of the script may issue a call and return when its result is complete: the rest of its range is
+waiting, if no operator runs in it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ _ISSUE = re.compile(
 )
 
 EARLY_NS = 500_000
-"""By so much, and half of the wait, the range of a call on its backend's thread may end after the waiter was woken."""
+"""The range of a call on its backend's thread may end this long, or half of the wait, after the waiting thread was
+woken."""
 
 
 def issuing(trace: RankTrace, chain: Mask) -> I64:
-    """Operators of the training threads that issue a call, in order of start; of nested ones the outermost."""
+    """Return the operators of the training threads that issue a call, in order of start; of nested ones the
+    outermost."""
     events = trace.events
     named = np.array([bool(_ISSUE.search(s)) for s in trace.strings], np.bool_)
     rows = np.flatnonzero(chain & (events.category == Category.CPU_OP) & named[events.name])
@@ -42,7 +44,7 @@ def issuing(trace: RankTrace, chain: Mask) -> I64:
 
 
 def blocked(trace: RankTrace, chain: Mask, kind: NDArray[np.int8]) -> Spans:
-    """Time in which the training threads wait inside of operators, own clock."""
+    """Return the time in which the training threads wait inside of operators, own clock."""
     events = trace.events
     waits = (kind == Kind.WAIT) & chain
     said = intervals.union(events.start[waits], events.end[waits])
@@ -51,7 +53,7 @@ def blocked(trace: RankTrace, chain: Mask, kind: NDArray[np.int8]) -> Spans:
 
 
 def _in_silence(trace: RankTrace, chain: Mask, kind: NDArray[np.int8], said: Spans) -> Spans:
-    """Rests of operators that issued a call and lasted until it had ended."""
+    """Return the final parts of operators that issued a call and lasted until it had ended."""
     events, calls = trace.events, trace.collectives.event
     issues = issuing(trace, chain)
     if not len(issues) or not len(calls):
@@ -77,7 +79,7 @@ def _in_silence(trace: RankTrace, chain: Mask, kind: NDArray[np.int8], said: Spa
             begins.append(begin)
             ends.append(until)
     waiting = intervals.union(np.array(begins, np.int64), np.array(ends, np.int64))
-    # what runs inside meanwhile is work; a recorded wait shows by itself when it begins
+    # Operators that run inside are work; a recorded wait has a range of its own.
     busy = intervals.union(events.start[working[inner]], events.end[working[inner]])
     waiting = intervals.subtract(waiting, busy)
     explicit = intervals.cover(said, waiting[0], waiting[1]) > 0

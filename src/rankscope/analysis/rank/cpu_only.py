@@ -1,8 +1,8 @@
-"""What the host of a CPU-only rank does: when it issued each call of the backend, and where it waited for one.
+"""Host activity of a CPU-only rank: when it issued each call of the backend, and where it waited for one.
 
-torch 2.13 records a gloo call as a range on a thread of the backend, and no argument of it; the issuing ``c10d::``
-operator is on the training thread, the waiting nowhere. It is inferred: the training thread runs no operator, or waits
-inside of one (``blocked``), and goes on soon after a call of the backend ends.
+torch 2.13 records a gloo call as a range on a thread of the backend, without arguments; the issuing ``c10d::`` operator
+is on the training thread, and the wait is not recorded. The wait is inferred: the training thread runs no operator, or
+waits inside of one (``blocked``), and continues soon after a call of the backend ends.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ __all__ = ["cpu_gaps", "cpu_issues", "cpu_waits", "settle_ends"]
 I64 = NDArray[np.int64]
 
 LEAST_WAIT_NS = 100_000
-"""A shorter gap between operators is taken for Python."""
+"""A shorter gap between operators counts as time in Python."""
 
 LATE_NS = 2_000_000
-"""A thread that waited goes on within this of the call's end, or within half of its gap (a loaded machine)."""
+"""A thread that waited continues within this time after the call's end, or within half of its gap (on a loaded
+machine)."""
 
 EARLY_NS = 500_000
-"""The range of a call on its backend's thread ends after the waiter was woken: 0.1 ms on an idle machine, more (up to
-half of the wait is accepted) where that thread has lost its core."""
+"""The range of a call on its backend's thread ends after the waiting thread was woken: 0.1 ms later on an idle machine,
+more (up to half of the wait is accepted) if that thread has lost its core."""
 
 
 def cpu_issues(view: RankView) -> I64:
-    """When the training thread issued each communication call (own clock); its start where that is not known."""
+    """Return when the training thread issued each communication call (own clock); the call's start if unknown."""
     events, calls = view.trace.events, view.trace.collectives
     start: I64 = events.start[calls.event].copy()
     issues: I64 = events.start[issuing(view.trace, view.chain)]
@@ -45,9 +46,9 @@ def cpu_issues(view: RankView) -> I64:
 
 
 def settle_ends(view: RankView) -> RankView:
-    """End each call of a CPU backend when the thread that waited for it went on, where its range says later.
+    """End each call of a CPU backend when the thread that waited for it continued, if its range ends later.
 
-    Without this the wait is not recognised, and what is waiting would count as work of the rank that waits.
+    Otherwise the wait is not recognised, and waiting would count as work of the rank that waits.
     """
     events, calls = view.trace.events, view.trace.collectives
     if view.device or not len(calls):
@@ -62,7 +63,7 @@ def settle_ends(view: RankView) -> RankView:
         row = running[np.argmin(end[running])]
         ended = end[(end > gap_begin) & (end <= gap_resume)]
         if len(ended) and gap_resume - ended.max() <= max(EARLY_NS, end[row] - gap_resume):
-            continue  # a call that ended in this gap explains it better
+            continue  # a call that ended in this gap is the better explanation
         if end[row] - gap_resume <= max(EARLY_NS, (gap_resume - gap_begin) // 2):
             end[row] = gap_resume
             duration[calls.event[row]] = gap_resume - start[row]
@@ -71,10 +72,10 @@ def settle_ends(view: RankView) -> RankView:
 
 
 def cpu_gaps(view: RankView) -> tuple[I64, I64]:
-    """Where the training thread runs no operator for longer than Python takes, outside the data loader.
+    """Return when the training thread runs no operator for longer than Python takes, outside the data loader.
 
-    Where it issues a call within, one such time ends and the next begins: of two calls that are waited for at once, the
-    second is issued when the first is done.
+    A gap is split where the thread issues a call within it: of two calls that are waited for in sequence, the second is
+    issued when the first has ended.
     """
     events = view.trace.events
     running = view.chain & (events.category == Category.CPU_OP) & ~one_of(view.kind, (Kind.OTHER, Kind.WAIT))
@@ -88,7 +89,7 @@ def cpu_gaps(view: RankView) -> tuple[I64, I64]:
 
 
 def cpu_waits(view: RankView) -> tuple[I64, I64, I64]:
-    """Inferred waits of the training thread: (begin, resume, row in ``Collectives``), own clock.
+    """Return the inferred waits of the training thread: (begin, resume, row in ``Collectives``), own clock.
 
     Time in the data loader is never a wait.
     """
@@ -102,10 +103,10 @@ def cpu_waits(view: RankView) -> tuple[I64, I64, I64]:
     at = np.searchsorted(end[order], resume, side="right") - 1
     row = order[at.clip(0)]
     late = resume - end[row]
-    # a call issued inside the gap was issued before the thread began to wait
+    # A call issued inside the gap was issued before the thread began to wait.
     issues = np.sort(cpu_issues(view))
     before = np.searchsorted(issues, end[row], side="left") - 1
     begin = np.where(before >= 0, np.maximum(begin, issues[before.clip(0)]), begin)
-    # what had ended before the gap began was not waited for in it
+    # A call that had ended before the gap began was not waited for in it.
     ok = (at >= 0) & (end[row] > begin) & (late <= np.maximum(LATE_NS, (resume - begin) // 2))
     return begin[ok], resume[ok], row[ok].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Several devices driven by one process: each is busy or idle by itself."""
+"""Several devices used by one process; each is busy or idle by itself."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rankscope.trace.names import Kind
 __all__ = ["by_device", "devices"]
 
 LEAST = 0.01
-"""A device that computes less than this share of what the busiest one does only holds something for it."""
+"""A device that computes less than this share of what the busiest one does is taken to hold data only."""
 
 
 def devices(view: RankView) -> list[int]:
-    """Numbers of the devices this rank computes or communicates on."""
+    """Return the numbers of the devices that this rank computes or communicates on."""
     events = view.trace.events
     work = one_of(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.FUSED)) & (events.stream >= 0)
     numbers, which = np.unique(events.pid[work], return_inverse=True)
@@ -28,7 +28,7 @@ def devices(view: RankView) -> list[int]:
 
 
 def by_device(view: RankView) -> list[RankView]:
-    """The view with the work of one device only, of each of its devices; of one device or none the view itself."""
+    """Return one view per device, with the work of that device only; with one device or none, the view itself."""
     numbers = devices(view) if view.device else []
     if len(numbers) < 2:
         return [view]

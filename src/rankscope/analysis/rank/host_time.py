@@ -16,38 +16,38 @@ from rankscope.trace.names import Kind
 __all__ = ["RankHostTime"]
 
 SILENCE_NS = 1_000_000
-"""A stretch of the training threads without any operator or call is a pause from here on."""
+"""A stretch of the training threads without any operator or call counts as a pause from this duration on."""
 
 
 class RankHostTime:
-    """Answers for one rank. Only the threads that drive the training count."""
+    """Host time of one rank. Only the threads that drive the training count."""
 
     def __init__(self, view: RankView) -> None:
         self._view = view
         self._calls = view.chain & one_of(view.trace.events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
 
     def events(self, names: Pattern[str]) -> intervals.Spans:
-        """Time in host events of such names."""
+        """Return the time in host events whose names match."""
         return self._view.spans(self.named_events(names))
 
     def calls(self, names: Pattern[str]) -> intervals.Spans:
-        """Time in runtime and driver calls of such names."""
+        """Return the time in runtime and driver calls whose names match."""
         return self._view.spans(self.named_calls(names))
 
     def named_calls(self, names: Pattern[str]) -> NDArray[np.bool_]:
-        """The calls themselves."""
+        """Return the mask of these calls."""
         return self._calls & name_mask(self._view.trace, names.search)
 
     def named_events(self, names: Pattern[str]) -> NDArray[np.bool_]:
-        """Host events of such names on the threads that drive the training."""
+        """Return the mask of host events whose names match, on the threads that drive the training."""
         return self._view.chain & name_mask(self._view.trace, names.search)
 
     def loading(self) -> intervals.Spans:
-        """Time in the data loader."""
+        """Return the time in the data loader."""
         return self._view.fetch
 
     def copies_to_device(self) -> intervals.Spans:
-        """Time in copy calls of which the device took part: long ones are copies from pageable memory."""
+        """Return the time in copy calls in which the device takes part: long ones are copies from pageable memory."""
         view, events = self._view, self._view.trace.events
         copying = np.zeros(len(events), np.bool_)
         to_device = name_mask(view.trace, lambda n: "HtoD" in n or "HostToDevice" in n)
@@ -56,9 +56,9 @@ class RankHostTime:
         return view.spans(self._calls & copying)
 
     def silence(self) -> intervals.Spans:
-        """Long stretches in which the training threads run neither an operator nor a call.
+        """Return the long stretches in which the training threads run neither an operator nor a call.
 
-        Up to the end of their last step: a device that is behind works on alone.
+        They are limited to the end of the last step, since a device that is behind its host works on alone.
         """
         view, events, steps = self._view, self._view.trace.events, self._view.trace.steps
         noise = one_of(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
@@ -67,6 +67,6 @@ class RankHostTime:
         until = int(steps.end[-1]) if view.device and len(steps) else view.end
         free = intervals.complement(busy, view.start, until)
         if not view.device:
-            free = intervals.subtract(free, view.comm)  # there it may wait for its peers
+            free = intervals.subtract(free, view.comm)  # during communication it may wait for its peers
         long = free[1] - free[0] >= SILENCE_NS
         return free[0][long], free[1][long]

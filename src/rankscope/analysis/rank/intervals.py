@@ -1,6 +1,6 @@
 """Sets of half-open time intervals as two int64 arrays (starts, ends), in any one unit. All functions are pure.
 
-A *set* here is sorted and disjoint, touching intervals joined; :func:`union` makes one of anything.
+A *set* here is sorted and disjoint, with touching intervals joined; :func:`union` makes one from any intervals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EMPTY: Spans = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(starts: I64, ends: I64) -> Spans:
-    """Join any intervals into a set. Empty and negative ones vanish."""
+    """Join any intervals into a set. Empty and negative ones are dropped."""
     keep = ends > starts
     starts, ends = starts[keep], ends[keep]
     if not len(starts):
@@ -32,12 +32,12 @@ def union(starts: I64, ends: I64) -> Spans:
 
 
 def measure(spans: Spans) -> int:
-    """Total length of a set."""
+    """Return the total duration of a set."""
     return int((spans[1] - spans[0]).sum())
 
 
 def intersect(a: Spans, b: Spans) -> Spans:
-    """Common part of two sets."""
+    """Return the intersection of two sets."""
     if not len(a[0]) or not len(b[0]):
         return EMPTY
     edges = np.concatenate((a[0], a[1], b[0], b[1]))
@@ -49,27 +49,27 @@ def intersect(a: Spans, b: Spans) -> Spans:
 
 
 def complement(spans: Spans, start: int, end: int) -> Spans:
-    """What of [start, end) the set leaves free."""
+    """Return the part of [start, end) that is not in the set."""
     starts, ends = clip(spans, start, end)
     return union(np.concatenate(([start], ends)).astype(np.int64), np.concatenate((starts, [end])).astype(np.int64))
 
 
 def subtract(a: Spans, b: Spans) -> Spans:
-    """Part of set ``a`` outside set ``b``."""
+    """Return the part of set ``a`` outside set ``b``."""
     if not len(a[0]) or not len(b[0]):
         return a
     return intersect(a, complement(b, int(a[0][0]), int(a[1][-1])))
 
 
 def clip(spans: Spans, start: int, end: int) -> Spans:
-    """Part of the set within [start, end)."""
+    """Return the part of the set within [start, end)."""
     starts, ends = np.maximum(spans[0], start), np.minimum(spans[1], end)
     keep = ends > starts
     return starts[keep], ends[keep]
 
 
 def contains(spans: Spans, times: I64) -> NDArray[np.bool_]:
-    """For each time whether the set covers it."""
+    """Return for each time whether the set contains it."""
     if not len(spans[0]):
         return np.zeros(len(times), np.bool_)
     at = np.searchsorted(spans[0], times, side="right") - 1
@@ -77,7 +77,7 @@ def contains(spans: Spans, times: I64) -> NDArray[np.bool_]:
 
 
 def cover(spans: Spans, starts: I64, ends: I64) -> I64:
-    """For each interval [start, end) how much of it the set covers."""
+    """Return for each interval [start, end) how much of it the set covers."""
     if not len(spans[0]):
         return np.zeros(len(starts), np.int64)
     before = np.concatenate(([0], np.cumsum(spans[1] - spans[0])))

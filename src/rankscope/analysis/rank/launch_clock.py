@@ -1,4 +1,4 @@
-"""Host and device clocks of one process, where they are apart by more than a launch takes."""
+"""Host and device clocks of one process, if they differ by more than a launch takes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from rankscope.trace.columns import RankTrace
 __all__ = ["LEAST_LAUNCHES", "settle_launches"]
 
 LEAST_LAUNCHES = 3
-"""So many kernels before their launch are no accident of one correlation id that was used twice."""
+"""Number of kernels before their launch from which on the clocks are corrected; fewer may have a correlation id that
+was used twice."""
 
 SURE = 0.95
-"""Quantile of what kernels are early by that is taken for the distance of the clocks; beyond it are accidents."""
+"""Quantile of the time by which kernels precede their launches that is taken as the clock offset; the rest are
+outliers."""
 
 
 def settle_launches(trace: RankTrace) -> tuple[RankTrace, int]:
     """Move the host's times back by as much as kernels seem to begin before their launches.
 
-    Kineto converts the device's clock to the host's, with an error that differs between processes. No kernel begins
-    before it is launched; device times stay, as the ends of collectives tie them to the other ranks.
+    Kineto converts the device's clock to the host's, with an error that differs between processes. A kernel cannot
+    begin before its launch. Device times are kept, because the ends of collectives relate them to the other ranks.
 
     Returns:
         The trace, and by how many ns its host times were moved.

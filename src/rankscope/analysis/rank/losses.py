@@ -1,7 +1,7 @@
-"""Device records that never reached the file: launches of which the work is missing.
+"""Device records that are missing from the file: launches without their work.
 
-A profiler that loses records says nothing. Each launch carries an id, and so does its work; in healthy traces every
-launch up to the last that the device reached has its work, on each of the 70 recorded ranks this was tried on.
+A profiler that loses records does not report it. A launch and its work carry the same id. In complete traces every
+launch up to the last that the device reached has its work; this held on each of 70 recorded ranks.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _COPY = re.compile(r"mem(cpy|set)|fill|copy", re.IGNORECASE)
 _DRAIN = re.compile(r"^(cuda|hip)DeviceSynchronize$|^(cu|hip)CtxSynchronize$")
 _CAPTURE = re.compile(r"Stream(Begin|End)Capture")
 CALL_TESTS = (_LAUNCH, _COPY, _DRAIN, _CAPTURE)
-"""All that is asked of the name of a call."""
+"""All tests that are applied to the name of a call."""
 USUAL = 0.5
-"""A call that has work this often on some rank launches it."""
+"""A call counts as a launch if at least this share of its events has work on some rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What one rank launched on its device, and what of it is not in the trace."""
+    """What one rank launched on its device, and how much of it the trace lacks."""
 
     launches: int
-    """Of which the work has to be there."""
+    """Number of launches whose work must be in the trace."""
     lost: int
     recorded: bool
-    """Whether any device work is in the trace."""
+    """Whether the trace contains any device work."""
     at: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
-    """When what was lost was launched, ns of the rank's clock."""
+    """Launch times of the lost work, ns of the rank's clock."""
 
     @property
     def share(self) -> float:
-        """Of the launches, those without work."""
+        """Share of the launches without work."""
         return self.lost / self.launches if self.launches else 0.0
 
     @property
@@ -54,7 +54,7 @@ class Losses:
         return not self.recorded and self.lost > 0
 
     def words(self) -> str:
-        """For the report."""
+        """Return a description for the report."""
         if self.blind:
             return f"no device work was recorded: {self.launches} launches have no kernel"
         kernels = "1 kernel is" if self.lost == 1 else f"{self.lost} kernels are"
@@ -65,7 +65,7 @@ class Losses:
 
 
 def find_losses(traces: Sequence[RankTrace]) -> list[Losses]:
-    """Losses of each rank of a window. Which calls launch work is learned from all of them."""
+    """Find the losses of each rank of a window. Which calls launch work is learned from all ranks."""
     launching: set[str] = set()
     for trace in traces:
         calls = one_of(trace.events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
@@ -88,11 +88,11 @@ def _of(trace: RankTrace, launching: set[str]) -> Losses:
 
 
 def _reached(trace: RankTrace, calls: Mask, launches: Mask) -> int:
-    """Time up to which what was launched has to be in the trace, ns of the rank's clock.
+    """Return the time up to which launched work must be in the trace, ns of the rank's clock.
 
-    The launch of the last work that was recorded, on whichever stream is furthest behind, or the last synchronisation
-    of the whole device: what comes later may have been running still when the recording ended. All of it, where nothing
-    was recorded.
+    It is the launch of the last recorded work on the stream that is furthest behind, or the last synchronisation of the
+    whole device: later work may still have been running when the recording ended. If nothing was recorded, all work
+    must be there.
     """
     events = trace.events
     launched = np.flatnonzero(events.launch >= 0)
@@ -104,7 +104,7 @@ def _reached(trace: RankTrace, calls: Mask, launches: Mask) -> int:
     _, which = np.unique(device * (int(stream.max()) + 2) + stream, return_inverse=True)
     lasts = np.zeros(int(which.max()) + 1, np.int64)
     np.maximum.at(lasts, which, asked)
-    # a stream that was used last before the device fell behind is not behind, but done
+    # A stream whose last use precedes the device's backlog is not behind but finished.
     behind = max(int(events.start[launches].max(initial=0)) - int(lasts.max()), 0)
     last = int(lasts[lasts >= lasts.max() - behind].min())
     drained = events.start[calls & name_mask(trace, lambda name: _DRAIN.search(name) is not None)]
@@ -112,7 +112,7 @@ def _reached(trace: RankTrace, calls: Mask, launches: Mask) -> int:
 
 
 def _captured(trace: RankTrace, calls: Mask) -> Mask:
-    """Calls while the thread captures a graph: they launch nothing."""
+    """Return the calls during the capture of a graph on their thread, which launch nothing."""
     events = trace.events
     rows = np.flatnonzero(calls & name_mask(trace, lambda name: _CAPTURE.search(name) is not None))
     inside = np.zeros(len(events), np.bool_)

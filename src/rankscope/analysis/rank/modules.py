@@ -1,8 +1,8 @@
-"""Which module of the model host events belong to, where calls of modules were recorded (``with_stack``).
+"""Module of the model that host events belong to, if calls of modules were recorded (``with_stack``).
 
-A module is told by its class and those of the modules around it, ``GPT/Block/Linear``. Kineto numbers the instances of
-a class in the order in which it first sees them, so that one more in an early layer renames all later ones; without
-numbers two programs are still comparable, and the layers of a model are told together. The backward runs outside of
+A module is identified by its class and those of the enclosing modules, ``GPT/Block/Linear``. Kineto numbers the
+instances of a class in the order in which it first sees them, so one more in an early layer renames all later ones.
+Without the numbers, two programs remain comparable, and the layers of a model are pooled. The backward runs outside of
 the modules' calls, on a thread of its own.
 """
 
@@ -25,14 +25,14 @@ _CALL = re.compile(r"nn\.Module: (?P<name>.+?)(_\d+)?")
 
 
 def modules_of(view: RankView, rows: I64) -> tuple[I64, list[str]]:
-    """The deepest module in whose call each host event begins.
+    """Find the deepest module in whose call each host event begins.
 
     Args:
         view: the rank.
         rows: rows of its events; -1 for none.
 
     Returns:
-        Place in the list of modules of each row, -1 for none, and that list.
+        For each row an index into the list of modules, -1 for none, and that list.
     """
     events, python = view.trace.events, view.trace.python
     found = np.full(len(rows), -1, np.int64)
@@ -54,13 +54,14 @@ def modules_of(view: RankView, rows: I64) -> tuple[I64, list[str]]:
 
 
 def _class(name: str) -> str:
-    """``Linear`` of ``nn.Module: Linear_3``; empty of what is no call of a module."""
+    """Return ``Linear`` for ``nn.Module: Linear_3``; empty if the name is not a call of a module."""
     call = _CALL.fullmatch(name)
     return call["name"] if call else ""
 
 
 def _paths(start: Sequence[int], end: Sequence[int], names: Sequence[str], modules: list[str]) -> list[int]:
-    """Place of each call's path in ``modules``, to which new ones are added. Calls as :func:`deepest` takes them."""
+    """Return the index of each call's path in ``modules``, which gets new ones appended. Calls are as :func:`deepest`
+    takes them."""
     places = {path: place for place, path in enumerate(modules)}
     stack: list[tuple[int, str]] = []
     found = []

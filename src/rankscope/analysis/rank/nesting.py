@@ -1,4 +1,4 @@
-"""Ranges that lie within each other, as calls on one thread do: where the deepest one is which."""
+"""Nested ranges, such as the calls on one thread: the deepest one at each time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ __all__ = ["deepest"]
 
 
 def deepest(ranges: Iterable[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
-    """Start, end and name of ranges of one thread, in order of start, the outer ones first -> disjoint stretches, in
-    order, each with the name of the deepest range there. A range ends with the one that it lies in."""
+    """Convert nested ranges of one thread to disjoint stretches, each with the name of the deepest range there.
+
+    Input and output are (start, end, name), in order of start, the outer ranges first. A range ends at the latest with
+    the one that contains it.
+    """
     stack: list[tuple[int, int]] = []
     now = 0
     for start, end, name in ranges:

@@ -1,4 +1,4 @@
-"""Which operator launched a kernel, and which operators run within no other one."""
+"""Operators that launched kernels, and operators that no other operator calls."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ I64 = NDArray[np.int64]
 
 
 def launching_operators(view: RankView, rows: I64, *, with_shapes: bool = False) -> I64:
-    """The operator that launched each kernel, as a row of the events; -1 where the trace does not say.
+    """Find the operator that launched each kernel, as a row of the events; -1 if the trace does not show it.
 
     Args:
         view: the rank.
         rows: rows of the kernels.
-        with_shapes: only operators whose input shapes were recorded.
+        with_shapes: consider only operators whose input shapes were recorded.
     """
     events = view.trace.events
     mask = (events.category == Category.CPU_OP) & (events.external_id >= 0)
@@ -36,7 +36,7 @@ def launching_operators(view: RankView, rows: I64, *, with_shapes: bool = False)
 
 
 def outermost(view: RankView, rows: I64) -> I64:
-    """Those of some host events, in order of their starts, that lie within no other one of them on their thread."""
+    """Return those of some host events, given in order of start, that no other one of them on their thread contains."""
     events = view.trace.events
     kept = []
     thread = events.pid[rows] * 1_000_003 + events.tid[rows]

@@ -1,4 +1,4 @@
-"""Some of the events of a trace, with everything that points at them."""
+"""Selection of events of a trace, together with everything that refers to them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["one_of", "take"]
 
 
 def take(trace: RankTrace, rows: NDArray[np.int64]) -> RankTrace:
-    """The trace with these events, in this order.
+    """Return the trace with these events, in this order, which must be that of their starts.
 
-    Launches and calls of events that are left out are left out too. The order has to be that of starts.
+    Launches and calls that refer to other events are left out too.
     """
     events, calls = trace.events, trace.collectives
     place = np.full(len(events), -1, np.int32)
@@ -36,7 +36,8 @@ def take(trace: RankTrace, rows: NDArray[np.int64]) -> RankTrace:
 
 
 def one_of(codes: NDArray[np.int8], chosen: Iterable[int]) -> NDArray[np.bool_]:
-    """Which codes (a kind, a category, a label) are among the chosen ones: ``np.isin`` sorts them first."""
+    """Return whether each code (a kind, a category, a label) is among the chosen ones. ``np.isin`` would sort them
+    first."""
     table = np.zeros(256, np.bool_)
     table[list(chosen)] = True
     return np.asarray(table[codes])

@@ -1,4 +1,4 @@
-"""Time of calls without that of the calls they make."""
+"""Self time of calls: their duration without that of the calls they make."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ I64 = NDArray[np.int64]
 
 
 def self_time(thread: I64, start: I64, duration: I64) -> F64:
-    """Per call, ns: what it takes itself. A call belongs to that of its thread in which it begins."""
+    """Return the self time of each call, ns. A call is made by the call of its thread in which it begins."""
     own = duration.astype(np.float64)
     order = np.lexsort((-duration, start, thread))
     stack: list[tuple[int, int]] = []

@@ -1,9 +1,8 @@
 """The end of a recording, where host and device are not in the same step.
 
-A window of ours stays open until the device has finished its steps (agent/windows/recording.py); what the host did
-meanwhile belongs to steps outside the window.
-In traces of others the device may not have run the last steps: libkineto keeps nothing
-that runs after the stop. Both are left out before anything is counted per step.
+A window of rankscope stays open until the device has finished its steps (agent/windows/recording.py); host activity in
+the meantime belongs to steps outside the window. In traces of other tools the device may not have run the last steps,
+because libkineto keeps nothing that runs after the stop. Both are removed before anything is counted per step.
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ from rankscope.trace.columns import RankTrace, Steps
 __all__ = ["ended_early", "whole_steps"]
 
 MISSING = 0.05
-"""A step of which the kernels of more than this share of the launches are missing at its end was not run to it."""
+"""A step counts as unfinished if kernels of more than this share of its launches are missing at its end."""
 
 
 def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
-    """The traces of a window, up to the last step that every device has run: without later steps, host events after
-    them, and their work. Host events after the last step of traces that rankscope did not record stay: they were
-    recorded on purpose.
-    """
+    """Trim the traces of a window to the last step that every device has run: later steps, host events after them, and
+    their work are removed. Host events after the last step are kept in traces that rankscope did not record, because
+    they were recorded on purpose."""
     runs = [_steps_run(trace) for trace in traces]
     last = min((int(t.steps.number[run - 1]) for t, run in zip(traces, runs, strict=True) if run), default=-1)
     counts = [int((t.steps.number[:run] <= last).sum()) for t, run in zip(traces, runs, strict=True)]
@@ -38,11 +36,11 @@ def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
 
 
 def ended_early(traces: Sequence[RankTrace]) -> list[str | None]:
-    """Of each trace of a window why its recording covers less than others', in words; None where it does not.
+    """Return for each trace of a window why it covers less than others, in words; None if it does not.
 
     Either its device records end before its own step marks and before those of most others (at the end of a recording
-    all devices may be some steps behind), or its marks end before theirs. A window of as many steps that began earlier
-    does not end early.
+    all devices may be some steps behind), or its marks end before theirs. A window with the same number of steps that
+    began earlier does not end early.
     """
     found: list[str | None] = [None] * len(traces)
     marked = [(place, trace.steps.number, _steps_run(trace)) for place, trace in enumerate(traces) if len(trace.steps)]
@@ -74,14 +72,14 @@ def _up_to(trace: RankTrace, count: int) -> RankTrace:
 
 
 def _steps_run(trace: RankTrace) -> int:
-    """How many steps, from the first, the device ran to their end; all where there is no device, or it ran none."""
+    """Return how many steps, from the first, the device finished; all of them if there is no device or it ran none."""
     events, count = trace.events, len(trace.steps)
     if not trace.has_device:
         return count
     launches = (events.stream < 0) & (events.step >= 0) & name_mask(trace, lambda name: "LaunchKernel" in name)
     rows = np.flatnonzero(launches)
     ran = np.flatnonzero(events.launching[rows])
-    # what is missing before the last launch that did run was lost, one record here and one there
+    # Work missing before the last launch that did run was lost: single records, not the end.
     unrun = rows[int(ran[-1]) + 1 :] if len(ran) else rows
     asked = np.bincount(events.step[rows], minlength=count)
     missing = np.bincount(events.step[unrun], minlength=count)

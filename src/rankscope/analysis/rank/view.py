@@ -1,4 +1,4 @@
-"""One rank prepared for analysis: what each event does, where the device and the host are busy, which threads count."""
+"""One rank prepared for analysis: kind of each event, busy time of device and host, threads that count."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ Mask = NDArray[np.bool_]
 
 @dataclass(slots=True)
 class RankView:
-    """Derived columns of one :class:`RankTrace`; nothing here is on an aligned clock."""
+    """Derived columns of one :class:`RankTrace`; all times are on the rank's own clock."""
 
     trace: RankTrace
     rank: int
     device: bool
-    """False for a CPU-only trace: then operators are the compute and the backend's operators the communication."""
+    """False for a CPU-only trace, in which operators are the compute and the backend's operators the communication."""
     kind: NDArray[np.int8]
     """A :class:`Kind` per event."""
     chain: Mask
     """Host events of the threads that drive the training: those that launch device work or run operators."""
     start: int
-    """The recorded window, nanoseconds of the rank's own clock: from the first step to the end of its last work."""
+    """Begin of the recorded window, ns of the rank's own clock; it lasts from the first step to the end of its last
+    work."""
     end: int
     free: int
-    """Start of the time that is accounted for: ``start``, or the end of what was queued on the device before. So the
-    window holds as many steps of device work as of host work."""
+    """Begin of the accounted time: ``start``, or, if later, the end of device work that was queued before it. So the
+    window has as many steps of device work as of host work."""
     compute: Spans
     comm: Spans
     copy: Spans
@@ -48,27 +49,27 @@ class RankView:
     """Host time inside the data loader."""
 
     blocked: Spans = intervals.EMPTY
-    """Without a device: waiting of the training threads inside of operators."""
+    """Without a device: time in which the training threads wait inside of operators."""
 
     @property
     def steps(self) -> int:
-        """Number of recorded steps, 0 when the trace has no step marks."""
+        """Number of recorded steps, 0 if the trace has no step marks."""
         return len(self.trace.steps)
 
     def spans(self, mask: Mask) -> Spans:
-        """Union of the selected events."""
+        """Return the union of the selected events."""
         events = self.trace.events
         return intervals.union(events.start[mask], events.end[mask])
 
     def accounted(self) -> tuple[Spans, Spans, Spans, Spans]:
-        """Compute, communication, copies and kernels that do both in the time that is accounted for."""
+        """Return compute, communication, copies and kernels that do both, within the accounted time."""
         parts = (self.compute, self.comm, self.copy, self.fused)
         compute, comm, copy, fused = (intervals.clip(s, self.free, self.end) for s in parts)
         return compute, comm, copy, fused
 
 
 def name_mask(trace: RankTrace, test: Any) -> Mask:
-    """Events whose name passes ``test(name) -> bool``; each distinct name is tested once."""
+    """Select the events whose name passes ``test(name) -> bool``; each distinct name is tested once."""
     names = trace.events.name
     used = np.flatnonzero(np.bincount(names, minlength=len(trace.strings)))
     passes = np.zeros(len(trace.strings), np.bool_)
@@ -84,11 +85,12 @@ def make_view(trace: RankTrace, rank: int) -> RankView:
     device = bool(one_of(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET)).any())
     rows = trace.collectives.event
     if device:
-        kind[rows[events.stream[rows] >= 0]] = Kind.COMMUNICATION  # what a record names, whatever it is called
+        # a kernel of a recorded call communicates, whatever its name
+        kind[rows[events.stream[rows] >= 0]] = Kind.COMMUNICATION
         kind[_between_devices(trace)] = Kind.COMMUNICATION
         work = events.stream >= 0
         work &= one_of(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET))
-        beside = rows[(events.stream[rows] < 0) & (events.launch[rows] >= 0)]  # gloo: the device idles meanwhile
+        beside = rows[(events.stream[rows] < 0) & (events.launch[rows] >= 0)]  # gloo: the device is idle meanwhile
         kind[beside] = Kind.COMMUNICATION
         work[beside] = True
     else:
@@ -114,7 +116,7 @@ def make_view(trace: RankTrace, rank: int) -> RankView:
 
 
 def _own_streams(trace: RankTrace) -> RankTrace:
-    """The trace with a stream number of its own for each stream of each device: devices count theirs alike."""
+    """Give each stream of each device a number of its own, because all devices number their streams alike."""
     events = trace.events
     rows = np.flatnonzero(events.stream >= 0)
     if not len(rows) or (events.pid[rows] == events.pid[rows[0]]).all():
@@ -144,7 +146,8 @@ def _kinds(trace: RankTrace) -> NDArray[np.int8]:
 
 
 def _between_devices(trace: RankTrace) -> Mask:
-    """Copies to or from another rank's device: from peer to peer, by a process that computes on one device only."""
+    """Select copies to or from another rank's device: peer-to-peer copies of a process that computes on one device
+    only."""
     events = trace.events
     copies = (events.category == Category.GPU_MEMCPY) & name_mask(trace, lambda n: "PtoP" in n)
     devices = np.unique(events.pid[events.category == Category.KERNEL])
@@ -152,10 +155,10 @@ def _between_devices(trace: RankTrace) -> Mask:
 
 
 def _chain(trace: RankTrace, device: bool, kind: NDArray[np.int8]) -> Mask:
-    """Threads that launch device work; without a device, those that compute on their own behalf.
+    """Select the threads that launch device work; without a device, those that compute on their own behalf.
 
-    Backend threads (gloo, the NCCL watchdog) and data-loading helpers are left out, so that what they do is not
-    taken for work of the training loop.
+    Backend threads (gloo, the NCCL watchdog) and data-loading helpers are left out, so that their activity does not
+    count as work of the training loop.
     """
     events = trace.events
     host = events.stream < 0
@@ -184,7 +187,7 @@ def _window(trace: RankTrace, work: Mask) -> tuple[int, int]:
 
 
 def _backlog_end(trace: RankTrace, work: Mask) -> int:
-    """When the last work ended that its stream ran before the first that a recorded step launched."""
+    """Return when the last work ended that its stream ran before the first work that a recorded step launched."""
     events, ends = trace.events, [np.iinfo(np.int64).min]  # a file without a base may have times below 0
     rows = np.flatnonzero(work)
     inside = events.step[rows] >= 0

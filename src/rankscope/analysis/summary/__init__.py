@@ -1,1 +1,1 @@
-"""From one analysed window to what is kept of each rank (:class:`rankscope.records.rank_window.RankWindow`)."""
+"""From one analysed window to the summary of each rank (:class:`rankscope.records.rank_window.RankWindow`)."""

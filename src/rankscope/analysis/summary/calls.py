@@ -18,7 +18,7 @@ I64 = NDArray[np.int64]
 
 
 def call_columns(window: WindowResult, column: int, texts: Texts) -> CallColumns:
-    """The calls that bound the segments of the rank in one column of a window (``replay.segments``)."""
+    """Return the calls that bound the segments of the rank in one column of a window (``replay.segments``)."""
     view, rows = window.views[column], window.plan.rows[column]
     calls, groups = view.trace.collectives, view.trace.groups
     table = CallColumns()
@@ -48,7 +48,7 @@ def call_columns(window: WindowResult, column: int, texts: Texts) -> CallColumns
 
 
 def _times(window: WindowResult, column: int, rows: I64) -> tuple[list[int], list[int]]:
-    """Wait and transfer of each call; 0 of those that no other rank recorded."""
+    """Return wait and transfer of each call, ns; 0 for those that no other rank recorded."""
     matched, waits = window.matched, window.waits
     mine = matched.of(column)
     order = mine[np.argsort(matched.row[mine], kind="stable")]

@@ -1,4 +1,4 @@
-"""All ranks of one window, one record each."""
+"""Summaries of all ranks of one window, one record each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["summarise"]
 
 
 def summarise(window: WindowResult) -> list[RankWindow]:
-    """What is kept of each rank whose trace could be analysed, in order of rank."""
+    """Return the summary of each rank whose trace could be analysed, in order of rank."""
     return [_summarise(window, column) for column in range(len(window.views))]
 
 

@@ -1,4 +1,4 @@
-"""What the recorded steps of one rank took and how often they did what."""
+"""Duration and event counts of the recorded steps of one rank."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ I64 = NDArray[np.int64]
 
 
 def step_columns(window: WindowResult, column: int) -> StepColumns:
-    """The steps of the rank in one column of a window."""
+    """Return the steps of the rank in one column of a window."""
     view = window.views[column]
     events, steps, host = view.trace.events, view.trace.steps, RankHostTime(view)
     usage = window.steps[column]
@@ -53,7 +53,7 @@ def step_columns(window: WindowResult, column: int) -> StepColumns:
 
 
 def compute_operators(view: RankView) -> I64:
-    """Without a device: the operators of recorded steps that compute and that no other one runs."""
+    """Without a device: return the operators of recorded steps that compute and that no other operator calls."""
     events = view.trace.events
     chosen = (view.kind == Kind.COMPUTE) & (events.category == Category.CPU_OP) & view.chain & (events.step >= 0)
     return outermost(view, np.flatnonzero(chosen))

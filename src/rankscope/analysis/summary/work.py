@@ -1,4 +1,4 @@
-"""The compute of one rank's steps by what it is: launching operator, its input shapes, module, kernel."""
+"""Compute of one rank's steps by kind: launching operator, its input shapes, module, kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ I64 = NDArray[np.int64]
 
 
 def work_columns(view: RankView, texts: Texts) -> WorkColumns:
-    """A row for each kind of compute and step, in order of kinds, then of steps."""
+    """Return a row for each kind of compute and step, in order of kinds, then of steps."""
     events = view.trace.events
     if view.device:
         rows = np.flatnonzero(one_of(view.kind, (Kind.COMPUTE, Kind.FUSED)) & (events.step >= 0))
@@ -39,7 +39,7 @@ def work_columns(view: RankView, texts: Texts) -> WorkColumns:
     cuts = np.flatnonzero(np.diff(kind[order]) | np.diff(step[order])) + 1
     for part in np.split(order, cuts):
         operator, shapes, name, module = kinds[kind[part[0]]]
-        alone = length[part][~beside[part]]  # sorted by length
+        alone = length[part][~beside[part]]  # sorted by duration
         for column, value in (
             (table.operator, operator),
             (table.shapes, shapes),
@@ -59,11 +59,11 @@ def work_columns(view: RankView, texts: Texts) -> WorkColumns:
 
 
 WorkKind = tuple[int, int, int, int]
-"""Operator, shapes, kernel, module: places of texts."""
+"""Operator, shapes, kernel, module: indices of texts."""
 
 
 def _kinds(view: RankView, rows: I64, texts: Texts) -> tuple[list[WorkKind], I64]:
-    """Operator, shapes, name and module of each kind as places of texts, and the kind of each row."""
+    """Return operator, shapes, name and module of each kind as indices of texts, and the kind of each row."""
     events, strings = view.trace.events, view.trace.strings
     operators = launching_operators(view, rows) if view.device else rows
     known = operators >= 0

@@ -17,58 +17,59 @@ class NodeTask:
     run_id: str | None
     """Name of the run; None: that of the run directory."""
     launch: str
-    """What the launchers of one run, and no others, have in common."""
+    """An identifier that the launchers of one run share, and no others have."""
     alone: bool
-    """Of a launch on one node, which shares its run directory with no other launch."""
+    """Whether the launch is on one node and shares its run directory with no other launch."""
     run_dir: str | None
     """Absolute path; None: the next free number below ``base``."""
     base: str
-    """Of runs without a directory of their own."""
+    """Folder of runs without a directory of their own."""
     node: str | None
-    """The node rank where the user numbered the nodes, else None."""
+    """The node rank if the user numbered the nodes, else None."""
     launcher_pid: int
     argv: list[str]
     """Without secrets, like ``config``."""
     config: dict[str, Any]
     gather_timeout_s: float
     report: bool
-    """Whether the node that writes the manifest makes the report too."""
+    """Whether the node that writes the manifest also makes the report."""
     hta: bool
     report_timeout_s: float
     metrics: bool = False
     """Whether RUN/metrics.prom is written while the job runs."""
     encrypt: list[str] = field(default_factory=list)
-    """Recipients of age for whom all is sealed that is placed; empty: nothing is."""
+    """Recipients of age for whom all files are encrypted that are placed in the run directory; empty: none are."""
     signing_key: str | None = None
-    """File with the Ed25519 key with which run.json is signed."""
+    """File with the Ed25519 key that signs run.json."""
     keep: str = "all"
-    """Which traces are placed: ``all``, with ``none`` their columns only, with ``suspects`` those of ranks that the
-    verdict names and of some to compare them with."""
+    """Which traces are placed: ``all``; with ``none`` only their columns; with ``suspects`` those of ranks that the
+    verdict names, and of some others for comparison."""
     leave_free_bytes: int = 0
-    """Of the run directory's disk, for others than traces."""
+    """Bytes of the run directory's disk that traces must leave free."""
     most_bytes: int = 0
-    """Of traces that this node places; 0: no limit."""
+    """Largest size of the traces that this node places; 0: no limit."""
     store: str | None = None
-    """URL of the run directory, where it is in a store; ``run_dir`` is then this node's part of it, in the spool."""
+    """URL of the run directory if it is in a store; ``run_dir`` is then this node's part of it, in the spool."""
     elastic: bool = False
     """Nodes may leave and come back while the job runs."""
     ends_with_ranks: bool = False
-    """No launcher waits: each process of the job was told on its own, and the job is over when all of them are."""
+    """No launcher waits: each process of the job attached by itself, and the job is over when all of them have
+    ended."""
 
 
 @dataclass(kw_only=True)
 class ReduceTask:
-    """What one node recorded in one window, for the process that turns it into columns."""
+    """What one node recorded in one window, for the process that converts it to columns."""
 
     attempt: int
     window: int
     target: str
-    """The object."""
+    """Path of the object."""
     ranks: list[int]
     names: list[str]
-    """What the traces would be called in the run directory."""
+    """Names of the traces in the run directory."""
     traces: list[str]
-    """Where they lie."""
+    """Paths of the traces."""
 
 
 @dataclass(kw_only=True)
@@ -80,33 +81,33 @@ class ReducedRanks:
 
 @dataclass(kw_only=True)
 class KeptTraces:
-    """Decided once, from the columns of all ranks, by the node that makes the report; all others follow."""
+    """Decided once, from the columns of all ranks, by the node that makes the report; all other nodes follow it."""
 
     ranks: list[Rank] | None = None
-    """Of which traces are kept whole; None: of all, as no verdict decides."""
+    """Ranks whose traces are kept; None: those of all ranks, because no verdict decides."""
     suspects: list[Rank] = field(default_factory=list)
-    """Of these, those that the verdict names; the others are there to compare with."""
+    """Those of them that the verdict names; the others are kept for comparison."""
     why: str = ""
-    """In words."""
+    """The reason, in words."""
 
 
 @dataclass(kw_only=True)
 class Begun:
-    """What the ``rankscope exec`` that started a run on this node came to."""
+    """Result of the ``rankscope exec`` that started a run on this node."""
 
     refused: str = ""
-    """Why the run directory or the configuration cannot be used; nobody starts then."""
+    """Why the run directory or the configuration cannot be used; no process starts then."""
     exit_code: int = 0
-    """Then the exit code of each."""
+    """Exit code of each process in that case."""
 
 
 @dataclass(kw_only=True)
 class JobEnd:
-    """How the job ended. None in both fields: the launcher was killed, and it is not known."""
+    """How the job ended. Both fields are None if the launcher was killed and the end is unknown."""
 
     exit_code: int | None = None
     signal: int | None = None
-    """The signal that stopped the launcher, when one did."""
+    """The signal that stopped the launcher, if any."""
 
 
 @dataclass(kw_only=True)
@@ -143,7 +144,7 @@ class HelperWord:
 
 @dataclass(kw_only=True)
 class HelperState:
-    """A line of the file in which helpers of a node leave to the next what cannot be seen in the spool."""
+    """A line of the file by which a node helper passes on to its successor what the spool does not show."""
 
     pid: int
     notes: list[str] = field(default_factory=list)
