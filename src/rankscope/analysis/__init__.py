@@ -1,1 +1,1 @@
-"""Rank traces in, measurements and a cluster report's numbers out. See ``pipeline`` for the order of things."""
+"""From rank traces to measurements and the cluster report. See ``pipeline`` for the order of the stages."""

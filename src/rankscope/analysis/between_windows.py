@@ -1,4 +1,4 @@
-"""One verdict from two witnesses: the windows, which say why, and the log of all steps, which saw the whole run."""
+"""One verdict from two sources: the windows, which show why, and the log of all steps, which covers the whole run."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from rankscope.thresholds import MATTERS
 __all__ = ["add_between_windows", "join"]
 
 MOST_LOGGED = 4 * MAX_STEPS
-"""Steps of all ranks together that are read for the verdict: each is 80 bytes in memory. With more ranks, fewer are."""
+"""Number of steps of all ranks together that are read for the verdict, at 80 bytes each in memory. With more ranks,
+fewer per rank are read."""
 _BOUND = ("host_bound", "comm_bound", "memory_bound", "pipeline")
-"""Verdicts on how the whole job is built. In a pipeline ranks wait for each other by schedule, and steps logs cannot
-tell that from lateness."""
+"""Verdicts on the structure of the whole job. In a pipeline ranks wait for each other by schedule, which step logs
+cannot distinguish from lateness."""
 _ACCUSED = ("always", "every", "since", "drifting", "spell", "bursts", "turns")
 
 
 def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_host: bool) -> None:
-    """Judge the step logs of the last attempt and join that with the verdict of the windows.
+    """Judge the step logs of the last attempt and combine the result with the verdict of the windows.
 
     Args:
         report: with its verdict.
         step_logs: files of the run; without any nothing is added.
-        on_host: the job trains on CPUs.
+        on_host: whether the job trains on CPUs.
     """
     notes: list[str] = []
     logs: dict[int, StepTimes] = {}
@@ -40,7 +41,7 @@ def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_
         try:
             logs[rank] = read_step_log(path)
         except ForeignFileError:
-            continue  # the table of steps says so
+            continue  # reported by the table of steps
         read += len(logs[rank].entries)
         if read > MOST_LOGGED:
             notes.append(f"the step logs of {len(logs)} ranks were compared; more do not fit into memory")
@@ -54,12 +55,12 @@ def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_
 
 
 def join(verdict: Verdict, between: BetweenVerdict, windows: Sequence[tuple[int, int]]) -> None:
-    """Put the verdict between windows into that of the windows, and let the whole name whom either of them does.
+    """Add the verdict of the step logs to that of the windows; the result names the ranks that either of them names.
 
     Args:
         verdict: of the windows; changed.
-        between: of the step logs; gets :attr:`BetweenVerdict.window`.
-        windows: first and last step of each, warm-up included.
+        between: of the step logs; :attr:`BetweenVerdict.window` is set.
+        windows: first and last step of each, including warm-up.
     """
     verdict.between = between
     if between.kind == "insufficient_data":
@@ -77,7 +78,7 @@ def join(verdict: Verdict, between: BetweenVerdict, windows: Sequence[tuple[int,
 
 
 def _name(verdict: Verdict, between: BetweenVerdict, worst: SlowPattern) -> None:
-    """The run's verdict is that of the step logs, as the windows name nobody."""
+    """Replace the verdict by that of the step logs, because the windows name no rank."""
     before = verdict.sentence
     verdict.kind, verdict.ranks = "straggler", list(worst.ranks)
     verdict.cause = "input_stall" if worst.place == "input" else None
@@ -95,7 +96,7 @@ def _name(verdict: Verdict, between: BetweenVerdict, worst: SlowPattern) -> None
 
 
 def _next(worst: SlowPattern) -> str:
-    """What to do first."""
+    """Return the first next step."""
     ranks = some_ranks(worst.ranks)
     if worst.place == "input":
         return (
@@ -111,7 +112,7 @@ def _next(worst: SlowPattern) -> str:
 def _side_by_side(
     verdict: Verdict, between: BetweenVerdict, named: Sequence[SlowPattern], windows: Sequence[tuple[int, int]]
 ) -> str:
-    """Whether both witnesses agree, in a sentence; empty where there is nothing to say."""
+    """State in a sentence whether both sources agree; empty if there is nothing to report."""
     if verdict.kind == "straggler" and named:
         common = set(verdict.ranks) & set(between.ranks)
         if common:
@@ -136,7 +137,7 @@ def _side_by_side(
 
 
 def _covers(pattern: SlowPattern, first: int, last: int) -> bool:
-    """Whether a pattern has a step in a window. Of irregular ones it is not known which steps they are."""
+    """Return whether a pattern has a step in a window. For irregular patterns the steps are not known."""
     if pattern.period:
         step = first + (pattern.first - first) % pattern.period
         return step <= last

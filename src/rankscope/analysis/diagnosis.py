@@ -1,4 +1,4 @@
-"""From the windows of a run to findings and verdict: one way, for the report and for the merged timeline."""
+"""From the windows of a run to findings and verdict; the report and the merged timeline both use this."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["Failed", "diagnose", "empty_report", "guarded", "verdict_of"]
 Failed = Callable[[str, Exception], None]
 """Called with the name of a stage that raised an error, and the error."""
 _DECIDE = ("ranks", "idle", "modules", "health", "efficiency")
-"""Tables that a verdict depends on. Device memory adds only findings, and its snapshots are slow to read."""
+"""Tables that a verdict depends on. Device memory adds findings only, and its snapshots are slow to read."""
 
 
 def empty_report(manifest: RunManifest | None) -> ClusterReport:
-    """Return a report to be filled, which abstains."""
+    """Return a report to be filled in, whose verdict abstains."""
     return ClusterReport(
         run=RunInfo(source="traces" if manifest is None else "run"),
         ranks=[],
@@ -68,13 +68,13 @@ def diagnose(
 def verdict_of(
     windows: Sequence[WindowResult], traces: Sequence[RankTrace], manifest: RunManifest | None, failed: Failed
 ) -> Verdict:
-    """Return the verdict that the report of these windows has, without making the report.
+    """Return the verdict of the report of these windows, without making the report.
 
     Args:
         windows: of the run, compared.
         traces: in these windows.
-        manifest: of the run, where there is one.
-        failed: called where a stage raises an error; the verdict then abstains or rests on the other stages.
+        manifest: of the run, if there is one.
+        failed: called if a stage raises an error; the verdict then abstains or is based on the other stages.
     """
     report = empty_report(manifest)
     material = Material(windows=windows, traces=traces, manifest=manifest)

@@ -1,6 +1,6 @@
-"""From loaded traces to the cluster report: windows one by one, then the tables of all of them, then the diagnosis.
+"""From loaded traces to the cluster report: each window, then the tables over all windows, then the diagnosis.
 
-Every stage is guarded. What fails is named in ``ClusterReport.errors``, and the rest of the report is complete.
+Every stage is guarded. A failure is listed in ``ClusterReport.errors``, and the rest of the report is complete.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ __all__ = ["analyze", "analyze_windows", "stages"]
 Progress = Callable[[str], None]
 
 HTA_RANKS = 64
-"""They are computed rank by rank and read rank by rank: nobody reads those of more."""
+"""Limit because they are computed per rank and read per rank, and are not read for more ranks."""
 
 
 def stages(load: LoadResult, *, hta: bool | Literal["all"]) -> int:
-    """Return how often :func:`analyze` reports progress: once a window, and once for HolisticTraceAnalysis' numbers."""
+    """Return how often :func:`analyze` reports progress: once per window, and once for HolisticTraceAnalysis'
+    numbers."""
     return len({(trace.attempt, trace.window) for trace in load.traces}) + bool(hta)
 
 
@@ -49,14 +50,14 @@ def analyze(
     """Analyse loaded traces.
 
     Args:
-        load: traces and the fate of every file.
-        manifest: of the run, where there is one: it knows the missing ranks and the cost of recording.
-        hta: also give HolisticTraceAnalysis' numbers (computed by ``breakdowns``, see docs/hta.md): above
-            :data:`HTA_RANKS` ranks of those at fault and of one other, with ``all`` of every rank.
+        load: traces, and the result of every file.
+        manifest: of the run, if there is one. It contains the missing ranks and the cost of recording.
+        hta: also compute HolisticTraceAnalysis' numbers (by ``breakdowns``, see docs/hta.md): above :data:`HTA_RANKS`
+            ranks for the named ranks and one other, with ``all`` for every rank.
         progress: called with a line of text for each stage.
 
     Raises:
-        AnalysisError: no trace is usable and no manifest says anything either.
+        AnalysisError: no trace is usable and there is no manifest with results either.
     """
     return analyze_windows(load, manifest, hta=hta, progress=progress)[0]
 
@@ -68,7 +69,7 @@ def analyze_windows(
     hta: bool | Literal["all"] = True,
     progress: Progress | None = None,
 ) -> tuple[ClusterReport, list[WindowResult]]:
-    """As :func:`analyze`, with the windows that the report was made of: what can be replayed again, and summarised."""
+    """As :func:`analyze`, and also return the windows of the report, which can be replayed again and summarised."""
     errors: list[ReportError] = []
 
     def failed(where: str, error: Exception) -> None:
@@ -114,7 +115,7 @@ def analyze_windows(
 
 
 def _without_window(note: str, window: WindowResult, windows: Sequence[WindowResult]) -> str:
-    """Of which recording a note is goes without saying where there is one."""
+    """Remove the recording's name from a note if there is only one recording."""
     where = f"attempt {window.attempt}, window {window.window}: "
     return note.removeprefix(where) if len(windows) == 1 else note
 
@@ -135,8 +136,8 @@ def _nothing_usable(load: LoadResult) -> str:
 
 
 def chosen(report: ClusterReport, traces: Sequence[RankTrace]) -> Sequence[RankTrace]:
-    """The traces whose numbers of HolisticTraceAnalysis are computed: of many ranks, those at fault and one to compare
-    them with. The report says so."""
+    """Return the traces for which HolisticTraceAnalysis' numbers are computed: with many ranks, those of the named
+    ranks and one for comparison. The report says so."""
     ranks = sorted({trace.rank for trace in traces if trace.rank is not None})
     if len(ranks) <= HTA_RANKS:
         return traces

@@ -1,4 +1,4 @@
-"""A job that stood still and did not go on: that is what its reader has come for, whatever the windows say."""
+"""A job that made no progress and did not resume: this comes first in the verdict, whatever the windows show."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["stood_still"]
 
 
 def stood_still(verdict: Verdict, hang: HangVerdict | None) -> None:
-    """Put the standstill first: into the sentence where there is no other verdict, else before its reasons.
+    """Put the standstill first: into the sentence if there is no other verdict, else before its reasons.
 
     Args:
         verdict: of the windows and the step logs; changed.
-        hang: why no step was made; None where the job did not stand still. One that still advanced is no answer.
+        hang: why no step was made; None if the job did not stand still. One whose job still advanced is ignored.
     """
     if hang is None or hang.resumed or hang.kind in ("long", "unknown"):
         return

@@ -1,1 +1,1 @@
-"""Where the time of each rank goes: compute, communication, copies, idle and why."""
+"""Accounting for the time of each rank: compute, communication, copies, idle time and its reasons."""

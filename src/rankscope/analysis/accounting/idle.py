@@ -1,4 +1,5 @@
-"""Why a rank's device (without one: its training thread) does no compute; for terms see ``records.rows.RankIdle``."""
+"""Reasons why a rank's device (without one: its training thread) does not compute; for terms see
+``records.rows.RankIdle``."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ __all__ = ["IdleTime", "idle_time"]
 
 @dataclass(frozen=True, slots=True)
 class IdleTime:
-    """Lengths over the recorded window, ns. Together with compute and kernels that do both they fill the window."""
+    """Durations over the recorded window, ns. Together with compute and kernels that do both they add up to the
+    window."""
 
     waiting: int
     transfer: int
@@ -27,14 +29,14 @@ class IdleTime:
     host: int
     copy: int
     step_inputs: NDArray[np.int64]
-    """Return how much of ``inputs`` is in each recorded step."""
+    """The part of ``inputs`` in each recorded step."""
 
 
 def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
-    """Split what is not compute: waiting for peers, transfer, copies, the data loader, any other host reason.
+    """Split the time without compute into waiting for peers, transfer, copies, the data loader, and other host reasons.
 
-    A call that was not matched counts as transfer, since nothing is known of the others' arrival. ``bounds``: of
-    the steps (``step_bounds``). Of several devices the mean.
+    A call that was not matched counts as transfer, since the arrivals of the others are unknown. ``bounds``: those of
+    the steps (``step_bounds``). With several devices, the mean over devices.
     """
     parts = [_of_device(own, column, matched, waits, bounds) for own in by_device(view)]
     if len(parts) == 1:
@@ -46,7 +48,7 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bound
 
 def _of_device(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
     compute, comm, copy, fused = view.accounted()
-    # a kernel that does both hides communication and copies as compute does; idle it is not
+    # A kernel that does both overlaps communication and copies as compute does, and is not idle.
     working = intervals.union(np.concatenate((compute[0], fused[0])), np.concatenate((compute[1], fused[1])))
     mine = matched.of(column)
     events = view.trace.collectives.event[matched.row[mine]]

@@ -1,8 +1,8 @@
-"""Where the time of one rank goes: compute, communication, copies, idle. Nanoseconds in, nanoseconds out.
+"""Where the time of one rank is spent: compute, communication, copies, idle. All times are in nanoseconds.
 
-A step's device time is that of the work it *launched* (architecture: a kernel belongs to the step of its launch), so
-that a queue running behind the host does not shift work into the next step. Without a device it is what ran on the
-host between the step's bounds.
+A step's device time is that of the work it *launched* (a kernel belongs to the step of its launch, see architecture),
+so that a queue behind the host does not shift work into the next step. Without a device it is what ran on the host
+between the step's bounds.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ["Usage", "step_bounds", "step_usage", "usage", "window_usage"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Lengths in ns. ``compute + fused + exposed_comm + exposed_copy + idle == span``."""
+    """Durations in ns. ``compute + fused + exposed_comm + exposed_copy + idle == span``."""
 
     span: int
     compute: int
     comm: int
     overlap: int
-    """Communication hidden behind compute."""
+    """Communication overlapped by compute."""
     exposed_comm: int
     exposed_copy: int
-    """Copies hidden behind neither compute nor communication."""
+    """Copies overlapped neither by compute nor by communication."""
     busy: int
     fused: int = 0
-    """Kernels that compute and communicate at once, where no compute runs beside them."""
+    """Kernels that compute and communicate at once, while no compute runs."""
 
     @property
     def idle(self) -> int:
-        """Nothing at all ran."""
+        """Time in which nothing ran."""
         return self.span - self.busy
 
 
@@ -50,7 +50,7 @@ def usage(
 ) -> Usage:
     """Account for four sets; ``span`` defaults to the distance from first start to last end.
 
-    What runs beside communication in a kernel that does both hides it as compute does.
+    A kernel that computes and communicates overlaps communication as compute does.
     """
     bare, exposed, copied = _apart(compute, comm, copy, fused)
     if span is None:
@@ -60,7 +60,8 @@ def usage(
 
 
 def _apart(compute: Spans, comm: Spans, copy: Spans, fused: Spans) -> tuple[Spans, Spans, Spans]:
-    """Kernels that do both, communication and copies, each where none of those before it runs, and no compute."""
+    """Return kernels that do both, communication and copies, each without the time of compute and of the kinds before
+    it."""
     bare = intervals.subtract(fused, compute)
     exposed = intervals.subtract(intervals.subtract(comm, compute), bare)
     copied = intervals.subtract(intervals.subtract(intervals.subtract(copy, compute), bare), comm)
@@ -82,22 +83,22 @@ def _of_lengths(span: int, compute: int, comm: int, bare: int, exposed_comm: int
 
 
 def _mean(parts: Sequence[Usage]) -> Usage:
-    """Of the devices of one rank."""
+    """Return the mean over the devices of one rank."""
     if len(parts) == 1:
         return parts[0]
     return Usage(**{f.name: round(sum(getattr(p, f.name) for p in parts) / len(parts)) for f in fields(Usage)})
 
 
 def window_usage(view: RankView) -> Usage:
-    """The recorded window but for work queued before it; of several devices the mean."""
+    """Account for the recorded window without work queued before it; with several devices, the mean over devices."""
     return _mean([usage(*own.accounted(), span=own.end - own.free) for own in by_device(view)])
 
 
 def step_bounds(view: RankView) -> Spans:
-    """Begin and end of each recorded step, as the time is accounted for.
+    """Return begin and end of each recorded step, by which time is accounted for.
 
-    The host's step; on a device from the last work of the step before to the last of this one, so that the steps fill
-    the window on both.
+    The host's step; with a device from the end of the previous step's last work to the end of this one's, so that the
+    steps fill the window in both cases.
     """
     steps, events = view.trace.steps, view.trace.events
     if not view.device or not len(steps):
@@ -111,7 +112,8 @@ def step_bounds(view: RankView) -> Spans:
 
 
 def step_usage(view: RankView, bounds: Spans) -> list[Usage]:
-    """One :class:`Usage` per recorded step, of several devices the mean; ``bounds``: those of :func:`step_bounds`."""
+    """Return one :class:`Usage` per recorded step, with several devices the mean; ``bounds``: those of
+    :func:`step_bounds`."""
     parts = [_step_usage(own, bounds) for own in by_device(view)]
     return parts[0] if len(parts) == 1 else [_mean(step) for step in zip(*parts, strict=True)]
 
@@ -128,14 +130,14 @@ def _step_usage(view: RankView, bounds: Spans) -> list[Usage]:
 
 
 def _launched_in_steps(view: RankView, length: NDArray[np.int64]) -> list[Usage]:
-    """All steps at once: the work of each is moved so far that it meets no other step's."""
+    """Account for all steps at once: the work of each step is shifted so far that it overlaps no other step's."""
     events, count = view.trace.events, len(length)
     rows = np.flatnonzero(one_of(view.kind, DEVICE_WORK) & (events.step >= 0))
     start, finish = events.start[rows], events.end[rows]
     first, last = (int(start.min()), int(finish.max())) if len(rows) else (0, 0)
     room = last - first + 2
     kind, step = view.kind[rows], events.step[rows].astype(np.int64)
-    if room * count > np.iinfo(np.int64).max:  # a damaged time: one step at a time
+    if room * count > np.iinfo(np.int64).max:  # a corrupt time: account for the steps one by one
         return [_one_step(start, finish, np.where(step == n, kind, 0), int(span)) for n, span in enumerate(length)]
     start, finish = start - first + step * room, finish - first + step * room
     sets = [intervals.union(start[kind == k], finish[kind == k]) for k in DEVICE_WORK]

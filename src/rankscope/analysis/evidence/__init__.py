@@ -1,1 +1,1 @@
-"""From the windows to the one record that the diagnosis reads."""
+"""From the windows to the evidence that the diagnosis reads."""

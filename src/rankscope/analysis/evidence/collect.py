@@ -1,4 +1,4 @@
-"""Put the numbers of all windows into the record that the rules of ``diagnose`` read."""
+"""Collect the numbers of all windows into the evidence that the rules of ``diagnose`` read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ __all__ = ["collect"]
 F64 = NDArray[np.float64]
 
 UNEVEN_DEVICE = 1.4
-"""Device work of a rank over its peers' from here on is told. Kernels beside a waiting collective reach 1.32."""
+"""Ratio of a rank's device work to its peers' from which on it is reported. Kernels that overlap a waiting collective
+reach 1.32 without a fault."""
 UNEVEN_CPU = 1.2
 
 
@@ -46,9 +47,10 @@ def collect(
     modules: Sequence[ModuleRow] = (),
     recording_overhead_pct: float | None = None,
 ) -> Evidence:
-    """Evidence of a run: windows are pooled, their steps concatenated."""
+    """Return the evidence of a run: windows are pooled, their steps concatenated."""
     usable = [r for r in ranks if r.compute_pct is not None]
-    trusted = [w for w in windows if w.refused is None]  # without a replay where no rank makes others wait
+    # includes windows without a replay because no rank makes others wait
+    trusted = [w for w in windows if w.refused is None]
     replayed = [w for w in trusted if w.replay is not None]
     total = sum(w.matched.total for w in windows)
     evidence = Evidence(
@@ -118,7 +120,8 @@ def _most_waiting(idle: Sequence[RankIdle], but: int) -> float:
 
 
 def _recording_ms(step_ms: float, overhead_pct: float | None) -> float:
-    """Of a recorded step. Steps before a window can be the slower ones, of a job that still warms up: then nothing."""
+    """Return what recording adds to a step. Steps before a window can be slower, in a job that still warms up: then
+    0."""
     if overhead_pct is None or overhead_pct <= 0:
         return 0.0
     return step_ms * overhead_pct / (100.0 + overhead_pct)
@@ -130,13 +133,13 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 def _step(windows: Sequence[WindowResult]) -> float | None:
-    """The job's mean step over all steps that every rank recorded, those that a cost per step is a mean of."""
+    """Return the job's mean step over all steps that every rank recorded, which costs per step are means over."""
     known = [(w.step_ns, max(w.step_count, 1)) for w in windows if w.step_ns]
     return float(np.average([ns for ns, _ in known], weights=[n for _, n in known])) / 1e6 if known else None
 
 
 def _mean_step(windows: Sequence[WindowResult]) -> float | None:
-    """What is accounted for over its steps, on the slowest rank; episodes count in full."""
+    """Return the accounted time per step on the slowest rank; single slow periods count in full."""
     means = [max((float(n.mean()) for n in w.lengths if len(n)), default=0.0) for w in windows if w.step_count]
     means = [mean for mean in means if mean]
     return float(np.mean(means)) / 1e6 if means else None
@@ -153,7 +156,7 @@ def _launches(windows: Sequence[WindowResult]) -> float:
 
 
 def _allocator_ms(windows: Sequence[WindowResult]) -> float:
-    """Per step, of the rank in the middle, of two the lesser: what all ranks do."""
+    """Return the time per step of the median rank (of two in the middle, the lesser), which all ranks spend."""
     times = sorted(
         float(profile.length[allocator.CAUSE.name].sum()) / view.steps / 1e6
         for window in windows
@@ -164,7 +167,7 @@ def _allocator_ms(windows: Sequence[WindowResult]) -> float:
 
 
 def _gain(windows: Sequence[WindowResult], ask: Callable[[Replay], F64]) -> float:
-    """Mean gain per step, ms; ``ask`` gives that of each step of a window in ns."""
+    """Return the mean gain per step, ms; ``ask`` returns that of each step of a window in ns."""
     gained = steps = 0.0
     for window in windows:
         if window.replay is not None:
@@ -174,7 +177,7 @@ def _gain(windows: Sequence[WindowResult], ask: Callable[[Replay], F64]) -> floa
 
 
 def _slow_groups(windows: Sequence[WindowResult]) -> list[GroupDelay]:
-    """Of the window in which they cost most: a link that is slow in one window need not be in another."""
+    """Return those of the window in which they cost most, since a link need not be slow in every window."""
     worst = max(windows, key=lambda w: sum(float(g.gains.mean()) for g in w.slow_groups), default=None)
     return [
         GroupDelay(
@@ -201,7 +204,7 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
     for window in windows:
         for view, late, own_holds in zip(window.views, window.lateness, holds(window), strict=False):
             if view.rank in window.unsound:
-                continue  # late or not, its own numbers do not show why
+                continue  # whether late or not, its own numbers do not show why
             held[view.rank] += own_holds
             gains[view.rank].append(late.gains)
             excess[view.rank] += late.excess
@@ -252,13 +255,14 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
 
 
 def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]:
-    """Ranks that spend more on something than the median of their peers, whatever it costs the job."""
+    """Return the ranks that spend more on something than the median of their peers, whatever it costs the job."""
     ranks = sorted({v.rank for w in windows for v in w.views} - {r for w in windows for r in w.unsound})
     place = {rank: column for column, rank in enumerate(ranks)}
     steps = max(sum(w.step_count for w in windows), 1)
     if len(ranks) < 2:
         return []
-    table = np.zeros((len(ATTRIBUTES) + 1, len(ranks)))  # ms per step of each attribute, last the number of syncs
+    # ms per step of each attribute; the last row is the number of syncs
+    table = np.zeros((len(ATTRIBUTES) + 1, len(ranks)))
     for window in windows:
         for view, own in zip(window.views, window.profiles, strict=True):
             if view.rank not in place:
@@ -271,14 +275,14 @@ def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]
     whole = 1e6 * max(windows[-1].step_count, 1)
     busy = [sum(u.compute for u in own) / whole for own in windows[-1].steps]
     columns = {v.rank: c for c, v in enumerate(windows[-1].views)}
-    # the ranks of each team by their work: the middle one of the others is known at once for each of them
+    # The ranks of each team, sorted by work: the median of the others then follows for each rank directly.
     teams = {id(t): sorted(t, key=lambda c: busy[c]) for t in windows[-1].plan.peers}
     for column, rank in enumerate(ranks):
         *lengths, syncs = table[:, column].tolist()
         *theirs, usual = others[:, column].tolist()
         for name, mine, peers in zip(ATTRIBUTES, lengths, theirs, strict=True):
             if BY_NAME[name].by_count:
-                # how long a sync takes says how late the device is; that there are many says something of the code
+                # The duration of a sync shows how late the device is; a large number of them is a property of the code.
                 if syncs >= 5.0 and syncs >= 3.0 * usual + 5.0:
                     found.append(_anomaly(rank, name, mine, peers, (syncs, usual)))
             elif mine - peers >= least and mine >= 1.5 * peers:
@@ -303,13 +307,14 @@ def _anomaly(rank: int, cause: str, own: float, peers: float, counts: tuple[floa
 def _work_anomaly(
     window: WindowResult, own: int, team: Sequence[int], busy: Sequence[float], least: float
 ) -> list[Anomaly]:
-    """Clearly more device work (operators on a CPU; ``busy``, ms per step) than the median peer, with the reason.
+    """Report clearly more device work (operators on a CPU; ``busy``, ms per step) than the median peer, with the
+    reason.
 
-    ``team``: the rank and its peers in order of their work.
+    ``team``: the rank and its peers, sorted by their work.
     """
     if len(team) < 2:
         return []
-    middle = team[(len(team) - 1) // 2]  # of the others, for whoever has more work than it
+    middle = team[(len(team) - 1) // 2]  # the median of the others, for a rank with more work than it
     limit = UNEVEN_DEVICE if window.views[own].device else UNEVEN_CPU
     if busy[own] - busy[middle] < least or busy[own] < limit * busy[middle]:
         return []
@@ -322,7 +327,8 @@ def _work_anomaly(
 
 
 def _repeats(windows: Sequence[WindowResult], evidence: Evidence) -> None:
-    """How many times the same gradients are reduced in a step: as many forwards as equal blocks of reductions."""
+    """Determine how many times the same gradients are reduced in a step: by equal blocks of reductions, one per
+    forward."""
     for window in windows:
         if not window.step_count or not len(window.matched):
             continue

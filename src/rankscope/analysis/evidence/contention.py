@@ -1,9 +1,9 @@
-"""How long a busy machine delayed the ranks: the scheduler's counts of each rank's threads, held against its trace.
+"""Delay of the ranks by contention for CPUs: the scheduler's counts of each rank's threads, combined with its trace.
 
-A step of a thread is time on a CPU, time in which it could run and was not let (the run queue), and time in which it
-waited for something else: a peer, a sleep, a device. The first two are counted by the kernel, the waits for peers are
-in the trace. So what a rank took by itself is known on a busy machine almost as well as on an idle one: on two cores
-shared by 8 to 12 busy processes the CPU time of a step scatters by 5 % while its length triples.
+A step of a thread consists of time on a CPU, time on the run queue (runnable but not running), and time in which it
+waited for something else: a peer, a sleep, a device. The first two are counted by the kernel, and waits for peers are
+in the trace. So a rank's own time is known on a busy machine almost as well as on an idle one: on two cores shared by 8
+to 12 busy processes the CPU time of a step scatters by 5 % while its duration triples.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ __all__ = ["contention"]
 F64 = NDArray[np.float64]
 
 POOLED = 0.1
-"""A thread of OpenMP's pool has a like part in the training thread's parallel work: one that runs less is none."""
+"""A thread of OpenMP's pool takes part in the training thread's parallel work; one with less than this share of the
+training thread's CPU time does not belong to the pool."""
 
 
 def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) -> Contention | None:
-    """The witness of all windows, their steps concatenated; None where nothing was counted."""
+    """Return the contention in all windows, their steps concatenated; None if nothing was counted."""
     records = {(r.attempt, r.window, r.rank): r for w in manifest.windows for r in w.records} if manifest else {}
     found: dict[int, RankCpu] = {}
     gains: list[float] = []
@@ -60,7 +61,7 @@ def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) ->
 def _others(
     records: Sequence[RankRecord], windows: Sequence[WindowResult]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """By host: CPU time per step of other processes, and the CPUs."""
+    """Return by host: CPU time per step of other processes, and the number of CPUs."""
     lengths = [w.step_ns / 1e6 for w in windows if w.step_ns]
     hosts: dict[str, list[tuple[float, float]]] = {}
     for record in records:
@@ -90,7 +91,7 @@ def _append(found: dict[int, RankCpu], cpu: RankCpu) -> None:
 
 
 def _rank(window: WindowResult, column: int, record: RankRecord | None) -> RankCpu | None:
-    """One rank in one window; steps that the trace lost are left out, and so are those that were not counted."""
+    """Return the counts of one rank in one window. Steps that the trace lacks or that were not counted are left out."""
     view = window.views[column]
     if record is None or not record.threads or record.first_step is None:
         return None
@@ -101,7 +102,7 @@ def _rank(window: WindowResult, column: int, record: RankRecord | None) -> RankC
     tids = set(np.unique(view.trace.events.tid[view.chain]).tolist())
     driving, pool = _driving(record.threads, tids)
     held = np.sum([t.wait_ms for t in driving], axis=0)[index]
-    if pool:  # the training thread waits for the last of its pool
+    if pool:  # the training thread waits for the slowest thread of its pool
         held = held + np.max([t.wait_ms for t in pool], axis=0)[index]
     cpu = np.sum([t.cpu_ms for t in driving], axis=0)[index]
     script = np.zeros(counted)
@@ -120,7 +121,7 @@ def _rank(window: WindowResult, column: int, record: RankRecord | None) -> RankC
 
 
 def _own_threads(ranks: Sequence[RankCpu]) -> None:
-    """Take from what held a rank up the CPU time of its script's other threads, as far as its peers do without it."""
+    """Subtract from a rank's delay the CPU time of its script's other threads, as far as it exceeds its peers'."""
     if len({len(r.script_ms) for r in ranks}) != 1 or len(ranks) < 2:
         return
     more = np.array([r.script_ms for r in ranks])
@@ -134,7 +135,8 @@ def _own_threads(ranks: Sequence[RankCpu]) -> None:
 
 
 def _driving(threads: Sequence[ThreadTimes], tids: set[int]) -> tuple[list[ThreadTimes], list[ThreadTimes]]:
-    """The threads that drive the training (the trace has their operators), and the OpenMP threads they wait for."""
+    """Return the threads that drive the training (the trace has their operators), and the OpenMP threads they wait
+    for."""
     training = threads[0]
     native = [t for t in threads if t.kind == "native"]
     driving = [training, *(t for t in native if t.tid in tids and t.name != training.name)]
@@ -143,13 +145,14 @@ def _driving(threads: Sequence[ThreadTimes], tids: set[int]) -> tuple[list[Threa
 
 
 def _own(view: RankView, held: F64) -> F64:
-    """Per step what the host took by itself, ms: no wait for a peer, no wait for a CPU."""
+    """Return the host's own time per step, ms: without waits for peers and without waits for a CPU."""
     steps = view.trace.steps
     begin, resume, row = cpu_waits(view)
     step = np.searchsorted(steps.start, begin, side="right") - 1
     inside = step >= 0
     waited = np.bincount(step[inside], (resume - begin)[inside], len(steps)) / 1e6
-    # the call had ended, and the thread that waited for it was not on a CPU yet: that is in both
+    # Time after the end of a call in which the thread that waited for it was not on a CPU yet is in both, and counts
+    # once.
     ends = view.trace.events.end[view.trace.collectives.event]
     waking = np.maximum(resume - ends[row], 0)[inside] if len(row) else np.zeros(0)
     twice = np.bincount(step[inside], waking, len(steps)) / 1e6
@@ -158,9 +161,9 @@ def _own(view: RankView, held: F64) -> F64:
 
 
 def _least(view: RankView, held: F64) -> F64:
-    """Per step what the host took by itself at the least, ms.
+    """Return a lower bound of the host's own time per step, ms.
 
-    Where a rank was held up often, waits for its peers are missed: it goes on long after the call's end.
+    If a rank was delayed often, waits for its peers are missed, because it continues long after the call's end.
     """
     steps, calls = view.trace.steps, view.trace.collectives
     begin, resume = cpu_gaps(view)
@@ -172,7 +175,7 @@ def _least(view: RankView, held: F64) -> F64:
 
 
 def _named(window: WindowResult, column: int) -> dict[str, list[float]]:
-    """Per step what the causes account for that this rank's trace shows at all, ms."""
+    """Return the time per step of the causes that this rank's trace shows, ms."""
     steps, mine = np.arange(window.views[column].steps), _steps_of_segments(window, column)
     found = {}
     for cause, length in window.profiles[column].length.items():
@@ -182,7 +185,7 @@ def _named(window: WindowResult, column: int) -> dict[str, list[float]]:
 
 
 def _steps_of_segments(window: WindowResult, column: int) -> NDArray[np.int64]:
-    """Index of the step in which the call at the end of each segment was made; -1 for none."""
+    """Return the index of the step in which the call at the end of each segment was made; -1 for none."""
     rows, shift = window.plan.rows[column], window.plan.shift[column]
     events = window.views[column].trace.events
     found = np.full(window.plan.size, -1, np.int64)
@@ -191,7 +194,7 @@ def _steps_of_segments(window: WindowResult, column: int) -> NDArray[np.int64]:
 
 
 def _gains(window: WindowResult, ranks: Sequence[RankCpu | None]) -> list[float]:
-    """What each step would gain if no thread had waited for a CPU, ms."""
+    """Return what each step would gain if no thread had waited for a CPU, ms."""
     known = [np.array(r.held_ms) for r in ranks if r is not None]
     least = np.min(known, axis=0) if len({len(k) for k in known}) == 1 else np.array([min(k.mean() for k in known)])
     replay = window.replay
@@ -206,7 +209,7 @@ def _gains(window: WindowResult, ranks: Sequence[RankCpu | None]) -> list[float]
 
 
 def _lower(factor: F64, host: F64, steps: NDArray[np.int64], held: F64) -> None:
-    """Spread what a rank was held up in a step over the segments that end in it, by their length."""
+    """Distribute the delay of a rank in a step over the segments that end in it, in proportion to their duration."""
     for step, wait in enumerate(held.tolist()):
         mine = np.flatnonzero(steps == step)
         whole = float(host[mine].sum())

@@ -1,4 +1,4 @@
-"""How a job ended, and what became of the ranks that left no trace: from its manifest and its files."""
+"""End of a job, and reasons why ranks left no trace: from its manifest and its files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["how_it_ended", "lost_ranks"]
 
 
 def lost_ranks(ranks: Sequence[RankSummary]) -> dict[str, list[int]]:
-    """Return why ranks have no numbers -> those ranks, the most frequent reason first."""
+    """Return the reasons why ranks have no numbers -> those ranks, the most frequent reason first."""
     found: dict[str, list[int]] = {}
     for rank in ranks:
         if rank.compute_pct is None and rank.reason:
@@ -22,7 +22,7 @@ def lost_ranks(ranks: Sequence[RankSummary]) -> dict[str, list[int]]:
 
 
 def how_it_ended(manifest: RunManifest | None, sources: Sequence[SourceFile]) -> JobEnded | None:
-    """Return the end of a run; None for traces without a manifest."""
+    """Return how a run ended; None for traces without a manifest."""
     if manifest is None:
         return None
     lives = [*manifest.lives, *(record for window in manifest.windows for record in window.records)]

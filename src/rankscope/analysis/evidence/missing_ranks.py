@@ -14,7 +14,8 @@ __all__ = ["holds", "lost_partners"]
 
 
 def holds(window: WindowResult) -> list[Counter[tuple[int, ...]]]:
-    """For each rank: ranks of each group -> how long its others wait for it (mean over them), ns over the window."""
+    """For each rank, return the ranks of each group -> how long the others wait for it (mean over them), ns over the
+    window."""
     matched, waits = window.matched, window.waits
     found: list[Counter[tuple[int, ...]]] = [Counter() for _ in window.views]
     calls = np.flatnonzero(~waits.early)
@@ -33,9 +34,10 @@ def holds(window: WindowResult) -> list[Counter[tuple[int, ...]]]:
 
 
 def lost_partners(view: RankView, held: tuple[int, ...], absent: AbstractSet[int]) -> tuple[list[int], str]:
-    """Ranks without a trace in another group of this rank's than the one it holds up, and the smallest such group.
+    """Return ranks without a trace in another group of this rank than the waiting one, and the smallest such group.
 
-    In that group itself a lost rank changes nothing: what it delays comes after the last arrival, and is transfer.
+    In the waiting group itself a missing rank has no effect on waits: its delay comes after the last recorded arrival,
+    and counts as transfer.
     """
     used = np.unique(view.trace.collectives.group)
     groups = [view.trace.groups[g] for g in used[used >= 0].tolist()]

@@ -1,4 +1,4 @@
-"""Sets of ranks that share something which can be slow by itself: a host, a process group, a position on every host."""
+"""Sets of ranks that share something that may be slow: a host, a process group, a position on every host."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["find_places"]
 
 
 def find_places(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> list[Place]:
-    """Return the sets of two ranks or more with a usable trace, but not of all, in the order in which they are named.
+    """Return the sets of at least two ranks with a usable trace, but not of all, in the order of preference for naming.
 
-    Hosts come first. Then process groups that the job gave a name (``mesh_dp``: the ranks of one stage or of one
-    tensor-parallel position), then the ranks with one place on every host, which share a switch (a rail).
+    Hosts come first. Process groups that the job named follow (``mesh_dp``: the ranks of one stage or of one
+    tensor-parallel position), and then the ranks with the same position on every host, which share a switch (a rail).
     """
     usable = sorted(r.rank for r in ranks if r.compute_pct is not None)
     hosts: dict[str, list[int]] = defaultdict(list)

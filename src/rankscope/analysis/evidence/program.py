@@ -1,4 +1,5 @@
-"""What the traces say of the program itself: what it uses already, what was recorded of it, where its Python is."""
+"""Properties of the program in the traces: features in use, what was recorded of it, and where its Python time is
+spent."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ _SIGNS = {
     "foreach_optimizer": ("aten::_foreach_",),
     "optimizer": ("Optimizer.step#",),
 }
-"""What names begin with."""
+"""Prefixes of names."""
 MOST_LINES = 3
 
 
 def uses(views: Iterable[RankView]) -> list[str]:
-    """Return what one rank of each window shows to be in use."""
+    """Return the features that one rank of each window shows to be in use."""
     found: set[str] = set()
     seen: set[tuple[int, int]] = set()
     for view in views:
@@ -46,14 +47,14 @@ def uses(views: Iterable[RankView]) -> list[str]:
 
 
 def has_shapes(view: RankView) -> bool:
-    """Return whether operators have the shapes of their inputs."""
+    """Return whether the shapes of operators' inputs were recorded."""
     events = view.trace.events
     codes = np.unique(events.shape[(events.category == Category.CPU_OP) & (events.shape >= 0)])
     return any(any(digit in view.trace.strings[code] for digit in "123456789") for code in codes.tolist())
 
 
 def compute_ms(ranks: Sequence[RankSummary]) -> dict[int, float]:
-    """Return the compute of each rank per step, by its own steps."""
+    """Return the compute of each rank per step, over its own steps."""
     lengths = {r.rank: (r.compute_pct, r.step_ms.get("median")) for r in ranks}
     return {rank: pct * ms / 100.0 for rank, (pct, ms) in lengths.items() if pct is not None and ms is not None}
 
@@ -71,7 +72,7 @@ def most_called(views: Sequence[RankView]) -> dict[str, Any]:
 
 
 def host_lines(windows: Sequence[WindowResult], idle: Sequence[RankIdle]) -> dict[str, float]:
-    """Return the functions that take most time by themselves on the rank that idles most for its host, ms per step."""
+    """Return the functions with most self time on the rank with most host idle time, ms per step."""
     waiting = {row.rank: row.host_ms for row in idle}
     views = [v for w in windows for v in w.views if v.steps and len(v.trace.python)]
     view = max(views, key=lambda v: waiting.get(v.rank, 0.0), default=None)

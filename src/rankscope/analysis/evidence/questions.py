@@ -1,4 +1,4 @@
-"""What-if questions of a user: the recorded steps replayed with other work."""
+"""What-if replays for a user's assumptions: the recorded steps with other work."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ F64 = NDArray[np.float64]
 
 
 def replayable(windows: Sequence[WindowResult]) -> list[WindowResult]:
-    """Return the windows of which a replay is there and trusted."""
+    """Return the windows with a replay that is trusted."""
     return [w for w in windows if w.replay is not None and w.refused is None and w.replay.steps]
 
 
 def saved_ms(
     windows: Sequence[WindowResult], ranks: Sequence[int], network: float, host: float, scale: Mapping[str, float]
 ) -> list[float]:
-    """Return what each recorded step would be shorter by, ms, with all of these changes together.
+    """Return by how much each recorded step would be shorter, ms, with all of these changes together.
 
     Args:
-        windows: that can be replayed.
-        ranks: whose work is brought to the level of their peers.
-        network: how many times as fast transfers are; infinite for none at all.
-        host: the same of the hosts' work.
-        scale: operator -> what the time of its kernels is multiplied by.
+        windows: windows that can be replayed.
+        ranks: ranks whose work is reduced to the level of their peers.
+        network: factor by which transfers are faster; infinite for none at all.
+        host: the same for the hosts' work.
+        scale: operator -> factor for the time of its kernels.
     """
     found: list[float] = []
     for window in windows:

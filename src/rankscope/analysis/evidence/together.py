@@ -1,7 +1,7 @@
-"""What is left of a step after several changes: gains do not add up, so each replay has one more of them.
+"""Step time after several changes. Gains do not add up, so each replay includes one change more than the last.
 
-A change is one of the work in the graph: a late rank's at the level of its peers, kernels of one kind or host time of
-one kind without any, transfers that take no time.
+A change modifies the work in the graph: that of a late rank is reduced to the level of its peers, kernels of one kind
+or host time of one kind are removed, or transfers take no time.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["level", "steps_then"]
 
 F64 = NDArray[np.float64]
 Change = Callable[[WindowResult, F64], F64]
-"""Work per edge -> the same after a change."""
+"""Work per edge -> work per edge after a change."""
 
 
 def steps_then(actions: Sequence[Action], windows: Sequence[WindowResult], step_ms: float | None) -> list[float | None]:
-    """Return the step, ms, after each action and all before it; None from the first on that cannot be replayed.
+    """Return the step time, ms, after each action and all before it; None from the first that cannot be replayed.
 
     Args:
         actions: in the order in which they are done.
         windows: of the run.
-        step_ms: the step that the report tells.
+        step_ms: the step time in the report.
     """
     found: list[float | None] = [None] * len(actions)
     replayed = [w for w in windows if w.replay is not None and w.refused is None and len(w.views) <= MOST_RANKS]
@@ -55,7 +55,7 @@ def steps_then(actions: Sequence[Action], windows: Sequence[WindowResult], step_
 
 
 def _gain(windows: Sequence[WindowResult], works: Sequence[F64]) -> float:
-    """Mean over the steps, ms."""
+    """Return the mean gain over the steps, ms."""
     gained = sum(float(w.replay.gains(work).sum()) for w, work in zip(windows, works, strict=True) if w.replay)
     return gained / max(sum(w.replay.steps for w in windows if w.replay), 1) / 1e6
 
@@ -67,9 +67,9 @@ def _change(action: Action) -> Change | None:
 
 
 def level(window: WindowResult, work: F64, ranks: Sequence[int]) -> F64:
-    """Work per edge with these ranks' between two calls no more than their peers'.
+    """Limit the work per edge of these ranks, between two calls, to that of their peers.
 
-    What is less than theirs stays: the peer may be late, too.
+    Work that is less than the peers' is kept, because the peer may be late too.
     """
     replay = window.replay
     assert replay is not None
@@ -83,7 +83,7 @@ def level(window: WindowResult, work: F64, ranks: Sequence[int]) -> F64:
 
 
 def _without_host_cause(name: str) -> Change:
-    """Without what one cause takes of the hosts' time."""
+    """Return the change that removes the host time of one cause."""
 
     def change(window: WindowResult, work: F64) -> F64:
         replay = window.replay
@@ -120,4 +120,4 @@ _CHANGES: dict[str, Change] = {
     "larger_batch": _without_kernels(SHARDING),
     "hide_transfers": _without(Work.TRANSFER),
 }
-"""Code of an action -> what it changes at most. Each later gain is held below what the action can gain by itself."""
+"""Code of an action -> the largest change it can make. The gain of each later action is limited to its gain alone."""

@@ -1,4 +1,5 @@
-"""What a step would gain, by replay, if kernels of one kind took no time: the most that a change of them can bring."""
+"""What a step would gain, by replay, if kernels of one kind took no time: an upper bound for any change of these
+kernels."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ __all__ = ["MOST_RANKS", "less_device_work", "operator_shares", "without_group",
 F64 = NDArray[np.float64]
 
 ASKED = (MEMORY_BOUND, OPTIMIZER, SHARDING)
-"""That a change can fuse or thin out; matrix products and attention are what the job is for."""
+"""Kinds that a change can fuse or reduce; matrix products and attention are the purpose of the job."""
 MOST_RANKS = 16
-"""Each question is a replay of all ranks, event by event. Of a larger job the times of its kernels are known, and what
-runs beside them is not."""
+"""Each kind needs a replay of all ranks, event by event. In larger jobs the times of the kernels are reported, without
+what overlaps them."""
 
 
 def work_gains(windows: Sequence[WindowResult]) -> dict[str, float]:
-    """Kind of work -> ms per step, over the windows that were replayed; empty where there are too many ranks."""
+    """Return kind of work -> ms per step, over the windows that were replayed; empty if there are too many ranks."""
     gained: dict[str, float] = {}
     steps = 0
     for window in windows:
@@ -42,14 +43,14 @@ def work_gains(windows: Sequence[WindowResult]) -> dict[str, float]:
 
 
 def without_group(window: WindowResult, work: F64, group: str) -> F64:
-    """Return the work per edge without kernels of one kind. Only of windows that were replayed."""
+    """Return the work per edge without kernels of one kind. Only for windows that were replayed."""
     assert window.replay is not None
     shares = [_shares(v, window, c).get(group) if v.device else None for c, v in enumerate(window.views)]
     return less_device_work(window.replay, work, shares)
 
 
 def less_device_work(replay: Replay, work: F64, shares: Sequence[F64 | None]) -> F64:
-    """Return the work per edge without a share of each segment's device work; ``shares`` has one entry a rank."""
+    """Return the work per edge without a share of each segment's device work; ``shares`` has one entry per rank."""
     graph = replay.graph
     changed: F64 = work.copy()
     for column, share in enumerate(shares):
@@ -60,7 +61,7 @@ def less_device_work(replay: Replay, work: F64, shares: Sequence[F64 | None]) ->
 
 
 def operator_shares(view: RankView, window: WindowResult, column: int, operator: str) -> F64:
-    """Share of each segment's device work that kernels of one operator, or kernels of that name, are."""
+    """Return the share of each segment's device work in kernels of one operator, or in kernels of that name."""
     found = _shares(view, window, column, lambda o, kernel: operator if operator in (o, kernel) else "", (operator,))
     return found.get(operator, np.zeros(window.plan.size))
 
@@ -72,7 +73,7 @@ def _shares(
     kind: Callable[[str, str], str] = group_of,
     asked: Sequence[str] = ASKED,
 ) -> dict[str, F64]:
-    """Kind of work -> its share of the device work of each segment."""
+    """Return kind of work -> its share of the device work of each segment."""
     events, strings = view.trace.events, view.trace.strings
     kernels, operators = operator_of_kernels(view)
     launched = events.launch[kernels] >= 0

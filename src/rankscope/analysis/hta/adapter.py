@@ -1,8 +1,8 @@
 """HolisticTraceAnalysis over our columns. The only importer of ``hta``, inside functions only: importing is slow.
 
-Its parser is bypassed: it loses ranks, the last step, and minutes. ``Trace`` takes our frames, as its own parser would
-have made them (same columns, same meaning, with HTA_DISABLE_NS_ROUNDING=1), and its analyses run as they are. The
-report's own HTA numbers come from ``breakdowns``, which computes the same without it; see docs/hta.md.
+Its parser is bypassed, because it loses ranks and the last step, and takes minutes. ``Trace`` gets our frames, as its
+own parser would have made them (same columns, same meaning, with HTA_DISABLE_NS_ROUNDING=1), and its analyses run
+unchanged. The report's own HTA numbers come from ``breakdowns``, which computes the same without it; see docs/hta.md.
 
 Source: HolisticTraceAnalysis 0.5.0, ``hta.common.trace_parser`` and ``hta.trace_analysis``.
 """
@@ -40,12 +40,12 @@ _NAMES = {
 
 
 def run_hta(traces: Sequence[RankTrace]) -> tuple[dict[str, Any], list[ReportError]]:
-    """HTA's numbers of all traces, each by itself: they say nothing across ranks or windows.
+    """Return HTA's numbers of each trace by itself; they do not relate ranks or windows.
 
     Returns:
-        Analysis name -> rank as text -> numbers in HTA's units (microseconds and per cent; None where HTA has NaN),
-        and what failed. With several windows the text is ``3, window 1``, with several attempts ``3, window 0.1``
-        (attempt and window). Ranks without kernels are left out: HTA raises on them.
+        Analysis name -> rank as text -> numbers in HTA's units (microseconds and per cent; None where HTA has NaN), and
+        the failures. With several windows the text is ``3, window 1``, with several attempts ``3, window 0.1`` (attempt
+        and window). Ranks without kernels are left out, because HTA raises an error on them.
     """
     results: dict[str, Any] = {}
     failed: list[ReportError] = []
@@ -71,8 +71,8 @@ def _guarded(name: str, failed: list[ReportError]) -> Iterator[None]:
 
 
 def trace_analysis(traces: Sequence[RankTrace]) -> Any:
-    """HTA's ``TraceAnalysis`` over our columns. It has no public constructor that takes a ``Trace``."""
-    os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # the rounding gave an overlap of 244 %
+    """Return HTA's ``TraceAnalysis`` over our columns. It has no public constructor that takes a ``Trace``."""
+    os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # rounding led to an overlap of 244 %
     from hta.common.trace import Trace
     from hta.common.trace_symbol_table import TraceSymbolTable
     from hta.trace_analysis import TraceAnalysis
@@ -90,11 +90,11 @@ def trace_analysis(traces: Sequence[RankTrace]) -> Any:
 
 
 def frames(traces: Sequence[RankTrace], symbols: Any) -> dict[int, Any]:
-    """One data frame per rank, times in microseconds from the earliest event of all ranks.
+    """Return one data frame per rank, times in microseconds from the earliest event of all ranks.
 
     Args:
         traces: ranks of one window.
-        symbols: HTA's symbol table, filled here.
+        symbols: HTA's symbol table, which is filled.
     """
     origin = min(int(t.events.start.min()) for t in traces)
     for trace in traces:
@@ -131,14 +131,14 @@ def _frame(trace: RankTrace, codes: dict[str, int], symbols: Any, origin: int) -
     frame["end"] = frame["ts"] + frame["dur"]
     number = trace.steps.number if len(trace.steps) else np.full(1, -1, np.int64)
     frame["iteration"] = np.where(events.step >= 0, number[events.step.clip(0)], -1)
-    frame = frame[events.category != Category.CUDA_SYNC]  # HTA takes them for kernels that fill the stream
+    frame = frame[events.category != Category.CUDA_SYNC]  # HTA would take them for kernels that fill the stream
     frame = frame.sort_values("index").set_index("index", drop=False)
     frame.index.name = None
     return transform_correlation_to_index(frame, symbols)
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: NaN and infinities are no measurement, so they become None."""
+    """Convert a value for JSON: NaN and infinities are not measurements, so they become None."""
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list):

@@ -1,9 +1,9 @@
 """HTA's numbers without HTA: its breakdowns over our columns, vectorised.
 
-HolisticTraceAnalysis computes these row by row in pandas (a kernel's type is a regular expression for each event,
-for each analysis again), which took longer than everything else together. The definitions are its own, its
-classification of kernels by name included; ``tests/unit/analysis/test_hta_parity.py`` holds them against it. Where
-ours is different on purpose, docs/hta.md says so. Units are HTA's: microseconds and per cent.
+HolisticTraceAnalysis computes these row by row in pandas (the type of a kernel is determined by a regular expression
+for each event, again in each analysis), which took longer than the rest of the report. The definitions are its own,
+including its classification of kernels by name; ``tests/unit/analysis/test_hta_parity.py`` compares the results.
+Intended differences are listed in docs/hta.md. Units are HTA's: microseconds and per cent.
 
 Source: HolisticTraceAnalysis 0.5.0, ``hta.analyzers``.
 """
@@ -22,10 +22,10 @@ from rankscope.trace.columns import Category, RankTrace
 __all__ = ["BREAKDOWNS", "MOST_KERNELS", "kernel_types", "type_of"]
 
 MOST_KERNELS = 8
-"""Kernels of each type in the kernel breakdown; the others are summed up."""
+"""Number of kernels of each type in the kernel breakdown; the others are summed."""
 _TOP_RATIO = 0.8
 _KERNEL_GAP_US = 30
-"""HTA's ``consecutive_kernel_delay``: documented as ns, compared with microseconds."""
+"""HTA's ``consecutive_kernel_delay``: documented as ns, but compared with microseconds."""
 _COMMUNICATION = re.compile(r"nccl.*Kernel")
 _MEMORY = re.compile(r"Memcpy|Memset|dma")
 _NO_COMPUTATION = re.compile(r".*Memcpy|Memset|.*Sync")
@@ -34,7 +34,7 @@ _LAUNCHES = frozenset(
         "cudaLaunchKernel",
         "cudaLaunchKernelExC",
         "cuLaunchKernel",
-        "cuLaunchKernelEx",  # since 0.6, as the successor is called
+        "cuLaunchKernelEx",  # since 0.6, as the successor is named
         "cudaMemcpyAsync",
         "cudaMemsetAsync",
         "runFunction - job_prep_and_submit_for_execution",
@@ -49,7 +49,7 @@ Record = dict[str, Any]
 
 
 def type_of(name: str) -> str:
-    """HTA's type of a kernel of this name."""
+    """Return HTA's type of a kernel of this name."""
     if _COMMUNICATION.match(name):
         return "COMMUNICATION"
     if _MEMORY.match(name):
@@ -58,7 +58,7 @@ def type_of(name: str) -> str:
 
 
 def kernel_types(trace: RankTrace) -> dict[str, NDArray[np.int64]]:
-    """Rows of the device's events by HTA's type. It takes everything on a stream for a kernel; so do we here."""
+    """Return rows of the device's events by HTA's type. Like HTA, this treats everything on a stream as a kernel."""
     events = trace.events
     rows = np.flatnonzero((events.stream != -1) & (events.category != Category.CUDA_SYNC))
     names = events.name[rows]
@@ -70,7 +70,7 @@ def kernel_types(trace: RankTrace) -> dict[str, NDArray[np.int64]]:
 
 
 def temporal_breakdown(trace: RankTrace) -> Record:
-    """How the time from the first kernel to the end of the last divides."""
+    """Split the time from the first kernel to the end of the last."""
     types = kernel_types(trace)
     rows = np.concatenate(list(types.values()))
     start, end = trace.events.start[rows], trace.events.start[rows] + trace.events.duration[rows]
@@ -84,7 +84,7 @@ def temporal_breakdown(trace: RankTrace) -> Record:
 
 
 def comm_comp_overlap(trace: RankTrace) -> Record:
-    """Part of the communication during which something was computed."""
+    """Return the share of communication during which something was computed."""
     types = kernel_types(trace)
     communication = _spans(trace, types["COMMUNICATION"])
     both = intervals.measure(intervals.intersect(communication, _spans(trace, types["COMPUTATION"])))
@@ -93,7 +93,7 @@ def comm_comp_overlap(trace: RankTrace) -> Record:
 
 
 def idle_time_breakdown(trace: RankTrace) -> list[Record]:
-    """Gaps between the kernels of each stream: launched too late, short, or something else."""
+    """Classify the gaps between the kernels of each stream: launched too late, short, or other."""
     events = trace.events
     rows = np.flatnonzero((events.category >= Category.KERNEL) & (events.category <= Category.GPU_MEMSET))
     rows = rows[events.stream[rows] != -1]
@@ -117,13 +117,13 @@ def idle_time_breakdown(trace: RankTrace) -> list[Record]:
                 "idle_time_ratio": round(time / whole, 2) if whole else None,
             }
             for kind, time in sums.items()
-            if parts[kind].any() or kind == "other"  # HTA files the first kernel, which has no gap, under other
+            if parts[kind].any() or kind == "other"  # HTA counts the first kernel, which has no gap, as other
         ]
     return found
 
 
 def kernel_breakdown(trace: RankTrace) -> list[Record]:
-    """Time of each kernel by name; those beyond the first few are summed up as ``others``."""
+    """Return the time of each kernel by name; those beyond the first few are summed as ``others``."""
     types, found = kernel_types(trace), []
     for kind in ("COMPUTATION", "COMMUNICATION"):
         names, duration = trace.events.name[types[kind]], trace.events.duration[types[kind]] / 1000
@@ -154,7 +154,7 @@ def kernel_breakdown(trace: RankTrace) -> list[Record]:
 
 
 def queue_length(trace: RankTrace) -> list[Record]:
-    """How many launched kernels wait on each stream, whenever that changes."""
+    """Return how many launched kernels wait on each stream, at each change."""
     events = trace.events
     codes = [code for code, text in enumerate(trace.strings) if text in _LAUNCHES]
     rows = np.concatenate(list(kernel_types(trace).values()))
@@ -170,7 +170,8 @@ def queue_length(trace: RankTrace) -> list[Record]:
 
 
 def memory_bandwidth(trace: RankTrace) -> list[Record]:
-    """Bandwidth of copies and memsets in GB/s, whenever it changes; copies of one kind at once add up."""
+    """Return the bandwidth of copies and memsets in GB/s, at each change; copies of one kind at the same time add
+    up."""
     events, rows = trace.events, kernel_types(trace)["MEMORY"]
     kinds = {code: _copy_of(trace.strings[code]) for code in np.unique(events.name[rows]).tolist()}
     found = []
@@ -180,7 +181,7 @@ def memory_bandwidth(trace: RankTrace) -> list[Record]:
         times = np.concatenate((events.start[own], events.start[own] + duration))
         change = np.concatenate((events.bandwidth_gb_s[own], -events.bandwidth_gb_s[own]))
         level = np.cumsum(change[np.argsort(times, kind="stable")])
-        # what rounding leaves when all copies have ended is no bandwidth, though HTA counts it
+        # rounding residue after all copies have ended is not bandwidth, though HTA counts it
         busy = level[level > 1e-9]
         if len(busy):
             found.append({"name": kind, **_described(busy)})
@@ -203,7 +204,7 @@ def _by_first(values: NDArray[Any]) -> list[Any]:
 
 
 def _described(values: NDArray[np.floating[Any]]) -> Record:
-    """Return what pandas' ``describe`` says."""
+    """Return the values of pandas' ``describe``."""
     quarter, half, three = np.quantile(values, (0.25, 0.5, 0.75))
     return {
         "count": len(values),
@@ -225,4 +226,4 @@ BREAKDOWNS = {
     "queue_length": queue_length,
     "memory_bandwidth": memory_bandwidth,
 }
-"""Name in the report -> the numbers of one rank."""
+"""Name in the report -> function that computes the numbers of one rank."""

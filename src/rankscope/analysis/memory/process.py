@@ -1,8 +1,8 @@
 """Memory snapshots are read in a separate process, whose memory and time are limited.
 
-A pickle is a program. That it names no class is checked while it is loaded; but some bytes of it can ask for a table of
-gigabytes, or for a comparison that takes years, and this cannot be known before. Then the process that loads it is
-ended, and the report says so.
+A pickle is a program. While it is loaded, it is checked that it names no class. But a few bytes of it can request a
+table of gigabytes, or a comparison that takes years, which cannot be detected beforehand. The process that loads it is
+then ended, and the report says so.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from rankscope.rundir.foreign import open_foreign, shown
 __all__ = ["MAX_BYTES", "load_limited", "read_rows"]
 
 MAX_BYTES = 1 << 30
-"""Of a snapshot: the agent leaves at most a quarter of it."""
+"""Largest size of a snapshot, in bytes; the agent's are limited to a quarter of it."""
 _SPARE_BYTES = 256 << 20
 _BYTES_PER_BYTE = 24
-"""A history as Python's objects, of its size as a pickle: 8 to 15 were seen."""
+"""Memory per byte of the pickle for the history as Python objects; 8 to 15 bytes were measured."""
 _SPARE_S = 5.0
 _BYTES_PER_S = 2e6
-"""Read, and analysed, in a second of the processor; ten times as many were seen."""
+"""Bytes read and analysed per second of CPU time, used as a lower bound; ten times as many were measured."""
 _TOO_MUCH = "not read: it takes more memory or time than a snapshot of its size does; remove it"
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -44,11 +44,11 @@ _START = (
 
 
 def read_rows(paths: Sequence[Path], steps: Bounds) -> Iterator[MemoryRow | str]:
-    """For each snapshot its row, or what is wrong with it.
+    """Yield for each snapshot its row, or a description of what is wrong with it.
 
     Args:
         paths: the snapshots.
-        steps: where the steps of each rank are known (attempt, window, rank), when each begins and ends.
+        steps: begin and end of each step, by (attempt, window, rank), where known.
     """
     waiting = list(paths)
     known = [[*place, a.tolist(), b.tolist()] for place, (a, b) in steps.items()] if waiting else []
@@ -69,10 +69,10 @@ def read_rows(paths: Sequence[Path], steps: Bounds) -> Iterator[MemoryRow | str]
 
 
 def _ask(paths: Sequence[Path], known: list[Any]) -> Iterator[MemoryRow | str]:
-    """Yield what one process reports, in order. It may end before it has reported all."""
+    """Yield the results of one process, in order. It may end before all snapshots are read."""
     command = [sys.executable, "-I", "-c", _START, json.dumps(_roots())]
     question = json.dumps({"steps": known, "paths": [os.fsencode(path.absolute()).hex() for path in paths]})
-    with subprocess.Popen(  # in no folder of the job; the search path is an argument
+    with subprocess.Popen(  # not in a folder of the job; the search path is an argument
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"
     ) as process:
         assert process.stdin is not None
@@ -95,16 +95,17 @@ def _ask(paths: Sequence[Path], known: list[Any]) -> Iterator[MemoryRow | str]:
 
 
 def _roots() -> list[str]:
-    """Where modules are looked for: nothing from the current folder, whose files are not ours."""
+    """Return the module search path, without the current folder, whose files do not belong to rankscope."""
     here = {"", os.curdir}
-    with contextlib.suppress(OSError):  # it was removed
+    with contextlib.suppress(OSError):  # the folder was removed
         here.add(str(Path.cwd()))
     own = str(Path(__file__).absolute().parents[3])
     return [*(entry for entry in sys.path if entry not in here and Path(entry).is_absolute()), own]
 
 
 def answer() -> None:
-    """Read snapshots in a process of its own: a line for each on standard output, a row or ``{"fault": ...}``."""
+    """Read snapshots, in a process of its own. Writes a line for each to standard output, a row or ``{"fault":
+    ...}``."""
     said = json.loads(sys.stdin.buffer.read())
     steps: Bounds = {
         (attempt, window, rank): (np.array(starts, np.int64), np.array(ends, np.int64))
@@ -118,7 +119,7 @@ def answer() -> None:
             text = json.dumps({"fault": str(error)[:1000]})
         except MemoryError:
             text = json.dumps({"fault": _TOO_MUCH})
-        except Exception as error:  # a damaged snapshot fails in many ways
+        except Exception as error:  # a corrupt snapshot can cause any error
             text = json.dumps({"fault": f"not the format of a memory snapshot ({type(error).__name__})"})
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -128,7 +129,7 @@ def load_limited(path: Path) -> dict[str, Any]:
     """Read a snapshot within limits of memory and time that follow from its size; beyond them this process ends."""
     with open_foreign(path, MAX_BYTES) as stream:
         size = os.fstat(stream.fileno()).st_size
-        with contextlib.suppress(OSError):  # where there is no /proc, memory is not limited
+        with contextlib.suppress(OSError):  # without /proc, memory is not limited
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             most = used + _SPARE_BYTES + _BYTES_PER_BYTE * size
             resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -14,7 +14,7 @@ __all__ = ["memory_rows"]
 
 
 def memory_rows(traces: Sequence[RankTrace], snapshots: Iterable[Path]) -> tuple[list[MemoryRow], list[str]]:
-    """Return a row for each snapshot, and for each trace without one that holds memory events; and what failed.
+    """Return a row for each snapshot, and for each trace with memory events but without a snapshot; and the failures.
 
     The second list has one message for each snapshot that could not be read.
     """
@@ -52,7 +52,7 @@ def _of_trace(trace: RankTrace, rank: int) -> MemoryRow:
 
 
 def _device_bytes(trace: RankTrace, device: int | None = None) -> int | None:
-    """Memory of the device with this number, or of every device there is where all have the same."""
+    """Return the memory of the device with this number, or of any device if all have the same."""
     listed = trace.meta.raw.get("deviceProperties")
     known = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
     own = [d for d in known if d.get("id") == device] or known

@@ -1,10 +1,10 @@
 """Device memory of a window, from the snapshot of PyTorch's allocator.
 
-A snapshot's format is that of ``torch.cuda.memory._snapshot`` (its docstring, and
-torch/csrc/cuda/memory_snapshot.cpp): the segments and blocks at the end, and what the allocator did until then. As in
-PyTorch's own viewer the past is computed backwards from the end. *Allocated* counts the bytes asked for, from the
-allocation until the memory can be used again; PyTorch's counters, which the trace holds, also include what is
-added in rounding up (to 512 bytes), and exclude memory that another stream still uses.
+The format is that of ``torch.cuda.memory._snapshot`` (its docstring, and torch/csrc/cuda/memory_snapshot.cpp): the
+segments and blocks at the end, and the events of the allocator until then. As in PyTorch's own viewer, earlier states
+are computed backwards from the end. *Allocated* counts the requested bytes, from the allocation until the memory can be
+reused. PyTorch's counters, which the trace contains, also include rounding (to 512 bytes), and exclude memory that
+another stream still uses.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ Bounds = Mapping[tuple[int, int | None, int | None], tuple[I64, I64]]
 
 MOST_FRAMES = 10
 BEFORE = "(before the recording)"
-"""Stands for the line of allocations older than the history."""
+"""Takes the place of the line for allocations older than the history."""
 NO_FRAME = "(no Python frame)"
-"""Stands for allocations without a Python frame, as in the backward pass, which autograd runs in its own thread."""
+"""Takes the place of the line for allocations without a Python frame, as in the backward, which runs in a thread of
+autograd."""
 _LIBRARY = ("/torch/", "/rankscope/agent/")
-"""Frames in these folders were called by a line of the script."""
+"""A frame in one of these folders is attributed to the line of the script that called it."""
 _TAKEN = ("segment_alloc", "segment_map")
 _GIVEN = ("segment_free", "segment_unmap")
 
 
 def load_snapshot(stream: IO[bytes]) -> dict[str, Any]:
-    """Read a snapshot without running it: a pickle can call anything, and this reader refuses all but containers.
+    """Read a snapshot without executing it: this reader rejects everything but containers, as a pickle can call
+    functions.
 
-    What it takes in memory and time is not bounded: :mod:`rankscope.analysis.memory.process` is.
+    Memory and time are not limited here, but in :mod:`rankscope.analysis.memory.process`.
 
     Raises:
         TraceError: not a snapshot, or one that names a class or function.
@@ -50,13 +52,13 @@ def load_snapshot(stream: IO[bytes]) -> dict[str, Any]:
         snapshot["segments"], snapshot["device_traces"]
     except (TraceError, MemoryError):
         raise
-    except Exception as error:  # a damaged pickle fails in many ways
+    except Exception as error:  # a corrupt pickle can cause any error
         raise TraceError(f"not a memory snapshot of PyTorch: {error!r}") from error
     return dict(snapshot)
 
 
 class _Containers(pickle.Unpickler):
-    """Dicts, lists, tuples, numbers, text; nothing that has a name."""
+    """Unpickles dicts, lists, tuples, numbers and text, and nothing that is looked up by name."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(stream)
@@ -66,15 +68,15 @@ class _Containers(pickle.Unpickler):
 
 
 def memory_row(snapshot: dict[str, Any], file: str, steps: Bounds) -> MemoryRow:
-    """Return the numbers of one snapshot, of the device with the highest peak.
+    """Return the numbers of one snapshot, for the device with the highest peak.
 
     Args:
-        snapshot: as :func:`load_snapshot` returns it, with the agent's own entry.
+        snapshot: as returned by :func:`load_snapshot`, with the agent's own entry.
         file: its name.
-        steps: where the steps of each rank are known, when each begins and ends.
+        steps: begin and end of each step of each rank, where known.
 
     Raises:
-        TraceError: the snapshot is not the agent's, so that its rank is not known, or holds something unexpected.
+        TraceError: the snapshot was not written by the agent, so that its rank is unknown, or has unexpected content.
     """
     about = snapshot.get("rankscope")
     if not isinstance(about, dict) or not isinstance(about.get("rank"), int):
@@ -108,7 +110,7 @@ def memory_row(snapshot: dict[str, Any], file: str, steps: Bounds) -> MemoryRow:
 
 
 class _Device:
-    """One device: its blocks at the end, its events, and how much was allocated and reserved after each of them.
+    """One device: its blocks at the end, its events, and the bytes allocated and reserved after each event.
 
     Element 0 of both is the state before the first event.
     """
@@ -129,7 +131,7 @@ class _Device:
         return int(self.allocated.max())
 
     def times(self, actions: tuple[str, ...] = ()) -> I64:
-        """Of these events, or of all, ns."""
+        """Return the times of these events, or of all, ns."""
         chosen = np.flatnonzero(self._is(*actions)) if actions else np.arange(len(self.events))
         return np.array([self.events[i]["time_us"] for i in chosen.tolist()], np.int64) * 1000
 
@@ -161,7 +163,7 @@ def _per_step(times: I64, bounds: tuple[I64, I64] | None) -> list[int]:
 
 
 def _top(device: _Device) -> list[MemoryFrame]:
-    """Which lines allocated what was alive at the (first) peak."""
+    """Return the lines whose allocations were alive at the (first) peak."""
     peak = int(np.argmax(device.allocated))
     alive: dict[int, dict[str, Any]] = {}
     older: list[tuple[str, int]] = []
@@ -191,7 +193,7 @@ def _top(device: _Device) -> list[MemoryFrame]:
 
 
 def _line(frames: Sequence[dict[str, Any]] | None, unknown: str = NO_FRAME) -> str:
-    """Return the innermost line outside the library; frames come innermost first."""
+    """Return the innermost line outside the library; frames are given innermost first."""
     if not frames:
         return unknown
     frame = next((f for f in frames if not any(part in f["filename"] for part in _LIBRARY)), frames[0])

@@ -1,4 +1,4 @@
-"""What a table of the report is: the field that it fills, and the function that makes its rows."""
+"""Definition of a table of the report: the field that it fills, and the function that makes its rows."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["Material", "Table"]
 
 @dataclass(kw_only=True, slots=True)
 class Material:
-    """What tables are made of."""
+    """Input of the tables."""
 
     windows: Sequence[WindowResult]
     traces: Sequence[RankTrace]
-    """Usable traces of known ranks, those of windows that could not be compared included."""
+    """Usable traces of known ranks, including those of windows that could not be compared."""
     manifest: RunManifest | None = None
-    """Of the run, where there is one."""
+    """Manifest of the run, if there is one."""
     world_size: int | None = None
     sources: Sequence[SourceFile] = ()
-    """Every file that was offered, and what became of it."""
+    """Every file that was offered, and its result."""
     snapshots: Sequence[Path] = ()
-    """Files of PyTorch's memory history."""
+    """Files with PyTorch's memory history."""
     step_logs: Sequence[Path] = ()
     """Files with the time of every step of one rank."""
     errors: list[ReportError] = field(default_factory=list)
-    """A table that can leave out a file of its own accord says so here."""
+    """A table that leaves out a file reports it here."""
 
     @property
     def views(self) -> list[RankView]:
@@ -43,9 +43,9 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One field of :class:`~rankscope.records.report.ClusterReport` that is measured."""
+    """One measured field of :class:`~rankscope.records.report.ClusterReport`."""
 
     field: str
-    """Its name. It also says in the report which part failed."""
+    """Name of the field. It also identifies the table in the report's errors."""
     rows: Callable[[Material], Any]
-    """Makes the value of the field. Where it raises an error, the field keeps its default value."""
+    """Computes the value of the field. If it raises an error, the field keeps its default value."""

@@ -1,4 +1,4 @@
-"""What the matched calls of a kind took per step: wait, transfer, exposed time, bytes and bus bandwidth."""
+"""Cost of the matched calls of a kind per step: wait, transfer, exposed time, bytes and bus bandwidth."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ Key = tuple[str, tuple[int, ...], str, str, str | None]
 
 @dataclass(slots=True)
 class Cost:
-    """Calls of one key. Times are per step, means over the group's recorded ranks, ms."""
+    """Calls of one key. Times are in ms per step, means over the group's recorded ranks."""
 
     calls: float = 0.0
-    """Per step."""
+    """Number of calls per step."""
     members: int = 0
-    """Recorded ranks of the group."""
+    """Number of recorded ranks of the group."""
     wait: float = 0.0
-    """Without calls in which the recording began on some rank."""
+    """Excludes calls in which the recording began on some rank."""
     transfer: float = 0.0
     exposed: float = 0.0
-    """Not hidden by compute, waiting included."""
+    """Not overlapped by compute; includes waiting."""
     megabytes: list[F64] = field(default_factory=list)
-    """Of each call of known size."""
+    """Size of each call of known size, 10^6 bytes."""
     rates: list[F64] = field(default_factory=list)
     """Bus bandwidth of each call, 10^9 bytes per second."""
 
     @property
     def megabytes_per_call(self) -> float | None:
-        """Larger of input and output."""
+        """Mean of the larger of input and output, 10^6 bytes."""
         return float(np.concatenate(self.megabytes).mean()) if self.megabytes else None
 
     @property
     def bus_gb_s(self) -> float | None:
-        """Median over the calls."""
+        """Median bus bandwidth over the calls."""
         return float(np.median(np.concatenate(self.rates))) if self.rates else None
 
     def numbers(self) -> dict[str, Any]:
-        """As the rows of the report name them."""
+        """Return the values by the names of the report's rows."""
         return {
             "calls_per_step": self.calls,
             "megabytes_per_call": self.megabytes_per_call,
@@ -65,7 +65,8 @@ class Cost:
 
 
 def call_costs(windows: Sequence[WindowResult], labels: Sequence[list[str]] | None = None) -> dict[Key, Cost]:
-    """Pool the windows' calls by key, most exposed first. ``labels``: one a call and window; empty leaves it out."""
+    """Pool the windows' calls by key, most exposed first. ``labels``: one per call and window; calls with an empty
+    label are left out."""
     found: dict[Key, Cost] = defaultdict(Cost)
     steps = sum(max(w.step_count, 1) for w in windows)
     for number, window in enumerate(windows):
@@ -102,7 +103,8 @@ def call_costs(windows: Sequence[WindowResult], labels: Sequence[list[str]] | No
 
 
 def exposed_per_call(window: WindowResult) -> F64:
-    """Part of each call that compute does not hide, mean over its ranks, ns. Calls at once share their time evenly."""
+    """Return the part of each call that compute does not overlap, mean over its ranks, ns. Concurrent calls share their
+    time equally."""
     matched, total = window.matched, np.zeros(len(window.matched))
     for column, view in enumerate(window.views):
         members = matched.of(column)
@@ -121,7 +123,7 @@ def exposed_per_call(window: WindowResult) -> F64:
 
 
 def _sizes(window: WindowResult) -> tuple[F64, F64, list[str]]:
-    """Input and output elements (-1 unknown) and type of each call, as its first member says."""
+    """Return input and output elements (-1 unknown) and type of each call, as recorded by its first member."""
     matched = window.matched
     column, row = matched.column[matched.first[:-1]], matched.row[matched.first[:-1]]
     inputs, outputs = np.empty(len(row)), np.empty(len(row))

@@ -1,4 +1,4 @@
-"""The critical path of a recorded step: what of it to shorten, on which rank."""
+"""The critical path of a recorded step: which work to shorten, on which rank."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ __all__ = ["critical_path_row"]
 F64 = NDArray[np.float64]
 
 MOST_PIECES = 400
-"""Of the step that is shown."""
+"""Largest number of pieces of the displayed step."""
 SHORT = 0.0005
-"""Share of the step below which a piece belongs to the one before it, at first; more where there are too many."""
+"""Initial share of the step below which a piece is joined with the one before it; larger if there are too many
+pieces."""
 NAMES = {Part.LAUNCH: "launch", Part.HOST: "host", Part.DEVICE: "compute", Part.TRANSFER: "transfer"}
 
 
 def critical_path_row(windows: Sequence[WindowResult]) -> CriticalPath | None:
-    """Return the path of the median step of the first window that was replayed; None where there is none."""
+    """Return the path of the median step of the first window that was replayed; None if there is none."""
     window = next((w for w in windows if w.refused is None and w.replay is not None and w.replay.steps), None)
     if window is None or window.replay is None:
         return None
     chain, replay = critical_path(window.replay), window.replay
     bounds = np.concatenate(([replay.begin], replay.unchanged))
-    if len(chain.start):  # what was under way when the window began is not asked about
+    if len(chain.start):  # work in progress when the window began is left out
         bounds = bounds[min(int(np.searchsorted(bounds, chain.start[0])), len(bounds) - 2) :]
     length = np.diff(bounds)
     chosen = int(np.argsort(length, kind="stable")[(len(length) - 1) // 2])
@@ -52,13 +53,13 @@ def critical_path_row(windows: Sequence[WindowResult]) -> CriticalPath | None:
 
 
 def _step_numbers(window: WindowResult) -> list[int]:
-    """Of the steps that end with a matched call."""
+    """Return the numbers of the steps that end with a matched call."""
     of_call, matched = window.waits.steps.of_call, window.matched
     return [int(of_call[matched.call[mine[0]]]) for mine in window.waits.common_calls(matched)]
 
 
 def _parts(window: WindowResult, chain: Chain, steps: int) -> list[PathPart]:
-    """How long the path stays on each rank with each kind of work, most first."""
+    """Return how long the path stays on each rank with each kind of work, most first."""
     total: Counter[tuple[int, int]] = Counter()
     for column, part, ns in zip(
         chain.column.tolist(), chain.part.tolist(), (chain.end - chain.start).tolist(), strict=True
@@ -76,7 +77,7 @@ def _rank(window: WindowResult, column: int) -> int | None:
 
 
 def _few(pieces: list[PathPiece], short_ms: float) -> list[PathPiece]:
-    """Join alike pieces, and short ones with what is before them, until they are few enough to be drawn."""
+    """Join similar pieces, and short ones with their predecessors, until there are few enough to be drawn."""
     found = _joined(pieces, short_ms)
     while len(found) > MOST_PIECES:
         short_ms *= 2.0
@@ -85,7 +86,8 @@ def _few(pieces: list[PathPiece], short_ms: float) -> list[PathPiece]:
 
 
 def _joined(pieces: list[PathPiece], short_ms: float) -> list[PathPiece]:
-    """A piece goes on where rank, kind and name stay, and over short pieces of the same rank."""
+    """Join a piece with the previous one if rank, kind and name are equal, also across short pieces of the same
+    rank."""
     found: list[PathPiece] = []
     for piece in pieces:
         last = found[-1] if found else None
@@ -115,7 +117,7 @@ def _pieces(window: WindowResult, chain: Chain, begin: float) -> list[PathPiece]
 
 
 class _Names:
-    """What was done in a piece: the operator of the kernel that ran, the causes that host time has, the call."""
+    """Names the work in a piece: the operator of the running kernel, the causes of host time, the call."""
 
     def __init__(self, window: WindowResult) -> None:
         self._window = window
@@ -123,7 +125,7 @@ class _Names:
         self._causes: dict[int, list[tuple[float, float, str]]] = {}
 
     def of(self, start: float, end: float, part: int, column: int, call: int) -> list[tuple[float, float, str]]:
-        """The piece, or what it falls into."""
+        """Return the piece, or the pieces into which it is split."""
         name = ""
         if part == Part.TRANSFER and call >= 0:
             matched = self._window.matched
@@ -135,7 +137,8 @@ class _Names:
         return [(start, end, name)]
 
     def _device(self, start: float, column: int) -> str:
-        """Of the work that began last by then: a piece begins with its kernel, or is cut by the step's begin."""
+        """Return the name of the work that began last by then: a piece begins with its kernel, or is cut by the step's
+        begin."""
         if column not in self._work:
             self._work[column] = self._work_of(column)
         begins, names = self._work[column]
@@ -159,7 +162,7 @@ class _Names:
         return begin[order], [strings[code] for code in named[rows][order].tolist()]
 
     def _host(self, start: float, end: float, column: int) -> list[tuple[float, float, str]]:
-        """What has a cause, and what is between; causes of one rank do not overlap."""
+        """Split a piece into parts with a cause and the time between them; causes of one rank do not overlap."""
         if column >= len(self._window.profiles):
             return [(start, end, "")]
         if column not in self._causes:
@@ -173,7 +176,7 @@ class _Names:
         return [*found, (at, end, "")] if end > at else found
 
     def _causes_of(self, column: int) -> list[tuple[float, float, str]]:
-        """In order of time."""
+        """Return the time of each cause on a rank, in order of time."""
         aligned = self._window.clocks.aligned
         found = []
         for cause, (begins, ends) in self._window.profiles[column].spans.items():

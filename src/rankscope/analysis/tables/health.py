@@ -1,4 +1,5 @@
-"""Health of devices and hosts over the recorded windows, from what the node helpers put into the ranks' records."""
+"""Health of devices and hosts over the recorded windows, from the samples that the node helpers added to the ranks'
+records."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ T = TypeVar("T", HealthSample, HostSample)
 
 
 def health_rows(records: Iterable[RankRecord]) -> list[HealthRow]:
-    """One row for each rank of which anything was noted."""
+    """Return one row for each rank with any sample."""
     by_rank: dict[int, list[RankRecord]] = {}
     for record in records:
         if record.health or record.host_load or record.gc_ms is not None:
@@ -32,7 +33,7 @@ def _device(record: RankRecord) -> tuple[str, str | None]:
 
 
 def _row(rank: int, records: list[RankRecord], sharing: int) -> HealthRow:
-    """Return the row of a rank. ``sharing``: ranks of the job on its device, itself included."""
+    """Return the row of a rank. ``sharing``: number of ranks of the job on its device, including itself."""
     device = [s for r in records for s in r.health]
     host = [s for r in records for s in r.host_load]
     loads = [r.host_load for r in records]
@@ -98,16 +99,16 @@ def _of(measure: Callable[[Iterable[float]], float], samples: Sequence[T], name:
 
 
 def _growth(windows: Sequence[Sequence[T]], name: str) -> float | None:
-    """How much a counter grew from the first to the last sample of each window, added up.
+    """Return how much a counter grew from the first to the last sample of each window, summed.
 
-    None where no window has two; a counter that was set back has not grown.
+    None if no window has two samples; a counter that was reset has not grown.
     """
     grown = [max(known[-1] - known[0], 0.0) for w in windows if len(known := _known(w, name)) > 1]
     return float(sum(grown)) if grown else None
 
 
 def _shares(samples: Sequence[HealthSample]) -> dict[str, float]:
-    """Reason -> share of the samples that had it, per cent, most frequent first."""
+    """Return reason -> share of the samples with it, per cent, most frequent first."""
     count = Counter(reason for s in samples for reason in s.throttle)
     return {reason: 100.0 * number / len(samples) for reason, number in count.most_common()}
 

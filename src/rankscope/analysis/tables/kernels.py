@@ -21,8 +21,8 @@ MOST = 50
 def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRow]:
     """Return the names with most time, averaged per step over the ranks that ran them.
 
-    On a CPU-only trace an operator's time is its own, without the operators that it calls. Without step marks there are
-    no numbers per step, and ranks are compared by their sums.
+    On a CPU-only trace an operator's time is its self time. Without step marks there are no values per step, and ranks
+    are compared by their sums.
     """
     time: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     count: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
@@ -70,7 +70,7 @@ def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRo
 
 
 def _length(view: RankView) -> NDArray[np.float64]:
-    """Duration of each event, ns; without a device that of operators that compute without those that they call."""
+    """Return the duration of each event, ns; without a device, the self time of operators that compute."""
     length = view.trace.events.duration.astype(np.float64)
     return length if view.device else np.where(view.kind == Kind.COMPUTE, self_time(view), length)
 

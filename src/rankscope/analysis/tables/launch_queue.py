@@ -24,7 +24,7 @@ _NONE: I64 = np.empty(0, np.int64)
 
 
 def launch_queues(windows: Sequence[WindowResult]) -> list[LaunchQueue]:
-    """One row per rank with a device of whose work the launches are known; windows of a rank are pooled."""
+    """Return one row per rank with a device whose launches are known; windows of a rank are pooled."""
     known: dict[int, list[tuple[RankView, I64, I64]]] = defaultdict(list)
     for window in windows:
         for view in window.views:
@@ -35,12 +35,12 @@ def launch_queues(windows: Sequence[WindowResult]) -> list[LaunchQueue]:
 
 
 def _asked(view: RankView) -> tuple[I64, I64]:
-    """Start of the launch and start of the work, of all device work that was launched inside the window."""
+    """Return the start of the launch and the start of the work, for all device work launched inside the window."""
     events = view.trace.events
     work = np.flatnonzero(one_of(view.kind, DEVICE_WORK) & (events.launch >= 0))
     asked = events.start[events.launch[work]]
     inside = asked >= view.start
-    # a device clock a little ahead of its host's shows work that began before its launch
+    # A device clock that is slightly ahead of the host's shows work that begins before its launch.
     return asked[inside], np.maximum(events.start[work[inside]], asked[inside])
 
 
@@ -48,7 +48,7 @@ def _queue(rank: int, known: Sequence[tuple[RankView, I64, I64]]) -> LaunchQueue
     length, outstanding, delays, starved = [], [], [], 0
     for view, asked, begun in known:
         delays.append(begun - asked)
-        edges = np.concatenate((begun, asked))  # at the same moment: first what begins, then what is launched
+        edges = np.concatenate((begun, asked))  # at equal times, begins of work precede launches
         change = np.repeat(np.array([-1, 1], np.int64), len(asked))
         order = np.argsort(edges, kind="stable")
         bounds = np.concatenate(([view.start], edges[order], [view.end])).clip(view.start, view.end)
@@ -68,7 +68,7 @@ def _queue(rank: int, known: Sequence[tuple[RankView, I64, I64]]) -> LaunchQueue
 
 
 def _weighted_median(values: I64, weights: I64) -> float:
-    """Return the value that the queue is at or below for at least half of the time."""
+    """Return the smallest value that the queue does not exceed for at least half of the time."""
     order = np.argsort(values, kind="stable")
     filled = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(filled, filled[-1] / 2)]) if len(filled) and filled[-1] else 0.0

@@ -1,7 +1,7 @@
-"""Communication by what it belongs to: the FSDP module an annotation names, or the place of a DDP bucket.
+"""Communication by the module it belongs to: the FSDP module in an annotation, or the position of a DDP bucket.
 
-FSDP2 wraps each launch in ``FSDP::all_gather (layers.3)`` or ``FSDP::post_backward_reduce (layers.3)``. DDP names
-nothing; its buckets are reduced in the same order in each backward, so the n-th all-reduce after a forward is bucket n.
+FSDP2 wraps each launch in ``FSDP::all_gather (layers.3)`` or ``FSDP::post_backward_reduce (layers.3)``. DDP has no such
+names; its buckets are reduced in the same order in each backward, so the n-th all-reduce after a forward is bucket n.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BUCKET = "DDP bucket"
 
 
 def module_rows(windows: Sequence[WindowResult]) -> list[ModuleRow]:
-    """Most exposed first; empty where neither FSDP2 nor DDP ran, or no steps are known."""
+    """Return the rows, most exposed first; empty if neither FSDP2 nor DDP ran, or the steps are unknown."""
     if not any(w.step_count for w in windows):
         return []
     return [
@@ -40,7 +40,8 @@ def module_rows(windows: Sequence[WindowResult]) -> list[ModuleRow]:
 
 
 def exposed_by_module(windows: Sequence[WindowResult], rows: Sequence[ModuleRow]) -> dict[str, float]:
-    """Label -> ms per step that compute does not hide (waiting included), mean over the ranks, largest first."""
+    """Return label -> ms per step that compute does not overlap (including waiting), mean over the ranks, largest
+    first."""
     recorded = {v.rank for w in windows for v in w.views}
     total: dict[str, float] = defaultdict(float)
     for row in rows:
@@ -50,7 +51,7 @@ def exposed_by_module(windows: Sequence[WindowResult], rows: Sequence[ModuleRow]
 
 
 def _labels(window: WindowResult) -> list[str]:
-    """Return the label of each matched call, from the first rank that has one; empty where no rank has."""
+    """Return the label of each matched call, from the first rank that has one; empty if no rank has one."""
     matched = window.matched
     out = [""] * len(matched)
     named = np.zeros(len(matched), np.bool_)
@@ -91,6 +92,6 @@ def _labels_of_calls(view: RankView, rows: I64) -> list[str]:
     begun = np.flatnonzero(np.diff(after, prepend=-1))
     bucket = np.arange(len(chosen)) - np.repeat(begun, np.diff(np.append(begun, len(chosen)))) + 1
     for place, number, forward in zip(chosen.tolist(), bucket.tolist(), after.tolist(), strict=True):
-        if forward:  # those before the first belong to a backward that began before the window
+        if forward:  # calls before the first forward belong to a backward that began before the window
             out[place] = f"{_BUCKET} {number}"
     return out

@@ -15,14 +15,14 @@ from rankscope.step_time import usual_step_ms
 __all__ = ["add_profiling_overhead", "recording_overhead_pct"]
 
 _SETTLING, _ENOUGH = 2, 8
-"""Steps after a window that still pay for closing it, and steps that a median needs."""
+"""Steps after a window that still include the cost of closing it, and number of steps needed for a median."""
 _AHEAD = 0.5
 """A host whose steps are shorter than this share of its device's runs ahead of it. If half the time before the window
-went into a few steps without a synchronisation interval, the usual step before the window is not known."""
+was spent in a few steps without a synchronisation interval, the usual step before the window is unknown."""
 
 
 def add_profiling_overhead(info: RunInfo, windows: Sequence[WindowResult], manifest: RunManifest | None) -> None:
-    """Set ``recording_overhead_pct``, ``residue_pct`` and ``longest_stall_ms``, where the ranks measured them."""
+    """Set ``recording_overhead_pct``, ``residue_pct`` and ``longest_stall_ms``, if the ranks measured them."""
     if manifest is None:
         return
     info.recording_overhead_pct = recording_overhead_pct(windows, manifest)
@@ -34,7 +34,7 @@ def add_profiling_overhead(info: RunInfo, windows: Sequence[WindowResult], manif
 
 
 def recording_overhead_pct(windows: Sequence[WindowResult], manifest: RunManifest | None) -> float | None:
-    """Return by how much recorded steps are longer than those before, per cent; None where it was not measured.
+    """Return by how much recorded steps are longer than those before, per cent; None if it was not measured.
 
     It is the median over ranks and windows. Without a manifest there are no steps before a window to compare with.
     """
@@ -57,7 +57,7 @@ def recording_overhead_pct(windows: Sequence[WindowResult], manifest: RunManifes
 
 
 def _overhead_after(manifest: RunManifest) -> list[float]:
-    """Return for each rank the usual step after its last window over the one before it."""
+    """Return for each rank the ratio of the usual step after its last window to the one before it."""
     before = {(r.attempt, r.rank): r.steps.before_ms for w in manifest.windows for r in w.records if r.trace}
     found = []
     for process in manifest.lives:

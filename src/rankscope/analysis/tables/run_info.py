@@ -1,4 +1,4 @@
-"""What the manifest and the metadata of the traces say about the run and its ranks. Nothing is measured here."""
+"""What the manifest and the metadata of the traces contain on the run and its ranks. No measurements are made here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankscope.trace.columns import REDACTED, RankTrace
 __all__ = ["complete_ranks", "run_info"]
 
 _REAL_TIME_NS = 10**18
-"""Nanoseconds since 1970 in 2001: a time above is on the real-time clock, one below has a zero of its own."""
+"""Year 2001 in nanoseconds since 1970: larger times are on the real-time clock, smaller ones have another origin."""
 _WHAT_BECAME_OF_IT = ("keep", "token", "shift", "drop")
 _WORST = {"ok": 0, "skipped": 0, "partial": 1, "corrupt": 2, "missing": 3}
 
@@ -50,7 +50,7 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
 
 
 def _redacted(traces: Sequence[RankTrace], manifest: RunManifest | None) -> tuple[str | None, dict[str, str]]:
-    """The level of a redacted copy, and what became of each kind of content."""
+    """Return the level of a redacted copy, and the treatment of each kind of content."""
     said = [t.meta.raw.get(REDACTED) for t in traces] + [manifest.redaction if manifest is not None else None]
     copies = [copy for copy in said if isinstance(copy, dict)]
     levels = {str(copy.get("level", ""))[:80] for copy in copies}
@@ -59,7 +59,7 @@ def _redacted(traces: Sequence[RankTrace], manifest: RunManifest | None) -> tupl
 
 
 def _begun(traces: Sequence[RankTrace]) -> str | None:
-    """When the first event of all was recorded, where times are on the real-time clock."""
+    """Return when the first event of all was recorded, if times are on the real-time clock."""
     starts = [int(t.events.start[0]) for t in traces if len(t.events)]
     first = min((ns for ns in starts if ns > _REAL_TIME_NS), default=None)
     return None if first is None else f"{datetime.fromtimestamp(first / 1e9, timezone.utc):%Y-%m-%d %H:%M} UTC"
@@ -79,7 +79,7 @@ def _world_size(traces: Sequence[RankTrace]) -> int | None:
 
 
 def _recorders(records: Sequence[RankRecord]) -> str:
-    """Return what recorded a window, with the reason where that is not the configured backend."""
+    """Return the backend that recorded a window, with the reason if it is not the configured one."""
     by_recorder: dict[str, list[int]] = {}
     for record in records:
         if record.trace is not None and record.capture is not None:
@@ -112,14 +112,14 @@ def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[
 
 
 def _counted(records: Sequence[RankRecord]) -> str | None:
-    """By which signal steps were counted, and how sure it is that it means a step."""
+    """Return the signal by which steps were counted, and how certain it is that it means a step."""
     ways = {(r.step_source, r.step_trust) for r in records if r.trace and r.step_source and r.step_trust}
     told = ", ".join(f"{source} ({trust})" for source, trust in sorted(ways, key=str))
     return f"steps counted by {told}" if told else None
 
 
 def _held(records: Sequence[RankRecord]) -> str | None:
-    """How long opening and closing a window held a training thread, on the rank where it was longest."""
+    """Return how long opening and closing a window blocked a training thread, on the rank where it was longest."""
     held = [
         (r.steps.open_ms or 0.0) + (r.steps.close_ms or 0.0)
         for r in records
@@ -142,10 +142,10 @@ def complete_ranks(
     manifest: RunManifest | None,
     sources: Sequence[SourceFile] = (),
 ) -> list[RankSummary]:
-    """Add what the manifest knows: hosts, states, and the ranks that left nothing.
+    """Add what the manifest contains: hosts, states, and the ranks that left no trace.
 
-    Without a manifest the world size of the traces says which ranks are missing. Of a rank whose file was there and was
-    not used, the reason is why.
+    Without a manifest the world size in the traces shows which ranks are missing. If the file of a rank exists and was
+    not used, its reason is the rank's.
     """
     refused = _refused(sources)
     status: RankStatus
@@ -172,13 +172,13 @@ def complete_ranks(
             continue
         row.host, row.device = record.host or row.host, record.device or row.device
         if _WORST[record.status] > _WORST[row.status] and row.compute_pct is not None:
-            # there are numbers, so the rank left a trace in some window
+            # it has numbers, so the rank left a trace in some window
             row.status, row.reason = "partial", record.reason
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 def _refused(sources: Sequence[SourceFile]) -> dict[int, tuple[RankStatus, str]]:
-    """Rank -> what became of the file that is its by name or content, and was not used."""
+    """Return rank -> result for a file that belongs to it by name or content, and was not used."""
     found: dict[int, tuple[RankStatus, str]] = {}
     for source in sources:
         if source.rank is not None and source.status != "used" and source.reason:

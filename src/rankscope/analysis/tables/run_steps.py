@@ -1,8 +1,8 @@
-"""Every step of a run from its step logs: a curve of step time, one row a rank, and whether the windows were typical.
+"""Every step of a run from its step logs: a curve of step time, one row per rank, and whether the windows were typical.
 
 Files are read one by one and twice, first for the windows, then for the times, so that a thousand ranks need the memory
-of one. Steps in which any rank recorded are in the curve and in no median: ranks in step slow each other down. Neither
-is the step after a window in any median, as closing the window falls into it.
+of one. Steps in which any rank recorded are in the curve and in no median, because ranks that are in step slow each
+other down. The step after a window is in no median either, because it includes closing the window.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["read_step_logs"]
 
 MAX_BUCKETS = 400
 AROUND = 20
-"""Steps on either side of a window that say whether it was recorded in a usual part of the run."""
+"""Number of steps on either side of a window that show whether it was recorded in a typical part of the run."""
 TYPICAL_PCT = 10.0
-"""How far the median around the windows may be from that of the run."""
+"""Largest difference between the median around the windows and that of the run that counts as typical."""
 DRIFT_STEPS = 40
-"""With fewer, a quarter is too short for a median."""
+"""With fewer steps, a quarter of them is too few for a median."""
 INTERVAL_STEPS = 2048
-"""The synchronisation interval of a run is that of this many of its last steps."""
+"""The synchronisation interval of a run is determined from this many of its last steps."""
 
 _ENTRY = np.dtype([("step", "<u4"), ("input", "<u4"), ("gc", "<u4"), ("recorded", "<u4")])
 
@@ -43,10 +43,10 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
 
     Args:
         paths: ``.../attempt_K/pulse/rank_NNNNN.bin.gz``; others are ignored.
-        world_size: to name the ranks that left none, where known.
+        world_size: number of ranks, if known, to name those without a log.
 
     Raises:
-        AnalysisError: there are some and none can be read.
+        AnalysisError: there are step logs, but none can be read.
     """
     notes: list[str] = []
     attempt, files = last_attempt(paths, notes)
@@ -90,7 +90,7 @@ def read_step_logs(paths: Sequence[Path], world_size: int | None = None) -> RunS
     report.buckets = list(_buckets(list(intervals), curves, starts, len(recorded)))
     report.unprofiled_steps = max(row.steps for row in rows)
     report.median_ms = _median([row.median_ms for row in rows])
-    # Where most of the run is around its windows, the comparison would be one with itself.
+    # If most of the run is around its windows, it would be compared with itself.
     if report.unprofiled_steps >= 2 * np.count_nonzero(near):
         report.around_ms = _median([_known_median(own) for own in around])
     if report.median_ms and report.around_ms:
@@ -121,7 +121,8 @@ def _near(recorded: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
 
 
 def _whole(width: int, length: int) -> int:
-    """Return the next multiple of ``length``, so that each point of the curve has equally many waits of the host."""
+    """Return the next multiple of ``length``, so that each point of the curve has the same number of synchronisations
+    of the host."""
     return -(-width // length) * length
 
 

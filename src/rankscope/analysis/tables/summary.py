@@ -1,4 +1,4 @@
-"""Pool the windows into the rows of the report: times add up, steps are concatenated."""
+"""Pool the windows into the rows of the report: times are summed, steps are concatenated."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _PER_STEP = ("calls_per_step", "wait_ms_per_step", "transfer_ms_per_step", "expo
 
 
 def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
-    """One row per rank with a trace that was analysed. Waits per step are None without steps or matched calls.
+    """Return one row per rank with an analysed trace. Waits per step are None without steps or matched calls.
 
-    A rank whose device records never reached the file has no numbers; one that lost some is not ok.
+    A rank whose device records are missing from the file has no numbers; one that lost some has not status ok.
     """
     rows, caused = [], {id(w): _caused(w) for w in windows}
     for rank, places in _by_rank(windows).items():
@@ -93,7 +93,8 @@ def _caused(window: WindowResult) -> list[float]:
 
 
 def idle_rows(windows: Sequence[WindowResult]) -> list[RankIdle]:
-    """Per step. Ranks whose steps are not known have no row: a sum over the window is no time per step."""
+    """Return the rows, per step. Ranks whose steps are unknown have no row, since a sum over the window is not a time
+    per step."""
     rows = []
     for rank, every in _by_rank(windows).items():
         places = [(w, c) for w, c in every if w.views[c].steps]
@@ -115,7 +116,7 @@ def idle_rows(windows: Sequence[WindowResult]) -> list[RankIdle]:
 
 
 def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
-    """One row per window, step and rank."""
+    """Return one row per window, step and rank."""
     rows = []
     for window in windows:
         waits, matched = window.waits, window.matched
@@ -144,7 +145,7 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
 
 
 def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
-    """Kinds of calls per process group, most exposed first. Without steps there are no numbers per step."""
+    """Return the kinds of calls per process group, most exposed first. Without steps there are no values per step."""
     unknown = {} if any(w.step_count for w in windows) else dict.fromkeys(_PER_STEP)
     return [
         GroupRow(group=name, ranks=list(ranks), collective=kind, dtype=dtype, **{**cost.numbers(), **unknown})
@@ -153,7 +154,7 @@ def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:
 
 
 def clock_report(windows: Sequence[WindowResult]) -> ClockReport:
-    """Offsets as the median over windows, the error of the worst window."""
+    """Return offsets as the median over windows, and the error of the worst window."""
     aligned = [w for w in windows if w.clocks.method != "none"]
     if not aligned:
         return ClockReport(method="none")

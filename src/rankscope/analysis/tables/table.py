@@ -46,4 +46,4 @@ TABLES: tuple[Table, ...] = (
     Table("memory", _memory),
     Table("pulse", lambda m: read_step_logs(m.step_logs, m.world_size)),
 )
-"""In the order in which they are made; none of them reads another."""
+"""In the order in which they are computed; no table reads another."""

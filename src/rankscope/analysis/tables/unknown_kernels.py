@@ -1,4 +1,4 @@
-"""Kernels that may communicate under a name that no library of the table has."""
+"""Kernels that may communicate under a name that no known library uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankscope.trace.names import Kind, function, is_known_compute
 __all__ = ["unknown_kernels"]
 
 LEAST_SHARE = 0.01
-"""Of a rank's window: what runs for less changes no number of the report that is shown."""
+"""Share of a rank's window; kernels with less time do not change a displayed number of the report."""
 
 MOST = 3
 
@@ -21,8 +21,8 @@ MOST = 3
 def unknown_kernels(views: Sequence[RankView]) -> list[str]:
     """Return notes on kernels that run on streams of their own and are neither known communication nor known compute.
 
-    Compute runs on the stream of the other compute; communication has a stream to itself. A name that no row matches
-    and that shares its streams with no known compute may be communication, and counts as compute.
+    Compute runs on the stream of other compute; communication has a stream of its own. A kernel with an unknown name
+    that shares its streams with no known compute may be communication, and counts as compute.
     """
     longest: dict[str, tuple[float, int]] = defaultdict(lambda: (0.0, -1))
     for view in views:
@@ -38,7 +38,7 @@ def unknown_kernels(views: Sequence[RankView]) -> list[str]:
 
 
 def _alone(view: RankView) -> dict[str, float]:
-    """Share of the window by name."""
+    """Return the share of the window by name."""
     events, span = view.trace.events, view.end - view.free
     rows = np.flatnonzero(view.kind == Kind.COMPUTE)
     if not view.device or span <= 0 or not len(rows):
@@ -47,7 +47,7 @@ def _alone(view: RankView) -> dict[str, float]:
     known = np.isin(events.name[rows], [c for c in codes.tolist() if is_known_compute(view.trace.strings[c])])
     stream = events.stream[rows]
     if not known.any():
-        return {}  # nothing by which to recognise a stream of compute
+        return {}  # without known compute, streams of compute cannot be recognised
     shared = np.isin(stream, np.unique(stream[known]))
     found = {}
     for code in np.unique(events.name[rows[~shared]]).tolist():

@@ -1,1 +1,1 @@
-"""One window of all its ranks: runs the packages before this one, in their order."""
+"""Analysis of one window of all its ranks: runs the packages rank to stragglers in their order."""

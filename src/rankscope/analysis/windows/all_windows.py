@@ -23,12 +23,12 @@ def analyse_windows(
     failed: Callable[[str, Exception], None],
     progress: Callable[[str], None] | None = None,
 ) -> list[WindowResult]:
-    """Compare the ranks of each window. This is the one place that groups traces into windows.
+    """Compare the ranks of each window. This is the only place that groups traces into windows.
 
     Args:
         traces: of known ranks.
-        manifest: of the run, where there is one. It knows how far apart the hosts' clocks are.
-        failed: called with the window in words and the error, where a window cannot be compared.
+        manifest: of the run, if there is one. It contains the clock offsets of the hosts.
+        failed: called with the window in words and the error, if a window cannot be compared.
         progress: called with a line of text before each window.
 
     Returns:

@@ -1,4 +1,4 @@
-"""One window of all its ranks, from views to who is late."""
+"""Analysis of one window of all its ranks, from views to late ranks."""
 
 from __future__ import annotations
 
@@ -49,13 +49,15 @@ __all__ = ["WindowResult", "analyse_window"]
 F64 = NDArray[np.float64]
 
 LAUNCHED = 0.5
-"""Work without a launch cannot be replayed; a full queue at the start of a window leaves some."""
+"""Least share of device work with a known launch. Work without a launch cannot be replayed; work queued before the
+window has none."""
 
 SCREENED_EVENTS = 500_000
-"""A window of more events is replayed only if some rank may cost time: building its graph takes 8 s a million."""
+"""A window with more events is replayed only if some rank may cost time, because building its graph takes 8 s per
+million events."""
 
 FEW_RANKS = 16
-"""In windows of more ranks only suspects are judged."""
+"""In windows with more ranks the cost is computed for candidate ranks only."""
 
 MAX_REPLAY_ERROR = 0.03
 """Above this relative error of the unchanged replay no what-if replay is used."""
@@ -63,7 +65,7 @@ MAX_REPLAY_ERROR = 0.03
 
 @dataclass(slots=True)
 class WindowResult:
-    """Everything later stages read of one window. Lists have one entry per rank, in order of ``views``."""
+    """All results for one window that later stages read. Lists have one entry per rank, in order of ``views``."""
 
     attempt: int
     window: int
@@ -73,7 +75,8 @@ class WindowResult:
     bounds: list[Spans]
     """Begin and end of each recorded step, own clock, by :func:`step_bounds`."""
     lengths: list[NDArray[np.int64]]
-    """How long each recorded step took, ns, by :func:`step_bounds`: on a device, as its host may run ahead."""
+    """Duration of each recorded step, ns, by :func:`step_bounds`: on the device if there is one, since its host may run
+    ahead."""
     matched: Matched
     clocks: Clocks
     waits: Waits
@@ -85,39 +88,39 @@ class WindowResult:
     lateness: list[Lateness] = field(default_factory=list)
     slow_groups: list[SlowGroup] = field(default_factory=list)
     visible: float = inf
-    """The share by which a device must be slower than the others to be told from noise; infinite: not known."""
+    """The share by which a device must be slower than the others to be distinguished from noise; infinite: unknown."""
     pipeline: bool = False
-    """Nothing but stages: no rank has a peer that does the same work."""
+    """All ranks are stages: no rank has a peer that does the same work."""
     staged: bool = False
     """Some ranks are stages of a pipeline."""
     mesh: str = MESHES[0]
     """One of :data:`MESHES`."""
     notes: list[str] = field(default_factory=list)
-    """What a reader of the report should know of this window."""
+    """Remarks on this window for the reader of the report."""
     left: dict[int, str] = field(default_factory=dict)
-    """Ranks without numbers although there is a trace -> why."""
+    """Ranks without numbers although they have a trace -> why."""
     partial: dict[int, str] = field(default_factory=dict)
-    """Ranks of whose trace something is missing -> what."""
+    """Ranks whose trace is incomplete -> what is missing."""
     unsound: set[int] = field(default_factory=set)
-    """Of those, ranks that lost too much to be compared with others."""
+    """Those of them that lost too much to be compared with others."""
     step_ns: float | None = None
     """The job's mean step over the steps that every rank recorded (:func:`step_length`)."""
 
     @property
     def step_count(self) -> int:
-        """Steps every rank recorded."""
+        """Number of steps that every rank recorded."""
         return len(self.waits.steps.common)
 
 
 def analyse_window(
     traces: Sequence[RankTrace], hosts: dict[int, HostClock] | None = None, failed: Failed | None = None
 ) -> WindowResult:
-    """Analyse the traces of one window; every trace must know its rank.
+    """Analyse the traces of one window; the rank of every trace must be known.
 
     Args:
-        traces: one of each rank.
+        traces: one per rank.
         hosts: the clocks of their hosts, where known.
-        failed: called with the stage and the error where a stage fails; the others go on. Without it errors are raised.
+        failed: called with the stage and the error if a stage fails; the others continue. Without it errors are raised.
     """
     stages, notes = Stages(failed), []
     losses = stages.run("losses", lambda: find_losses(traces), lambda: [Losses(0, 0, True) for _ in traces])
@@ -204,7 +207,7 @@ def analyse_window(
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """Where the time of one rank went."""
+    """Where the time of one rank is spent."""
 
     usage: Usage
     steps: list[Usage]
@@ -220,7 +223,7 @@ def _account(view: RankView, column: int, matched: Matched, waits: Waits) -> _Ac
 
 
 def _no_account(view: RankView) -> _Account:
-    """Of a rank whose time could not be measured: the steps it marked, and no time in them."""
+    """Return the account of a rank whose time could not be measured: the steps it marked, and no time in them."""
     nothing = Usage(0, 0, 0, 0, 0, 0, 0)
     idle = IdleTime(0, 0, 0, 0, 0, np.zeros(view.steps, np.int64))
     steps = view.trace.steps
@@ -236,7 +239,7 @@ def _view(trace: RankTrace) -> RankView:
 
 
 def _one_clock(traces: Sequence[RankTrace]) -> tuple[list[RankTrace], list[str]]:
-    """The traces with the host's clock of each at its device's, and what was moved."""
+    """Return the traces with each host clock corrected to its device clock, and what was corrected."""
     settled = [settle_launches(t) for t in traces]
     notes = [
         f"rank {_rank(t)}: kernels seem to begin before their launches; its host times are taken {ns / 1e3:.1f} us "
@@ -250,7 +253,7 @@ def _one_clock(traces: Sequence[RankTrace]) -> tuple[list[RankTrace], list[str]]
 def _compared(
     views: Sequence[RankView], hosts: dict[int, HostClock] | None, stages: Stages
 ) -> tuple[Matched, Clocks, Waits]:
-    """Matched calls, clocks and waits; of a stage that fails what there is without any call in common."""
+    """Return matched calls, clocks and waits. For a stage that fails, return its result without any matched call."""
     ranks = tuple(v.rank for v in views)
     nothing = Matched(ranks, known=[[] for _ in ranks], extra=[[] for _ in ranks])
     matched = stages.run("matching", lambda: match(views), lambda: nothing)
@@ -262,7 +265,7 @@ def _compared(
 
 
 def _no_waits(ranks: int) -> Waits:
-    """Of a window without matched calls."""
+    """Return the waits of a window without matched calls."""
     times, codes = np.empty(0), np.empty(0, np.int32)
     steps = JobSteps([0] * ranks, np.empty(0, np.int64), np.empty(0, np.int64))
     return Waits(times, times, times, times, codes, codes, np.empty(0, np.bool_), steps)
@@ -342,7 +345,7 @@ def _replay(result: WindowResult) -> None:
             return
         asked = np.arange(len(views)) if len(views) <= FEW_RANKS else suspects
         result.lateness = judge_ranks(replay, views, result.profiles, result.step_ns, whole, sound, asked)
-    else:  # no rank has a peer in what it does between two calls, but its kernels have
+    else:  # no rank has a peer for its segments, but its kernels have
         result.lateness = [Lateness(np.zeros(replay.steps)) for _ in views]
     trusted = np.array([view.rank not in result.unsound for view in views])
     complete = not result.partial
@@ -355,7 +358,7 @@ def _replay(result: WindowResult) -> None:
 
 
 def _note_early(result: WindowResult) -> None:
-    """Say which calls are left out of the waits because the recording began in them."""
+    """Note which calls are left out of the waits because the recording began in them."""
     early = np.flatnonzero(result.waits.early)
     if not len(early):
         return
@@ -369,7 +372,7 @@ def _note_early(result: WindowResult) -> None:
 
 
 def _note_unrun(result: WindowResult, traces: Sequence[RankTrace]) -> None:
-    """Say which steps are left out because the recording ended before some device had run them."""
+    """Note which steps are left out because the recording ended before some device had run them."""
     left = {n for v, t in zip(result.views, traces, strict=True) for n in t.steps.number[v.steps :].tolist()}
     if left:
         which = f"step {min(left)} is" if len(left) == 1 else f"steps {min(left)} to {max(left)} are"
@@ -380,11 +383,11 @@ def _note_unrun(result: WindowResult, traces: Sequence[RankTrace]) -> None:
 
 
 def _launched(view: RankView) -> float:
-    """Share of the device work of which the launching call is known."""
+    """Return the share of device work whose launch is known."""
     launch = view.trace.events.launch[one_of(view.kind, DEVICE_WORK)]
     return float((launch >= 0).mean()) if len(launch) else 1.0
 
 
 def _own_step(lengths: Sequence[NDArray[np.int64]]) -> float | None:
-    """Median step of the slowest rank, ns."""
+    """Return the median step of the slowest rank, ns."""
     return max((float(np.median(own)) for own in lengths if len(own)), default=None)

@@ -1,7 +1,7 @@
-"""The stretch of a window in which all ranks were recorded.
+"""The part of a window in which all ranks were recorded.
 
-Profilers open and close apart. While a peer is not recorded, the others' waiting for it says nothing of the job: it is
-neither wait, nor communication, nor a pause, and is left out of the accounted time.
+Profilers start and stop at different times. While a peer is not recorded, the others' waiting for it is not a property
+of the job: it counts neither as wait, nor as communication, nor as pause, and is left out of the accounted time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["common_window"]
 def common_window(
     views: Sequence[RankView], matched: Matched, clocks: Clocks, waits: Waits
 ) -> tuple[list[RankView], list[str]]:
-    """The views, accounted for only while all ranks were recorded, and what was left out, in words.
+    """Return the views, accounted for only while all ranks were recorded, and what was left out, in words.
 
-    The beginning is cut where a call shows that others were in it before a rank's recording began; with steps only
-    where they were ahead by more than a step, since marks begin within the same step on ranks that wait for each other
-    in each. The end is cut where calls of a group come after a member's recording ended; with steps those that all
-    ranks ran are kept anyway.
+    The begin is cut if a call shows that others were in it before a rank's recording began. If there are steps, it is
+    cut only if the others were ahead by more than a step, since ranks that synchronise in each step begin their marks
+    within the same step. The end is cut if calls of a group come after a member's recording ended; if there are steps,
+    those that all ranks ran are kept anyway.
     """
     start, late = _begin(views, matched, clocks, waits)
     end, soon = (None, []) if any(v.steps for v in views) else _end(views, matched, clocks)
@@ -50,13 +50,13 @@ def common_window(
 
 
 def _begun(view: RankView, column: int, clocks: Clocks) -> float:
-    """First sign of a rank on the aligned axis."""
+    """Return the earliest event of a rank, aligned clock."""
     signs = [*view.trace.events.start[:1].tolist(), *view.trace.steps.start[:1].tolist()]
     return float(clocks.aligned(column, np.array([min(signs)], np.int64))[0])
 
 
 def _ended(view: RankView, column: int, clocks: Clocks) -> float:
-    """Last sign of a rank on the aligned axis."""
+    """Return the latest event of a rank, aligned clock."""
     return float(clocks.aligned(column, np.array([int(view.trace.events.end.max())], np.int64))[0])
 
 
@@ -97,11 +97,11 @@ def _cut(view: RankView, column: int, clocks: Clocks, start: float | None, end: 
     if end is not None:
         last = min(last, _own(column, clocks, end))
     if first >= last:
-        return view  # nothing in common: better its own numbers than none
-    # without a device the start is where the replay begins, too
+        return view  # nothing in common: its own numbers are better than none
+    # Without a device the replay begins at ``start``, too.
     return replace(view, start=first if view.device else view.start, free=max(view.free, first), end=last)
 
 
 def _own(column: int, clocks: Clocks, aligned: float) -> int:
-    """A time of the aligned axis on the clock of a rank."""
+    """Convert a time of the aligned clock to the clock of a rank."""
     return clocks.origin + round((aligned - float(clocks.offset[column])) / (1.0 + float(clocks.drift[column])))

@@ -1,4 +1,4 @@
-"""Which segments of two ranks can be compared at all: those that both recorded from end to end."""
+"""Segments that can be compared between ranks: those that both recorded from begin to end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankscope.trace.names import Kind
 __all__ = ["comparable"]
 
 MISSED = 0.02
-"""A rank whose first event comes later than this share of a step was not recorded from the step's start."""
+"""A rank whose first event comes later than this share of a step was not recorded from the begin of the step."""
 
 
 def comparable(
@@ -28,14 +28,15 @@ def comparable(
     *,
     lossy: bool,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """R x S: segments that a rank and all its peers recorded from end to end, and those of their devices' work.
+    """Return two masks, R x S: segments that a rank and all its peers recorded completely, and the same for device
+    work.
 
-    A window may be cut on one of them. Of a lost device record the host's time is none the less.
+    A window may be cut on one of the ranks. A lost device record does not affect the host's time.
 
     Args:
         views: the ranks.
         profiles: their segments.
-        plan: with which ranks they are compared.
+        plan: the ranks with which each is compared.
         extra: per rank the rows of calls that no other member recorded.
         step_ns: the job's step.
         lossy: whether some rank lost device records.
@@ -51,7 +52,8 @@ def comparable(
             launch = events.launch[(view.kind == Kind.COMPUTE) & (events.launch >= 0)]
             np.add.at(kernels[column], _segment(events.start[launch], own, plan, column), 1)
             lost[column, _segment(find_losses([view.trace])[0].at, own, plan, column)] = True
-        # in the segment in which recording began on all ranks the host may have waited for one not recorded yet
+        # In the segment in which recording began on all ranks, the host may have waited for a rank that was not
+        # recorded yet.
         apart = np.flatnonzero((own.bounds[:-1] < view.start) & (own.bounds[1:] >= view.start)) + plan.shift[column]
         alone[column, apart[apart < plan.size]] = False
         first = view.trace.events.start[view.chain]
@@ -60,7 +62,7 @@ def comparable(
     teams = {id(team): team for team in plan.peers if team}
     whole, sound = alone.copy(), alone & ~lost
     for team in teams.values():
-        # where a call's record was lost, all compute is there
+        # If only the record of a call was lost, all compute is there.
         light = (lost[team] & (kernels[team] < kernels[team].max(axis=0))).any(axis=0)
         whole[team] = alone[team].all(axis=0)
         sound[team] = whole[team] & ~light
@@ -68,6 +70,6 @@ def comparable(
 
 
 def _segment(times: NDArray[np.int64], own: Profile, plan: Plan, column: int) -> NDArray[np.int64]:
-    """Return the positions of the segments that contain these times of a rank; times in none are left out."""
+    """Return the positions of the segments that contain these times of a rank; times outside of all are left out."""
     found = np.searchsorted(own.bounds, times, side="right") - 1 + plan.shift[column]
     return np.asarray(found[(found >= plan.shift[column]) & (found < plan.size)])

@@ -1,4 +1,4 @@
-"""Steps of a rank that was recorded without marks: those of another rank, found by the calls that both take part in."""
+"""Steps of a rank that was recorded without marks: taken from another rank, by the calls that both take part in."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ I64 = NDArray[np.int64]
 
 
 def lend_steps(views: Sequence[RankView], matched: Matched, clocks: Clocks) -> dict[int, tuple[RankTrace, int]]:
-    """Column of each rank without marks that others can lend theirs -> its trace with steps, and the lender's column.
+    """Return column of each rank without marks -> its trace with steps, and the column of the rank they are from.
 
-    A step of the rank begins where the lender's does, on the aligned axis, but never after the first launch of the
-    calls that belong to it, nor before the last of those that belong to the step before.
+    Ranks that no other rank can provide steps for are left out. A step of the rank begins where the other's does, on
+    the aligned clock, but never after the first launch of the calls that belong to it, nor before the last of those
+    that belong to the previous step.
     """
     found: dict[int, tuple[RankTrace, int]] = {}
     marked = [c for c, v in enumerate(views) if v.steps]
@@ -63,7 +64,7 @@ def _steps(views: Sequence[RankView], columns: tuple[int, int], matched: Matched
         least = int(before.max()) + 1 if len(before) else None
         most = int(after.min()) if len(after) else None
         if least is not None and most is not None and least > most:
-            return None  # the calls of the lender's steps are not in the order of this rank's
+            return None  # the calls of the other rank's steps are not in the order of this rank's
         if least is not None:
             bounds[place] = max(int(bounds[place]), least)
         if most is not None:

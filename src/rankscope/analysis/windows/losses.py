@@ -1,4 +1,4 @@
-"""What is missing from the traces of a window, and which ranks lost too much to be compared."""
+"""Missing parts of the traces of a window, and the ranks that lost too much to be compared."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rankscope.trace.columns import RankTrace
 __all__ = ["MOST_LOST", "too_much_lost", "what_is_missing"]
 
 MOST_LOST = 0.05
-"""Share of the device records by which a rank may have lost more than its peers. Beyond it they seem slower by more
-than the smallest cost that is ever claimed (5 % of the step)."""
+"""Share of the device records by which a rank may have lost more than its peers. Beyond it the peers seem slower by
+more than the smallest cost that is ever reported (5 % of the step)."""
 
 
 def what_is_missing(traces: Sequence[RankTrace], losses: Sequence[Losses]) -> dict[int, str]:
-    """Rank -> what is missing from its trace, in words: device records, or the end of the window."""
+    """Return rank -> what is missing from its trace, in words: device records, or the end of the window."""
     found: dict[int, str] = {}
     for trace, own, early in zip(traces, losses, ended_early(traces), strict=True):
         words = [w for w in (own.words() if own.lost else None, early) if w]
@@ -29,7 +29,8 @@ def what_is_missing(traces: Sequence[RankTrace], losses: Sequence[Losses]) -> di
 
 
 def too_much_lost(traces: Sequence[RankTrace]) -> set[int]:
-    """Ranks that lost so much more than the others, in the steps compared, that they would be compared by losses."""
+    """Return the ranks that lost so much more than others, in the compared steps, that a comparison would show the
+    losses."""
     share = {t.rank: own.share for t, own in zip(traces, find_losses(traces), strict=True) if t.rank is not None}
     if not share:
         return set()

@@ -1,4 +1,4 @@
-"""Stages of one window's analysis, each of which may fail without the others."""
+"""Stages of one window's analysis, each of which may fail separately."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Failed = Callable[[str, Exception], None]
 
 
 class Stages:
-    """Runs the stages; what fails is reported, and a neutral result takes its place."""
+    """Runs the stages. A failure is reported, and a neutral result is used instead."""
 
     def __init__(self, failed: Failed | None) -> None:
         self._failed = failed
 
     def run(self, where: str, work: Callable[[], T], instead: Callable[[], T]) -> T:
-        """Return the result of ``work``, or of ``instead`` where that raises; without a callback, raise the error."""
+        """Return the result of ``work``, or of ``instead`` if it raises; without a callback, raise the error."""
         if self._failed is None:
             return work()
         try:
