@@ -109,8 +109,8 @@ DOORS = (
          "accelerate"),
     Door("deepspeed", "deepspeed_job.py",
          ("{ours}", str(BIN / "deepspeed"), "--num_gpus", "2", "--no_local_rank"), "deepspeed",
-         env={"DS_ACCELERATOR": "cpu", "ZERO": "1"}, failing=(3,), orphans=True, ends_within_s=900.0),
-    Door("Ray Train", "ray_job.py", ("{ours}", PYTHON), "ray", ends_within_s=900.0),
+         env={"DS_ACCELERATOR": "cpu", "ZERO": "1"}, failing=(3,), orphans=True, ends_within_s=400.0),
+    Door("Ray Train", "ray_job.py", ("{ours}", PYTHON), "ray", ends_within_s=400.0),
     Door("`rankscope.attach` under torchrun", "attached.py", TORCHRUN, attaches=True),
     Door("`rankscope.attach` in notebook kernels", "notebook.py", (PYTHON,), "nbclient ipykernel", attaches=True),
 )  # fmt: skip

@@ -26,7 +26,7 @@ from support.node import until
 SETTINGS = [f"schedule.{key}" for key in ("skip_first=2", "wait=1", "warmup=1", "active=5")] + ["analysis.hta=false"]
 MARK = "DOOR_LAUNCH"
 """A variable of all processes of a launch, by which those are found that a launcher has left."""
-pytestmark = [pytest.mark.doors]
+pytestmark = [pytest.mark.doors, pytest.mark.timeout(850)]
 
 
 class Launches:
@@ -82,12 +82,7 @@ class Launches:
 
 
 def _params() -> list[object]:
-    return [
-        pytest.param(
-            d, id=d.name, marks=[pytest.mark.timeout(3 * d.ends_within_s)] + [pytest.mark.long] * (not d.quick)
-        )
-        for d in DOORS
-    ]
+    return [pytest.param(d, id=d.name, marks=[] if d.quick else [pytest.mark.long]) for d in DOORS]
 
 
 @pytest.fixture(scope="module", params=_params())

@@ -16,12 +16,12 @@ from support.ending import ending
 from support.launching import environment, flags_of, free_port
 from support.node import until
 
-ENDS_WITHIN_S = 600.0
+ENDS_WITHIN_S = 250.0
 """For a test that fails, and not a measure of anything."""
 SETTINGS = [f"schedule.{key}" for key in ("skip_first=2", "wait=1", "warmup=1", "active=5")] + [
     "analysis.enabled=false"
 ]
-pytestmark = [pytest.mark.doors, pytest.mark.long, pytest.mark.timeout(5 * ENDS_WITHIN_S)]
+pytestmark = [pytest.mark.doors, pytest.mark.long, pytest.mark.timeout(850)]
 
 
 @pytest.mark.parametrize("door", ["run", "exec"])
