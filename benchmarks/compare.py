@@ -28,6 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from rankscope.compare.compare import compare
+from rankscope.compare.rows.uses import MOSTLY
 from rankscope.compare.sides.side import Side, read_side, summary_of
 from rankscope.compare.steps import compare_steps
 from rankscope.records.codec import from_json
@@ -85,13 +86,14 @@ def drawn(own: RankWindow, steps: np.ndarray) -> RankWindow:
     place = {name: np.array(column) for name, column in vars(own.steps).items()}
     table = replace(own.steps, **{name: column[steps].tolist() for name, column in place.items()})
     table.number = list(range(len(steps)))
-    work = {name: [] for name in vars(own.work)}
+    kept = {name: column for name, column in vars(own.work).items() if column}
+    work = {name: [] for name in kept}
     by_step: dict[int, list[int]] = {}
     for row, step in enumerate(own.work.step):
         by_step.setdefault(step, []).append(row)
     for number, step in enumerate(steps.tolist()):
         for row in by_step.get(step, []):
-            for name, column in vars(own.work).items():
+            for name, column in kept.items():
                 work[name].append(number if name == "step" else column[row])
     return replace(own, steps=table, work=replace(own.work, **work))
 
@@ -159,8 +161,7 @@ def power(sides: dict[str, Side], pairs: int) -> None:
         diff = compare(resampled(side, random), resampled(side, random))
         rows = [row for row in diff.rows if row.kind == "kernel"]
         whole = sum(row.before or 0.0 for row in rows)
-        apart = {spelled(own, row) for own in side.ranks for row, alone in enumerate(own.work.alone) if alone}
-        row = max((row for row in rows if row.name in apart), key=lambda r: r.before or 0.0)
+        row = max((row for row in rows if row.name in apart(side)), key=lambda r: r.before or 0.0)
         if (row.before or 0.0) < LEAST_SHARE * whole:
             continue
         cells = []
@@ -176,6 +177,19 @@ def power(sides: dict[str, Side], pairs: int) -> None:
         share = 100 * (row.before or 0.0) / whole
         print(f"| {name} | {row.name[:60]}, {share:.0f} % | {cells[0]} | {cells[1]} |", flush=True)
     print()
+
+
+def apart(side: Side) -> set[str]:
+    """Operators and shapes of which nearly all kernels ran beside no communication, on all ranks."""
+    shares: dict[str, list[float]] = {}
+    for own in side.ranks:
+        runs: dict[str, list[int]] = {}
+        for row, (alone, count) in enumerate(zip(own.work.alone, own.work.count, strict=True)):
+            total = runs.setdefault(spelled(own, row), [0, 0])
+            total[0], total[1] = total[0] + alone, total[1] + count
+        for name, (alone, count) in runs.items():
+            shares.setdefault(name, []).append(alone / count)
+    return {name for name, own in shares.items() if min(own) >= MOSTLY}
 
 
 def slower_steps(sides: dict[str, Side], folder: Path, pairs: int) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["discoveries", "student_quantile", "student_tail"]
+__all__ = ["discoveries", "simes", "student_quantile", "student_tail"]
 
 _LIKE_NORMAL = 200
 """Degrees of freedom from which on Student's distribution is the normal one to three digits."""
@@ -28,6 +28,16 @@ def discoveries(chances: Sequence[float], level: float) -> list[bool]:
     ordered = sorted(chances)
     bound = max((p for k, p in enumerate(ordered, start=1) if p <= level * k / len(ordered)), default=-1.0)
     return [p <= bound for p in chances]
+
+
+def simes(chances: Sequence[float]) -> float:
+    """Of tests of one question in several places, the chance that no place shows as much as some do.
+
+    Simes, 1986: the smallest n / k times the k-th smallest. One place that is far off is seen, and all that are off a
+    little, with one formula; places that go together do no harm.
+    """
+    ordered = sorted(chances)
+    return min((len(ordered) / k * p for k, p in enumerate(ordered, start=1)), default=1.0)
 
 
 def student_tail(t: float, freedom: int) -> float:

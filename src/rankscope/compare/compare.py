@@ -10,6 +10,7 @@ from rankscope.compare.rows.table import ROWS
 from rankscope.compare.sides.side import Side
 from rankscope.compare.steps import compare_steps
 from rankscope.compare.template import Template, make_template
+from rankscope.compare.together import tell
 from rankscope.records.diff import DiffPart, DiffRow, DiffSide, DiffVerdict, RunDiff
 from rankscope.records.rank_window import RankWindow
 
@@ -39,6 +40,8 @@ def compare(before: Side, after: Side, *, force: bool = False) -> RunDiff:
     if verdict == "not_comparable":
         notes += [f"whether {own.promised_ms:.1f} ms {own.text} were gained is not decided" for own in promised]
         promised = []
+    rows = [row for make in ROWS for row in make(before, after)]
+    tell(rows, max(step.before or 0.0, step.after or 0.0))
     titles = [{(f.kind, tuple(f.ranks)): f.title for f in side.report.findings} for side in (before, after)]
     return RunDiff(
         verdict=verdict,
@@ -49,7 +52,7 @@ def compare(before: Side, after: Side, *, force: bool = False) -> RunDiff:
         reasons=reasons,
         changed=changed(before, after),
         parts=parts,
-        rows=[row for rows in ROWS for row in rows(before, after)],
+        rows=rows,
         promises=promised,
         findings_new=[title for key, title in titles[1].items() if key not in titles[0]],
         findings_gone=[title for key, title in titles[0].items() if key not in titles[1]],

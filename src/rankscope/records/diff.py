@@ -57,8 +57,10 @@ class DiffRow:
     """``after - before``; for something new or gone, its whole value."""
     noise: float | None = None
     """A change up to this is not significant; 0 for what does not vary."""
+    chance: float | None = None
+    """Probability that two runs of one program show as much, for this row alone; None for what does not vary."""
     told: bool = False
-    """Whether the change exceeds ``noise``."""
+    """Whether the change exceeds ``noise``, and chance with all rows of the difference taken together."""
     status: Literal["changed", "new", "gone"] = "changed"
     ranks: list[Rank] = field(default_factory=list)
     """Ranks on which it changed; ``before`` and ``after`` are those of the rank that changed most."""

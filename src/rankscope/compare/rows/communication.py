@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.compare.sides.noise import BETWEEN, combined, within_run
+from rankscope.compare.sides.noise import BETWEEN, between_chance, combined, within_chance, within_run
 from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow
 from rankscope.records.rank_window import RankWindow
@@ -65,9 +65,11 @@ def _row(key: Key, one: tuple[float, F64, F64] | None, other: tuple[float, F64, 
     times = [calls * float(np.median(transfer)) if len(transfer) else 0.0 for calls, transfer, _ in sides]
     single = [within_run(transfer) for _, transfer, _ in sides]
     least = min(sides[0][0], sides[1][0])
-    noise = max(BETWEEN["collective"] * min(times), least * combined(*single))
+    floor, within = BETWEEN["collective"] * min(times), least * combined(*single)
+    noise = max(floor, within)
     counted = abs(sides[0][0] - sides[1][0]) > 1e-9
     change = times[1] - times[0]
+    chance = max(between_chance(change, floor), within_chance(change, sides[0][1], sides[1][1], within))
     words = [f"{sides[0][0]:g} -> {sides[1][0]:g} a step" if counted else f"{sides[0][0]:g} a step"]
     if all(len(bus) for _, _, bus in sides):
         old, new = (float(np.median(bus)) for _, _, bus in sides)
@@ -80,6 +82,7 @@ def _row(key: Key, one: tuple[float, F64, F64] | None, other: tuple[float, F64, 
         after=times[1] if other else None,
         change=change,
         noise=noise,
+        chance=None if counted else chance,
         told=counted or abs(change) > noise,
         status="changed" if one and other else "new" if other else "gone",
         detail="; ".join(words),

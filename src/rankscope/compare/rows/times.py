@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rankscope.compare.sides.noise import BETWEEN, combined, within_run
+from rankscope.compare.sides.noise import BETWEEN, between_chance, combined, within_chance, within_run
 from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow
 from rankscope.records.rank_window import RankWindow, StepColumns
@@ -26,7 +26,9 @@ def time_rows(before: Side, after: Side) -> list[DiffRow]:
             continue
         one, other = float(np.median(ours)), float(np.median(theirs))
         floor = BETWEEN["device_bound" if name == "compute" else "collective"] * max(one, other)
-        noise = max(floor, combined(within_run(ours), within_run(theirs)))
+        within = combined(within_run(ours), within_run(theirs))
+        noise = max(floor, within)
+        chance = max(between_chance(other - one, floor), within_chance(other - one, ours, theirs, within))
         rows.append(
             DiffRow(
                 kind="time",
@@ -36,6 +38,7 @@ def time_rows(before: Side, after: Side) -> list[DiffRow]:
                 after=other,
                 change=other - one,
                 noise=noise,
+                chance=chance,
                 told=abs(other - one) > noise,
             )
         )

@@ -8,176 +8,159 @@ runs beside it in one of the runs is kept apart, as a collective that only waits
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from statistics import median
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from rankscope.compare.sides.noise import BETWEEN, combined, of_difference
+from rankscope.chance import simes, student_tail
+from rankscope.compare.rows.pace import Pace, Scatter, pace_of, scatter_of
+from rankscope.compare.rows.uses import Key, Use, Uses, paired
+from rankscope.compare.sides.noise import BETWEEN, KERNEL_DEVIATIONS, between_chance, combined, student
 from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow
-from rankscope.records.rank_window import RankWindow
 
 __all__ = ["work_rows"]
 
-Key = tuple[str, str, str, str]
-"""Operator, shapes, module, kernel; parts that two runs do not share are empty."""
 
-_CUTS: tuple[Callable[[Key], Key], ...] = (
-    lambda key: (key[0], key[1], key[2], ""),
-    lambda key: (key[0], "", key[2], ""),
-    lambda key: (key[0], key[1], "", ""),
-    lambda key: (key[0], "", "", ""),
-)
-"""What pairs kinds that only one of the runs has, in turn."""
+LIKELY = 0.05
+"""No news, whatever else: so the larger of two chances is not sought for each kind of each of a thousand ranks."""
 
 
-@dataclass(slots=True)
-class _Use:
-    """One kind of work of one rank: a value for each step of all windows in which it ran."""
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Of one kind on one rank, or of several together: ms a step."""
 
-    count: float = 0.0
-    """A step."""
-    total_ms: float = 0.0
-    """A step."""
-    single_us: list[float] = field(default_factory=list)
-    """Of each step with a kernel that ran beside no communication: the median of these, or their mean of several
-    kinds."""
-    kernels: set[str] = field(default_factory=set)
+    ms: float = 0.0
+    own_ms: float = 0.0
+    """Without what all kernels of the rank have in common."""
+    beside_ms: float = 0.0
+    """What only running beside communication adds."""
+    floor: float = 0.0
+    """Up to which runs of one program differ."""
+    variance: float = 0.0
+    """Of ``own_ms``, by how much it scatters within the runs."""
+    freedom: float = math.inf
 
     @property
-    def usual_us(self) -> float | None:
-        return median(self.single_us) if self.single_us else None
+    def noise(self) -> float:
+        """Up to which a change is no news, of this one alone."""
+        return max(self.floor, student(self.freedom) * math.sqrt(self.variance)) if self.variance else self.floor
 
-    def add(self, other: _Use) -> None:
-        """Another kind of the same rank, to be told together."""
-        lengths = [(use.count, use.usual_us) for use in (self, other) if use.usual_us is not None]
-        weight = sum(count for count, _ in lengths)
-        self.single_us = [sum(count * us for count, us in lengths) / weight] if weight else []
-        self.count += other.count
-        self.total_ms += other.total_ms
-        self.kernels |= other.kernels
+    @property
+    def least(self) -> float:
+        """What both say of it, the change itself and that beside all others: the smaller one; 0 where they disagree."""
+        return min(abs(self.ms), abs(self.own_ms)) if self.ms * self.own_ms > 0 else 0.0
 
-
-Uses = dict[Key, dict[int, _Use]]
+    @property
+    def chance(self) -> float:
+        """How likely as much is seen between two runs of one program."""
+        if not self.least:
+            return 1.0
+        between = between_chance(self.least, self.floor, KERNEL_DEVIATIONS)
+        if not self.variance or between > LIKELY:
+            return between
+        within = 2 * student_tail(self.least / math.sqrt(self.variance), max(int(self.freedom), 1))
+        return max(within, between)
 
 
 def work_rows(before: Side, after: Side) -> list[DiffRow]:
-    """A row for each operator and shapes, and one for what ran beside communication."""
-    modules = _has_modules(before.ranks) and _has_modules(after.ranks)
-    ours, theirs = (_uses(side.ranks, modules=modules) for side in (before, after))
+    """A row for each operator, shapes and module, one for what ran beside communication, and one for the pace."""
+    ours, theirs = paired(before.ranks, after.ranks)
     ranks = sorted({own.rank for own in before.ranks} & {own.rank for own in after.ranks})
-    for cut in _CUTS:
-        lonely = set(ours) ^ set(theirs)
-        again = {key: cut(key) for key in lonely if key[0]}
-        both = {cut(k) for k in set(ours) & lonely if k[0]} & {cut(k) for k in set(theirs) & lonely if k[0]}
-        ours, theirs = (_joined(uses, {k: c for k, c in again.items() if c in both}) for uses in (ours, theirs))
+    sides = [{rank: _of_rank(uses, rank) for rank in ranks} for uses in (ours, theirs)]
+    paces = {rank: pace_of(sides[0][rank], sides[1][rank]) for rank in ranks}
     named: dict[tuple[str, str], list[Key]] = defaultdict(list)
     for key in sorted(set(ours) | set(theirs)):
         named[_name(key), key[2]].append(key)
     rows, beside = [], defaultdict[int, float](float)
-    for name, keys in named.items():
-        pairs = {rank: [(_of(ours, key, rank), _of(theirs, key, rank)) for key in keys] for rank in ranks}
-        row = _row(name, pairs, beside)
-        if row is not None:
-            rows.append(row)
+    for (name, module), keys in named.items():
+        changes: dict[int, list[_Change]] = defaultdict(list)
+        for key in keys:
+            scatter = scatter_of([uses.get(key, {}) for uses in (ours, theirs)], paces)
+            for rank in ranks:
+                one, other = _of(ours, key, rank), _of(theirs, key, rank)
+                if one.count or other.count:
+                    changes[rank].append(_change(one, other, paces[rank], scatter))
+        if changes:
+            whole = {rank: _sum(own) for rank, own in changes.items()}
+            for rank, own in whole.items():
+                beside[rank] += own.beside_ms
+            pairs = {rank: [(_of(ours, key, rank), _of(theirs, key, rank)) for key in keys] for rank in whole}
+            rows.append(_row(name, module, whole, pairs))
     rows.sort(key=lambda row: (not row.told, -abs(row.change or 0.0)))
-    return [*rows, *_beside(beside)]
+    return [*rows, *_beside(beside), *_pace(paces, sides)]
 
 
-def _has_modules(ranks: Iterable[RankWindow]) -> bool:
-    return all(own.work.module for own in ranks if own.work.operator)
+def _of_rank(uses: Uses, rank: int) -> dict[Key, Use]:
+    return {key: by_rank[rank] for key, by_rank in uses.items() if rank in by_rank}
 
 
-def _uses(ranks: Iterable[RankWindow], *, modules: bool) -> Uses:
-    found: Uses = {}
-    steps: dict[int, int] = defaultdict(int)
-    for own in ranks:
-        steps[own.rank] += len(own.steps.number)
-        work, known = own.work, dict[tuple[int, int, int, int], _Use]()
-        within = work.module if modules else [-1] * len(work.operator)
-        kinds = zip(work.operator, work.shapes, within, work.name, strict=True)
-        numbers = zip(work.count, work.total_ns, work.alone, work.alone_median_ns, strict=True)
-        for kind, (count, total, alone, single) in zip(kinds, numbers, strict=True):
-            use = known.get(kind)
-            if use is None:  # texts are looked up once a kind, not once a step: a thousand ranks have a million rows
-                operator, shapes, module, kernel = map(own.text, kind)
-                key = (operator, shapes, module, kernel)
-                use = known[kind] = found.setdefault(key, {}).setdefault(own.rank, _Use())
-                use.kernels.add(kernel)
-            use.count += count
-            use.total_ms += total / 1e6
-            if alone:
-                use.single_us.append(single / 1e3)
-    for by_rank in found.values():
-        for rank, use in by_rank.items():
-            use.count /= max(steps[rank], 1)
-            use.total_ms /= max(steps[rank], 1)
-    return found
-
-
-def _joined(uses: Uses, names: dict[Key, Key]) -> Uses:
-    found: Uses = {}
-    for key, by_rank in uses.items():
-        into = found.setdefault(names.get(key, key), {})
-        for rank, use in by_rank.items():
-            if rank in into:
-                into[rank].add(use)
-            else:
-                into[rank] = use
-    return found
-
-
-Pair = tuple[_Use, _Use]
+Pair = tuple[Use, Use]
 """A kind of work of one rank in both runs; without calls where it is not there."""
 
 
-def _of(uses: Uses, key: Key, rank: int) -> _Use:
-    return uses.get(key, {}).get(rank) or _Use()
+def _of(uses: Uses, key: Key, rank: int) -> Use:
+    return uses.get(key, {}).get(rank) or Use()
 
 
-def _row(name: tuple[str, str], pairs: dict[int, list[Pair]], beside: dict[int, float]) -> DiffRow | None:
+def _change(one: Use, other: Use, pace: Pace, scatter: Scatter) -> _Change:
+    grown, lengths = other.total_ms - one.total_ms, (one.usual_us, other.usual_us)
+    a, b = (own if own is not None else rest for own, rest in zip(lengths, reversed(lengths), strict=True))
+    if a is None or b is None:  # mostly beside communication in both runs: nothing but the count can be compared
+        mean = one.total_ms / one.count if one.count else other.total_ms / other.count
+        ms = (other.count - one.count) * mean
+        return _Change(ms=ms, own_ms=ms, beside_ms=grown - ms)
+    ms, least = (other.count * b - one.count * a) / 1e3, min(one.count, other.count) * min(a, b) / 1e3
+    shared = least * math.expm1(scatter.slope * pace.change) if None not in lengths else 0.0
+    steps = [max(len(use.single_us), 1) for use in (one, other)]
+    return _Change(
+        ms=ms,
+        own_ms=ms - shared,
+        beside_ms=grown - ms,
+        floor=BETWEEN["kernel"] * least,
+        variance=least**2 * scatter.of_change((steps[0], steps[1]), pace),
+        freedom=scatter.freedom,
+    )
+
+
+def _sum(changes: Sequence[_Change]) -> _Change:
+    """Of several kinds together; degrees of freedom by Welch and Satterthwaite."""
+    if len(changes) == 1:
+        return changes[0]
+    variance = sum(own.variance for own in changes)
+    spent = sum(own.variance**2 / own.freedom for own in changes if own.variance)
+    return _Change(
+        ms=sum(own.ms for own in changes),
+        own_ms=sum(own.own_ms for own in changes),
+        beside_ms=sum(own.beside_ms for own in changes),
+        floor=combined(*(own.floor for own in changes)),
+        variance=variance,
+        freedom=variance**2 / spent if spent else math.inf,
+    )
+
+
+def _row(name: str, module: str, changes: dict[int, _Change], pairs: dict[int, list[Pair]]) -> DiffRow:
     """One row of all kernels of an operator, of the rank on which they changed most."""
-    changes: dict[int, tuple[float, float]] = {}
-    for rank, own in pairs.items():
-        found = [_change(one, other) for one, other in own if one.count or other.count]
-        if found:
-            changes[rank] = sum(ms for ms, _, _ in found), combined(*(noise for _, noise, _ in found))
-            beside[rank] += sum(rest for _, _, rest in found)
-    if not changes:
-        return None
-    told = {rank for rank, (ms, noise) in changes.items() if abs(ms) > noise}
-    most = max(changes, key=lambda rank: (rank in told, abs(changes[rank][0])))
+    told = {rank for rank, own in changes.items() if own.least > own.noise}
+    most = max(changes, key=lambda rank: (rank in told, abs(changes[rank].ms)))
     one, other = (sum(pair[side].total_ms for pair in pairs[most]) for side in (0, 1))
     counts = [sum(pair[side].count for own in pairs.values() for pair in own) for side in (0, 1)]
     return DiffRow(
         kind="kernel",
-        name=name[0],
-        module=name[1],
+        name=name,
+        module=module,
         unit="ms",
         before=one if counts[0] else None,
         after=other if counts[1] else None,
-        change=changes[most][0],
-        noise=changes[most][1],
+        change=changes[most].ms,
+        noise=changes[most].noise,
+        chance=simes([own.chance for own in changes.values()]),
         told=most in told,
         status="changed" if all(counts) else "new" if counts[1] else "gone",
-        ranks=[rank for rank in sorted(told) if abs(changes[rank][0]) >= abs(changes[most][0]) / 2],
+        ranks=[rank for rank in sorted(told) if abs(changes[rank].ms) >= abs(changes[most].ms) / 2],
         detail=_detail(pairs[most]),
     )
-
-
-def _change(one: _Use, other: _Use) -> tuple[float, float, float]:
-    """What the work takes more, the noise of that, and what only running beside communication adds: ms a step."""
-    grown, lengths = other.total_ms - one.total_ms, (one.usual_us, other.usual_us)
-    a, b = (own if own is not None else rest for own, rest in zip(lengths, reversed(lengths), strict=True))
-    if a is None or b is None:  # never alone in any of the runs: nothing but the count can be compared
-        mean = one.total_ms / one.count if one.count else other.total_ms / other.count
-        ms = (other.count - one.count) * mean
-        return ms, 0.0, grown - ms
-    ms = (other.count * b - one.count * a) / 1e3
-    spread = of_difference(one.single_us, other.single_us) or 0.0
-    noise = min(one.count, other.count) * max(BETWEEN["kernel"] * min(a, b), spread) / 1e3
-    return ms, noise, grown - ms
 
 
 def _name(key: Key) -> str:
@@ -200,19 +183,40 @@ def _detail(pairs: list[Pair]) -> str:
     return "; ".join(words)
 
 
-def _beside(beside: dict[int, float]) -> list[DiffRow]:
+def _beside(beside: dict[int, float]) -> Iterable[DiffRow]:
     if not beside:
-        return []
+        return
     most = max(beside, key=lambda rank: abs(beside[rank]))
-    return [
-        DiffRow(
-            kind="beside",
-            name="compute beside communication",
-            unit="ms",
-            before=None,
-            after=None,
-            change=beside[most],
-            ranks=[most],
-            detail="the same kernels take longer beside a collective, also one that waits: not told as slower",
-        )
-    ]
+    yield DiffRow(
+        kind="beside",
+        name="compute beside communication",
+        unit="ms",
+        before=None,
+        after=None,
+        change=beside[most],
+        ranks=[most],
+        detail="the same kernels take longer beside a collective, also one that waits: not told as slower",
+    )
+
+
+def _pace(paces: dict[int, Pace], sides: Sequence[dict[int, dict[Key, Use]]]) -> Iterable[DiffRow]:
+    """What all kernels of a rank have in common, of the rank where that is most."""
+    between = {rank: pace.change for rank, pace in paces.items()}
+    if not any(between.values()):
+        return
+    most = max(between, key=lambda rank: abs(between[rank]))
+    alone = [sum(use.total_ms for use in side[most].values() if use.usual_us is not None) for side in sides]
+    change, noise = alone[0] * math.expm1(between[most]), BETWEEN["device_bound"] * alone[0]
+    yield DiffRow(
+        kind="time",
+        name="pace of all kernels alike",
+        unit="ms",
+        before=alone[0],
+        after=alone[0] + change,
+        change=change,
+        noise=noise,
+        chance=simes([between_chance(abs(math.expm1(pace)), BETWEEN["device_bound"]) for pace in between.values()]),
+        told=abs(change) > noise,
+        ranks=[most],
+        detail=f"{100 * math.expm1(between[most]):+.1f} %: clock or power of the device rather than a kernel",
+    )

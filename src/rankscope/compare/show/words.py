@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rankscope.compare.together import LEAST_SHARE
 from rankscope.records.diff import DiffPart, DiffRow, RunDiff
 
 __all__ = ["LABELS", "Section", "amount", "headline", "parts", "sections", "short", "steps_line"]
@@ -16,8 +17,6 @@ _PARTS = {
     "transfer": "transfers between ranks",
     "unexplained": "not explained",
 }
-LEAST_SHARE = 0.005
-"""Of the step: smaller rows of time are counted and not listed."""
 MOST_ROWS = 6
 _MOST_SHAPES = 3
 _SHAPE = re.compile(r"\[\d[\d, ]*\]")
