@@ -1,2 +1,2 @@
-"""Beside the training processes, one helper a node: take traces away from the ranks, check them, place them in the
-run directory, and in the end say what is there and what is missing."""
+"""The helper process of a node, beside the training processes: takes traces from the ranks, checks them, places them in
+the run directory, and finally reports what is there and what is missing."""

@@ -1,10 +1,9 @@
-"""The helper process of a node: ``rankscope.node SPOOL``, started by the launcher and started again if it ends early.
+"""The helper process of a node: ``rankscope.node SPOOL``, started by the launcher and restarted if it ends early.
 
-With ``--kept``, where no launcher stays to do that, the process only keeps a helper, which is its child: it starts it
-again.
+With ``--kept``, if no launcher stays to restart it, the process itself restarts the helper, which is its child.
 
-It keeps out of the training's way (lowest priority, first to go when memory runs out) and in a session of its own. The
-signals by which schedulers and terminals end a job end the job and not the rescue of its traces.
+It avoids disturbing the training (lowest priority, first to be killed when memory runs out), and has a session of its
+own. The signals by which schedulers and terminals end a job therefore do not end the collection of its traces.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ _OUTLIVED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SI
 
 
 _MOST_STARTS = 16
-"""What ends a helper each time would end the next as well. With pauses that grow to a minute, a machine that was short
-of memory has a quarter of an hour."""
+"""If a helper always fails, its successors fail too. With pauses that grow to a minute, these starts cover a quarter of
+an hour, in which a machine that was short of memory may recover."""
 _LONGEST_PAUSE_S = 60.0
 
 
 def keep(folder: str) -> int:
-    """Be this node's helper, in a child that is followed by another when it is killed or fails."""
+    """Run this node's helper in a child process, which is restarted when it is killed or fails."""
     pause_s = 1.0
     for _ in range(_MOST_STARTS):
-        child = os.fork()  # this process has one thread, and has opened nothing
+        child = os.fork()  # this process has one thread, and has opened no files
         if child == 0:
             return main(folder)
         _, status = os.waitpid(child, 0)
@@ -48,17 +47,17 @@ def keep(folder: str) -> int:
 
 
 def outlive() -> None:
-    """Ignore what ends a job."""
+    """Ignore the signals that end a job."""
     for name in _OUTLIVED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 def main(folder: str) -> int:
-    """Be this node's helper."""
+    """Run this node's helper."""
     _write_privately()
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("900")
-    os.chdir("/")  # keeps no file system from being unmounted
+    os.chdir("/")  # so that no file system is kept from being unmounted
     spool = Spool(Path(folder))
     lock = os.open(spool.helper_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -66,13 +65,14 @@ def main(folder: str) -> int:
     except BlockingIOError:
         return OTHER_HELPER
     except OSError:
-        pass  # a file system without locks: its launcher starts one at a time
+        pass  # a file system without locks: its launcher starts one helper at a time
     Helper(spool, Words(sys.stdout.fileno()), sys.stdin.fileno()).run()
     return 0
 
 
 def _write_privately() -> None:
-    """Files 0600 and directories 0700; where the umask lets the group write, 0660 and 0770: it shares the work."""
+    """Create files with 0600 and directories with 0700; if the umask grants the group write access, with 0660 and 0770,
+    because the group then shares the runs."""
     theirs = os.umask(0o077)
     if not theirs & 0o020:
         os.umask(0o007)

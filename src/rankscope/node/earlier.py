@@ -1,7 +1,7 @@
-"""How many attempts of a job there were before this node came to it, from what the other nodes have left.
+"""Number of attempts of a job before this node joined it, from what the other nodes have written.
 
-An elastic job that a node joins starts all its ranks again. Those of the nodes that were there before know that theirs
-is another attempt; those of the new node have to be told, or two attempts would pass for one.
+An elastic job restarts all its ranks when a node joins. Ranks of the earlier nodes know that theirs is a new attempt.
+Ranks of the new node have to be told, or two attempts would be taken for one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ __all__ = ["attempts_before", "tell_of_attempts"]
 
 
 def tell_of_attempts(spool: Spool, run_dir: RunDir) -> None:
-    """Let the ranks of this node, which have not started, know how many attempts there were. Raises nothing."""
-    with contextlib.suppress(OSError):  # theirs is then taken for the first
+    """Tell the ranks of this node, which have not started, how many attempts there were. Raises nothing."""
+    with contextlib.suppress(OSError):  # their attempt then counts as the first
         if count := attempts_before(run_dir):
             replace_text(spool.earlier, str(count))
 
 
 def attempts_before(run_dir: RunDir) -> int:
-    """One more than the number of the last attempt in which a rank of another node has made steps; 0 where none has.
+    """Return one more than the number of the last attempt in which a rank of another node made steps; 0 if there is
+    none.
 
     Raises:
         OSError: the run directory cannot be read.
@@ -36,7 +37,7 @@ def attempts_before(run_dir: RunDir) -> int:
         with contextlib.suppress(ValueError):
             seen.add(int(folder.name.partition("_")[2]))
     for path in run_dir.live_folder.glob("*.json"):
-        with contextlib.suppress(RankscopeError, OSError, ValueError):  # written at this moment, or none
+        with contextlib.suppress(RankscopeError, OSError, ValueError):  # being written at this moment, or absent
             live = read_record(NodeLive, path)
             if any(rank.steps > 0 for rank in live.ranks):
                 seen.add(live.attempt)

@@ -34,10 +34,10 @@ __all__ = ["finish_again", "finish_run", "is_head", "nodes_of", "result_of", "st
 
 _POLL_S = 0.1
 _MOST_SMALL_BYTES = 1 << 24
-"""Of a request, an announcement or a result; what is larger is none."""
+"""Largest size of a request, an announcement or a result, in bytes; a larger file is not one."""
 _UNSIGNED = "run.json is not signed"
 _SETTLES_S = 5.0
-"""For the head to write its manifest after it has seen the last result."""
+"""Time for the head to write its manifest after it has seen the last result."""
 
 
 def finish_run(
@@ -56,13 +56,13 @@ def finish_run(
 
     Args:
         task: of this node.
-        spec: what the ranks were told.
+        spec: specification of the ranks.
         claim: this node's place in the run.
         own: this node's result, already in the run directory.
-        marker: a file of the spool that says that this node writes the manifest, for a helper that follows this one.
-        waiting: is told what is waited for.
-        tell: is told what went wrong after run.json could hold it.
-        pause: sleeps for so many seconds.
+        marker: a file of the spool that tells a later helper that this node writes the manifest.
+        waiting: called with what is waited for.
+        tell: called with errors that occur too late for run.json.
+        pause: sleeps for the given number of seconds.
         clock: in seconds, monotonic.
 
     Returns:
@@ -78,14 +78,14 @@ def finish_run(
         return True
     deadline = clock() + task.gather_timeout_s
     if not is_head(own, claim.node, nodes_of(run_dir)):
-        # The head waits as long as this for results and writes then. A head that is lost never does.
+        # The head waits for results until the deadline and then writes. A head that is lost never does.
         while clock() < deadline + _SETTLES_S:
             if run_dir.ended:
                 return False
             waiting("waiting for the node of rank 0 to write run.json")
             pause(_POLL_S)
         alive = [node for node in nodes_of(run_dir) if node == claim.node or _left(run_dir, node)]
-        for _ in range(alive.index(claim.node)):  # one after the other, so that one of them does it
+        for _ in range(alive.index(claim.node)):  # one after the other, so that only one writes
             pause(_SETTLES_S)
             if run_dir.ended:
                 return False
@@ -109,7 +109,7 @@ def finish_run(
     marker.touch()
     try:
         placing.record(run_dir.manifest, to_json(manifest))
-    except RunDirError:  # another node stood in for this one, or rank 0 had moved
+    except RunDirError:  # another node wrote it instead, or rank 0 had moved
         marker.unlink()
         return False
     for said in (*notes, *_sign(run_dir, manifest, key)):
@@ -119,18 +119,18 @@ def finish_run(
 
 
 def _signing_key(task: NodeTask, notes: list[str]) -> Any:
-    """The key; None where none is configured, or where it cannot be used, which the notes of the run then say."""
+    """Load the key; None if none is configured, or if it cannot be used, which is then a note of the run."""
     if task.signing_key is None:
         return None
     try:
         return load_signing_key(Path(task.signing_key))
-    except Exception as error:  # also what the library does not foresee: the run is worth more than its signature
+    except Exception as error:  # any error of the library: the run matters more than its signature
         notes.append(f"{_UNSIGNED}: {error}")
         return None
 
 
 def _sign(run_dir: RunDir, manifest: RunManifest, key: Any) -> list[str]:
-    """A run that cannot be signed is a run without a signature: what is to be said of it."""
+    """Sign the manifest. A run that cannot be signed stays unsigned; return the notes on that."""
     if key is None:
         return []
     try:
@@ -141,24 +141,24 @@ def _sign(run_dir: RunDir, manifest: RunManifest, key: Any) -> list[str]:
 
 
 def _small_files(run_dir: RunDir, placing: Placing) -> None:
-    """Sums of what nodes and people left in passing."""
+    """Add checksums of small files that nodes and users left while the job ran."""
     for pattern in ("agent.json*", "kept.json", "nodes/*.json*", "requests/*.json", "announcements/*.json", "stuck/*"):
         for path in sorted(run_dir.path.glob(pattern)):
-            with contextlib.suppress(OSError, ForeignFileError):  # it shows as a file that the manifest does not know
+            with contextlib.suppress(OSError, ForeignFileError):  # it appears as a file that is not in the manifest
                 placing.known(path, hashlib.sha256(read_foreign(path, _MOST_SMALL_BYTES)).hexdigest())
 
 
 def _left(run_dir: RunDir, node: str) -> bool:
-    """Whether a node has left its result."""
+    """Return whether a node has left its result."""
     path = run_dir.node_result(node)
     return path.exists() or sealed_name(path).exists()
 
 
 def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeResult) -> list[str]:
-    """Write run.json of what all nodes have left by now, in the place of one that lacked what this node had to keep.
+    """Rewrite run.json from what all nodes have left by now, because the present one lacks what this node had retained.
 
     Returns:
-        Why it is not signed, where it was to be.
+        Why it is not signed, if it had to be.
 
     Raises:
         OSError: the run directory cannot be read or written.
@@ -173,7 +173,7 @@ def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeRes
         placing.record(run_dir.agent_spec, to_json(spec))
     _small_files(run_dir, placing)
     manifest = _manifest(task, spec, claim, results, notes, placing)
-    run_dir.signature.unlink(missing_ok=True)  # of the run.json of before
+    run_dir.signature.unlink(missing_ok=True)  # that of the earlier run.json
     placing.again(run_dir.manifest, to_json(manifest))
     return [said for said in (*notes, *_sign(run_dir, manifest, key)) if said.startswith(_UNSIGNED)]
 
@@ -201,12 +201,13 @@ def _manifest(
 
 
 def stood_still(run_dir: RunDir) -> HangVerdict | None:
-    """Why the job stood still, where it did; a person who asked while it ran shows nothing."""
+    """Return why the job stood still, if it did; answers that a user asked for during the run do not count."""
     return why_stuck([node for node in read_answers(run_dir) if not node.asked])
 
 
 def is_head(own: NodeResult, node: str, nodes: Sequence[str]) -> bool:
-    """Whether this node hosted rank 0 in its last attempt; of a job that never started, whether it is the first."""
+    """Return whether this node hosted rank 0 in its last attempt; for a job that never started, whether it is the first
+    node."""
     if own.lives:
         last = max(life.attempt for life in own.lives)
         return any(life.rank == 0 and life.attempt == last for life in own.lives)
@@ -214,14 +215,14 @@ def is_head(own: NodeResult, node: str, nodes: Sequence[str]) -> bool:
 
 
 def nodes_of(run_dir: RunDir) -> list[str]:
-    """Names of the nodes that have claimed a place in a run."""
+    """Return the names of the nodes that have claimed a place in a run."""
     return sorted(path.name.removesuffix(".claim.json") for path in run_dir.nodes.glob("*.claim.json"))
 
 
 def result_of(run_dir: RunDir, node: str) -> NodeResult | None:
-    """What a node has left; None where that is nothing yet."""
+    """Return the result of a node; None if there is none yet."""
     path = run_dir.node_result(node)
-    if sealed_name(path).exists():  # who holds the key puts the nodes together
+    if sealed_name(path).exists():  # the owner of the key combines the nodes' results
         return NodeResult(node=node, host=node, lives=[], records=[])
     if not path.exists():
         return None

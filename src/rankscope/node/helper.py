@@ -1,7 +1,7 @@
-"""The helper of a node: whatever touches the run directory, so that no process of the job ever waits for it.
+"""The helper of a node. It does all work on the run directory, so that no process of the job ever waits for it.
 
-Two threads. The *store thread* claims the run directory, gathers what the ranks announce and finishes the run; each of
-its steps may hang with the store. The *main thread* touches the node's own disk only: it empties the rings of step
+It has two threads. The *store thread* claims the run directory, gathers what the ranks announce and finishes the run;
+each of its steps may hang with the store. The *main thread* uses the node's own disk only: it drains the rings of step
 times, notices the end of the job or of the launcher, and ends the process when the store does not answer in time.
 """
 
@@ -69,8 +69,9 @@ class Helper:
 
     Args:
         spool: of this node, with the task and the spec in it.
-        words: to the launcher.
-        commands: descriptor on which the launcher tells the job's end; at its end of file the launcher is gone.
+        words: messages to the launcher.
+        commands: descriptor on which the launcher sends the job's end; its end-of-file means that the launcher has
+            ended.
     """
 
     def __init__(self, spool: Spool, words: Words, commands: int) -> None:
@@ -97,7 +98,7 @@ class Helper:
         """Work until the run is finished, the job never began, or the time is up."""
         with contextlib.suppress(OSError):
             os.nice(19)  # of this thread and of those that it starts
-        with contextlib.suppress(RuntimeError):  # no thread can be had: health is what is left out
+        with contextlib.suppress(RuntimeError):  # no thread can be started: health is left out
             self._health = HealthWatch.begin()
         threading.Thread(target=self._store, name="store", daemon=True).start()
         self._serve()
@@ -124,7 +125,7 @@ class Helper:
                     self._job_end = _end_in(line) or self._orphaned(ranks)
             if turn % _SELDOM == 0:
                 ranks.look()
-                self._step_logs.drain()  # what cannot be read now is told of in the end
+                self._step_logs.drain()  # logs that cannot be read now are reported at the end
                 self._border("looking at the steps", self._look_at_steps)
             turn += 1
         with contextlib.suppress(OSError):
@@ -134,7 +135,8 @@ class Helper:
         self._over.set()
 
     def _orphaned(self, ranks: LiveRanks) -> JobEnd:
-        """The launcher was killed. Its ranks may train on, as they do under torchrun, and are served while they do."""
+        """Handle the loss of the launcher. Its ranks may continue to train, as under torchrun, and are served while
+        they do."""
         ranks.look()
         while ranks.alive():
             time.sleep(1)
@@ -164,7 +166,7 @@ class Helper:
         self._finished.set()
 
     def _claim(self) -> NodeClaim | None:
-        """Claim the run directory; None when it is refused, or the job has ended before its store answered."""
+        """Claim the run directory; None if it is refused, or if the job has ended before its store answered."""
         task, spool = self.task, self.spool
         if (earlier := self.state.claimed()) is not None:
             self.words.say(HelperWord(word="claimed", text=task.store or earlier.run_dir))
@@ -180,7 +182,7 @@ class Helper:
         return granted
 
     def _keep(self) -> None:
-        """Nothing may be placed: all that is recorded stays in the spool."""
+        """Keep all that is recorded in the spool, because nothing may be placed."""
         self._over.wait()
         remove_unannounced(self.spool)
         if discard(self.spool, step_logs=True):
@@ -190,7 +192,8 @@ class Helper:
             self.words.say(HelperWord(word="gathered", text=left_in_words(self.spool, {"": why})))
 
     def _placing(self, granted: NodeClaim) -> Placing | None:
-        """None where what is to be sealed cannot be: then nothing leaves this node's own disk."""
+        """Return what places files; None if files have to be encrypted and cannot be, so that nothing may leave this
+        node's disk."""
         try:
             return Placing(RunDir(Path(granted.run_dir)), self.task.encrypt)
         except RankscopeError as error:
@@ -255,7 +258,7 @@ class Helper:
         head = self._border("reading the claims", lambda: is_head(own, granted.node, nodes_of(run_dir)))
         if head is False:
             self.words.say(HelperWord(word="manifest", text="by the node of rank 0"))
-            if own.held:  # what this node has must not go with it before that is decided
+            if own.held:  # the traces that this node retains must not be removed before the decision
                 self.words.say(HelperWord(word="keeping", total=limit_s(self.task, head=False)))
             else:
                 self.words.say(HelperWord(word="done"))
@@ -329,26 +332,27 @@ class Helper:
             self._live.pattern = None
             self._ask_for_window(*wanted)
         if self._live.found is not None:
-            with contextlib.suppress(OSError):  # the node's own disk is full: a line less
+            with contextlib.suppress(OSError):  # the node's own disk is full: the line is omitted
                 replace_text(self.spool.live, to_json(self._live.found, indent=None))
 
     def _ask_for_window(self, attempt: int, pattern: SlowPattern) -> None:
-        """Rank 0 opens a window over the next of these steps when the budget allows it, and tells the other nodes."""
+        """Ask rank 0 to open a window over the next of these steps, if the budget allows it; it informs the other
+        nodes."""
         request = CaptureRequest(
             name="pattern", steps=self.spec.schedule.active, warmup=1, at=pattern.first if pattern.period else 0,
             every=pattern.period or 0,
         )  # fmt: skip
-        with contextlib.suppress(OSError):  # the node's own disk is full: a window less
+        with contextlib.suppress(OSError):  # the node's own disk is full: the window is omitted
             replace_text(self.spool.notice(attempt, "pattern"), to_json(request))
 
     def _place_live(self, run_dir: RunDir, node: str, placing: Placing) -> None:
-        """How the job is doing, for whoever reads the run directory."""
+        """Place the current status of the job in the run directory."""
         found, self._live.found = self._live.found, None
         if found is None:
             return
         if time.monotonic() < self._live_due:
             return
-        # All nodes of a job together write so many files a second at most, whatever their number.
+        # Limits the files that all nodes of a job write together per second, independent of their number.
         nodes = found.world_size / max(len(found.ranks), 1)
         self._live_due = time.monotonic() + nodes / _LIVE_FILES_PER_S
         found.node = node
@@ -358,13 +362,13 @@ class Helper:
             replace_text(run_dir.metrics, as_openmetrics(read_live(run_dir)))
 
     def _place_answers(self, run_dir: RunDir, node: str, placing: Placing) -> None:
-        """Where the ranks stood when they were asked, and whether somebody asks."""
+        """Place the ranks' answers in the run directory, and check whether a user asks."""
         found, self._standstill.found = self._standstill.found, None
         if found is not None:
             run_dir.stuck_folder.mkdir(exist_ok=True)
             found.node = node
-            place_answers(self.spool.answers, found)  # here it can be read again, whatever is sealed there
-            with contextlib.suppress(FileNotFoundError):  # of a standstill that an earlier helper had not seen
+            place_answers(self.spool.answers, found)  # stays readable here, even if the placed copy is encrypted
+            with contextlib.suppress(FileNotFoundError):  # belongs to a standstill that an earlier helper had not seen
                 placing.passing(run_dir.stuck(node), self.spool.answers.read_text(encoding="utf-8"))
         with contextlib.suppress(OSError):
             asked = run_dir.stuck_question.stat().st_mtime_ns
@@ -384,7 +388,7 @@ class Helper:
         self._moved += size
 
     def _border(self, what: str, work: Callable[[], T]) -> T | None:
-        """One unit of work: whatever goes wrong in it is told, once, and costs that unit only."""
+        """Run one unit of work. An error in it is noted once, and does not affect other units."""
         try:
             return work()
         except Exception as error:
@@ -396,4 +400,4 @@ def _end_in(line: bytes) -> JobEnd | None:
     try:
         return from_json(JobEnd, line)
     except ValueError:
-        return None  # the launcher died within the line, or without one
+        return None  # the launcher died within the line, or before it

@@ -1,4 +1,5 @@
-"""Of which ranks whole traces are kept, once the verdict was made from their columns, and how all nodes follow that."""
+"""Choice of the ranks whose traces are kept, made once the verdict from their columns is known, and followed by all
+nodes."""
 
 from __future__ import annotations
 
@@ -27,15 +28,16 @@ _POLL_S = 0.1
 
 
 def limit_s(task: NodeTask, *, head: bool) -> float:
-    """How long it may take: until the others have placed theirs, or first until the report is made elsewhere."""
+    """Return the time limit in seconds: until the other nodes have placed theirs, or first until another node has made
+    the report."""
     return task.gather_timeout_s + (0.0 if head else task.gather_timeout_s + task.report_timeout_s)
 
 
 def choose(report: ClusterReport | None) -> KeptTraces:
-    """Decide: ranks at fault, for each of them one that is not and does the same work, and rank 0.
+    """Decide: the named ranks, for each of them a comparable rank that is not named, and rank 0.
 
     Args:
-        report: made from the columns of all ranks; None where none could be made.
+        report: made from the columns of all ranks; None if none could be made.
     """
     if report is None:
         return KeptTraces(why="no report could be made")
@@ -49,7 +51,7 @@ def choose(report: ClusterReport | None) -> KeptTraces:
     teams = sorted({tuple(row.ranks) for row in report.groups}, key=lambda ranks: (len(ranks), ranks))
     others = {_beside(suspect, sound, teams) for suspect in suspects} | {0}
     if not suspects:
-        others |= set(sound[:2])  # of a job without one, two to compare
+        others |= set(sound[:2])  # if no rank is named, two to compare
     return KeptTraces(
         ranks=sorted({*suspects, *(rank for rank in others if rank is not None)}),
         suspects=suspects,
@@ -58,7 +60,7 @@ def choose(report: ClusterReport | None) -> KeptTraces:
 
 
 def _beside(suspect: int, sound: Sequence[int], teams: Sequence[Sequence[int]]) -> int | None:
-    """The nearest sound rank of the smallest group that the suspect is in, else of all."""
+    """Return the nearest unnamed rank of the smallest group that the suspect is in, else of all ranks."""
     for team in [*(team for team in teams if suspect in team), sound]:
         if peers := [rank for rank in sound if rank in team]:
             return min(peers, key=lambda rank: (abs(rank - suspect), rank))
@@ -66,14 +68,14 @@ def _beside(suspect: int, sound: Sequence[int], teams: Sequence[Sequence[int]]) 
 
 
 def decision(run_dir: RunDir) -> KeptTraces | None:
-    """What was decided; None where nothing was."""
+    """Return the decision; None if there is none."""
     with contextlib.suppress(ForeignFileError):
         return read_record(KeptTraces, run_dir.kept)
     return None
 
 
 def was_held(run_dir: RunDir, own: NodeResult) -> bool:
-    """Whether a node has, or says that it has, traces that wait for the decision."""
+    """Return whether a node has, or reports, traces that wait for the decision."""
     placed = result_of(run_dir, own.node)
     return bool(own.held or (placed is not None and placed.held))
 
@@ -91,22 +93,22 @@ def keep_chosen(
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[str]:
-    """Decide or wait for the decision, follow it, and bring this node's result and run.json up to date.
+    """Decide or wait for the decision, follow it, and update this node's result and run.json.
 
     Args:
         task: of this node.
-        spec: what the ranks were told.
+        spec: specification of the ranks.
         claim: this node's place in the run.
         own: this node's result as it was placed.
         gatherer: knows what was placed.
         holding: has the traces.
-        report: on the head, where there is one.
+        report: on the head, if there is one.
         head: whether this node has written run.json.
-        pause: sleeps for so many seconds.
+        pause: sleeps for the given number of seconds.
         clock: in seconds, monotonic.
 
     Returns:
-        Why run.json is not signed, where it was to be.
+        Why run.json is not signed, if it had to be.
 
     Raises:
         OSError: the run directory cannot be read or written.
@@ -135,7 +137,7 @@ def keep_chosen(
 
 
 def in_words(kept: KeptTraces | None) -> str:
-    """The decision, for run.json and for the report."""
+    """Describe the decision, for run.json and for the report."""
     if kept is None:
         return "gather.keep=suspects: no decision came, so all traces of this node are kept"
     if kept.ranks is None:

@@ -1,7 +1,7 @@
-"""``rankscope gather``: what a job had to leave in a spool, brought into a run directory once that can be written.
+"""``rankscope gather``: place what a job had to leave in a spool, once the run directory can be written.
 
-A store that was full or did not answer keeps nothing from being gathered later. The same parts do it that work at the
-end of a job; here a person waits for them, and nothing of a job does.
+After a store was full or did not answer, its files can be gathered later. The modules that work at the end of a job do
+this too; here a user waits for them, and no part of a job does.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ _ENDS_WITHIN_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What became of a spool."""
+    """Result of gathering a spool."""
 
     run_dir: RunDir
     windows: int
-    """Records of windows that were placed now."""
+    """Number of window records that were placed now."""
     left: str
-    """What stays in the spool, why and where; empty when nothing does, and then the spool is gone."""
+    """What stays in the spool, why and where; if empty, the spool is gone."""
     notes: list[str] = field(default_factory=list)
-    """What else is to be said."""
+    """Further remarks."""
 
 
 def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int], None] = lambda _: None) -> Gathered:
-    """Place what lies in a spool, bring the result of its node and run.json up to date, and remove the spool.
+    """Place the contents of a spool, update the result of its node and run.json, and remove the spool.
 
     Args:
         folder: the spool.
-        to: a run directory to use in place of the one that the job was to use.
-        moved: is told each number of bytes that was handled.
+        to: a run directory to use instead of the job's.
+        moved: called with each number of bytes that was handled.
 
     Raises:
-        ConfigError: ``folder`` is no spool.
-        RunDirError: its job or its helper still works, or the run directory cannot be used.
+        ConfigError: ``folder`` is not a spool.
+        RunDirError: its job or its helper still runs, or the run directory cannot be used.
     """
     spool = Spool(folder.resolve())
     try:
@@ -106,7 +106,7 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
 
 @contextlib.contextmanager
 def _alone(spool: Spool) -> Iterator[None]:
-    """Be the helper of this spool's node; nobody may be left who writes into it."""
+    """Act as the helper of this spool's node, after checking that no process writes into it any more."""
     try:
         lock = os.open(spool.helper_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -129,7 +129,7 @@ def _alone(spool: Spool) -> Iterator[None]:
 
 
 def _locked(lock: int) -> bool:
-    """Whether this process is the only helper now. One that has said that it is done takes a moment to end."""
+    """Return whether this process is the only helper now. One that has reported its end takes a moment to exit."""
     deadline = time.monotonic() + _ENDS_WITHIN_S
     while time.monotonic() < deadline:
         try:
@@ -144,7 +144,8 @@ def _locked(lock: int) -> bool:
 
 
 def _has_open(pid: int, step_log: Path) -> bool:
-    """Whether a process has its step log open. Its number alone tells nothing: it may be another process's by now."""
+    """Return whether a process has its step log open. The process id alone is not sufficient, because it may have been
+    reused."""
     with contextlib.suppress(OSError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
@@ -155,7 +156,7 @@ def _has_open(pid: int, step_log: Path) -> bool:
 
 @contextlib.contextmanager
 def _privately() -> Iterator[None]:
-    """As the helper itself writes: for the owner alone, or for a group that shares the work."""
+    """Create files with the helper's permissions: for the owner only, or for a group that shares the runs."""
     theirs = os.umask(0o077)
     try:
         if not theirs & 0o020:
@@ -166,7 +167,7 @@ def _privately() -> Iterator[None]:
 
 
 def _claim(spool: Spool, state: NodeState, task: NodeTask, where: Mirroring, to: Path | None) -> NodeClaim:
-    """The place that the node had in its run, or one in the directory that is named now."""
+    """Return the place that the node had in its run, or one in the directory that is named now."""
     earlier = state.claimed()
     if earlier is not None and (to is None or RunDir(Path(earlier.run_dir)).path == to.absolute()):
         if not Path(earlier.run_dir).is_dir():
@@ -180,7 +181,8 @@ def _claim(spool: Spool, state: NodeState, task: NodeTask, where: Mirroring, to:
 def _tell(
     spool: Spool, state: NodeState, task: NodeTask, spec: AgentSpec, granted: NodeClaim, gatherer: Gatherer
 ) -> list[str]:
-    """Bring the node's result and run.json up to date: both are of this run, and were written while this lacked."""
+    """Update the node's result and run.json, which belong to this run and were written while these files were
+    missing."""
     run_dir = RunDir(Path(granted.run_dir))
     path = run_dir.node_result(granted.node)
     before: NodeResult | None = None

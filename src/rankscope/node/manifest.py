@@ -1,4 +1,4 @@
-"""From what all nodes left behind to run.json: which ranks were due in which window, and what became of them."""
+"""Make run.json from the results of all nodes: which ranks had to record which window, and the result of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["NodeResult", "build_manifest"]
 
 @dataclass(kw_only=True)
 class NodeResult:
-    """What one node has gathered; the file it leaves for the node that writes the manifest."""
+    """Results of one node, in the file that it leaves for the node that writes the manifest."""
 
     node: str
     host: str
@@ -26,11 +26,11 @@ class NodeResult:
     records: list[RankRecord]
     notes: list[str] = field(default_factory=list)
     exit_code: int | None = None
-    """What this node's launcher ended with; None where it was killed."""
+    """Exit code of this node's launcher; None if it was killed."""
     held: int = 0
-    """Traces that wait on the node for the verdict."""
+    """Number of traces that wait on the node for the verdict."""
     files: dict[str, FileSum] = field(default_factory=dict)
-    """That this node has placed, by path in the run directory."""
+    """Files that this node has placed, by path in the run directory."""
 
 
 _NOT_ARMED = (
@@ -53,7 +53,7 @@ def build_manifest(
     versions: dict[str, str],
     notes: Sequence[str] = (),
 ) -> RunManifest:
-    """Put the nodes' results together and name every rank that is missing, with the reason where one is known."""
+    """Combine the nodes' results and list every rank that is missing, with the reason if one is known."""
     lives = sorted((life for r in results for life in r.lives), key=lambda life: (life.attempt, life.rank))
     records = [record for r in results for record in r.records]
     by_window: dict[tuple[int, int], list[RankRecord]] = defaultdict(list)
@@ -61,7 +61,7 @@ def build_manifest(
         by_window[record.attempt, record.window or 0].append(record)
     for life in lives:
         if life.open_window is not None:
-            by_window[life.attempt, life.open_window]  # due, even if no rank left a record
+            by_window[life.attempt, life.open_window]  # expected, even if no rank left a record
     windows = [
         _window(attempt, number, members, [life for life in lives if life.attempt == attempt])
         for (attempt, number), members in sorted(by_window.items())
@@ -90,7 +90,8 @@ def build_manifest(
 
 
 def _exit_code(results: Sequence[NodeResult]) -> int | None:
-    """Of the job: that of a node where it failed, else None if one node does not know, else 0."""
+    """Return the exit code of the job: that of a node on which it failed, else None if it is unknown on one node, else
+    0."""
     codes = [result.exit_code for result in results]
     failed = next((code for code in codes if code), None)
     return failed if failed is not None else (None if None in codes else 0)
@@ -121,7 +122,7 @@ def _missing(rank: int, attempt: int, number: int, world: int, life: RankRecord 
 
 
 def _mismatches(members: list[RankRecord]) -> list[str]:
-    """Ranks that recorded other steps than most, or counted them by other signals."""
+    """Report ranks that recorded other steps than most, or counted them by other signals."""
     said = []
     for what, field_name in (("first recorded step", "first_step"), ("way of counting steps", "step_source")):
         groups: dict[Any, list[int]] = defaultdict(list)
@@ -144,7 +145,7 @@ _NOT_AFFORDED = (
 
 
 def _left_out(lives: list[RankRecord], records: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
-    """Planned windows that the last attempt did not reach. With ``every`` there is no planned number of them."""
+    """Report planned windows that the last attempt did not reach. With ``every`` their number is not planned."""
     if schedule.every or not lives:
         return []
     attempt = max(life.attempt for life in lives)
@@ -157,7 +158,7 @@ def _left_out(lives: list[RankRecord], records: list[RankRecord], schedule: Sche
 
 
 def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
-    """No rank opened a window: say why, and what to do."""
+    """Explain why no rank opened a window, and what to do."""
     if not lives:
         return [_NOT_ARMED]
     most = max(lives, key=lambda life: life.steps_counted)

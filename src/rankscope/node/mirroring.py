@@ -1,4 +1,4 @@
-"""Run directories in a store: this node's part of one lies in its spool, and a process brings it to the store."""
+"""Run directories in a store: this node's part is in its spool, and a separate process copies it to the store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["Mirroring", "mirroring_of"]
 # Named, not imported: libraries of stores are large and may hang.
 _MODULE = "rankscope.stores.process"
 _OF_ALL = r"nodes/|run\.json|kept\.json|stuck/"
-"""What nodes have to know of each other."""
+"""Files that all nodes need."""
 _PAUSE_S = 30.0
-"""Between two tries while the job runs: each read back costs a request for every file."""
+"""Between two attempts while the job runs, because each verification costs a request per file."""
 
 
 class Mirroring:
-    """Asks the process, and starts it where it is needed. Of a run directory that is a folder nothing is done.
+    """Sends requests to the process, and starts it when needed. Does nothing if the run directory is a folder.
 
     Args:
         folder: this node's part of the run directory.
@@ -44,14 +44,14 @@ class Mirroring:
         self._process: subprocess.Popen[bytes] | None = None
         self._next = 0.0
         self.left = ""
-        """Why not all is in the store."""
+        """Why some files are not in the store."""
 
     def claims(self, run_id: str, node: str | None, **place: Any) -> NodeClaim:
-        """Take this node's place, as :func:`rankscope.rundir.claim.claim` does in a folder.
+        """Claim this node's place, as :func:`rankscope.rundir.claim.claim` does in a folder.
 
         Raises:
             RunDirError: the store holds another or a finished run, or this place is taken there.
-            OSError: the store cannot be asked.
+            OSError: the store does not answer.
         """
         run_dir = RunDir(self._folder)
         for _ in range(3):
@@ -65,15 +65,15 @@ class Mirroring:
             if all(self._ask(do="claim", name=path.relative_to(self._folder).as_posix()) for path in names):
                 self._end()
                 return granted
-            for path in names:  # another was faster: look again at what it says
+            for path in names:  # another node was faster: read its claim
                 path.unlink()
         raise RunDirError(f"{self.url}: this node's place is taken again and again; choose another run.dir")
 
     def push(self, *, last: bool = False) -> bool:
-        """Bring to the store what is new; while the job runs not more often than it may. Never raises.
+        """Copy new files to the store; while the job runs, not more often than allowed. Never raises.
 
         Returns:
-            Whether all is there.
+            Whether all files are there.
         """
         if not self.url:
             return True
@@ -90,7 +90,7 @@ class Mirroring:
         return not self.left
 
     def pull(self, wanted: str = _OF_ALL) -> None:
-        """Bring here what others have left. Never raises; see :attr:`left`."""
+        """Copy the files of other nodes to this one. Never raises; see :attr:`left`."""
         if not self.url:
             return
         try:
@@ -99,7 +99,7 @@ class Mirroring:
             self.left = f"{self.url}: {error}"
 
     def pause(self, seconds: float) -> None:
-        """Wait for a shared folder; else bring here what is new in the store, and there what is new here."""
+        """Sleep if the run directory is a shared folder; else copy new files from and to the store."""
         time.sleep(seconds)
         self.push(last=True)
         self.pull()
@@ -154,5 +154,5 @@ class Mirroring:
 
 
 def mirroring_of(spool: Spool, task: NodeTask, *, elsewhere: bool = False) -> Mirroring:
-    """What brings the run directory of a node to where it belongs, unless a folder is used in its place."""
+    """Return what copies a node's run directory to its store, unless a folder is used instead."""
     return Mirroring(spool.part, "" if elsewhere else task.store or "", task.gather_timeout_s)

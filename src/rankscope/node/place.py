@@ -1,4 +1,4 @@
-"""The place of this node in its run, taken once."""
+"""The place of this node in its run, claimed once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def take_place(spool: Spool, task: NodeTask, where: Mirroring, to: Path | None =
 
     Args:
         spool: of this node.
-        task: says which directory, and who belongs to it.
+        task: names the directory, and who belongs to it.
         where: the store of the directory.
-        to: a folder to use in place of the one that the task names.
+        to: a folder to use instead of the one that the task names.
 
     Raises:
-        RunDirError: it is refused.
-        OSError: it cannot be asked.
+        RunDirError: the claim is refused.
+        OSError: the directory does not answer.
     """
     mine: dict[str, Any] = {
         "launch": task.launch,

@@ -1,4 +1,4 @@
-"""Have the report made by a process of its own, within a limit of time, whatever becomes of that process."""
+"""Make the report in a separate process, within a time limit, whatever happens to that process."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rankscope.rundir.layout import RunDir
 
 __all__ = ["make_report"]
 
-# Named, not imported: the analysis is far above the helper, which loads nothing but the standard library.
+# Named, not imported: the analysis is far above the helper, which imports only the standard library.
 _MODULE = "rankscope.launcher.report_process"
 
 
 def make_report(run_dir: RunDir, task: NodeTask, words: Words) -> ClusterReport | None:
-    """Start the process, pass its messages on, and say what is lacking when it fails or takes too long.
+    """Start the process, pass its messages on, and report what is missing if it fails or takes too long.
 
     Returns:
-        The report; None where none could be made.
+        The report; None if none could be made.
     """
     where = task.store or str(run_dir.path)
     later = f"`rankscope analyze {where} --output {'report' if task.store else run_dir.report}` makes the report"
@@ -59,7 +59,8 @@ def make_report(run_dir: RunDir, task: NodeTask, words: Words) -> ClusterReport 
 
 
 def _pass_on(descriptor: int, words: Words, deadline: float) -> HelperWord | None:
-    """The word by which the process said how the report came out, else another; None when the time was up."""
+    """Return the message in which the process gave its result, or ``begun`` if it gave none; None if the time was
+    up."""
     rest, told = b"", HelperWord(word="begun")
     while (left_s := deadline - time.monotonic()) > 0:
         ready, _, _ = select.select([descriptor], [], [], left_s)

@@ -1,4 +1,4 @@
-"""What a helper leaves to the helper that may have to follow it: its process id, its notes, and its node's claim."""
+"""State that a helper leaves for its successor: its process id, its notes, and its node's claim."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_NOTES = 50
 
 
 class NodeState:
-    """Notes and claim of a node; any thread may use it, and a full disk loses only what the next helper would read.
+    """Notes and claim of a node. Any thread may use it. On a full disk only what the next helper would read is lost.
 
     Args:
         spool: of this node, to which a line for this process is added.
@@ -32,7 +32,7 @@ class NodeState:
         self._notes: list[str] = []
         with contextlib.suppress(OSError):
             for line in spool.helper_state.read_bytes().splitlines():
-                with contextlib.suppress(ValueError):  # a helper died within it
+                with contextlib.suppress(ValueError):  # a helper died while writing it
                     state = from_json(HelperState, line)
                     self._notes += state.notes
                     if state.pid not in self._earlier:
@@ -40,11 +40,11 @@ class NodeState:
         self._write([])
 
     def earlier(self) -> list[int]:
-        """Process ids of the helpers of this node before this one."""
+        """Return the process ids of earlier helpers of this node."""
         return list(self._earlier)
 
     def note(self, text: str) -> None:
-        """Keep a note for run.json, once."""
+        """Keep a note for run.json; repeated notes are kept once."""
         text = mask_text(" ".join(text.split()))
         with self._lock:
             if text in self._notes or len(self._notes) > _MOST_NOTES:
@@ -55,7 +55,7 @@ class NodeState:
             self._write([text])
 
     def notes(self) -> list[str]:
-        """All notes of this node's helpers so far."""
+        """Return all notes of this node's helpers so far."""
         with self._lock:
             return list(self._notes)
 
@@ -65,7 +65,7 @@ class NodeState:
             replace_text(self._spool.claimed, to_json(granted))
 
     def claimed(self) -> NodeClaim | None:
-        """The claim of an earlier helper of this node."""
+        """Return the claim of an earlier helper of this node."""
         with contextlib.suppress(OSError, ValueError):
             return from_json(NodeClaim, self._spool.claimed.read_bytes())
         return None

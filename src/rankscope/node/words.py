@@ -1,4 +1,5 @@
-"""The helper's side of the pipe to its launcher: messages are lines of JSON; an ended launcher is no error."""
+"""The helper's side of the pipe to its launcher. Messages are lines of JSON; a launcher that has ended is not an
+error."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from rankscope.records.running.node_task import HelperWord
 __all__ = ["Words"]
 
 _PATIENCE_S = 10.0
-"""For a launcher that does not read: it may be stopped (SIGSTOP), and the helper has other things to do."""
+"""Time limit for a launcher that does not read: it may be stopped (SIGSTOP), while the helper has other work."""
 
 
 class Words:
     """Writes messages from any thread.
 
     Args:
-        descriptor: of the pipe; None where no launcher reads.
+        descriptor: of the pipe; None if no launcher reads.
     """
 
     def __init__(self, descriptor: int | None) -> None:
@@ -30,14 +31,14 @@ class Words:
             os.set_blocking(descriptor, False)
 
     def say(self, word: HelperWord, *, patience_s: float = _PATIENCE_S) -> None:
-        """Write one line; given up, and all that would follow, when it does not get through in time."""
+        """Write one line. If it cannot be written in time, it and all later ones are dropped."""
         line = to_json(word, indent=None).encode() + b"\n"
         deadline = time.monotonic() + patience_s
         with self._lock:
             while line and self._descriptor is not None:
                 written = self._write(self._descriptor, line)
                 if written is None or (written == 0 and time.monotonic() > deadline):
-                    self._descriptor = None  # half a line may be there: nothing may follow it
+                    self._descriptor = None  # half a line may have been written, so nothing may follow it
                 else:
                     line = line[written:]
 
@@ -48,5 +49,5 @@ class Words:
         except BlockingIOError:
             select.select([], [descriptor], [], 0.5)
             return 0
-        except OSError:  # the launcher is gone
+        except OSError:  # the launcher has ended
             return None

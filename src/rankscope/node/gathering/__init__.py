@@ -1,1 +1,1 @@
-"""From the spool to the run directory: what ranks left is checked, placed, read back."""
+"""From the spool to the run directory: files that ranks left are checked, placed, and read back."""

@@ -1,8 +1,8 @@
-"""Keep a long run's step log small: of every 100 old steps the longest stay as they are, the others become means.
+"""Bound the size of a long run's step log: of every 100 old steps the longest are kept, and the others become means.
 
-What is wanted of steps that are hours old is their mean, the slow ones among them, and where those stand: a stall in
-every 25th step is seen in folded steps as well as in exact ones. So steps stay in order, each entry says how many it
-stands for, and the means of all steps are those of before.
+Of steps that are hours old only the mean, the slow ones, and their positions are needed: a delay in every 25th step is
+visible in folded steps too. So the order of steps is kept, each entry states how many steps it stands for, and the mean
+over all steps is unchanged.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ __all__ = ["BLOCK", "KEPT", "MOST_IN_ONE", "fold"]
 
 BLOCK = 100
 KEPT = 5
-"""Of so many steps that are kept, at most one more piece each lies between them: 11 entries for 100 steps, 9 bytes a
-step before compression."""
+"""With this many steps kept, there is at most one more piece between each: 11 entries for 100 steps, 9 bytes a step
+before compression."""
 _COLUMNS = len(STEP_LOG_COLUMNS)
 _SPAN, _FLAGS, _CALLS = _COLUMNS, _COLUMNS + 1, _COLUMNS + 2
 MOST_IN_ONE = 0xFFFF
-"""Steps for which one entry can stand."""
+"""Largest number of steps that one entry can stand for."""
 
 Entry = tuple[int, ...]
 
 
 def fold(exact: bytes) -> bytes:
-    """Return the entries that stand for these exact ones, in order."""
+    """Return the entries that replace these exact ones, in order."""
     entries = list(STEP_LOG_ENTRY.iter_unpack(exact))
     blocks = (entries[at : at + BLOCK] for at in range(0, len(entries), BLOCK))
     return b"".join(STEP_LOG_ENTRY.pack(*entry) for block in blocks for entry in _block(block))
@@ -36,7 +36,7 @@ def fold(exact: bytes) -> bytes:
 def _block(block: list[Entry]) -> Iterator[Entry]:
     longest = sorted(range(len(block)), key=lambda at: block[at][0], reverse=True)[:KEPT]
     kept = set(longest)
-    # Steps of which nothing is known (0), recorded ones and occasions are not mixed with others.
+    # Steps without a time (0), recorded steps, and evaluations and checkpoints are not mixed with others.
     kept |= {at for at, entry in enumerate(block) if entry[_SPAN] > 1}
     pieces = groupby(range(len(block)), key=lambda at: (at if at in kept else -1, block[at][0] > 0, block[at][_FLAGS]))
     for _, places in pieces:

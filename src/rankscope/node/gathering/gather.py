@@ -1,7 +1,7 @@
 """From the spool of a node to the run directory: compress, check, place, verify, and only then remove.
 
-All state lies on the disk, so that a helper that follows one that died goes on where that one stopped. One file that
-cannot be read or placed costs that file only; it stays in the spool.
+All state is on the disk, so that a helper that replaces one that died continues where that one stopped. A file that
+cannot be read or placed does not affect the others; it stays in the spool.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ __all__ = ["Gatherer", "files_of", "own_record", "recordings_of"]
 
 _BLOCK = 1 << 20
 _LONGEST_PAUSE_S = 30.0
-"""Between two tries on a store that takes nothing: each may compress a gigabyte for nothing."""
+"""Between two attempts on a store that fails, because each may compress a gigabyte in vain."""
 
 
 class Gatherer:
-    """Takes what the ranks of one node announce.
+    """Takes the files that the ranks of one node announce.
 
     Args:
         spool: of this node.
         run_dir: of the run.
         complete: adds to each record what this process knows.
-        moved: is told each number of bytes that was handled.
+        moved: called with each number of bytes that was handled.
         clock: in seconds, monotonic.
-        placing: how files get there; None: as they are.
-        reducing: turns traces into columns, which are kept in their place; None: all traces are kept.
-        holding: keeps the traces back that were turned into columns; None: these are removed.
-        room: how much may be written.
+        placing: places files; None: unencrypted.
+        reducing: converts traces to columns, which are kept instead; None: all traces are kept.
+        holding: retains the traces that were converted to columns; None: these are removed.
+        room: limits of what may be written.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class Gatherer:
         self._failures = 0
         self._next_try = 0.0
         self.left: dict[str, str] = {}
-        """Name of each file of the spool that could not be placed so far, and why."""
+        """Name of each file of the spool that could not be placed so far -> why."""
 
     def gather(self, *, last: bool = True) -> list[RankRecord]:
         """Take every window record that ranks have announced, with its trace, and place both in the run directory.
 
-        Never raises because of a file or of the store; see :attr:`left`. After a failure of the store the next try
+        Never raises because of a file or of the store; see :attr:`left`. After a failure of the store the next attempt
         waits, twice as long each time, unless it is the last.
 
         Args:
-            last: the job has ended; a trace that libkineto has not finished by now never will be.
+            last: the job has ended, so that a trace that libkineto has not finished by now never will be.
 
         Returns:
-            The records placed by this call, with size, digest and status filled in.
+            The records placed by this call, with size, digest and status set.
         """
         if not last and self._clock() < self._next_try:
             return []
@@ -98,7 +98,7 @@ class Gatherer:
                 failed = True
                 self.left[path.name] = error.strerror or str(error)
                 continue
-            except Exception as error:  # a record of odd types, a name that is none: it costs that window of that rank
+            except Exception as error:  # an invalid record or name affects only that window of that rank
                 self.left[path.name] = f"{type(error).__name__}: {error}"
                 continue
             self.left.pop(path.name, None)
@@ -109,7 +109,7 @@ class Gatherer:
         return placed
 
     def gather_out_of_memory(self) -> None:
-        """Place the snapshots that ranks took when the allocator gave up. Never raises; see :attr:`left`."""
+        """Place the snapshots that ranks took at an out-of-memory error. Never raises; see :attr:`left`."""
         for path in self._spool.out_of_memories():
             self._place_out_of_memory(path)
 
@@ -126,7 +126,8 @@ class Gatherer:
             self.left.pop(path.name, None)
 
     def records(self) -> list[RankRecord]:
-        """All window records of this node: those placed, and for what is still in the spool one that says so."""
+        """Return all window records of this node: those placed, and for each file still in the spool one that says
+        so."""
         records = [record for path in self._spool.placed_records() if (record := own_record(path)) is not None]
         for path in self._spool.records():
             record = own_record(path)
@@ -177,14 +178,14 @@ class Gatherer:
         self._complete(record)
         record.reason = mask_text(record.reason) if record.reason else record.reason
         record.notes = [mask_text(note) for note in record.notes]
-        with contextlib.suppress(RunDirError):  # a record that is there already is the better witness
+        with contextlib.suppress(RunDirError):  # a record that is there already is more reliable
             self.placing.record(self._run_dir.record(*place_in), to_json(record))
         replace_text(placed, to_json(record))
         self._remove(path, trace)
         return record
 
     def reduces(self) -> bool:
-        """Whether some announced trace may be reduced yet."""
+        """Return whether some announced trace may still be reduced."""
         if self._reducing is None:
             return False
         return any(r.trace is not None and self._reducing.state(r) == "waits" for r in self._announced())
@@ -201,12 +202,12 @@ class Gatherer:
         self._room.require(folder, trace.stat().st_size, self.placed_bytes() if self._room.most else 0)
 
     def placed_bytes(self) -> int:
-        """Size of the traces and columns that this node has placed."""
+        """Return the size of the traces and columns that this node has placed, in bytes."""
         own = [r for path in self._spool.placed_records() if (r := own_record(path)) is not None]
         return sum(self.placing.name(path).stat().st_size for path in recordings_of(self._run_dir, own))
 
     def _place_trace(self, source: Path, target: Path, record: RankRecord) -> None:
-        """Write ``target`` and fill in what was seen on the way: size, digest, an incomplete document, no kernels."""
+        """Write ``target``, and set what was found: size, digest, an incomplete document, no kernels."""
         own_disk = self._spool.path / f"packed_{target.name}"
         with temporary_beside(own_disk if self.placing.sealed else target) as temporary:
             packed = pack(source, temporary, self._moved)
@@ -219,14 +220,14 @@ class Gatherer:
                     place(temporary, target)
                 except RunDirError:
                     if not _unpacks_to(target, source):
-                        raise  # another trace: both are kept, ours in the spool
+                        raise  # a different trace: both are kept, ours in the spool
                     sha256 = hashlib.sha256(target.read_bytes()).hexdigest()
                 self.placing.known(target, sha256)
         record.trace, record.sha256 = target.name, sha256
         packed.tell(record)
 
     def _place_snapshot(self, source: Path, target: Path, record: RankRecord) -> None:
-        """Copied as it is: PyTorch's memory viewer opens plain pickles only."""
+        """Place a snapshot uncompressed, because PyTorch's memory viewer opens plain pickles only."""
         try:
             self.placing.copy(source, target)
         except FileNotFoundError as error:
@@ -244,7 +245,7 @@ class Gatherer:
 
 
 def files_of(run_dir: RunDir, records: Sequence[RankRecord]) -> list[Path]:
-    """Files that records say were placed."""
+    """Return the files that the records say were placed."""
     found = []
     for record in records:
         if record.window is None or (record.trace is None and record.status == "missing"):
@@ -256,7 +257,7 @@ def files_of(run_dir: RunDir, records: Sequence[RankRecord]) -> list[Path]:
 
 
 def recordings_of(run_dir: RunDir, records: Sequence[RankRecord]) -> set[Path]:
-    """Of these, traces and objects of columns; several ranks are in one object."""
+    """Return those of them that are traces and objects of columns; one object holds several ranks."""
     found = set()
     for record in records:
         if record.window is not None and record.trace is not None:
@@ -267,7 +268,7 @@ def recordings_of(run_dir: RunDir, records: Sequence[RankRecord]) -> set[Path]:
 
 
 def own_record(path: Path) -> RankRecord | None:
-    """Read what a rank of this node says; None where it is not the record of a rank."""
+    """Read the record of a rank of this node; None if it is not one."""
     try:
         return read_record(RankRecord, path)
     except ForeignFileError:

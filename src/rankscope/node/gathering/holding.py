@@ -1,7 +1,7 @@
-"""Whole traces that stay on their node, compressed, until the verdict says which of them are kept.
+"""Traces that stay on their node, compressed, until the verdict decides which of them are kept.
 
-Their columns are in the run directory already. A trace leaves the spool in two ways only: it is in the run directory
-and was read back, or a decision that lies in the run directory does not name its rank.
+Their columns are in the run directory already. A trace leaves the spool only if it is in the run directory and was read
+back, or if a decision in the run directory does not name its rank.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NAME = re.compile(r"held_(\d+)_(\d+)_(\d+)\.trace\.json\.gz")
 
 
 class Holding:
-    """Keeps traces of one node back.
+    """Retains traces of one node.
 
     Args:
         spool: of this node.
         run_dir: of the run.
-        placing: how files get there.
-        room: how much may be written.
-        moved: is told each number of bytes that was handled.
+        placing: places files.
+        room: limits of what may be written.
+        moved: called with each number of bytes that was handled.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Holding:
     ) -> None:
         self._spool, self._run_dir, self._placing, self._room, self._moved = spool, run_dir, placing, room, moved
         self.left: dict[str, str] = {}
-        """Name of each file of the spool that is to be kept and could not be placed, and why."""
+        """Name of each file of the spool that has to be kept and could not be placed -> why."""
 
     def hold(self, trace: Path, record: RankRecord) -> None:
-        """Compress a trace into the spool, and fill in what was seen of it.
+        """Compress a trace into the spool, and set what was found in its record.
 
         Raises:
-            OSError: the node's own disk does not take it. The trace stays as it is.
+            OSError: it cannot be written to the node's own disk. The trace is left unchanged.
         """
         target = self._spool.held(record.attempt, record.window or 0, record.rank)
         with temporary_beside(target) as temporary:
@@ -56,10 +56,10 @@ class Holding:
             temporary.replace(target)
 
     def settle(self, kept: KeptTraces | None, placed: int = 0) -> int:
-        """Place the traces that are kept, and remove the others. What cannot be placed stays; see :attr:`left`.
+        """Place the traces that are kept, and remove the others. Those that cannot be placed stay; see :attr:`left`.
 
         Args:
-            kept: the decision. None: there is none, and nothing is lost by one that was not made.
+            kept: the decision. None: none was made, and all traces are placed.
             placed: bytes of traces that this node has placed so far.
 
         Returns:
@@ -87,7 +87,7 @@ class Holding:
         return count
 
     def _tell(self, attempt: int, window: int, rank: int, target: Path) -> None:
-        """The record of a rank whose trace is there now: no columns stand in its place."""
+        """Update the record of a rank whose trace is placed now: its columns do not replace it."""
         path = self._spool.placed(attempt, window, rank)
         record = from_json(RankRecord, path.read_bytes())
         record.columns, record.sha256 = None, self._placing.sum_of(target)

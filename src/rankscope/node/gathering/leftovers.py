@@ -1,4 +1,4 @@
-"""What is in a spool when a run is finished: nothing is removed that was not placed, and what stays is reported."""
+"""Remainder of a spool when a run is finished: only what was placed is removed, and the rest is reported."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SHOWN = 3
 
 
 def remove_unannounced(spool: Spool) -> list[str]:
-    """Remove traces that no rank announced, since a rank announces a trace when it is whole; say what was removed."""
+    """Remove traces that no rank announced, since a rank announces a complete trace; return what was removed."""
     announced = set()
     for record in spool.records():
-        with contextlib.suppress(Exception):  # one that cannot be read announces nothing, and stays itself
+        with contextlib.suppress(Exception):  # a file that cannot be read announces nothing, and is kept
             said = json.loads(read_foreign(record, 64 << 20))
             announced |= {Path(said[key]).name for key in ("trace", "snapshot") if said.get(key)}
     gone = []
@@ -38,11 +38,11 @@ def remove_unannounced(spool: Spool) -> list[str]:
 
 
 def discard(spool: Spool, *, step_logs: bool = False) -> bool:
-    """Remove the spool, file by file; what holds something that was recorded stays, and then so does the spool.
+    """Remove the spool, file by file. Folders that hold recorded data are kept, and then the spool is too.
 
     Args:
         spool: of this node.
-        step_logs: remove these too, where no window was recorded that they would go with.
+        step_logs: remove these too, if no window was recorded that they belong to.
 
     Returns:
         Whether it is gone.
@@ -60,10 +60,10 @@ def discard(spool: Spool, *, step_logs: bool = False) -> bool:
 
 
 def left_in_words(spool: Spool, why: Mapping[str, str]) -> str:
-    """Say why something stays in a spool, what it is, and where, in one line.
+    """Describe in one line what stays in a spool, why, and where.
 
     Args:
-        spool: with what could not be placed.
+        spool: with the files that could not be placed.
         why: for each file that the helper tried to place, what went wrong.
     """
     kept = sorted({path for pattern in _PRECIOUS for path in spool.path.glob(pattern)})
@@ -78,12 +78,12 @@ def left_in_words(spool: Spool, why: Mapping[str, str]) -> str:
 
 
 def later(spool: Spool) -> str:
-    """How what stays in a spool gets to its run directory, in words that continue a sentence."""
+    """Return how the files left in a spool get to their run directory, to be appended to a sentence."""
     return f"`rankscope gather {spool.path}` there places it, once the run directory can be written"
 
 
 def sweep(run_dir: RunDir, pids: list[int]) -> None:
-    """Remove what helpers of this node that died had not finished writing."""
+    """Remove the incomplete files of helpers of this node that died."""
     for pid in pids:
         for path in run_dir.path.glob(f"**/.*.{socket.gethostname()}.{pid}.tmp"):
             path.unlink(missing_ok=True)

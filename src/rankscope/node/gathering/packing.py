@@ -1,4 +1,4 @@
-"""One trace compressed, and what was seen of it on the way."""
+"""Compress one trace, and determine its properties on the way."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["Packed", "pack"]
 _BLOCK = 1 << 20
 _KERNEL_MARKS = (b'"cat": "kernel"', b'"cat":"kernel"')
 _LEVEL = 1
-"""zlib level 1: 11 times smaller at 195 MB/s; level 9, what torch.profiler itself would use, reaches 24 MB/s."""
+"""zlib level 1: 11 times smaller at 195 MB/s; level 9, which torch.profiler uses, reaches 24 MB/s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What a trace is."""
+    """Properties of a trace."""
 
     sha256: str
-    """Of the compressed file."""
+    """Digest of the compressed file."""
     size: int
-    """Bytes of its text."""
+    """Bytes of its uncompressed text."""
     kernels: bool
     whole: bool
-    """Whether its JSON has an end."""
+    """Whether its JSON is complete."""
 
     def tell(self, record: RankRecord) -> None:
-        """Fill in the size, and what is wrong with it."""
+        """Set its size, and what is wrong with it, in a record."""
         record.trace_bytes = self.size
         if not self.whole:
             record.status = "corrupt"
@@ -50,11 +50,11 @@ def pack(source: Path, target: Path, moved: Callable[[int], None]) -> Packed:
 
     Args:
         source: plain JSON.
-        target: is written from its beginning.
-        moved: is told each number of bytes that was handled.
+        target: written from its beginning.
+        moved: called with each number of bytes that was handled.
 
     Raises:
-        OSError: one cannot be read, or the other not be written.
+        OSError: the source cannot be read, or the target not be written.
     """
     digest, size, kernels, tail = hashlib.sha256(), 0, False, b""
     with (

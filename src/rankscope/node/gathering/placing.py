@@ -1,4 +1,4 @@
-"""One file into the run directory: sealed where that is wanted, checked, and its sum kept for the manifest."""
+"""Place a file in the run directory: encrypted if requested, verified, and its checksum kept for the manifest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Placing", "Tee"]
 
 
 class Tee:
-    """A file that also hands every block to a function."""
+    """A file that also passes every block to a function."""
 
     def __init__(self, raw: IO[bytes], update: Callable[[bytes], None]) -> None:
         self._raw = raw
@@ -38,41 +38,41 @@ class Tee:
         return self._raw.write(block)
 
     def flush(self) -> None:
-        """Hand all to the system."""
+        """Flush the file."""
         self._raw.flush()
 
 
 class Placing:
-    """Places files in a run directory and knows their sums.
+    """Places files in a run directory and keeps their checksums.
 
     Args:
         run_dir: of the run.
-        recipients: of age, for whom all is sealed; empty for nobody.
+        recipients: of age, for whom all files are encrypted; empty for no encryption.
 
     Raises:
-        ConfigError: one of them is none, or the library that seals is missing.
+        ConfigError: one of them is invalid, or the encryption library is missing.
     """
 
     def __init__(self, run_dir: RunDir, recipients: Sequence[str] = ()) -> None:
         self._run_dir = run_dir
         self._seal = Seal(recipients) if recipients else None
         self.sums: dict[str, FileSum] = {}
-        """Of each file that was placed, by its path in the run directory."""
+        """Checksum of each file that was placed, by its path in the run directory."""
 
     @property
     def sealed(self) -> bool:
-        """Whether what is placed is sealed."""
+        """Whether placed files are encrypted."""
         return self._seal is not None
 
     def name(self, target: Path) -> Path:
-        """What a file is called there."""
+        """Return the name of a file in the run directory."""
         return sealed_name(target) if self._seal is not None else target
 
     def copy(self, source: Path, target: Path) -> None:
         """Place a copy of a file.
 
         Raises:
-            RunDirError: another file has the name.
+            RunDirError: a different file has the name.
             OSError: the copy could not be written.
         """
         if self._seal is None:
@@ -82,10 +82,10 @@ class Placing:
             self._sealed(plain, self.name(target))
 
     def record(self, target: Path, text: str) -> None:
-        """Place a text that must not be there yet.
+        """Place a text that must not exist yet.
 
         Raises:
-            RunDirError: it is.
+            RunDirError: it exists.
             OSError: it could not be written.
         """
         data = text.encode("utf-8")
@@ -94,7 +94,7 @@ class Placing:
         self.known(self.name(target), hashlib.sha256(data).hexdigest())
 
     def again(self, target: Path, text: str) -> None:
-        """Place a text in the place of an older one."""
+        """Place a text, which replaces an older one."""
         if self._seal is None:
             rewrite(target, text)
         else:
@@ -102,7 +102,7 @@ class Placing:
         self.known(self.name(target), sha256_of(self.name(target)))
 
     def passing(self, target: Path, text: str) -> None:
-        """Place what is renewed while the job runs, in the place of what was there; no sum is kept of it."""
+        """Place a file that is renewed while the job runs; it replaces the older one, and no checksum is kept."""
         if self._seal is None:
             replace_text(target, text)
         else:
@@ -111,24 +111,24 @@ class Placing:
                 temporary.replace(self.name(target))
 
     def known(self, target: Path, sha256: str) -> None:
-        """Keep the sum of a file that is in its place."""
+        """Keep the checksum of a file that is in its place."""
         name = target.relative_to(self._run_dir.path).as_posix()
         self.sums[name] = FileSum(sha256=sha256, bytes=target.stat().st_size)
 
     def sum_of(self, target: Path) -> str:
-        """The sum of a file that was placed."""
+        """Return the checksum of a file that was placed."""
         return self.sums[self.name(target).relative_to(self._run_dir.path).as_posix()].sha256
 
     def complete(self, targets: Sequence[Path]) -> None:
-        """Keep the sums of files that an earlier helper of this node has placed."""
+        """Keep the checksums of files that an earlier helper of this node has placed."""
         for target in targets:
             named = self.name(target)
             if named.relative_to(self._run_dir.path).as_posix() not in self.sums and named.is_file():
                 self.known(named, sha256_of(named))
 
     def _sealed(self, plain: IO[bytes], target: Path) -> None:
-        """Seal a stream into a file. One that is there already was placed whole; it cannot be compared, as each sealing
-        differs."""
+        """Encrypt a stream into a file. An existing file was placed completely; it cannot be compared, because each
+        encryption yields another file."""
         assert self._seal is not None
         digest = hashlib.sha256()
         with temporary_beside(target) as temporary:

@@ -1,7 +1,8 @@
-"""Traces to columns on the node that recorded them, where only these are kept: one process, one window at a time.
+"""Convert traces to columns on the node that recorded them, if only these are kept: one process, one window at a time.
 
-All state lies on the disk. A window is done when the list of its ranks is in the spool: their columns are in the run
-directory then, read back. What could not be reduced is placed as it is, so nothing is lost by a process that fails.
+All state is on the disk. A window is done when the list of its ranks is in the spool: their columns are then in the run
+directory, and were read back. Traces that could not be converted are placed unchanged, so nothing is lost by a process
+that fails.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from rankscope.rundir.spool import Spool
 
 __all__ = ["Reducing"]
 
-# Named, not imported: the helper loads nothing but the standard library.
+# Named, not imported: the helper imports only the standard library.
 _MODULE = "rankscope.reduced.of_node"
 _LEAST_S = 300.0
 _BYTES_A_S = 2e6
-"""A fiftieth of what a core reads in a second: it may be one that trains."""
+"""Expected bytes per second, a fiftieth of what a core reads, because the core may be busy with training."""
 
 Key = tuple[int, int]
 
@@ -45,15 +46,15 @@ class _Running:
 
 
 class Reducing:
-    """Reduces the windows of a node, one after the other, while whoever asks goes on.
+    """Converts the windows of a node, one after the other, without blocking the caller.
 
     Args:
         spool: of this node.
         run_dir: of the run.
         node: its name there.
-        placing: how files get there.
-        note: is told what went wrong.
-        last_s: how long it may take once the job has ended, which somebody waits for.
+        placing: places files.
+        note: called with errors.
+        last_s: longest time once the job has ended, because the launcher then waits for it.
         clock: in seconds, monotonic.
     """
 
@@ -75,11 +76,11 @@ class Reducing:
 
     @property
     def object_name(self) -> str:
-        """What objects of this node are called."""
+        """Name of the objects of this node."""
         return self._run_dir.columns(0, 0, self._node).name
 
     def look(self, records: list[RankRecord], *, last: bool) -> None:
-        """Begin what can be begun, and place what is ready. Never waits.
+        """Start conversions that are possible, and place those that are complete. Never waits.
 
         Args:
             records: announced, and not yet in the run directory.
@@ -100,7 +101,8 @@ class Reducing:
                     return
 
     def state(self, record: RankRecord) -> str:
-        """``waits``: it may be reduced yet. ``reduced``: its columns are in place. ``whole``: its trace is kept."""
+        """Return ``waits``: it may still be reduced; ``reduced``: its columns are placed; ``whole``: its trace is
+        kept."""
         key = (record.attempt, record.window or 0)
         if self._done(key):
             return "reduced" if record.rank in self._ranks(key) else "whole"
@@ -116,7 +118,7 @@ class Reducing:
         return self._spool.path / Path(record.trace or "").name
 
     def _all_here(self, key: Key, records: list[RankRecord]) -> bool:
-        """Whether every rank of this node has announced the window, and its trace is written."""
+        """Return whether every rank of this node has announced the window and written its trace."""
         due = len(list(self._spool.path.glob(f"life_{key[0]}_*.json")))
         return len(records) >= due and all(self._trace(record).exists() for record in records)
 

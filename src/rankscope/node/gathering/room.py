@@ -1,4 +1,4 @@
-"""How much a node may write to the disk of the run directory, which the job and its checkpoints share."""
+"""Limits of what a node may write to the disk of the run directory, which the job and its checkpoints share."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pathlib import Path
 __all__ = ["Room"]
 
 _PACKS = 4
-"""A trace is packed to a tenth as a rule; so much is sure."""
+"""A trace is usually compressed to a tenth; this factor is certain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Limits, bytes; 0 is none."""
+    """Limits in bytes; 0: no limit."""
 
     leave_free: int = 0
-    """On the disk, for others."""
+    """Bytes of the disk to be left free."""
     most: int = 0
-    """Of all traces that this node places."""
+    """Largest size of all traces that this node places."""
 
     def require(self, folder: Path, size: int, placed: int, *, packed: bool = False) -> None:
-        """Make sure that a trace may be written.
+        """Check that a trace may be written.
 
         Args:
-            folder: where.
-            size: of the trace's text, or where it is packed already of that file.
+            folder: the target folder.
+            size: of the trace's text or, if it is compressed already, of that file.
             placed: bytes of traces that this node has placed so far.
-            packed: whether it is.
+            packed: whether it is compressed.
 
         Raises:
-            OSError: it may not, with the reason as its ``strerror``.
+            OSError: it may not be written; the reason is its ``strerror``.
         """
         more = size if packed else size // _PACKS
         if self.most and placed + more > self.most:
@@ -43,7 +43,7 @@ class Room:
             return
         store = os.statvfs(folder)
         free = store.f_bavail * store.f_frsize
-        # a store that does not count its blocks says 0
+        # a store that does not count its blocks reports 0
         if store.f_blocks and free - more < self.leave_free:
             raise OSError(
                 errno.ENOSPC,

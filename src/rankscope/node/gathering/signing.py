@@ -1,4 +1,5 @@
-"""run.json signed with an Ed25519 key, by the library ``cryptography``, which is loaded when a key is configured."""
+"""Signature of run.json by an Ed25519 key, with the library ``cryptography``, which is loaded only if a key is
+configured."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _INSTALL = "install it with: pip install 'rankscope[sign]'"
 
 
 def load_signing_key(path: Path) -> Any:
-    """An Ed25519 private key, as PEM or as OpenSSH writes it, without a passphrase.
+    """Load an Ed25519 private key, in PEM or OpenSSH format, without a passphrase.
 
     Raises:
         ConfigError: it cannot be read, is another kind of key, or the library is missing.
@@ -37,7 +38,7 @@ def load_signing_key(path: Path) -> Any:
         key = load(data, password=None)
     except ForeignFileError as error:
         raise ConfigError(f"store.signing_key: {error}") from error
-    except Exception as error:  # the library's own kinds
+    except Exception as error:  # the library's own exceptions
         raise ConfigError(f"store.signing_key: {path} holds no key that can be used ({error})") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"store.signing_key: {path} is no Ed25519 key; make one with: ssh-keygen -t ed25519 -N ''")
@@ -45,12 +46,13 @@ def load_signing_key(path: Path) -> Any:
 
 
 def signed_message(run_id: str, attempts: int, sha256: str) -> bytes:
-    """What is signed: the run and the number of its attempts are bound to the sum of the manifest."""
+    """Return the message to be signed, which binds the run and its number of attempts to the checksum of the
+    manifest."""
     return json.dumps(["rankscope run 1", run_id, attempts, sha256]).encode()
 
 
 def sign(run_dir: RunDir, manifest: RunManifest, key: Any) -> None:
-    """Write the signature of the manifest as it lies there, with a key of :func:`load_signing_key`.
+    """Write the signature of the manifest as stored, by a key of :func:`load_signing_key`.
 
     Raises:
         OSError: the manifest cannot be read, or the signature not be written.

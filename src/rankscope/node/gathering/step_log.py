@@ -31,9 +31,10 @@ __all__ = ["KEPT_EXACT", "StepLogDrain"]
 
 _RING_BYTES = STEP_LOG_HEADER.size + STEP_LOG_CAPACITY * STEP_LOG_ENTRY.size
 _MOST_STEPS = 1 << 28
-"""Three days at a millisecond a step. Folded, that is 2.2 GB."""
+"""Three days at a millisecond per step. Folded, that is 2.2 GB."""
 KEPT_EXACT = STEP_LOG_CAPACITY
-"""The last steps at least that are kept one by one, however many there are; of older ones see :mod:`.folding`."""
+"""At least this many of the last steps are kept one by one, however many there are; for older ones see
+:mod:`.folding`."""
 _HEADER = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, 0)
 _SIZE = STEP_LOG_ENTRY.size
 _NOTHING = (0,) * len(STEP_LOG_COLUMNS)
@@ -42,7 +43,7 @@ _SPAN_AT = STEP_LOG_ENTRY.size - 16
 
 
 class _Taken(NamedTuple):
-    """Of one ring: bytes in the log, steps they stand for, and where its exact part begins."""
+    """State of one ring: bytes in the log, steps they stand for, and where its exact part begins."""
 
     size: int
     steps: int
@@ -50,13 +51,13 @@ class _Taken(NamedTuple):
 
 
 class StepLogDrain:
-    """Reads new entries of every ring of a spool into a plain file beside it; steps that were overwritten stay zero.
+    """Reads new entries of every ring of a spool into a plain file beside it; entries of overwritten steps stay zero.
 
-    How far a ring was read is seen by that file. One ring that cannot be read costs that ring only.
+    The length of that file shows how far a ring was read. A ring that cannot be read does not affect the others.
 
     Args:
         spool: of this node.
-        tell: called for each ring that cannot be read in the end, or lacks steps, with the reason.
+        tell: called with the reason for each ring that cannot be read at the end, or lacks steps.
     """
 
     def __init__(self, spool: Spool, tell: Callable[[str], None] = lambda _: None) -> None:
@@ -64,10 +65,11 @@ class StepLogDrain:
         self._tell = tell
         self._taken: dict[Path, _Taken] = {}
         self.left: dict[str, str] = {}
-        """Name of each ring whose log could not be placed, and why."""
+        """Name of each ring whose log could not be placed -> why."""
 
     def drain(self) -> dict[str, str]:
-        """Take what is new, and return why rings could not be read. Call often enough: a ring holds 65,536 steps."""
+        """Read new entries, and return why rings could not be read. To be called often enough: a ring holds 65,536
+        steps."""
         unread = {}
         for ring in self._spool.pulses():
             if (why := self._try_to_drain(ring)) is not None:
@@ -75,7 +77,7 @@ class StepLogDrain:
         return unread
 
     def compare(self) -> None:
-        """Tell of each rank that ended well whose log ends before its last step."""
+        """Report each rank that ended normally but whose log ends before its last step."""
         self.drain()
         counts = self.counts()
         for path in self._spool.lives():
@@ -113,24 +115,24 @@ class StepLogDrain:
                 read += len(part) // _SIZE
                 position += entries
                 if len(part) < entries * _SIZE:
-                    break  # the rank's disk was full: what follows was never written
+                    break  # the rank's disk was full: later entries were never written
         if not parts:
             return
         new = b"".join(parts)
-        del self._taken[log]  # until all is written, what was taken is what the file holds
+        del self._taken[log]  # until all is written, the file shows how far the ring was read
         with log.open("ab") as target:
             target.write(new if taken.size else _HEADER + new)
         size = (taken.size or STEP_LOG_HEADER.size) + len(new)
         self._taken[log] = self._folded(log, _Taken(size, taken.steps + lost + read, taken.exact))
 
     def _so_far(self, log: Path) -> _Taken:
-        """What was taken out of a ring, by this helper or an earlier one."""
+        """Return what was read from a ring, by this helper or an earlier one."""
         if log not in self._taken:
             self._taken[log] = _scanned(log)
         return self._taken[log]
 
     def _folded(self, log: Path, taken: _Taken) -> _Taken:
-        """Once twice as many steps are exact as have to be, fold the older half of them."""
+        """Fold the older half of the exact steps once there are twice as many as have to be exact."""
         if taken.size - taken.exact < 2 * KEPT_EXACT * _SIZE:
             return taken
         end = taken.size - KEPT_EXACT * _SIZE
@@ -145,7 +147,7 @@ class StepLogDrain:
         return _Taken(size, taken.steps, exact)
 
     def counts(self) -> dict[tuple[int, int], int]:
-        """Number of steps taken out of each ring so far, by attempt and rank."""
+        """Return the number of steps read from each ring so far, by attempt and rank."""
         found = {}
         for ring in self._spool.pulses():
             log, name = self._spool.step_log(ring), ring.name.split("_")
@@ -154,7 +156,7 @@ class StepLogDrain:
         return found
 
     def finish(self, run_dir: RunDir, placing: Placing | None = None) -> None:
-        """Drain once more, then compress, place and remove all. Never raises; see :attr:`left`."""
+        """Drain once more, then compress, place and remove all logs. Never raises; see :attr:`left`."""
         for name, why in self.drain().items():
             self._tell(f"{name} could not be read, a rank's times of all steps are missing: {why}")
         for ring in self._spool.pulses():
@@ -177,10 +179,10 @@ class StepLogDrain:
 
 
 def _count(head: bytes) -> int:
-    """Steps noted in a ring, from its first bytes.
+    """Return the number of steps logged in a ring, from its first bytes.
 
     Raises:
-        ValueError: it is no ring, or one of another version.
+        ValueError: it is not a ring, or one of another version.
     """
     try:
         magic, version, size, count = STEP_LOG_HEADER.unpack(head)
@@ -194,13 +196,13 @@ def _count(head: bytes) -> int:
 
 
 def _nothing_of(steps: int) -> list[bytes]:
-    """Entries for steps of which nothing is known."""
+    """Return entries for steps without any information."""
     spans = [MOST_IN_ONE] * (steps // MOST_IN_ONE) + ([steps % MOST_IN_ONE] if steps % MOST_IN_ONE else [])
     return [STEP_LOG_ENTRY.pack(*_NOTHING, span, 0, 0, 0, 0) for span in spans]
 
 
 def _scanned(log: Path) -> _Taken:
-    """Read again what an earlier helper took; one that died, or a full disk, can have left a part of an entry."""
+    """Determine what an earlier helper read. A helper that died, or a full disk, can have left an incomplete entry."""
     if not log.exists() or log.stat().st_size < STEP_LOG_HEADER.size:
         log.unlink(missing_ok=True)
         return _Taken(0, 0, STEP_LOG_HEADER.size)
@@ -236,6 +238,6 @@ def _compress_new(source: Path, target: Path, placing: Placing, own_disk: Path) 
         except RunDirError:
             if not target.stat().st_size:
                 raise
-            # There already: a helper that died had placed it.
+            # It exists already: placed by a helper that died.
             digest = sha256_of(target)
     placing.known(target, digest)

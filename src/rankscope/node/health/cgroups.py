@@ -1,7 +1,7 @@
-"""Where the control groups of this process lie: found by its mounts, since version 2 may be mounted anywhere.
+"""Control groups of this process, found by the mounts, since version 2 may be mounted anywhere.
 
-On hosts that keep version 1 for its controllers, version 2, which alone has pressure, lies in a folder of its own,
-``/sys/fs/cgroup/unified`` for most (cgroups(7), proc_pid_mountinfo(5)).
+On hosts that keep version 1 for its controllers, version 2, the only one with pressure information, is in a folder of
+its own, usually ``/sys/fs/cgroup/unified`` (cgroups(7), proc_pid_mountinfo(5)).
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ __all__ = ["cpu_groups", "lines", "pressure_group"]
 
 
 def cpu_groups(proc: Path, usual: Path) -> list[Path]:
-    """Folders of the cgroup that governs CPU time and of its ancestors, innermost first, as far as they are visible.
+    """Return the folders of the cgroup that governs CPU time and of its ancestors, innermost first, as far as visible.
 
     Args:
-        proc: where procfs is mounted.
-        usual: where cgroups are looked for besides their mounts.
+        proc: mount point of procfs.
+        usual: where cgroups are searched in addition to their mounts.
     """
     for controllers, path in _memberships(proc):
         if controllers and "cpu" not in controllers.split(","):
             continue
-        # v1 mounts each controller in a folder of its own; a link named after one controller may be all there is
+        # Version 1 mounts each controller in a folder of its own, sometimes visible only through a link named after one
+        # controller.
         tops = _mounts(proc, "cpu" if controllers else None)
         tops += [usual / controllers, usual / "cpu"] if controllers else [usual, usual / "unified"]
         for top in tops:
@@ -31,7 +32,7 @@ def cpu_groups(proc: Path, usual: Path) -> list[Path]:
 
 
 def pressure_group(proc: Path, usual: Path) -> Path | None:
-    """Folder of the innermost cgroup of version 2 that tells its CPU pressure."""
+    """Return the folder of the innermost cgroup of version 2 that reports its CPU pressure."""
     for controllers, path in _memberships(proc):
         if not controllers:
             for top in (*_mounts(proc, None), usual, usual / "unified"):
@@ -41,7 +42,7 @@ def pressure_group(proc: Path, usual: Path) -> Path | None:
 
 
 def lines(path: Path) -> list[str]:
-    """Lines of a file of the kernel; none where it is not there."""
+    """Return the lines of a file of the kernel; none if it does not exist."""
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -49,14 +50,14 @@ def lines(path: Path) -> list[str]:
 
 
 def _memberships(proc: Path) -> list[tuple[str, str]]:
-    """(controllers, path) of this process, version 2, which names no controllers, last."""
+    """Return (controllers, path) of this process; version 2, which names no controllers, comes last."""
     entries = sorted(lines(proc / "self" / "cgroup"), key=lambda entry: entry.startswith("0:"))
     parts = [entry.split(":", 2) for entry in entries]
     return [(part[1], part[2]) for part in parts if len(part) == 3]
 
 
 def _mounts(proc: Path, controller: str | None) -> list[Path]:
-    """Where version 2 is mounted (None), or a controller of version 1."""
+    """Return where version 2 is mounted (None), or a controller of version 1."""
     found = []
     for line in lines(proc / "self" / "mountinfo"):
         mount, _, kind = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""Who uses this host's CPUs: the processes of the job, or others (proc_stat(5), proc_pid_stat(5))."""
+"""Use of this host's CPUs by the processes of the job and by others (proc_stat(5), proc_pid_stat(5))."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from rankscope.node.health.cgroups import lines
 __all__ = ["CpuUse"]
 
 _SCAN_SHARE = 0.005
-"""Looking through all processes of the host for new ones of the job takes 20 us each; it may take this share of the
-time."""
+"""Largest share of time spent in searching all processes of the host for new ones of the job, at 20 us per process."""
 
 
 class CpuUse:
-    """CPU time of the job's processes and of all.
+    """CPU time of the job's processes and of all processes.
 
     Args:
-        proc: where procfs is mounted.
-        root: the process from which all of the job's descend. Those that leave the tree count as others.
+        proc: mount point of procfs.
+        root: the ancestor of all processes of the job. Those that leave the tree count as others.
     """
 
     def __init__(self, proc: Path, root: int) -> None:
@@ -32,7 +31,7 @@ class CpuUse:
         self._scan_due = 0.0
 
     def machine_ms(self, cpus: AbstractSet[int]) -> tuple[float | None, float | None]:
-        """(time at work, time a hypervisor gave to others) of these CPUs since the host was started."""
+        """Return (busy time, time that a hypervisor gave to other guests) of these CPUs since the host was started."""
         busy = stolen = 0.0
         found = False
         for line in lines(self._proc / "stat"):
@@ -45,7 +44,7 @@ class CpuUse:
         return (busy * self._tick_ms, stolen * self._tick_ms) if found else (None, None)
 
     def job_ms(self) -> float | None:
-        """CPU time of the job's processes, those that have ended included; it never falls."""
+        """Return the CPU time of the job's processes, including those that have ended; it never decreases."""
         begun = time.monotonic()
         if begun >= self._scan_due:
             self._scan()
@@ -68,7 +67,7 @@ class CpuUse:
             queue += children.get(pid, ())
 
     def _fields(self, pid: int) -> list[str] | None:
-        """What follows the name, which may hold blanks and brackets: state, parent, ..."""
+        """Return the fields after the name, which may contain blanks and brackets: state, parent, ..."""
         found = lines(self._proc / str(pid) / "stat")
         fields = found[0].rpartition(")")[2].split() if found else []
         return fields if len(fields) > 12 else None

@@ -1,6 +1,7 @@
-"""What the drivers say of this node's accelerators: NVML through nvidia-ml-py, AMD SMI through amdsmi.
+"""State of this node's accelerators from their drivers: NVML through nvidia-ml-py, AMD SMI through amdsmi.
 
-Both modules are optional and are handed in, so that tests bring their own. A value the driver refuses is None.
+Both modules are optional and are passed in, so that tests can pass their own. A value that the driver does not provide
+is None.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ class GpuReader(Protocol):
     """Reads all accelerators of this node."""
 
     def read(self, time_ns: int) -> list[HealthSample]:
-        """One sample a device."""
+        """Return one sample per device."""
 
     def close(self) -> None:
         """Release the driver."""
 
 
 def throttle_reasons(mask: int) -> list[str]:
-    """NVML's bit mask in words; bits without a name keep their number."""
+    """Convert NVML's bit mask to words; bits without a name keep their number."""
     bits = [1 << i for i in range(mask.bit_length()) if mask >> i & 1]
     return [THROTTLE_REASONS.get(bit, f"reason {bit:#x}") for bit in bits]
 
@@ -57,15 +58,15 @@ def _count(found: Any) -> int | None:
 
 
 def _ask(function: Callable[..., Any] | None, *arguments: Any) -> Any:
-    """What a driver's library answers; None where it raises its own error or lacks the symbol."""
+    """Return the answer of a driver's library; None if it raises its own error or lacks the symbol."""
     try:
         return None if function is None else function(*arguments)
-    except Exception:  # NVMLError or AmdSmiException, unknown here: the modules are optional
+    except Exception:  # NVMLError or AmdSmiException, which are not imported: the modules are optional
         return None
 
 
 class NvidiaGpus:
-    """NVML. Raises what ``nvmlInit`` raises, for instance without a driver."""
+    """NVML. Creation raises what ``nvmlInit`` raises, for instance without a driver."""
 
     def __init__(self, nvml: Any) -> None:
         nvml.nvmlInit()
@@ -81,7 +82,7 @@ class NvidiaGpus:
         )
 
     def read(self, time_ns: int) -> list[HealthSample]:
-        """One sample a device; power is given in mW, everything else in the record's units."""
+        """Return one sample per device; NVML reports power in mW, everything else in the units of the record."""
         return [self._sample(uuid, handle, time_ns) for uuid, handle in self._handles.items()]
 
     def _sample(self, uuid: str, gpu: Any, time_ns: int) -> HealthSample:
@@ -119,7 +120,7 @@ class NvidiaGpus:
 
 
 class AmdGpus:
-    """AMD SMI of ROCm 6.2 and later. A device is known by its PCI address, which PyTorch knows too."""
+    """AMD SMI of ROCm 6.2 and later. A device is identified by its PCI address, which PyTorch knows too."""
 
     def __init__(self, smi: Any) -> None:
         smi.amdsmi_init()
@@ -131,7 +132,7 @@ class AmdGpus:
                 self._handles[str(address)] = handle
 
     def read(self, time_ns: int) -> list[HealthSample]:
-        """One sample a device."""
+        """Return one sample per device."""
         return [self._sample(address, handle, time_ns) for address, handle in self._handles.items()]
 
     def _sample(self, address: str, gpu: Any, time_ns: int) -> HealthSample:
@@ -180,11 +181,11 @@ def _thousandth(value: int | None) -> float | None:
 
 
 def _answers(function: Callable[..., Any] | None, *arguments: Any) -> dict[str, Any]:
-    """The dict that AMD SMI answers, empty where it refuses."""
+    """Return the dict that AMD SMI returns, empty if it fails."""
     found = None if function is None else _ask(function, *arguments)
     return found if isinstance(found, dict) else {}
 
 
 def _number(value: Any) -> int | None:
-    """AMD SMI writes ``N/A`` for what a device does not have."""
+    """Convert a value; AMD SMI writes ``N/A`` for what a device does not have."""
     return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

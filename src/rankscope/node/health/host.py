@@ -1,7 +1,7 @@
-"""What the kernel says of this host: load, memory, pressure, who uses its CPUs, and the CPU quota of the job's cgroup.
+"""State of this host from its kernel: load, memory, pressure, users of its CPUs, and the CPU quota of the job's cgroup.
 
 The files are those of proc(5), of the kernel's Documentation/accounting/psi.rst and admin-guide/cgroup-v2.rst
-(``cpu.max``, ``cpu.stat``), and of its scheduler/sched-bwc.rst for cgroup v1. What is not there is None.
+(``cpu.max``, ``cpu.stat``), and of its scheduler/sched-bwc.rst for cgroup v1. Values that do not exist are None.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["HostReader"]
 
 
 class HostReader:
-    """Reads this process's host.
+    """Reads the host of this process.
 
     Args:
-        proc: where procfs is mounted.
-        cgroups: where cgroups are looked for besides their mounts.
-        job: the process from which the job's descend; the parent of this one, the launcher, unless said otherwise.
+        proc: mount point of procfs.
+        cgroups: where cgroups are searched in addition to their mounts.
+        job: the ancestor of the job's processes; by default the parent of this process, the launcher.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class HostReader:
         self._use = CpuUse(proc, os.getppid() if job is None else job)
 
     def read(self, time_ns: int) -> HostSample:
-        """One sample."""
+        """Return one sample."""
         stat = _pairs(self._group / "cpu.stat") if self._group is not None else {}
         held_us = stat.get("throttled_usec")  # v2; v1 has throttled_time, in ns
         held_ns = stat.get("throttled_time") if held_us is None else held_us * 1000
@@ -77,7 +77,7 @@ class HostReader:
 
 
 def _stalled(path: Path) -> float | None:
-    """PSI's ``some total``, in ms."""
+    """Return PSI's ``some total``, in ms."""
     for word in _words(path):
         name, _, value = word.partition("=")
         if name == "total":
@@ -86,7 +86,7 @@ def _stalled(path: Path) -> float | None:
 
 
 def _tightest(groups: list[Path]) -> tuple[Path | None, float | None]:
-    """The cgroup with the smallest quota, and that quota in CPUs; without any, the innermost."""
+    """Return the cgroup with the smallest quota, and that quota in CPUs; without any, the innermost."""
     quotas = [(quota, group) for group in groups if (quota := _quota(group)) is not None]
     if quotas:
         quota, group = min(quotas, key=lambda pair: pair[0])

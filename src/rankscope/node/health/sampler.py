@@ -23,23 +23,24 @@ Sample = TypeVar("Sample", HealthSample, HostSample)
 _KEPT_NS = 600 * 10**9
 _NEAR_NS = 5 * 10**9
 _COUNTED_NS = 60 * 10**9
-"""Samples of a host are counters too, and this process, of the lowest priority, is held up by a busy machine."""
+"""Longest distance, in ns, of a host sample to a window. Host samples include counters, and this process, of the lowest
+priority, is delayed on a busy machine."""
 _DRIVERS = {"/dev/nvidiactl": "nvidia-ml-py (pip install 'rankscope[nvml]')", "/dev/kfd": "amdsmi, which ROCm ships"}
-"""What the kernel driver of a vendor leaves in /dev, and the Python module that reads its devices."""
+"""Device file of each vendor's kernel driver -> the Python module that reads its devices."""
 _READERS: dict[str, Callable[[object], GpuReader]] = {"pynvml": NvidiaGpus, "amdsmi": AmdGpus}
 
 
 class HealthWatch:
-    """A ring of the last ten minutes.
+    """A ring of the samples of the last ten minutes.
 
-    :meth:`begin` gives it a thread: a driver can take its time, and so can the gathering of traces.
+    :meth:`begin` gives it a thread, because drivers can be slow, and so can the gathering of traces.
 
     Args:
-        gpus: reads the accelerators; None where there are none or nothing can read them.
+        gpus: reads the accelerators; None if there are none or they cannot be read.
         host: reads the host.
-        notes: why accelerators that are there cannot be read.
-        period_s: samples are at least this far apart, however often :meth:`sample` is called.
-        clock_ns: CLOCK_REALTIME, on which traces are.
+        notes: why existing accelerators cannot be read.
+        period_s: shortest time between samples, however often :meth:`sample` is called.
+        clock_ns: CLOCK_REALTIME, the clock of the traces.
     """
 
     def __init__(
@@ -63,14 +64,14 @@ class HealthWatch:
 
     @classmethod
     def begin(cls) -> HealthWatch:
-        """A watch over whatever this node has, at work until :meth:`close`."""
+        """Return a watch over the devices of this node, which samples until :meth:`close`."""
         watch = cls(None, HostReader())
-        watch.sample()  # before the ranks begin: what grows later is theirs
+        watch.sample()  # before the ranks begin: later increases of counters are theirs
         threading.Thread(target=watch._run, name="health", daemon=True).start()
         return watch
 
     def _run(self) -> None:
-        self._gpus, found = find_gpus()  # starting a driver that sleeps takes seconds
+        self._gpus, found = find_gpus()  # initialising an idle driver takes seconds
         self.notes += found
         while not self._closed.is_set():
             self.sample()
@@ -78,7 +79,7 @@ class HealthWatch:
         self._let_go()
 
     def sample(self) -> None:
-        """Read everything once, if it is time. A driver that breaks is left alone from then on."""
+        """Read everything once, if it is due. A driver that fails is not called again."""
         now = self._clock_ns()
         if self._hosts and 0 <= now - self._hosts[-1].time_ns < self._period_ns:
             return
@@ -97,29 +98,29 @@ class HealthWatch:
             self._keep(ring, reading)
 
     def attach(self, record: RankRecord) -> None:
-        """Give a window's record what was sampled between its first and last clock sample."""
+        """Add to a window's record the samples between its first and last clock sample."""
         if len(record.clock) < 2:
             return
         begin, end = record.clock[0].realtime_ns, record.clock[-1].realtime_ns
         if not self._hosts or self._hosts[-1].time_ns < end:
-            self._keep(self._hosts, self._host.read(self._clock_ns()))  # counters tell by their difference
+            self._keep(self._hosts, self._host.read(self._clock_ns()))  # counters are evaluated by their difference
         record.health = self.between(begin, end, record.device_uuid)
         record.host_load = self.host_between(begin, end)
 
     def between(self, begin_ns: int, end_ns: int, device: str | None) -> list[HealthSample]:
-        """Samples of a device (UUID, or PCI address on ROCm) in a window, or those just before and after it."""
+        """Return samples of a device (UUID, or PCI address on ROCm) in a window, or those just before and after it."""
         with self._lock:
             kept = list(self._devices.get(_identity(device), ())) if device else []
         return within(kept, begin_ns, end_ns)
 
     def host_between(self, begin_ns: int, end_ns: int) -> list[HostSample]:
-        """Samples of the host that enclose a window, since its counters tell by their difference."""
+        """Return samples of the host that enclose a window, since its counters are evaluated by their difference."""
         with self._lock:
             kept = list(self._hosts)
         return enclosing(kept, begin_ns, end_ns)
 
     def close(self) -> None:
-        """End the thread; what was sampled can still be asked for."""
+        """End the thread; the samples remain available."""
         self._closed.set()
 
     def _let_go(self) -> None:
@@ -135,7 +136,7 @@ class HealthWatch:
 
 
 def find_gpus() -> tuple[GpuReader | None, list[str]]:
-    """The first vendor whose library answers, and notes on accelerators that nothing can read."""
+    """Return a reader for the first vendor whose library works, and notes on accelerators that cannot be read."""
     failed = []
     for name, reader in _READERS.items():
         if importlib.util.find_spec(name) is not None:
@@ -151,13 +152,13 @@ def find_gpus() -> tuple[GpuReader | None, list[str]]:
 
 
 def within(ordered: list[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
-    """Samples of ``[begin_ns, end_ns]``; where there are none, the nearest on either side, at most 5 s away."""
+    """Return samples in ``[begin_ns, end_ns]``; if there are none, the nearest on either side, at most 5 s away."""
     before, inside, after = _split(ordered, begin_ns, end_ns)
     return inside or before + after
 
 
 def enclosing(ordered: list[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
-    """Samples of ``[begin_ns, end_ns]`` and the nearest on either side, at most a minute away."""
+    """Return samples in ``[begin_ns, end_ns]`` and the nearest on either side, at most a minute away."""
     before, inside, after = _split(ordered, begin_ns, end_ns, _COUNTED_NS)
     return before + inside + after
 
@@ -173,5 +174,5 @@ def _split(
 
 
 def _identity(device: str) -> str:
-    """One name for a device: NVML writes ``GPU-`` before the UUID, PyTorch does not."""
+    """Return one name for a device: NVML writes ``GPU-`` before the UUID, PyTorch does not."""
     return device.lower().removeprefix("gpu-")

@@ -1,1 +1,1 @@
-"""While the job runs: how far the ranks are, what they are asked, what is passed between them."""
+"""While the job runs: progress of the ranks, requests to them, and what is passed between nodes."""

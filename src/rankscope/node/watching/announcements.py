@@ -1,7 +1,7 @@
-"""Windows that rank 0 announces, carried to other nodes through the run directory, where no store of the job can.
+"""Relay windows that rank 0 announces to other nodes through the run directory, if the job has no store for that.
 
-The ranks ask for it by a notice in the spool (:mod:`rankscope.agent.carriers.run_directory`); no rank touches the
-shared disk.
+The ranks request this by a notice in the spool (:mod:`rankscope.agent.carriers.run_directory`); no rank uses the shared
+disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["AnnouncementRelay"]
 
 
 class AnnouncementRelay:
-    """Carries the announcements of each attempt whose ranks have asked for it.
+    """Relays the announcements of each attempt whose ranks have requested it.
 
     Args:
         spool: of this node.
@@ -34,7 +34,7 @@ class AnnouncementRelay:
         self._next: dict[int, int] = {}
 
     def relay(self) -> None:
-        """Carry what is new: out of the node of rank 0, into the others.
+        """Relay new announcements: from the node of rank 0 to the others.
 
         Raises:
             OSError: the run directory or the spool cannot be read or written.
@@ -53,7 +53,7 @@ class AnnouncementRelay:
         window = from_json(Window, notice.read_text(encoding="utf-8"))
         target = self._run_dir.announcement(attempt, number)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(RunDirError):  # the helper before this one had done it
+        with contextlib.suppress(RunDirError):  # an earlier helper had done it
             write_new(target, to_json(window))
         return True
 
@@ -61,6 +61,6 @@ class AnnouncementRelay:
         path = self._run_dir.announcement(attempt, number)
         if not path.exists():
             return False
-        with contextlib.suppress(ForeignFileError):  # it is passed over, as a window that nobody announced
+        with contextlib.suppress(ForeignFileError):  # it is ignored, as if the window had not been announced
             replace_text(self._spool.notice(attempt, f"window_{number}"), to_json(read_record(Window, path)))
         return True

@@ -1,4 +1,4 @@
-"""What a node's ranks are doing now, from the step logs that the helper has taken out of their rings anyway."""
+"""Current state of a node's ranks, from the step logs that the helper has drained from their rings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rankscope.rundir.spool import Spool
 __all__ = ["LiveStatus"]
 
 LAST = 200
-"""Steps that "now" means: the reporting interval."""
+"""Number of last steps that the status covers."""
 FEWEST = 20
 JUDGED = 4_000
-"""The last steps that are judged while the job runs; the report judges all."""
+"""Number of last steps that are judged while the job runs; the report judges all."""
 WORTH_RECORDING = ("every", "turns", "since", "drifting")
-"""Patterns that go on and that a planned window at the beginning cannot show, or only by chance."""
+"""Patterns that continue, and that a planned window at the beginning does not show, or only by chance."""
 PAUSE_S = 2.0
 JUDGED_EVERY_S = 60.0
 _HEADER = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, 0)
@@ -61,16 +61,16 @@ class LiveStatus:
         self._news: tuple[str, list[int]] = ("", [])
         self._wanted: set[tuple[object, ...]] = set()
         self.pattern: tuple[int, SlowPattern] | None = None
-        """The attempt, and steps worth recording that were not known before, until it is taken."""
+        """The attempt, and new steps that are worth recording, until it is taken."""
         self.found: NodeLive | None = None
         """The status, until it is taken."""
 
     def look(self, counts: dict[tuple[int, int], int], standstill: str = "") -> None:
-        """Make a new status when it is time.
+        """Make a new status if it is due.
 
         Args:
             counts: steps logged so far, by attempt and rank.
-            standstill: what is known of one that lasts; empty while steps are made.
+            standstill: description of one that lasts; empty while steps are made.
         """
         now = self._clock()
         if now < self._due or not (counts or standstill):
@@ -102,7 +102,7 @@ class LiveStatus:
         return self._spool.step_log(self._spool.pulse(self._attempt, number))
 
     def _tail(self, number: int, entries: int) -> bytes:
-        """The last entries of a rank's log."""
+        """Return the last entries of a rank's log."""
         path = self._log(number)
         size = path.stat().st_size - STEP_LOG_HEADER.size
         whole = size // STEP_LOG_ENTRY.size
@@ -142,7 +142,7 @@ class LiveStatus:
         return row
 
     def _judge(self) -> None:
-        """What the step logs of this node tell so far. numpy is imported here, once a run has shown to be long."""
+        """Judge the step logs of this node so far. numpy is imported here, so that short runs do not import it."""
         from rankscope.between.judge import judge
         from rankscope.between.step_logs import parse
         from rankscope.between.table import FIRST_STEPS, side_by_side
@@ -151,7 +151,7 @@ class LiveStatus:
         with contextlib.suppress(OSError, ValueError):
             for number in self._ranks:
                 logs[number] = parse(_HEADER + self._tail(number, JUDGED), str(number))
-        # The first step in the tails is the same on all ranks only where they have made as many.
+        # The first step in the tails is the same on all ranks only if they have made the same number.
         fewest = min((rank.steps for rank in self._ranks.values()), default=0)
         begins = {number: self._ranks[number].steps - log.steps for number, log in logs.items()}
         first = max(begins.values(), default=0)

@@ -1,4 +1,4 @@
-"""Whether ranks of this node are still running, once their launcher was killed and cannot report it."""
+"""Whether ranks of this node still run, after their launcher was killed and cannot report it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rankscope.rundir.spool import Spool
 __all__ = ["LiveRanks"]
 
 _BEGINS_WITHIN_S = 30.0
-"""From the start of a rank to its first record: it has to import torch first."""
+"""Time from the start of a rank to its first record, since it has to import torch first."""
 
 
 class LiveRanks:
-    """Knows the training processes by the records they leave at their start, or that were left for them.
+    """Knows the training processes by the records that they leave at their start, or that were left for them.
 
-    A process id can be given to another process; so the time at which the process began is remembered beside it.
+    A process id can be reused, so the start time of the process is kept with it.
 
     Args:
         spool: of this node.
-        proc: the mount of procfs.
+        proc: mount point of procfs.
         clock: in seconds, monotonic.
-        joined_only: those count that were signed in, for as long as they are.
+        joined_only: count only processes that were registered, for as long as they are.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class LiveRanks:
         self._clock = clock
 
     def look(self) -> None:
-        """Remember the ranks that have started since the last call."""
+        """Note the ranks that have started since the last call."""
         if self._joined_only:
             begun: dict[int, str | None] = dict.fromkeys(self._begun)
             for path in self._spool.joined_ones():
-                with contextlib.suppress(OSError):  # it has just been signed out
+                with contextlib.suppress(OSError):  # it has just been removed
                     begun[int(path.name.rpartition("_")[2])] = path.read_text(encoding="utf-8")
             self._begun = begun
             return
@@ -67,7 +67,7 @@ class LiveRanks:
                 self._begun[life.pid] = self._start_of(life.pid)
 
     def alive(self) -> bool:
-        """Whether a rank runs, or may yet come."""
+        """Return whether a rank runs, or may still start."""
         if not self._begun:
             if self._wait_until is None:
                 self._wait_until = self._clock() + _BEGINS_WITHIN_S
@@ -75,7 +75,7 @@ class LiveRanks:
         return any(begun is not None and self._start_of(pid) == begun for pid, begun in self._begun.items())
 
     def _start_of(self, pid: int) -> str | None:
-        """Field 22 of proc_pid_stat(5), in ticks since boot; None for a process that is gone or a zombie."""
+        """Return field 22 of proc_pid_stat(5), in ticks since boot; None for a process that is gone or a zombie."""
         try:
             fields = (self._proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:

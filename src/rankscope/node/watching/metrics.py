@@ -1,6 +1,6 @@
-"""The few numbers of a running job as OpenMetrics text (https://prometheus.io/docs/specs/om/open_metrics_spec/).
+"""Key numbers of a running job as OpenMetrics text (https://prometheus.io/docs/specs/om/open_metrics_spec/).
 
-A file that is replaced as a whole, which node_exporter's textfile collector reads.
+The file is replaced as a whole, so that node_exporter's textfile collector can read it at any time.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from rankscope.records.running.live import NodeLive
 __all__ = ["MOST_RANKS", "as_openmetrics"]
 
 MOST_RANKS = 64
-"""Of more ranks the 16 with most time of their own are told: each is a time series in somebody's database."""
+"""With more ranks, only the 16 with most own time are written, because each rank is a time series in the user's
+database."""
 _WORST = 16
 
 
 def as_openmetrics(nodes: Sequence[NodeLive]) -> str:
-    """The text, with its end mark."""
+    """Return the text, with its end mark."""
     return "".join(f"{line}\n" for line in _lines(nodes)) + "# EOF\n"
 
 

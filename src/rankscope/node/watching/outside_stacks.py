@@ -1,8 +1,8 @@
-"""Python stacks of ranks that do not answer, as py-spy sees them from outside, where it is installed and permitted.
+"""Python stacks of ranks that do not answer, read from outside by py-spy where it is installed and permitted.
 
-A rank that is stopped, that holds Python's lock in native code, or that has no second thread yet cannot answer a
-question. py-spy reads its memory; with ``--nonblocking`` it does not stop the process, and nothing changes in it. It
-needs the right to trace the process (ptrace(2)): without it there is nothing, and nothing is said of it.
+A rank that is stopped, that holds the GIL in native code, or that has no second thread yet cannot answer a question.
+py-spy reads its memory; with ``--nonblocking`` it does not stop the process or change anything in it. It needs the
+permission to trace the process (ptrace(2)); without it there are no stacks, and this is not reported.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rankscope.records.running.hang import ThreadStack
 __all__ = ["OutsideStacks"]
 
 WITHIN_S = 5.0
-"""A process that takes longer to be seen is given up."""
+"""Longest time for one process, in seconds."""
 _MOST_RANKS = 8
 _MOST_BYTES = 1 << 20
 _MOST_THREADS, _MOST_FRAMES = 64, 60
 
 
 class OutsideStacks:
-    """Starts one py-spy for each process, and lets it work.
+    """Starts one py-spy per process, and collects the output without waiting.
 
     Args:
         folder: for its output, on the node's own disk.
-        command: of py-spy, empty for none; None: as it is found on the path, or beside this Python.
+        command: of py-spy, empty for none; None: as found on the path, or beside this Python.
         clock: seconds, monotonic.
     """
 
@@ -47,10 +47,10 @@ class OutsideStacks:
         self._running: dict[int, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
         self._deadline = 0.0
         self.found: dict[int, list[ThreadStack]] = {}
-        """By process id."""
+        """Stacks by process id."""
 
     def look_at(self, pids: Sequence[int]) -> None:
-        """Begin to look at these processes. Raises nothing."""
+        """Start to read the stacks of these processes. Raises nothing."""
         self._drop()
         self.found, self._deadline = {}, self._clock() + WITHIN_S
         command = _installed() if self._command is None else self._command
@@ -70,7 +70,7 @@ class OutsideStacks:
                 self._running[pid] = started, output
 
     def done(self) -> bool:
-        """Whether all that will be found is in :attr:`found`. Raises nothing."""
+        """Return whether all results are in :attr:`found`. Raises nothing."""
         for pid, (process, output) in list(self._running.items()):
             if process.poll() is None:
                 continue
@@ -100,7 +100,7 @@ def _installed() -> list[str]:
 
 
 def _stacks(threads: list[dict[str, Any]], pid: int) -> list[ThreadStack]:
-    """What ``py-spy dump --json`` prints: frames innermost first."""
+    """Parse the output of ``py-spy dump --json``, which has the innermost frames first."""
     found = [
         ThreadStack(
             name=str(thread.get("thread_name") or thread.get("os_thread_id") or "")[:80],

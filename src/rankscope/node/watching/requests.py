@@ -1,4 +1,5 @@
-"""Requests for windows of a running job: left in the run directory, passed on to the spools where the ranks look."""
+"""Requests for windows of a running job: written to the run directory, and relayed to the spools that the ranks
+read."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def ask(run_dir: RunDir, *, steps: int, warmup: int, detail: str) -> CaptureRequ
     """Leave a request in the directory of a running job.
 
     Raises:
-        RunDirError: there is no run, it has ended, or it was asked too often.
+        RunDirError: there is no run, it has ended, or it has too many requests.
     """
     if run_dir.ended:
         raise RunDirError(f"{run_dir.path} holds a run that has ended; only a running job can be asked for a window")
@@ -49,7 +50,7 @@ def ask(run_dir: RunDir, *, steps: int, warmup: int, detail: str) -> CaptureRequ
 
 
 def answers(run_dir: RunDir, request: CaptureRequest) -> list[RankRecord]:
-    """What the ranks have recorded for a request so far."""
+    """Return what the ranks have recorded for a request so far."""
     records = []
     for path in run_dir.path.glob("attempt_*/window_*/rank_*.json"):
         with contextlib.suppress(ForeignFileError):
@@ -60,12 +61,12 @@ def answers(run_dir: RunDir, request: CaptureRequest) -> list[RankRecord]:
 
 
 class RequestRelay:
-    """Passes requests on in the order in which they were made; what was passed on is seen in the spool.
+    """Relays requests in the order in which they were made; the spool shows which were relayed.
 
     Args:
         spool: of this node.
         run_dir: of the run.
-        tell: called once for each request that cannot be passed on, with the reason.
+        tell: called once, with the reason, for each request that cannot be relayed.
     """
 
     def __init__(self, spool: Spool, run_dir: RunDir, tell: Callable[[str], None] = lambda _: None) -> None:
@@ -80,7 +81,7 @@ class RequestRelay:
                 self._done.add(f"{read_record(CaptureRequest, path).name}.json")
 
     def relay(self) -> None:
-        """Pass on what is new.
+        """Relay new requests.
 
         Raises:
             OSError: the run directory cannot be read, or the spool not be written.
@@ -96,7 +97,7 @@ class RequestRelay:
                 self._done.add(path.name)
                 self._tell(f"{path.name} was not passed on to the ranks: {error}")
                 continue
-            request.name = path.stem  # by which its answers are found
+            request.name = path.stem  # its answers are found by this name
             replace_text(self._spool.request(self._count), to_json(request))
             self._count += 1
             self._done.add(path.name)

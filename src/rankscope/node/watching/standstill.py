@@ -1,9 +1,9 @@
-"""Does the job stand still? The helper of a node sees when no rank makes steps, and asks the ranks where they are.
+"""Detection of a job that makes no progress: the helper of a node notices that no rank makes steps, and asks the ranks.
 
-Before the first step it is patient for longer, and ranks note how far they have come (:mod:`rankscope.agent.starting`).
+Before the first step it waits longer, and ranks write their stage (:mod:`rankscope.agent.starting`).
 
-It asks twice, some seconds apart: a frame, a call, or a step that has changed in between is an evaluation, a checkpoint
-or a compilation that takes its time, and no standstill. Nothing here sends a signal or touches a training thread; see
+It asks twice, some seconds apart. If a frame, a call, or a step has changed in between, the cause is a slow evaluation,
+checkpoint or compilation and not a standstill. No signal is sent and no training thread is affected; see
 :mod:`rankscope.agent.answers`. While the job stands still the ranks are asked again, at growing intervals.
 """
 
@@ -32,9 +32,9 @@ from rankscope.rundir.spool import Spool
 __all__ = ["StandstillWatch", "place_answers"]
 
 USUAL_STEPS = 20
-"""A standstill is longer than so many usual steps, whatever they take."""
+"""A standstill lasts longer than this many usual steps, whatever their duration."""
 STARTS_WITHIN = 5
-"""Before the first step, where models are built, loaded and compiled, it is so many times ``hang.after_s``."""
+"""Before the first step, while models are built, loaded and compiled, the limit is this many times ``hang.after_s``."""
 BETWEEN_QUESTIONS_S = 4.0
 ANSWERS_WITHIN_S = 3.0
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -42,22 +42,22 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 @dataclass(slots=True)
 class _Rank:
-    """One rank of this node."""
+    """State of one rank of this node."""
 
     life: RankRecord
     steps: int = 0
     since: float = 0.0
     """Monotonic time of its last step."""
     usual_s: float = 0.0
-    """Seconds a step, lately."""
+    """Seconds per step, recently."""
     looked: tuple[float, int] | None = None
     stage: str = ""
-    """How far it is on its way to its first step."""
+    """Its stage on the way to its first step."""
 
 
 @dataclass(slots=True)
 class _Round:
-    """Two questions, and when the next thing is to be done."""
+    """A round of two questions, and when its next action is due."""
 
     asked: bool
     due: float
@@ -67,7 +67,8 @@ class _Round:
 
 
 def place_answers(path: Path, found: NodeAnswers) -> None:
-    """Write what was found. That steps went on is noted in the file of the standstill, which keeps what was said then.
+    """Write the answers. Once steps have continued, this is added to the existing file, which keeps the earlier
+    answers.
 
     Raises:
         OSError: it cannot be written.
@@ -85,10 +86,10 @@ class StandstillWatch:
 
     Args:
         spool: of this node.
-        after_s: as configured; 0: only when somebody asks.
-        proc: where procfs is mounted.
+        after_s: as configured; 0: only when a user asks.
+        proc: mount point of procfs.
         clock: seconds, monotonic.
-        outside: sees stacks of ranks that do not answer.
+        outside: reads the stacks of ranks that do not answer.
     """
 
     def __init__(
@@ -111,12 +112,12 @@ class StandstillWatch:
         self._pause_s = 0.0
         self._outside = outside if outside is not None else OutsideStacks(spool.path)
         self.wanted = False
-        """Somebody wants to know now."""
+        """Whether a user asks now."""
         self.found: NodeAnswers | None = None
-        """What was found last, until it is taken."""
+        """The last answers, until they are taken."""
 
     def look(self, counts: dict[tuple[int, int], int]) -> None:
-        """Note how far the ranks are, and ask them when it is time.
+        """Note the progress of the ranks, and ask them if it is due.
 
         Args:
             counts: steps logged so far, by attempt and rank.
@@ -132,7 +133,7 @@ class StandstillWatch:
             self._begin(now, asked=False)
 
     def look_back(self, counts: dict[tuple[int, int], int]) -> None:
-        """Note how far the ranks came, once the job is over: nobody is asked any more."""
+        """Note the progress of the ranks once the job is over; no rank is asked any more."""
         self._note(counts, self._clock())
 
     def _note(self, counts: dict[tuple[int, int], int], now: float) -> None:
@@ -147,7 +148,7 @@ class StandstillWatch:
             rank = self._ranks.get(number)
             if rank is None:
                 life = own_record(self._spool.life(attempt, number))
-                if life is None or (life.status == "missing" and not steps):  # nobody there who would count steps
+                if life is None or (life.status == "missing" and not steps):  # no process there counts steps
                     continue
                 rank = self._ranks[number] = _Rank(life, steps, now)
             if steps > rank.steps:
@@ -218,7 +219,7 @@ class StandstillWatch:
             self._end(running, now)
 
     def _compared(self, running: _Round) -> dict[int, RankState]:
-        """The second answers, with what has changed since the first."""
+        """Return the second answers, with the changes since the first."""
         states = self._states()
         for number, state in states.items():
             if (before := running.first.get(number)) is not None:
@@ -230,7 +231,8 @@ class StandstillWatch:
     def _end(self, running: _Round, now: float) -> None:
         states = running.states.values()
         alive = any(state.state not in ("", "Z", "X") for state in states)  # else the job has just ended
-        # A process that makes no steps at all may serve, or prepare: somebody has to wait for somebody.
+        # Processes that make no steps at all may serve requests or prepare data, so at least one has to wait for
+        # others.
         waits = any(state.steps for state in states) or any(waits_for_others(state) for state in states)
         if alive and (running.asked or waits):
             self.found = self._answers(running.states, asked=running.asked)
@@ -279,7 +281,7 @@ class StandstillWatch:
     # ------------------------------------------------------------ procfs
 
     def _stat(self, pid: int) -> list[str]:
-        """Of the main thread: the words behind its name."""
+        """Return the fields after the name, for the main thread."""
         return self._text(pid, "stat").rpartition(")")[2].split()
 
     def _text(self, pid: int, name: str) -> str:
@@ -304,7 +306,7 @@ class StandstillWatch:
 
 
 def _without_steps(spool: Spool) -> dict[tuple[int, int], int]:
-    """Ranks whose processes have begun, by attempt and number, each with 0 steps."""
+    """Return the ranks whose processes have begun, by attempt and number, each with 0 steps."""
     found = {}
     for path in spool.lives():
         attempt, number = path.stem.split("_")[1:]
@@ -313,7 +315,7 @@ def _without_steps(spool: Spool) -> dict[tuple[int, int], int]:
 
 
 def _advances(before: RankState, after: RankState) -> bool:
-    """Whether something has changed between two answers of a rank."""
+    """Return whether something has changed between two answers of a rank."""
     if after.steps != before.steps:
         return True
     first, second = before.answer, after.answer
