@@ -1,1 +1,1 @@
-"""From a command line to a launched, gathered and analysed run. torchrun does the launching, unchanged."""
+"""From a command line to a launched, gathered and analysed run. The launching itself is done by torchrun, unchanged."""

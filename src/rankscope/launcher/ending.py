@@ -1,4 +1,4 @@
-"""How the launcher process has to end."""
+"""How the launcher process has to exit."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ __all__ = ["Ending"]
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of the job, as its caller would have seen it."""
+    """End of the job, as its caller would have seen it without rankscope."""
 
     exit_code: int
     signal: int | None = None
-    """The signal that stopped the job, when one did."""
+    """The signal that stopped the job, if any."""
     by_signal: bool = False
-    """The command itself would die of that signal rather than exit with a code."""
+    """Whether the command itself would die of that signal instead of exiting with a code."""
 
     def leave(self) -> None:
-        """Die of the signal where the command would have; returns otherwise."""
+        """Die of the signal if the command would have; else return."""
         if self.by_signal and self.signal is not None:
-            with contextlib.suppress(OSError, ValueError):  # the command has left its core; ours would replace it
+            # the command has written its core file, which ours would replace
+            with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-            with contextlib.suppress(OSError):  # SIGKILL has no handler to be set
+            with contextlib.suppress(OSError):  # SIGKILL has no handler to be reset
                 signal.signal(self.signal, signal.SIG_DFL)
             os.kill(os.getpid(), self.signal)

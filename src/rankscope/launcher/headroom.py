@@ -1,7 +1,7 @@
-"""What the operating system has left for a job, before we take any of it.
+"""Resources that the operating system has left for a job, checked before rankscope uses any.
 
-The helper and the threads of the agent count against the same limits as the job's own processes. Where little is left
-the job gets it all, and nothing is recorded.
+The helper and the threads of the agent count against the same limits as the job's own processes. If little is left, the
+job gets all of it, and nothing is recorded.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pathlib import Path
 __all__ = ["leave_enough"]
 
 _FREE_DESCRIPTORS = 64
-"""Left to the launcher at least; torchrun itself takes some 20, and more with each rank whose output it redirects."""
+"""Least number left to the launcher; torchrun needs some 20, and more with each rank whose output it redirects."""
 _FREE_PROCESSES = 64
-"""Left to the user, or to the container, at least. Ours are seven threads a node and two to six a rank; the job's
-are not known, so this keeps away only where it is tight anyway."""
+"""Least number left to the user, or to the container. Rankscope needs seven threads a node and two to six a rank; the
+needs of the job are unknown, so this only detects limits that are tight anyway."""
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def leave_enough() -> None:
-    """Raise where the job may need what we would take.
+    """Raise if the job may need what rankscope would use.
 
     Raises:
         OSError: few file descriptors or processes are left.
@@ -38,7 +38,8 @@ def leave_enough() -> None:
 
 
 def _of_the_user() -> tuple[float, int, str]:
-    """Free and allowed by RLIMIT_NPROC, which counts the threads of a user, and does not hold for the superuser."""
+    """Return free and allowed processes by RLIMIT_NPROC, which counts a user's threads and does not apply to the
+    superuser."""
     most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if most == resource.RLIM_INFINITY or os.getuid() == 0:
         return float("inf"), most, ""
@@ -46,7 +47,8 @@ def _of_the_user() -> tuple[float, int, str]:
 
 
 def _threads_of_mine(process: Path) -> int:
-    """Threads of a process of this user; 0 for another's, and for one that has ended meanwhile."""
+    """Return the number of threads of a process of this user; 0 for another user's, and for one that has ended
+    meanwhile."""
     try:
         if process.stat().st_uid != os.getuid():
             return 0
@@ -56,7 +58,7 @@ def _threads_of_mine(process: Path) -> int:
 
 
 def _of_the_container() -> tuple[float, int, str]:
-    """The same by the control group (version 2) of this process or the nearest above it that has a limit."""
+    """Return the same by the control group (version 2) of this process, or by its nearest ancestor with a limit."""
     try:
         own = (_PROC / "self" / "cgroup").read_text().strip().splitlines()[-1].split(":", 2)[2]
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""What surrounds the job: a spool on this node's disk, the agent's specification, the environment, the node helper."""
+"""Surroundings of the job: a spool on this node's disk, the agent's specification, the environment, the node helper."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Session:
     run_dir: Path | str | None
     """A folder, or a URL. None: its store has not answered yet."""
     wanted: Path | str
-    """The run directory that was asked for, or the folder below which one was."""
+    """The requested run directory, or the folder below which one was requested."""
     spool: Spool
     helper: NodeHelper
 
     @contextlib.contextmanager
     def environment(self, environ: MutableMapping[str, str] = os.environ) -> Iterator[None]:
-        """Reach the ranks: torchrun passes our environment on, and Python imports the agent from PYTHONPATH."""
+        """Set the environment for the ranks: torchrun passes it on, and Python imports the agent from PYTHONPATH."""
         changes = changes_for(self.spool, environ)
         saved = {key: environ.get(key) for key in changes}
         environ.update(changes)
@@ -63,7 +63,7 @@ class Session:
 
 
 def changes_for(spool: Spool, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which the agent gets into a process, beside those that are there."""
+    """Return the variables by which the agent is loaded into a process, combined with existing ones."""
     before = environ.get("PYTHONPATH")
     return {
         "PYTHONPATH": os.pathsep.join([str(_INJECT), *([before] if before else [])]),
@@ -82,7 +82,7 @@ def begin(
     spool: Spool | None = None,
     ends_with_ranks: bool = False,
 ) -> Session:
-    """Write task and spec into a spool, start this node's helper, and wait a while for the run directory's answer.
+    """Write task and spec into a spool, start this node's helper, and wait for the run directory, up to a limit.
 
     Leaves no spool behind when it fails, unless one was given.
 
@@ -91,19 +91,21 @@ def begin(
         config: what to record.
         argv: the command line, for the manifest.
         plain: the configuration, for the manifest.
-        spool: a private folder; None makes one.
-        ends_with_ranks: nobody here waits for the end of the job.
+        spool: a private folder; None creates one.
+        ends_with_ranks: this process does not wait for the end of the job.
 
     Raises:
-        ConfigError: what is to be encrypted or signed cannot be.
-        RunDirError: the run directory is taken or cannot be written.
+        ConfigError: encryption or signing was requested and is not possible.
+        RunDirError: the run directory is in use or cannot be written.
         OSError: this node's own disk, or its processes or descriptors, do not suffice.
     """
     from rankscope.launcher.node_helper import NodeHelper
 
     leave_enough()
-    task = _task(plan, config, argv, plain)  # first: what is to be sealed and cannot be is told before a job begins
-    # mkdtemp makes it private (0700): traces show the user's code. Each node has its own, never on the shared disk.
+    # first, so that an encryption that is not possible is reported before a job begins
+    task = _task(plan, config, argv, plain)
+    # mkdtemp makes it private (0700), because traces show the user's code. Each node has its own, never on the shared
+    # disk.
     made = spool is None
     spool = spool or Spool(Path(tempfile.mkdtemp(prefix="rankscope_")))
     helper = None
@@ -128,17 +130,17 @@ def begin(
         if helper is not None:
             helper.end()
         if made:
-            shutil.rmtree(spool.path, ignore_errors=True)  # no rank has begun: nothing of value is in it
+            shutil.rmtree(spool.path, ignore_errors=True)  # no rank has begun, so it holds no recorded data
         raise
     run_dir = None if answer is None else (task.store or Path(answer.text))
     return Session(run_dir=run_dir, wanted=task.store or Path(task.run_dir or task.base), spool=spool, helper=helper)
 
 
 _CLAIM_S = 10.0
-"""The job starts all the same when the run directory has not answered by then, since it, or the helper, cannot."""
+"""The job starts even if the run directory has not answered by then, because that or the helper may be unable to."""
 _STORE_S = 5.0
-"""The same, from when the helper has asked. A store that works answers in milliseconds, a busy network disk in a second
-or two."""
+"""The same, from when the helper has requested it. A store that works answers in milliseconds, a busy network disk in a
+second or two."""
 
 
 def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[str, Any]) -> NodeTask:
@@ -168,7 +170,7 @@ def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[st
 
 
 def _signing_key(said: str | None) -> str | None:
-    """The file, once it is sure that it can be used."""
+    """Return the file, after checking that the key can be used."""
     if said is None:
         return None
     path = Path(said).expanduser().absolute()

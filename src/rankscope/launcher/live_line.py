@@ -1,8 +1,8 @@
-"""A line on how the job is doing, on standard error now and then, from what the node's helper leaves in the spool.
+"""A line on the state of the job on standard error, now and then, from what the node's helper writes to the spool.
 
-On a line of its own, after 1, 5 and 30 minutes and then every hour, and at once when the step logs name somebody or the
-job stands still; at most one a minute. With ``live.mode=line`` one line of a terminal is drawn again every two seconds
-instead. Nothing of the job waits for it.
+It is printed after 1, 5 and 30 minutes and then every hour, and at once when the step logs name a rank or the job
+stands still; at most once a minute. With ``live.mode=line``, one line of a terminal is redrawn every two seconds
+instead. No part of the job waits for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEWS_S = 60.0
 
 
 class LiveLine:
-    """Decides when a line is due. Pure but for what it is given.
+    """Decides when a line is due. Uses only what it is given.
 
     Args:
         say: prints a line.
@@ -44,7 +44,7 @@ class LiveLine:
         self._last: float | None = None
 
     def look(self, live: NodeLive) -> None:
-        """Print the line if it is time, or if there is something new to say."""
+        """Print the line if it is due, or if there is something new to report."""
         now = self._clock()
         if self._last is not None and now - self._last < NEWS_S:
             return
@@ -67,10 +67,10 @@ class LiveLine:
 
 @contextlib.contextmanager
 def live_line(spool: Spool, mode: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Print lines while the block runs; where that is not possible, print none."""
+    """Print lines while the block runs; if that is not possible, print none."""
     over = threading.Event()
     if mode != "off":
-        with contextlib.suppress(RuntimeError):  # no thread can be had
+        with contextlib.suppress(RuntimeError):  # no thread can be started
             drawn = mode == "line" and sys.stderr is not None and sys.stderr.isatty()
             threading.Thread(target=_draw if drawn else _tell, args=(spool, over, say), daemon=True).start()
     try:
@@ -82,7 +82,7 @@ def live_line(spool: Spool, mode: str, say: Callable[[str], None]) -> Iterator[N
 def _tell(spool: Spool, over: threading.Event, say: Callable[[str], None]) -> None:
     line = LiveLine(say)
     while not over.wait(POLL_S):
-        with contextlib.suppress(Exception):  # a line less is no loss
+        with contextlib.suppress(Exception):  # the line is omitted
             if (live := _read(spool)) is not None and not over.is_set():
                 line.look(live)
 

@@ -1,6 +1,6 @@
-"""The launcher's side of the node helper: start it, start it again when it ends early, and read its messages.
+"""The launcher's side of the node helper: start it, restart it when it ends early, and read its messages.
 
-Nothing here touches the run directory. The helper may wait for a store; waiting for the helper has a limit.
+This module does not use the run directory. The helper may wait for a store; waiting for the helper has a limit.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ __all__ = ["HelperLost", "NodeHelper"]
 _LOOKS_EVERY_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 _LATE_STARTS = 3
-"""How often a helper is started again once the job has ended; what ends it each time would end the next as well."""
+"""How often a helper is restarted once the job has ended. If it always fails, its successors fail too."""
 
 
 class HelperLost(Exception):  # noqa: N818 - its message is told, the exit code of the job stays
-    """The helper ended early again and again, or no process could be started any more."""
+    """The helper ended early repeatedly, or no process could be started any more."""
 
 
 class NodeHelper:
-    """The helper process of this node, whichever it is at the moment.
+    """The current helper process of this node.
 
     Args:
         spool: with the task and the spec in it.
-        kept: nobody here stays to start it again, which a process beside it does.
+        kept: another process, instead of the launcher, restarts the helper.
     """
 
     def __init__(self, spool: Spool, *, kept: bool = False) -> None:
         self._spool = spool
         self._words_after = ("--kept",) if kept else ()
-        self._environ = own_process.environment()  # as it is before ranks are told of the agent
+        self._environ = own_process.environment()  # before the variables for the ranks are added
         self._lock = threading.Lock()
         self._no_more = threading.Event()
         self._rest = b""
@@ -60,11 +60,11 @@ class NodeHelper:
         """Wait for the answer of the run directory.
 
         Args:
-            patience_s: longest time in all; a busy machine takes its time to start a process.
-            store_s: longest time once the helper has asked.
+            patience_s: longest time in all, since starting a process takes time on a busy machine.
+            store_s: longest time once the helper has sent its request.
 
         Returns:
-            The answer, None when there is none in time.
+            The answer; None if there is none in time.
         """
         deadline = time.monotonic() + patience_s
         while (left_s := deadline - time.monotonic()) > 0:
@@ -78,31 +78,32 @@ class NodeHelper:
         return None
 
     def watch(self) -> None:
-        """From now on, and until :meth:`finish`, start a helper that ends again, at growing intervals."""
-        with contextlib.suppress(RuntimeError):  # no thread can be had: it is started again in the end
+        """Restart a helper that ends, at growing intervals, from now on until :meth:`finish`."""
+        with contextlib.suppress(RuntimeError):  # no thread can be started: it is restarted at the end
             threading.Thread(target=self._watch, name="rankscope-helper", daemon=True).start()
 
     def finish(self, end: JobEnd) -> None:
-        """Tell the helper that the job has ended; what it does then is reported by :meth:`next_word`."""
+        """Tell the helper that the job has ended; its further actions are reported by :meth:`next_word`."""
         self._no_more.set()
         with self._lock:
             self._end = end
             self._send_end()
 
     def let_go(self) -> None:
-        """Tell it no end of the job: it sees for itself when the last process is gone."""
+        """Close the connection without an end of the job: the helper itself notices when the last process has
+        exited."""
         self._no_more.set()
         with self._lock, contextlib.suppress(OSError, ValueError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
 
     def next_word(self, patience_s: float) -> HelperWord | None:
-        """Return the next message, or None when there is none for so many seconds.
+        """Return the next message, or None if there is none within ``patience_s`` seconds.
 
-        A helper that died is started again.
+        A helper that died is restarted.
 
         Raises:
-            HelperLost: it cannot be started again.
+            HelperLost: it cannot be restarted.
         """
         word = self._hear(patience_s)
         if word is None and self._process.poll() is not None and not self._words:
@@ -118,7 +119,7 @@ class NodeHelper:
         return word
 
     def end(self) -> None:
-        """End the helper and what it has started. One that hangs in a store ends when the store answers."""
+        """End the helper and its child processes. One that hangs in a store ends when the store answers."""
         self._no_more.set()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -135,7 +136,7 @@ class NodeHelper:
         return process
 
     def _replace(self) -> None:
-        """Start another in the place of one that died. The lock is held."""
+        """Start another helper to replace one that died. The lock is held."""
         old, self._process = self._process, self._start()
         for pipe in (old.stdin, old.stdout):
             if pipe is not None:
@@ -150,7 +151,7 @@ class NodeHelper:
                 if self._no_more.is_set() or self._process.poll() is None:
                     continue
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-                with contextlib.suppress(OSError):  # no process or no memory now; perhaps later
+                with contextlib.suppress(OSError):  # no process or no memory now; possibly later
                     self._replace()
 
     def _send_end(self) -> None:
@@ -172,7 +173,7 @@ class NodeHelper:
             part = b""
             with contextlib.suppress(BlockingIOError):
                 part = os.read(pipe.fileno(), 1 << 16)
-            if not part:  # the end of the pipe: the process is ending
+            if not part:  # end-of-file: the process is exiting
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(min(1.0, max(0.0, patience_s)))
                 return None

@@ -1,4 +1,4 @@
-"""What is seen while a run wraps up: bars on a terminal, elsewhere a line now and then."""
+"""Display while a run is wrapped up: bars on a terminal, elsewhere occasional lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 @contextlib.contextmanager
 def bars(say: Say) -> Iterator[Work | None]:
-    """Draw while the block runs; None where lines have to do."""
+    """Draw bars while the block runs; None if lines have to be used."""
     with contextlib.ExitStack() as stack:
         doing = None
         with contextlib.suppress(Exception):  # the traces matter more than bars
@@ -32,7 +32,7 @@ def bars(say: Say) -> Iterator[Work | None]:
 
 
 def gathering(spool: Spool, doing: Work | None, say: Say) -> Say:
-    """Return a callback for a wait for the helper: bytes on a bar while traces are left, lines for everything else."""
+    """Return a callback for waiting for the helper: bytes on a bar while traces are left, lines for everything else."""
     calm = calmly(say)
     if doing is None:
         return calm
@@ -43,7 +43,7 @@ def gathering(spool: Spool, doing: Work | None, say: Say) -> Say:
         left = _bytes_left(spool)
         whole = max(whole, left)
         if left:
-            with contextlib.suppress(OSError):  # a lost terminal must not keep them from being gathered either
+            with contextlib.suppress(OSError):  # losing the terminal must not stop the gathering
                 tell(whole - left, whole)
         else:
             calm(text)
@@ -52,16 +52,16 @@ def gathering(spool: Spool, doing: Work | None, say: Say) -> Say:
 
 
 def _bytes_left(spool: Spool) -> int:
-    """Of the traces that ranks have announced and the helper has not placed."""
+    """Return the bytes of the traces that ranks have announced and the helper has not placed."""
     size = 0
     for record in spool.records():
-        with contextlib.suppress(OSError):  # placed in this moment
+        with contextlib.suppress(OSError):  # placed at this moment
             size += spool.trace(*map(int, record.stem.split("_")[1:])).stat().st_size
     return size
 
 
 def calmly(say: Say, pause_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> Say:
-    """Pass progress on, but no more than a line every ``pause_s``: the wait polls many times a second."""
+    """Pass progress on, but at most one line every ``pause_s`` seconds: the caller polls many times a second."""
     next_at = clock() + pause_s / 5  # a wait of a second needs no line
 
     def told(text: str) -> None:

@@ -1,8 +1,7 @@
 """The process that makes the report of a finished run: ``rankscope.launcher.report_process RUN hta|no-hta WHERE``.
 
-A process of its own, since what it needs (time, memory, libraries) must not be able to hold up or to end the launcher,
-whose exit code is the job's. It writes its progress, and the report, as messages (:class:`HelperWord`) to standard
-output.
+It is a separate process so that its needs (time, memory, libraries) can neither delay nor end the launcher, whose exit
+code is the job's. It writes its progress, and the report, as messages (:class:`HelperWord`) to standard output.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _EVERY_BYTES = 1 << 20
 
 
 def main(path: str, where: str, *, hta: bool) -> None:
-    """Make the report, or say why there is none. ``where``: what the run directory is called in it."""
+    """Make the report, or report why there is none. ``where``: the name of the run directory in the report."""
     _outlive_what_ends_the_job()
     tell = _words()
     run_dir = RunDir(Path(path))
@@ -47,7 +46,7 @@ def make(run_dir: RunDir, where: str, *, hta: bool, tell: Callable[[HelperWord],
     """Load, analyse and write.
 
     Raises:
-        RankscopeError: no report can be made of what is there.
+        RankscopeError: no report can be made from the files.
     """
     from rankscope.analysis.pipeline import analyze, stages
     from rankscope.privacy.places import with_place
@@ -79,13 +78,13 @@ def _tell_notes(run_dir: RunDir, tell: Callable[[HelperWord], None]) -> None:
 
 
 def _words() -> Callable[[HelperWord], None]:
-    """Keep standard output for messages; what libraries print there goes to standard error instead."""
+    """Reserve standard output for messages; output of libraries goes to standard error instead."""
     descriptor = os.dup(1)
     os.dup2(2, 1)
 
     def tell(word: HelperWord) -> None:
         line = to_json(word, indent=None).encode() + b"\n"
-        with contextlib.suppress(OSError):  # no process reads this any more; the report is made all the same
+        with contextlib.suppress(OSError):  # no process reads this any more; the report is made nevertheless
             while line:
                 line = line[os.write(descriptor, line) :]
 
@@ -93,7 +92,8 @@ def _words() -> Callable[[HelperWord], None]:
 
 
 def _outlive_what_ends_the_job() -> None:
-    """By handlers, not by ignoring: that would reach the workers, which the pool ends by SIGTERM."""
+    """Handle, instead of ignoring, the signals that end the job: ignoring would be inherited by the workers, which the
+    pool ends by SIGTERM."""
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
         signal.signal(getattr(signal, name), lambda *_: None)
 

@@ -1,7 +1,7 @@
-"""Which run this is and where it is kept. Every node of a run must come to the same answer, so no clock is read.
+"""Identity and location of a run. Every node of a run must reach the same result, so no clock is read.
 
-What makes several launchers one run is a rendezvous that they share, and never the name of a folder; a launch on one
-node is alone by definition.
+Several launchers are one run if they share a rendezvous, independent of the name of a folder. A launch on one node is
+alone by definition.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _NO_ID = "none"  # torchrun's default of --rdzv-id
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """Name and place of a run, as far as the command line tells."""
+    """Name and location of a run, as far as the command line determines them."""
 
     run_id: str | None
     """None: the run directory's name."""
     run_dir: Path | None
     """None: the next free number below :data:`rankscope.rundir.layout.RUNS_FOLDER`."""
     node: str | None
-    """The node rank where the user numbered the nodes, else None."""
+    """The node rank if the user numbered the nodes, else None."""
     launch: str
     """Identity of the launch: that of the rendezvous, or one that no other launch has."""
     alone: bool
-    """A launch on one node, which shares its run directory with no other launch."""
+    """Whether the launch is on one node and shares its run directory with no other launch."""
     store: str | None = None
-    """URL of the run directory, where it is in a store."""
+    """URL of the run directory, if it is in a store."""
     elastic: bool = False
     """Nodes may leave and come back while the job runs (``--nnodes 1:2``)."""
 
@@ -44,7 +44,7 @@ def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
     """Apply the rules; touches no file.
 
     Raises:
-        ConfigError: several nodes that could not know that they belong together.
+        ConfigError: several nodes that cannot know that they belong together.
     """
     run_id = torchrun.rdzv_id if torchrun.rdzv_id not in (None, "", _NO_ID) else None
     run_dir, store = place_of(config)
@@ -73,7 +73,7 @@ def check(torchrun: Namespace, config: ToolConfig) -> RunPlan:
 
 
 def place_of(config: ToolConfig) -> tuple[Path | None, str | None]:
-    """The folder, or the URL, that is configured for the run."""
+    """Return the folder, or the URL, that is configured for the run."""
     named = config.run.dir
     if named is not None and is_url(named):
         return None, named.rstrip("/")

@@ -1,7 +1,7 @@
-"""After the job: follow how the node helper gathers and reports. The job's exit code is settled by then.
+"""After the job: follow how the node helper gathers and reports. The job's exit code is determined by then.
 
-The helper does the work and finishes it also when the launcher has left; this module decides how long the launcher
-waits. It touches this node's own disk only.
+The helper does the work, and finishes it even if the launcher has exited; this module decides how long the launcher
+waits. It uses this node's own disk only.
 """
 
 from __future__ import annotations
@@ -37,29 +37,30 @@ Say = Callable[[str], None]
 
 _POLL_S = 0.1
 _STUCK_S = 5.0
-"""A helper that has moved nothing for so long waits for its store."""
+"""A helper that has moved nothing for this long waits for its store."""
 _MARGIN_S = 10.0
-"""Beyond the helper's own limits, for a helper that does not keep them."""
+"""Beyond the helper's own limits, in case it exceeds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What ``rankscope run`` came to."""
+    """Result of ``rankscope run``."""
 
     ending: Ending
     report: ClusterReport | None = None
-    """None on nodes that are not the head, and where no report could be made."""
+    """None on nodes that are not the head, and if no report could be made."""
     folder: Path | str | None = None
     """Where the report is: a folder, or a URL."""
 
 
 def wrap_up(session: Session, ending: Ending, config: ToolConfig, say: Say) -> Outcome:
-    """Never raises. A signal from now on ends the process at once, with torchrun's exit code."""
+    """Wait for the helper and return the outcome. Never raises. A signal from now on ends the process at once, with
+    torchrun's exit code."""
     try:
         _end_at_once_on_signals(ending)
         with bars(say) as doing:
             return _Listener(session, ending, config, say, doing).listen()
-    except BaseException as error:  # also torchrun's SignalException, raised before our handlers were installed
+    except BaseException as error:  # includes torchrun's SignalException, raised before our handlers were installed
         say(f"stopped after the job: {_in_a_line(error)}; process {session.helper.pid} gathers what is left")
         return Outcome(ending)
 
@@ -85,7 +86,7 @@ class _Listener:
         self._outcome = Outcome(ending)
 
     def listen(self) -> Outcome:
-        """Wait until the helper is done, or for as long as may be waited."""
+        """Wait until the helper is done, or until the time limit."""
         helper = self._session.helper
         helper.finish(JobEnd(exit_code=self._ending.exit_code, signal=self._ending.signal))
         try:
@@ -165,7 +166,7 @@ class _Listener:
             self._stage(word.text)
 
     def _waited_enough(self) -> bool:
-        """Whether the launcher leaves; then it says what goes on without it."""
+        """Return whether the launcher stops waiting; if so, it reports what continues without it."""
         now, spool, helper = time.monotonic(), self._session.spool.path, self._session.helper
         stuck = now - self._moved_at > _STUCK_S
         number = self._ending.signal
@@ -211,7 +212,7 @@ def _in_a_line(error: BaseException) -> str:
 
 
 def _end_at_once_on_signals(ending: Ending) -> None:
-    """Replace torchrun's handlers, which raise in the middle of whatever runs and stay installed after it."""
+    """Replace torchrun's handlers, which raise inside any running code and stay installed after it."""
     if threading.current_thread() is not threading.main_thread():
         return
 

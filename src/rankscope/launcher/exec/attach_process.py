@@ -1,7 +1,7 @@
 """The process that begins or joins a run for ``rankscope.attach``: ``rankscope.launcher.exec.attach_process REQUEST``.
 
-It is started by a training process and ends at once, so that the node's helper is nobody's child. It prints one line of
-JSON: where the spool and the run directory are, or why nothing is recorded.
+A training process starts it, and it exits at once, so that the node's helper is not a child of the training process. It
+prints one line of JSON: the spool and the run directory, or why nothing is recorded.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["main"]
 
 
 def main(request: dict[str, Any]) -> dict[str, str]:
-    """Begin or join.
+    """Begin or join a run.
 
     Args:
-        request: ``key``, what processes of this run on this node have in common; ``launch``, the same on all nodes, or
-            null where there is one node; ``run_dir``; ``overrides``; ``argv``; ``pid``, whose end is waited for.
+        request: ``key``, which processes of this run on this node share; ``launch``, the same on all nodes, or null if
+            there is one node; ``run_dir``; ``overrides``; ``argv``; ``pid``, the process whose end is waited for.
 
     Returns:
         ``spool`` and ``run_dir``.

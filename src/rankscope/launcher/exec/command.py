@@ -1,6 +1,7 @@
-"""Run the user's command in a process of its own, as if we were not between it and its caller.
+"""Run the user's command in a child process, as if rankscope were not between it and its caller.
 
-The command shares our process group, terminal and streams, ends by the signal that ends us, and we end as it has ended.
+The command shares our process group, terminal and streams. A signal that ends us ends the command too, and we exit as
+the command has.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "S
 _STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _PR_SET_PDEATHSIG = 1
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-"""What shells end with in these cases (POSIX, Shell Command Language 2.8.2)."""
+"""Exit codes of shells in these cases (POSIX, Shell Command Language 2.8.2)."""
 
 
 class Command:
-    """A child that waits to be told its environment, and becomes the command. To be made before any thread is.
+    """A child that waits for its environment, and then becomes the command. To be created before any thread is.
 
     Args:
         words: the command line.
@@ -57,13 +58,13 @@ class Command:
                 signal.signal(number, self._pass_on)
 
     def run(self, changes: Mapping[str, str | None]) -> Ending:
-        """Let it begin, with changes to our environment (None: removed), and wait for its end."""
+        """Let the command begin, with changes to our environment (None: removed), and wait for its end."""
         with os.fdopen(self._tell, "wb") as stream, contextlib.suppress(BrokenPipeError):
             stream.write(json.dumps(dict(changes)).encode())
         with os.fdopen(self._failure, "rb") as stream:
             failure = stream.read()
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        self._ended = True  # from now on its number may be another process's
+        self._ended = True  # from now on its process id may be reused
         _, status = os.waitpid(self.pid, 0)
         self._witness.close()
         if failure:
@@ -76,18 +77,19 @@ class Command:
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody ends the job, or has ended it, by a signal to us."""
+        """Whether the job is being ended, or was ended, by a signal to this process."""
         return self._stopped_by is not None
 
     def drop(self) -> None:
-        """It shall not begin."""
+        """End the child without running the command."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self._witness.close()
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        """One after the other: handlers are called within handlers, and the witness answers one question at a time."""
+        """Pass signals on one by one: handlers can interrupt handlers, and the witness answers one question at a
+        time."""
         self._came.append(number)
         if self._ended and number in _STOPS:
             self._stopped_by = number
@@ -108,19 +110,20 @@ class Command:
         if number not in seen:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-        # What the group had more than once the witness had once. All of it has reached us too by now.
+        # A signal that the group got several times is seen once by the witness. All of them have reached this process
+        # by now.
         self._settle()
-        for _ in range(len(self._came)):  # in place, since a handler may add to it at any time
+        for _ in range(len(self._came)):  # in place, since a handler may append at any time
             other = self._came.pop(0)
             if other not in seen:
                 self._came.append(other)
 
     def _settle(self) -> None:
-        """A call is where Python runs the handlers of signals that have come."""
+        """Call a function, because calls are where Python runs the handlers of pending signals."""
 
 
 def become(words: Sequence[str], changes: Mapping[str, str | None]) -> NoReturn:
-    """Become the command: process id, signals and streams are its own."""
+    """Replace this process by the command, which gets its process id, signals and streams."""
     _change(changes)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):
@@ -135,7 +138,7 @@ def become(words: Sequence[str], changes: Mapping[str, str | None]) -> NoReturn:
 
 
 def _change(changes: Mapping[str, str | None]) -> None:
-    for name in ("SIGPIPE", "SIGXFSZ"):  # which Python ignores, and what is ignored stays so in the command
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores these, and the command would inherit that
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     for name, value in changes.items():
         if value is None:
@@ -166,11 +169,11 @@ def _in_words(word: str, error: OSError) -> tuple[bytes, int]:
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when its parent ends: whoever kills us means the command.
+    """Have the kernel send this process a signal when its parent ends, because killing us is meant for the command.
 
     Args:
-        parent: its process id, from before this process was forked.
-        number: of the signal.
+        parent: the parent's process id, determined before this process was forked.
+        number: number of the signal.
     """
     with contextlib.suppress(Exception):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)

@@ -1,6 +1,6 @@
 """One run of several ``rankscope exec`` on a node, each before a rank: the first starts the helper, the others join.
 
-Each then becomes its command. The helper sees that the job is over when the last of their processes is gone.
+Each then becomes its command. The helper notices the end of the job when the last of their processes has exited.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rankscope.rundir.spool import Spool
 __all__ = ["Refused", "join", "sign_in", "spool_of"]
 
 _FIRST_TAKES_S = 30.0
-"""Longest time for which others wait for the first: it composes the configuration, and waits for the run directory for
-10 s at most."""
+"""Longest time for which the others wait for the first, which composes the configuration and waits up to 10 s for the
+run directory."""
 _POLL_S = 0.02
 
 
 class Refused(RankscopeError):  # noqa: N818 - like RunDirError, which it repeats
-    """The first was told that it cannot start; so are all."""
+    """The run was refused to the first process, and so to all."""
 
     def __init__(self, begun: Begun) -> None:
         super().__init__(begun.refused)
@@ -37,10 +37,10 @@ class Refused(RankscopeError):  # noqa: N818 - like RunDirError, which it repeat
 
 
 def spool_of(launcher: str) -> Spool:
-    """The folder that all ``exec`` of one launch share on this node, made private.
+    """Return the folder that all ``exec`` of one launch share on this node, and create it privately.
 
     Raises:
-        OSError: it cannot be made, or is somebody else's.
+        OSError: it cannot be created, or belongs to another user.
     """
     name = hashlib.sha256(f"{os.getuid()} {launcher}".encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"rankscope_{name}"
@@ -53,19 +53,19 @@ def spool_of(launcher: str) -> Spool:
 
 
 def join(spool: Spool, start: Callable[[], None]) -> bool:
-    """Take part: be the first, or wait for it.
+    """Join the run: be the first, or wait for the first.
 
     Args:
         spool: of this node.
-        start: starts the run; called in the first only.
+        start: starts the run; called in the first process only.
 
     Returns:
-        Whether this is the first.
+        Whether this process is the first.
 
     Raises:
-        Refused: nobody may start.
-        Exception: what ``start`` raised; the others go on without recording.
-        OSError: the first did not come to an end in time.
+        Refused: no process may start.
+        Exception: what ``start`` raised; the others continue without recording.
+        OSError: the first did not finish in time.
     """
     with _locked(spool):
         first = not spool.begun.exists()
@@ -86,7 +86,7 @@ def join(spool: Spool, start: Callable[[], None]) -> bool:
 
 
 def sign_in(spool: Spool, pid: int) -> None:
-    """Let the helper know of a process whose end it has to wait for."""
+    """Register a process with the helper, which waits for its end."""
     stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     replace_text(spool.joined(pid), stat.rpartition(")")[2].split()[19])
 

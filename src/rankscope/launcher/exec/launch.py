@@ -1,9 +1,8 @@
-"""``rankscope exec``: any command, with the agent in those processes below it that turn out to be ranks.
+"""``rankscope exec``: run any command, with the agent in those processes below it that turn out to be ranks.
 
-Above a launcher, where nobody has told this process a rank, it stays as the parent of the command, as ``rankscope run``
-stays around torchrun, and shows the report. Where a launcher has started it for one rank it becomes the command:
-process id, signals and lifetime are the command's own, and the node's helper, which belongs to nobody, finishes the
-run.
+Above a launcher, where this process has no rank, it stays as the parent of the command, as ``rankscope run`` does with
+torchrun, and shows the report. If a launcher has started it for one rank, it becomes the command: process id, signals
+and lifetime are the command's own, and the node's helper, which is not its child, finishes the run.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ Compose = Callable[[], tuple[ToolConfig, dict[str, Any]]]
 
 _POLL_S = 0.1
 _AFTER_SIGNAL_S = 5.0
-"""Slurm's KillWait and Kubernetes' grace period are 30 s by default, and the helper may want the CPU, too."""
+"""Shorter than Slurm's KillWait and Kubernetes' grace period, 30 s by default, of which the helper needs a part."""
 
 
 def above(arguments: ExecArguments, compose: Compose, argv: list[str], say: Say) -> Any:
-    """Run the command as its parent; returns the :class:`~rankscope.launcher.wrap_up.Outcome`.
+    """Run the command as its parent; return the :class:`~rankscope.launcher.wrap_up.Outcome`.
 
     Args:
         arguments: the command line.
-        compose: makes the configuration, and the same for the manifest.
+        compose: returns the configuration, and the same for the manifest.
         argv: the whole command line, for the manifest.
-        say: told, in single lines, what happens and what went wrong on our side.
+        say: called with single lines on progress and on errors of rankscope.
 
     Raises:
         ConfigError: a wrong setting; nothing was started.
-        RunDirError: the run directory that was asked for is not usable; nothing was started.
+        RunDirError: the requested run directory cannot be used; nothing was started.
     """
     command = Command(arguments.command)  # forked while this process is small and has one thread
     config = None
@@ -73,7 +72,7 @@ def in_a_rank(arguments: ExecArguments, identity: Identity, compose: Compose, ar
     """Join the run of this node, or begin it, and become the command.
 
     Returns:
-        The exit code where this process stayed as the parent of the command; it does not return otherwise.
+        The exit code, if this process stayed as the parent of the command; it does not return otherwise.
 
     Raises:
         RankscopeError: as in :func:`above`.
@@ -100,8 +99,9 @@ def _become(arguments: ExecArguments, identity: Identity, compose: Compose, argv
 
 
 def _stay(arguments: ExecArguments, identity: Identity, compose: Compose, argv: list[str], say: Say) -> int:
-    """What we leave behind would be ended with the job (a Slurm step, a container): the first of a node stays as parent
-    until all is gathered, and for gather.exit_grace_s at most; the others become their command."""
+    """Stay as the parent of the command on the first process of a node, where processes left behind are ended with the
+    job (a Slurm step, a container). It stays until all is gathered, at most for gather.exit_grace_s; the other
+    processes become their command."""
     commands: list[Command] = []
     helpers: list[tuple[Any, float]] = []
     changes: dict[str, str] = {}
@@ -135,8 +135,8 @@ def _stay(arguments: ExecArguments, identity: Identity, compose: Compose, argv: 
 
 
 def _see_off(helper: Any, command: Command, limit_s: float) -> None:
-    """Wait until all is gathered; for some seconds only once somebody ends the job, who kills in the end, and what is
-    killed has not the exit code that the command had."""
+    """Wait until all is gathered. If the job is being ended by a signal, wait only some seconds: a SIGKILL follows, and
+    a killed process does not have the exit code of its command."""
     deadline = time.monotonic() + limit_s
     with contextlib.suppress(Exception):
         helper.let_go()
@@ -168,10 +168,11 @@ def _begin(
 
 
 def _in_a_child(work: Callable[[], object]) -> None:
-    """So that the helper is no child of what this process becomes, which may wait for all of its own.
+    """Run the work in a child process, so that the helper is not a child of what this process becomes, which may wait
+    for all its children.
 
     Raises:
-        RankscopeError: the work did.
+        RankscopeError: raised by the work.
         ChildProcessError: it failed otherwise.
     """
     reads, writes = os.pipe()
@@ -203,7 +204,7 @@ def _write(descriptor: int, text: str) -> None:
 
 
 def _sign_in_all(spool: Spool, pid: int, launcher: str) -> None:
-    """This process, and its launcher where that may start it again."""
+    """Register this process, and its launcher if that may restart it."""
     sign_in(spool, pid)
     restarts = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")
     if (restarts.isdigit() and int(restarts) > 0) or is_elastic(launcher):
@@ -212,12 +213,14 @@ def _sign_in_all(spool: Spool, pid: int, launcher: str) -> None:
 
 
 def _dies_with_us(environ: Mapping[str, str] = os.environ) -> bool:
-    """Slurm ends all processes of a step with its tasks, and a container all with its first."""
+    """Return whether children end with this process: Slurm ends all processes of a step with its tasks, and a container
+    ends with its first process."""
     return "SLURM_JOB_ID" in environ or os.getpid() == 1 or os.getppid() == 1
 
 
 def _is_the_users(error: Exception, config: ToolConfig | None) -> bool:
-    """They can mend it, and nothing was started: a wrong setting, or a folder that they named."""
+    """Return whether the user can correct the error and nothing was started: a wrong setting, or a folder that the user
+    named."""
     named = config is not None and config.run.dir is not None
     return isinstance(error, ConfigError) or (isinstance(error, RankscopeError) and named)
 

@@ -1,4 +1,4 @@
-"""Which run ``rankscope exec`` belongs to, where several of them make one run, each before a rank of its own."""
+"""The run that ``rankscope exec`` belongs to, if several of them, each before a rank of its own, form one run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["ExecArguments", "is_elastic", "parse_exec", "plan_of"]
 
 @dataclass(frozen=True, slots=True)
 class ExecArguments:
-    """A command line of ``rankscope exec``, taken apart."""
+    """A parsed command line of ``rankscope exec``."""
 
     command: list[str]
-    """The user's command; empty where help was asked for."""
+    """The user's command; empty if help was requested."""
     overrides: list[str]
     """Hydra overrides from ``-S``, in order."""
     config_dirs: list[Path]
@@ -47,10 +47,10 @@ before the command; behind it every word belongs to the command:
 
 
 def parse_exec(words: list[str]) -> ExecArguments:
-    """Take the words after ``rankscope exec`` apart.
+    """Parse the words after ``rankscope exec``.
 
     Raises:
-        ConfigError: an option that there is not, or no command.
+        ConfigError: an unknown option, or no command.
     """
     overrides: list[str] = []
     config_dirs: list[str] = []
@@ -76,11 +76,12 @@ def parse_exec(words: list[str]) -> ExecArguments:
 
 
 def is_elastic(launcher: str, proc: Path = Path("/proc")) -> bool:
-    """Whether a launcher is a torchrun that lets nodes come and go (``--nnodes 1:2``): it does not tell its ranks.
+    """Return whether a launcher is a torchrun whose nodes may join and leave (``--nnodes 1:2``), which its ranks are
+    not told.
 
     Args:
-        launcher: as :func:`~rankscope.rank_identity.launcher_process` calls it.
-        proc: the mount of procfs.
+        launcher: as :func:`~rankscope.rank_identity.launcher_process` names it.
+        proc: mount point of procfs.
     """
     words: list[str] = []
     with contextlib.suppress(OSError, IndexError):
@@ -101,13 +102,13 @@ def plan_of(identity: Identity | None, config: ToolConfig, environ: Mapping[str,
     """Apply the rules; touches no file.
 
     Args:
-        identity: what the launcher above told; None: there is none, and this is the only one of its run.
+        identity: as set by the launcher above; None: there is none, and this is the only process of its run.
         config: what to record.
-        environ: where a restart count may be.
+        environ: may contain a restart count.
         launcher: the process that started the ranks of this node.
 
     Raises:
-        ConfigError: several nodes that could not know that they belong together.
+        ConfigError: several nodes that cannot know that they belong together.
     """
     run_dir, store = place_of(config)
     if identity is None:
@@ -116,7 +117,7 @@ def plan_of(identity: Identity | None, config: ToolConfig, environ: Mapping[str,
         )
     named = environ.get("TORCHELASTIC_RUN_ID", "none")
     if (run_dir or store) and named != "none" and is_elastic(launcher):
-        # the address of its store is another one after nodes have come
+        # the address of its store changes after nodes have joined
         return RunPlan(
             run_id=last_name(config.run.dir or ""), run_dir=run_dir, node=None, launch=f"torchrun {named} elastic",
             alone=False, store=store, elastic=True,

@@ -1,12 +1,12 @@
-"""A process that tells whether a signal was sent to our whole process group or to this process alone.
+"""A process that shows whether a signal was sent to our whole process group or to this process alone.
 
-What a terminal or ``kill -- -GROUP`` sends reaches the command as well, and to pass it on would be to send it twice:
-torchrun, for one, takes a second SIGTERM for an order to leave its own cleaning up. What is sent to us alone has to be
-passed on. The kernel tells a receiver nothing of that. So a third process of the group holds all signals back and says
-on request which have come since.
+A signal from a terminal or by ``kill -- -GROUP`` reaches the command as well, so passing it on would send it twice;
+torchrun, for one, skips its own cleanup after a second SIGTERM. A signal to this process alone has to be passed on. The
+kernel does not tell the receiver which was the case. So a third process of the group blocks all signals, and reports on
+request which have arrived since.
 
 The answer is exact: ``kill`` visits a group under a lock (``tasklist_lock``) that ``fork`` has to take, so once the
-witness has forked, all of the group have what one of them had.
+witness has forked, all processes of the group have received what one of them has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_DESCRIPTOR = 4096
 
 
 class Witness:
-    """To be made before any thread is."""
+    """The witness process. To be created before any thread is."""
 
     def __init__(self) -> None:
         ask, self._ask = os.pipe()
@@ -33,15 +33,15 @@ class Witness:
         os.close(answer)
 
     def seen(self) -> frozenset[int]:
-        """Which signals the whole group was sent since the last question. To be asked by one caller at a time."""
-        with contextlib.suppress(OSError):  # nobody there: the command is gone too, or all is passed on
+        """Return the signals that were sent to the whole group since the last call. Not to be called concurrently."""
+        with contextlib.suppress(OSError):  # it has ended: the command has too, or all signals are passed on
             os.write(self._ask, b"?")
             count = os.read(self._answers, 1)
             return frozenset(os.read(self._answers, count[0])[1:]) if count else frozenset()
         return frozenset()
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         for descriptor in (self._ask, self._answers):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
@@ -54,7 +54,7 @@ def _serve(ask: int, answer: int) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, everything)
     low, high = sorted((ask, answer))
     for first, last in ((0, low), (low + 1, high), (high + 1, _MOST_DESCRIPTOR)):
-        os.closerange(first, last)  # above all the job's own streams, whose readers wait for their end
+        os.closerange(first, last)  # above all the job's own streams, whose readers wait for end-of-file
     with contextlib.suppress(BaseException):
         while os.read(ask, 1):
             child = os.fork()

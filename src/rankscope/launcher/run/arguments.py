@@ -1,9 +1,9 @@
-"""torchrun's own parser with our two flags added, and the split at the script that torchrun lacks.
+"""torchrun's own parser with two flags of rankscope added, and the split at the script that torchrun lacks.
 
-argparse classifies every word of a command line before it fills in anything, also those behind the script, so
-torchrun rejects ``train.py --start 5`` ("ambiguous option"). Here the parser is asked about growing prefixes: the
-first one it accepts ends with the script, whatever abbreviations, attached values or PET_* variables were
-used on the way. What follows is the script's, and the parser only ever sees placeholders for it.
+argparse classifies every word of a command line before it sets any value, including those behind the script, so
+torchrun rejects ``train.py --start 5`` ("ambiguous option"). Here the parser is tried on growing prefixes: the first
+one that it accepts ends with the script, whatever abbreviations, attached values or PET_* variables were used before.
+The rest belongs to the script, and the parser gets placeholders for it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _OVERRIDES, _CONFIG_DIRS = "rankscope_overrides", "rankscope_config_dirs"
 
 @dataclass(frozen=True, slots=True)
 class RunArguments:
-    """A command line of ``rankscope run``, taken apart."""
+    """A parsed command line of ``rankscope run``."""
 
     torchrun: Namespace
-    """Exactly what torchrun's ``parse_args`` would have made of it."""
+    """Exactly the result of torchrun's own ``parse_args``."""
     overrides: list[str]
     """Hydra overrides from ``-S``, in order."""
     config_dirs: list[Path]
@@ -36,7 +36,7 @@ class RunArguments:
 
 
 class HelpAsked(Exception):  # noqa: N818  (not an error)
-    """``-h`` stood before the script, or ``--help-torchrun``."""
+    """``-h`` was given before the script, or ``--help-torchrun``."""
 
     def __init__(self, *, torchrun: bool = False) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class HelpAsked(Exception):  # noqa: N818  (not an error)
 
 
 class _Refused(Exception):  # noqa: N818
-    """argparse's verdict on one prefix."""
+    """argparse's error for one prefix."""
 
 
 class _Parser(ArgumentParser):
-    """Raises instead of printing and leaving."""
+    """Raises instead of printing and exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise _Refused(message)
@@ -58,11 +58,11 @@ class _Parser(ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> RunArguments:
-    """Take the words after ``rankscope run`` apart.
+    """Parse the words after ``rankscope run``.
 
     Raises:
         ConfigError: what torchrun would have refused, in torchrun's words.
-        HelpAsked: help was asked for.
+        HelpAsked: help was requested.
     """
     parser = _parser()
     found, length = _to_script(parser, argv)
@@ -72,18 +72,19 @@ def parse(argv: Sequence[str]) -> RunArguments:
 
 
 def split_at_script(argv: Sequence[str]) -> tuple[list[str], list[str], RunArguments]:
-    """Split the words after ``rankscope run``: torchrun's flags, the script with its arguments, and what the first are.
+    """Split the words after ``rankscope run`` into torchrun's flags and the script with its arguments; also return the
+    parsed flags.
 
     Raises:
         ConfigError: as of :func:`parse`.
-        HelpAsked: help was asked for.
+        HelpAsked: help was requested.
     """
     _, length = _to_script(_parser(), argv)
     return list(argv[: length - 1]), list(argv[length - 1 :]), parse(argv)
 
 
 def _to_script(parser: _Parser, argv: Sequence[str]) -> tuple[Namespace, int]:
-    """What stands before the script, and how many words that is with the script."""
+    """Parse the words before the script; also return the number of words up to and including the script."""
     refusal = "the script to launch is missing"
     for length in range(1, len(argv) + 1):
         try:
@@ -98,12 +99,12 @@ def _to_script(parser: _Parser, argv: Sequence[str]) -> tuple[Namespace, int]:
 
 
 def help_text(*, torchrun: bool = False) -> str:
-    """Our flags with examples; with ``torchrun`` its flags, too."""
+    """Return our flags with examples; with ``torchrun`` its flags, too."""
     return _parser().format_help() if torchrun else _ours().format_help()
 
 
 def flags() -> list[Action]:
-    """The flags of ``rankscope run``, each as argparse keeps it."""
+    """Return the flags of ``rankscope run``, each as argparse stores it."""
     return [action for action in _parser()._actions if action.option_strings]  # noqa: SLF001 - no public name
 
 
@@ -178,7 +179,7 @@ def _add_ours(parser: ArgumentParser) -> None:
 
 
 def _give_rest(parser: _Parser, found: Namespace, head: Sequence[str], rest: Sequence[str]) -> None:
-    """Set the script's arguments as argparse would: some Python versions drop a ``--`` right behind the script."""
+    """Set the script's arguments as argparse would; some Python versions drop a ``--`` right behind the script."""
     placeholders = [word if word == "--" else f"word{number}" for number, word in enumerate(rest)]
     kept = parser.parse_args([*head, *placeholders]).training_script_args
     words = dict(zip(placeholders, rest, strict=True))

@@ -56,7 +56,7 @@ def launch(
 def _begin(
     arguments: RunArguments, config: ToolConfig, plain: dict[str, Any], argv: Sequence[str], say: Callable[[str], None]
 ) -> Session | None:
-    """Where rankscope fails, the job runs as under torchrun."""
+    """Begin the recording; if rankscope fails, the job runs as under torchrun."""
     try:
         return begin(check(arguments.torchrun, config), config, argv=argv, plain=plain)
     except ConfigError:

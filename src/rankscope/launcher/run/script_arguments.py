@@ -1,7 +1,7 @@
-"""The script's own arguments, set from the configuration (``script.NAME=VALUE``): how an experiment turns a knob.
+"""The script's own arguments, set from the configuration (``script.NAME=VALUE``), for experiments.
 
-An argument that the command line has already is replaced where it stands, in the form that it has there, so that
-scripts of argparse (``--lr 0.1``, ``--lr=0.1``) and of Hydra (``lr=0.1``) both work. One that is not there is added.
+An argument that is on the command line already is replaced in place, in the same form, so that scripts of argparse
+(``--lr 0.1``, ``--lr=0.1``) and of Hydra (``lr=0.1``) both work. A missing one is added.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def with_settings(words: Sequence[str], settings: Mapping[str, Any]) -> list[str
 
     Args:
         words: its command line.
-        settings: name -> value; ``True`` is a flag without a value, ``False`` and None are the argument left out, a
-            list is several values, and a mapping is names with a dot.
+        settings: name -> value; ``True`` is a flag without a value, ``False`` and None remove the argument, a list is
+            several values, and a mapping is names with a dot.
 
     Returns:
         The new command line.
@@ -53,13 +53,13 @@ def _set(words: list[str], name: str, value: Any) -> list[str]:
         if has_value:
             return [*words[:place], *_assigned(flag, value), *words[place + 1 :]]
         end = place + 1
-        if not isinstance(value, bool):  # a flag has no value, and what follows it is something else
+        if not isinstance(value, bool):  # a flag has no value; the next word is something else
             end = next((i for i in range(end, len(words)) if _is_flag(words[i])), len(words))
             end = end if isinstance(value, list) else min(end, place + 2)
         return [*words[:place], *_separate(flag, value), *words[end:]]
     end = words.index("--") if "--" in words else len(words)
     before = words[:end]
-    if before and all(_ASSIGNED.match(word) and not word.startswith("-") for word in before):  # a script of Hydra's
+    if before and all(_ASSIGNED.match(word) and not word.startswith("-") for word in before):  # a script of Hydra
         return [*before, *_assigned(name, value), *words[end:]]
     added = _separate(f"--{name}", value)
     if len(added) == 2:

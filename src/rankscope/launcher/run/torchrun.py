@@ -1,4 +1,4 @@
-"""Run torchrun's own ``run`` and say how it ended, exactly as ``torchrun`` itself would have shown it."""
+"""Run torchrun's own ``run`` and report how it ended, exactly as ``torchrun`` itself would have shown it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _TORCH = Path(torch.__file__).parent
 
 
 def run_torchrun(arguments: Namespace) -> Ending:
-    """Launch, wait, and show what Python would show of an uncaught exception, at the moment torchrun would."""
+    """Launch, wait, and print what Python would print for an uncaught exception, at the same time as torchrun would."""
     try:
-        # `record` is what torchrun wraps its main in: error files of workers are passed on by it.
+        # `record` is the wrapper of torchrun's main: it passes on error files of workers.
         record(run)(arguments)
     except KeyboardInterrupt as error:
         _show(error)
@@ -43,12 +43,12 @@ def run_torchrun(arguments: Namespace) -> Ending:
 
 def _show(error: BaseException) -> None:
     sys.stdout.flush()
-    error.__traceback__ = _from_torch(error.__traceback__)  # what excepthook shows, whatever it is passed
+    error.__traceback__ = _from_torch(error.__traceback__)  # excepthook prints this, whatever it is passed
     sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _from_torch(frames: TracebackType | None) -> TracebackType | None:
-    """Leave out our own frames: the user should see torchrun's traceback."""
+    """Remove our own frames: the user should see torchrun's traceback."""
     first = frames
     while first is not None and not Path(first.tb_frame.f_code.co_filename).is_relative_to(_TORCH):
         first = first.tb_next
