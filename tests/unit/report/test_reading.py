@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_causes_are_words_everywhere(gpu_straggler: ClusterReport) -> None:
         ]
         for form in ("terminal", "markdown", "html"):
             text = WRITERS[form](gpu_straggler)
-            assert "_" not in cause or cause not in text
+            assert "_" not in cause or not re.search(rf"\b{cause}\b", text)  # cpu_throttled_pct is a number's key
 
 
 def test_the_page_links_a_timeline_only_where_there_is_one(gpu_straggler: ClusterReport, tmp_path: Path) -> None:
