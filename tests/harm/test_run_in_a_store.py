@@ -24,6 +24,7 @@ from rankscope.node.later import gather_later
 from rankscope.privacy.verify import verify
 from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest
+from rankscope.records.report import ClusterReport
 from rankscope.rundir.layout import RunDir
 from rankscope.stores.mirror import NOTES, Mirror
 from support.node import Node, until
@@ -48,24 +49,22 @@ class Store:
 
 
 _SERVES = """
-import pickle, sys, signal, threading
+import sys
 from moto.server import DomainDispatcherApplication, create_backend_app
-from moto.s3.models import s3_backends
 from werkzeug.serving import make_server
-port, kept = int(sys.argv[1]), sys.argv[2]
-server = make_server("127.0.0.1", port, DomainDispatcherApplication(create_backend_app), threaded=True)
+server = make_server("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=True)
 server.serve_forever()
 """
 
 
 class S3Store(Store):
-    """moto's server on loopback. What it held is gone when it is killed, as with a bucket that was lost."""
+    """moto's server on loopback. It holds all in memory: what it held is gone when it is killed."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
-        self._folder, self._process = folder, None
+        self._process: subprocess.Popen[bytes] | None = None
         for name, value in {
             "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._port}", "AWS_MAX_ATTEMPTS": "1",
@@ -78,7 +77,7 @@ class S3Store(Store):
         import s3fs
 
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVES, str(self._port), str(self._folder)],
+            [sys.executable, "-c", _SERVES, str(self._port)],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         until(self._answers)
@@ -99,7 +98,7 @@ class S3Store(Store):
 
 @pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.skipif(not S3, reason="no moto and s3fs"))])
 def store(request, tmp_path, monkeypatch) -> Iterator[Store]:
-    found = S3Store(tmp_path, monkeypatch) if request.param == "s3" else Store(tmp_path)
+    found = S3Store(monkeypatch) if request.param == "s3" else Store(tmp_path)
     yield found
     found.close()
 
@@ -155,7 +154,7 @@ def test_two_nodes_without_any_folder_in_common(make, store, texts, tmp_path, ke
     assert [(r.rank, r.status) for r in window.records] == [(rank, "ok") for rank in range(RANKS)]
     assert verify(run.path).wrong == []
     report = (run.report / "report.json").read_text()
-    assert f'"ranks": [\n      {LATE}\n    ]' in report
+    assert from_json(ClusterReport, report).verdict.ranks == [LATE]
     assert "spool" not in report
     assert f"{store.url}/attempt_0/window_000/rank_00000.trace.json.gz" in report
     kept = sorted(int(path.name[5:10]) for path in run.window(0, 0).glob("*.trace.json.gz"))
@@ -192,12 +191,12 @@ def test_a_helper_that_is_killed_while_it_writes_is_followed_by_another(make, st
 
 
 @pytest.mark.skipif(not S3, reason="a folder cannot be killed")
-def test_a_store_that_is_killed_and_loses_all_gets_it_again(make, tmp_path, monkeypatch, texts):
-    store = S3Store(tmp_path, monkeypatch)
+def test_a_store_that_is_killed_and_loses_all_gets_it_again(tmp_path, monkeypatch, texts):
+    store = S3Store(monkeypatch)
     try:
         spool = tmp_path / "spool9"
         node = Node(spool, RunDir(spool / "run"), store=store.url, run_dir=str(spool / "run"), run_id="run", node="9",
-                    gather_timeout_s=60.0)  # fmt: skip
+                    gather_timeout_s=300.0)  # fmt: skip
         node.start()
         announce(node, range(RANKS), texts)
         until(lambda: node.run.record(0, 0, RANKS - 1).exists())
@@ -219,9 +218,9 @@ def test_a_store_that_is_killed_and_loses_all_gets_it_again(make, tmp_path, monk
 
 
 @pytest.mark.skipif(not S3, reason="a folder cannot be killed")
-def test_a_store_that_comes_and_goes(make, tmp_path, monkeypatch, texts):
-    """moto keeps its objects in memory: a store that lost what was noted as sent is a store that lost it."""
-    store = S3Store(tmp_path, monkeypatch)
+def test_a_store_that_comes_and_goes(tmp_path, monkeypatch, texts):
+    """A store that stands still for half of the time is a slow one."""
+    store = S3Store(monkeypatch)
     stop = threading.Event()
 
     def come_and_go() -> None:
@@ -235,7 +234,7 @@ def test_a_store_that_comes_and_goes(make, tmp_path, monkeypatch, texts):
     try:
         spool = tmp_path / "spool8"
         node = Node(spool, RunDir(spool / "run"), store=store.url, run_dir=str(spool / "run"), run_id="run", node="8",
-                    gather_timeout_s=200.0)  # fmt: skip
+                    gather_timeout_s=300.0)  # fmt: skip
         node.start()
         announce(node, range(RANKS), texts)
         node.end(limit_s=LIMIT_S)

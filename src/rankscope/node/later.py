@@ -99,6 +99,7 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
         words = left_in_words(spool, why) if why else ""
         if not words:
             where.close()
+        where.end()
         if not words and not discard(spool):
             words = left_in_words(spool, {})
         return Gathered(run_dir=run_dir, windows=windows, left=words, notes=notes)
@@ -173,7 +174,7 @@ def _claim(spool: Spool, state: NodeState, task: NodeTask, where: Mirroring, to:
         if not Path(earlier.run_dir).is_dir():
             raise RunDirError(f"{earlier.run_dir} is not there; mount it, or name another folder with --run-dir")
         return earlier
-    granted = take_place(spool, task, where, to)
+    granted = take_place(spool, task, where, to, patient=False)
     state.claims(granted)
     return granted
 

@@ -46,8 +46,14 @@ class Mirroring:
         self.left = ""
         """Why some files are not in the store."""
 
-    def claims(self, run_id: str, node: str | None, **place: Any) -> NodeClaim:
+    def claims(self, run_id: str, node: str | None, *, patient: bool, **place: Any) -> NodeClaim:
         """Claim this node's place, as :func:`rankscope.rundir.claim.claim` does in a folder.
+
+        Args:
+            run_id: name of the run.
+            node: its number, where it has one.
+            patient: a store that does not answer is asked again and again, as a hanging disk is waited for.
+            place: the other arguments of that function.
 
         Raises:
             RunDirError: the store holds another or a finished run, or this place is taken there.
@@ -56,14 +62,14 @@ class Mirroring:
         run_dir = RunDir(self._folder)
         for _ in range(3):
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            self._ask(do="pull", wanted=_OF_ALL)
+            self._answer(patient, do="pull", wanted=_OF_ALL)
             try:
                 granted = claim(run_dir, run_id, node, **place)
             except RunDirError as error:
                 raise RunDirError(str(error).replace(str(self._folder), self.url)) from error
             names = [run_dir.node_claim(granted.node), run_dir.launch]
-            if all(self._ask(do="claim", name=path.relative_to(self._folder).as_posix()) for path in names):
-                self._end()
+            if all(self._answer(patient, do="claim", name=p.relative_to(self._folder).as_posix()) for p in names):
+                self.end()
                 return granted
             for path in names:  # another node was faster: read its claim
                 path.unlink()
@@ -86,7 +92,7 @@ class Mirroring:
         except OSError as error:
             self.left = f"{self.url}: {error}"
         if not last:
-            self._end()
+            self.end()
         return not self.left
 
     def pull(self, wanted: str = _OF_ALL) -> None:
@@ -108,8 +114,14 @@ class Mirroring:
         """Remove this node's part, which is in the store now."""
         if not self.url:
             return
-        self._end()
+        self.end()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _answer(self, patient: bool, **question: Any) -> Any:
+        while patient:
+            with contextlib.suppress(TimeoutError):
+                return self._ask(**question)
+        return self._ask(**question)
 
     def _ask(self, **question: Any) -> Any:
         if self._process is None or self._process.poll() is not None:
@@ -127,20 +139,21 @@ class Mirroring:
             while not line.endswith(b"\n"):
                 ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
                 if not ready:
-                    raise OSError(f"no answer within {self._limit_s:g} s")
+                    raise TimeoutError(f"no answer within {self._limit_s:g} s")
                 part = os.read(stdout.fileno(), 1 << 16)
                 if not part:
                     raise OSError("the process that speaks with the store has ended")
                 line += part
         except OSError:
-            self._end()
+            self.end()
             raise
         said = json.loads(line)
         if "error" in said:
             raise OSError(said["error"])
         return said["done"]
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the process; the next question starts another."""
         process, self._process = self._process, None
         if process is None:
             return

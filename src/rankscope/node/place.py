@@ -17,7 +17,9 @@ from rankscope.rundir.urls import last_name
 __all__ = ["take_place"]
 
 
-def take_place(spool: Spool, task: NodeTask, where: Mirroring, to: Path | None = None) -> NodeClaim:
+def take_place(
+    spool: Spool, task: NodeTask, where: Mirroring, to: Path | None = None, *, patient: bool = True
+) -> NodeClaim:
     """Claim the run directory of a task.
 
     Args:
@@ -25,6 +27,7 @@ def take_place(spool: Spool, task: NodeTask, where: Mirroring, to: Path | None =
         task: names the directory, and who belongs to it.
         where: the store of the directory.
         to: a folder to use instead of the one that the task names.
+        patient: a store that does not answer is waited for.
 
     Raises:
         RunDirError: the claim is refused.
@@ -39,7 +42,7 @@ def take_place(spool: Spool, task: NodeTask, where: Mirroring, to: Path | None =
     }
     if to is None and where.url:
         try:
-            return where.claims(task.run_id or last_name(where.url), task.node, **mine)
+            return where.claims(task.run_id or last_name(where.url), task.node, patient=patient, **mine)
         except OSError as error:
             where.close()
             raise RunDirError(f"{where.url} cannot be used: {error}; check the address and your rights") from error

@@ -221,8 +221,8 @@ def _opened(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise RunDirError(f"{url} needs the package fsspec, which comes with torch; pip install fsspec") from error
     try:
-        # no listing of another node's is older than the question
-        files, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        # no listing is older than the question, and no connection older than the answer that failed
+        files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except (ImportError, ValueError, OSError, TypeError) as error:
         raise RunDirError(f"{url} cannot be used as a store: {error}") from error
     return files, str(root).rstrip("/")

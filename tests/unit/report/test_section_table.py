@@ -56,7 +56,8 @@ def test_a_section_that_fails_leaves_a_sentence(
     page = html.render(gpu_straggler)
     assert page.count("This section could not be made.") == 1
     assert "<b>luck" not in page
-    assert [s.anchor for s in lines if f'<section id="{s.anchor}">' in page] == [s.anchor for s in lines]
+    shown = [s.anchor for s in lines if f'<section id="{s.anchor}">' in page]
+    assert shown == [s.anchor for s in lines if s.anchor != "places"]  # which is of many ranks
     assert page[: page.index('<section id="groups">')] == whole[: whole.index('<section id="groups">')]
     assert page[page.index('<section id="modules">') :] == whole[whole.index('<section id="modules">') :]
 

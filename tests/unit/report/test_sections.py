@@ -27,10 +27,11 @@ def cells(table: Table) -> list[dict[str, str]]:
 
 
 def test_sections_come_with_their_data(gpu_straggler: ClusterReport) -> None:
-    everything = [section.anchor for section in sections.SECTIONS]
+    of_few = [section for section in sections.SECTIONS if section.anchor != "places"]  # which is of many ranks
+    everything = [section.anchor for section in of_few]
     assert shown(gpu_straggler) == everything
     text = html.render(gpu_straggler)
-    for section in sections.SECTIONS:
+    for section in of_few:
         assert f'<a href="#{section.anchor}">{section.nav}</a>' in text
     gpu_straggler.actions = []
     for name, anchor in (
