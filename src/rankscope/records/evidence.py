@@ -52,6 +52,8 @@ class Suspect:
     measured: bool = False
     """Whether the cost is that of the rank's whole work, measured against its peers'. ``error_ms`` is then its 95 %
     interval, and the cost decides alone."""
+    model_error: float = 0.0
+    """Known error of the replay for its cause and mesh, as a share of the cost; part of ``error_ms``."""
     p_value: float | None = None
     """P value of a sign-flip test over steps; None if no step gains."""
     excess_ms: float = 0.0

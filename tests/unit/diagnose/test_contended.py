@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,10 @@ def test_a_fault_beside_load_is_told_from_the_machines_part() -> None:
     assert (accusation.suspect.rank, accusation.cause) == (1, "input_stall")
     assert accusation.suspect.cost_ms == pytest.approx(30.0)
     assert verdict(case).ranks == [1]
+    # what the replay is known to be wrong by is in the error of that as well: 7 % of 30 ms beside the scatter
+    known = [dataclasses.replace(s, model_error=0.07) for s in case.suspects]
+    (wider,) = decide(dataclasses.replace(case, suspects=known))
+    assert wider.suspect.error_ms == pytest.approx(math.hypot(accusation.suspect.error_ms, 2.1))
 
 
 def test_a_rank_bound_to_a_busy_core_stands_still_and_is_not_to_blame() -> None:

@@ -227,11 +227,12 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
         longest = held[rank].most_common(1)
         lost, group = lost_partners(views[rank], longest[0][0], absent) if longest else ([], "")
         spread = float(per_step.std(ddof=1)) / np.sqrt(count) if count > 1 else float(per_step.sum())
+        leading = max(explained[rank], key=lambda c: explained[rank][c], default=None)
+        known = 0.0 if leading is None else model_error(windows[-1].mesh, leading)
         if measured[rank]:
             spread = float(np.mean(measured[rank]))
-        elif explained[rank]:
-            cause = max(explained[rank], key=lambda c: explained[rank][c])
-            spread = float(np.hypot(spread, model_error(windows[-1].mesh, cause) * per_step.mean()))
+        else:
+            spread = float(np.hypot(spread, known * per_step.mean()))
         found.append(
             Suspect(
                 rank=rank,
@@ -239,6 +240,7 @@ def _suspects(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
                 error_ms=float(np.hypot(spread, max(model, default=0.0))) / 1e6,
                 gains_ms=[float(g) / 1e6 for g in per_step],
                 measured=bool(measured[rank]),
+                model_error=known,
                 p_value=sign_flip(per_step),
                 excess_ms=excess[rank] / count / 1e6,
                 explained={c: ns / count / 1e6 for c, ns in sorted(explained[rank].items(), key=lambda i: -i[1])},

@@ -170,7 +170,7 @@ def _late(
     return dataclasses.replace(
         suspect,
         cost_ms=mean,
-        error_ms=statistics.stdev(more) / math.sqrt(len(more)),
+        error_ms=math.hypot(statistics.stdev(more) / math.sqrt(len(more)), suspect.model_error * mean),
         gains_ms=more,
         p_value=p_value,
         excess_ms=mean,
