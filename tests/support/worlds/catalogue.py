@@ -17,7 +17,7 @@ from .faults import Fault, changed
 from .jobs import Mesh, build
 from .kineto import Recording, traces
 
-__all__ = ["World", "drawn", "faults", "healthy", "simulated", "small"]
+__all__ = ["RECORDED", "SKIPPED", "World", "drawn", "faults", "healthy", "mean_ms", "simulated", "small"]
 
 RECORDED = 6
 SKIPPED = 2
@@ -68,7 +68,7 @@ class Simulated:
     """Kineto JSON, by rank."""
     step_ms: float
     cost_ms: float
-    """What the fault costs of each recorded step, on average."""
+    """What the fault costs of each step that all ranks recorded, on average."""
     alone_ms: dict[int, float] = field(default_factory=dict)
     """What mending one rank alone would gain."""
 
@@ -97,8 +97,9 @@ def simulated(world: World) -> Simulated:
     seed = int(rng.integers(2**31))
     total = SKIPPED + RECORDED + 1
     with_fault = _run(mesh, steps, world.fault, effects, seed, total)
-    step = _mean_ms(with_fault)
-    cost = 0.0 if world.fault is None else step - _mean_ms(_run(mesh, steps, None, effects, seed, total))
+    first = SKIPPED + bool(how.shifted)
+    step = mean_ms(with_fault, first)
+    cost = 0.0 if world.fault is None else step - mean_ms(_run(mesh, steps, None, effects, seed, total), first)
     return Simulated(world, traces(with_fault, mesh, how, seed), step, cost)
 
 
@@ -112,13 +113,14 @@ def _run(mesh: Mesh, steps: list[Sequence[Op]], fault: Fault | None, effects: Ef
     return run(program, mesh.size, total, effects, seed)
 
 
-def _mean_ms(done: Run) -> float:
-    """The mean of the recorded steps: from the last end of the step before them to the last end of the last one."""
+def mean_ms(done: Run, first: int) -> float:
+    """The mean of the steps that all ranks recorded: from the last end of the step before the ``first`` to that of the
+    last one."""
     last: dict[int, int] = {}
     for rank in done.ranks:
         for ran in rank:
             last[ran.step] = max(last.get(ran.step, 0), ran.stop, ran.end)
-    return (last[SKIPPED + RECORDED - 1] - last[SKIPPED - 1]) / RECORDED / 1e6
+    return (last[SKIPPED + RECORDED - 1] - last[first - 1]) / (SKIPPED + RECORDED - first) / 1e6
 
 
 Row = tuple[str, int, Fault, bool]

@@ -76,6 +76,8 @@ class Effects:
     """How many times longer a kernel runs beside communication."""
     jitter: int = 300
     """Nanoseconds by which the ends of one collective differ, at most."""
+    tails: float = 0.0
+    """Share of all operations that take two to five times as long, by chance, on any rank."""
 
 
 @dataclass(slots=True)
@@ -131,13 +133,16 @@ class _Call:
 class _Noise:
     """Factors by rank, step and operation: the same for one seed, whatever else the programs hold."""
 
-    def __init__(self, sigma: float, seed: int, size: int, steps: int) -> None:
+    def __init__(self, sigma: float, seed: int, size: int, steps: int, tails: float = 0.0) -> None:
         keys = _KEYS  # not how many there are: a fault that adds operations must not change anybody's noise
         rng = np.random.default_rng(seed)
         own, kept = rng.standard_normal((size, steps, keys)), rng.standard_normal((size, steps + 1, 1))
         along = (kept[:, 1:] + 0.6 * kept[:, :-1]) / np.hypot(1.0, 0.6)  # neighbouring steps resemble each other
         self._factor = np.exp(sigma * (np.sqrt(0.75) * own + 0.5 * along)) if sigma else np.ones_like(own)
         self._jitter = rng.random((size, steps, keys))
+        if tails:
+            chance = rng.random((size, steps, keys))
+            self._factor = np.where(chance < tails, (2.0 + 3.0 * chance / tails) * self._factor, self._factor)
 
     def of(self, rank: int, step: int, key: int) -> float:
         return float(self._factor[rank, step, key % _KEYS])
@@ -153,7 +158,7 @@ def run(program: Program, size: int, steps: int, effects: Effects, seed: int) ->
         RuntimeError: the programs wait for each other for ever.
     """
     programs = [[list(program(rank, step)) for step in range(steps)] for rank in range(size)]
-    noise = _Noise(effects.noise, seed, size, steps)
+    noise = _Noise(effects.noise, seed, size, steps, effects.tails)
     busy: list[tuple[list[int], list[int]]] = [([], []) for _ in range(size)]
     done = Run([], [])
     for _ in range(PASSES if effects.beside > 1.0 else 1):

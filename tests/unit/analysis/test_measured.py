@@ -45,6 +45,7 @@ ONE = [
     World("of 16 ranks in two dimensions", "tpdp", 16, Fault("slow_device", (5,), 1.2), seed=11),
     World("a pipeline stage has no peer, its kernels have", "pp", 4, Fault("slow_device", (1,), 1.4), seed=11),
     World("from the middle of the window on", "ddp", 4, Fault("slow_device", (2,), 1.4, "late"), seed=11),
+    World("the same, windows a step apart", "ddp", 3, Fault("slow_device", (1,), 1.4, "late"), seed=11, shifted=(2,)),
 ]
 
 
