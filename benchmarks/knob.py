@@ -1,8 +1,9 @@
-"""A job that trains twice in one process, with a knob as it was and turned: what benchmarks/knobs.py launches.
+"""A job that trains in turns in one process, with a knob as it was and turned: what benchmarks/knobs.py launches.
 
     torchrun --nproc-per-node 2 benchmarks/knob.py fused_optimizer --times times.json
 
-Both trainings have the same model, batches and number of steps. A window of rankscope lies within the first.
+All trainings have the same model, batches and number of steps: before, after, before, after ... so that what else the
+machine does falls on both. A window of rankscope lies within the first.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ ON_DEVICES = {
 ON_CPUS = {
     "loader workers": Knob("load_faster", Setting(**TINY, load_ms=40.0), Setting(**TINY, load_ms=40.0, workers=1)),
     "one reduction a step": Knob("reduce_once", Setting(**TINY, micro=4, sync_each=True), Setting(**TINY, micro=4)),
+    "DDP buckets": Knob("hide_transfers", Setting(**TINY, bucket_mb=4000.0), Setting(**TINY, bucket_mb=1.0)),
+    "torch.compile": Knob("compile", Setting(**TINY), Setting(**TINY, compiled="default")),
 }
+"""Without a device nothing prices a program that is compiled: there the table shows that nothing is promised."""
 
 
 class Stream(IterableDataset[tuple[Tensor, Tensor]]):
@@ -105,7 +109,8 @@ def main() -> None:
     knobs = ON_DEVICES if cuda else ON_CPUS
     parser.add_argument("knob", choices=knobs)
     parser.add_argument("--steps", type=int, default=60, help="of each training")
-    parser.add_argument("--times", type=Path, required=True, help="for the steps of both, ms, by rank 0")
+    parser.add_argument("--pairs", type=int, default=3, help="of a training before and one after")
+    parser.add_argument("--times", type=Path, required=True, help="for the steps of each training, ms, by rank 0")
     args = parser.parse_args()
     torch.set_num_threads(1)
     device = torch.device("cpu")
@@ -114,7 +119,7 @@ def main() -> None:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if cuda else "gloo")
     knob = knobs[args.knob]
-    times = [trained(setting, args.steps, device) for setting in (knob.before, knob.after)]
+    times = [trained(setting, args.steps, device) for _ in range(args.pairs) for setting in (knob.before, knob.after)]
     if dist.get_rank() == 0:
         args.times.write_text(json.dumps(times))
     dist.destroy_process_group()

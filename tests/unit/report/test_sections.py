@@ -110,11 +110,11 @@ def legend(report: ClusterReport) -> list[str]:
 def test_steps_tell_of_input_where_a_step_waits_for_it(gpu_straggler: ClusterReport, none: float | None) -> None:
     for row in gpu_straggler.steps:
         row.input_ms = none
-    assert legend(gpu_straggler) == ["Compute", "Exposed communication", "Copies and rest", "Idle"]
+    assert legend(gpu_straggler) == ["Compute", "Waiting and transfer", "Copies and rest", "Idle"]
     assert "input_ms" not in {metric["key"] for metric in steps.heatmap(gpu_straggler)["metrics"]}
     gpu_straggler.steps[3].input_ms = 2.5
     assert legend(gpu_straggler) == [
-        "Compute", "Exposed communication", "Copies and rest", "Idle: input", "Idle: host"
+        "Compute", "Waiting and transfer", "Copies and rest", "Idle: input", "Idle: host"
     ]  # fmt: skip
     (found,) = (metric for metric in steps.heatmap(gpu_straggler)["metrics"] if metric["key"] == "input_ms")
     assert found["values"][3] == 250

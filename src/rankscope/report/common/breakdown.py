@@ -14,7 +14,7 @@ __all__ = ["LEGEND", "Segment", "mean", "segments"]
 LEGEND: dict[str, tuple[str, str]] = {
     "compute": ("Compute", "compute_pct"),
     "fused": ("Compute and communication in one kernel", "fused_pct"),
-    "comm": ("Exposed communication", "exposed_comm_pct"),
+    "comm": ("Waiting and transfer", "exposed_comm_pct"),
     "waiting": ("Waiting for peers", "waiting_ms"),
     "transfer": ("Transfer", "transfer_ms"),
     "copy": ("Copies", "memcpy_pct"),

@@ -16,7 +16,7 @@
     if (!whole || !exposed || !idle) return () => {};
     const ms = (v) => (v / 100).toFixed(v >= 100000 ? 0 : v >= 1000 ? 1 : 2) + " ms";
     const parts = (i) => {
-      const known = [["compute", "Compute", compute[i] ?? 0], ["comm", "Exposed communication", exposed[i] ?? 0]];
+      const known = [["compute", "Compute", compute[i] ?? 0], ["comm", "Waiting and transfer", exposed[i] ?? 0]];
       const rest = Math.max(0, whole[i] - known[0][2] - known[1][2] - (idle[i] ?? 0));
       const fetch = Math.min(input?.[i] ?? 0, idle[i] ?? 0), other = (idle[i] ?? 0) - fetch;
       const split = input ? [["input", "Idle: input", fetch], ["host", "Idle: host", other]] : [["idle", "Idle", other]];
