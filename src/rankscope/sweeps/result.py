@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,8 +44,16 @@ class _Run:
         return own if own else None
 
 
-def result_of(sweep: SweepDir, name: str) -> SweepResult:
+Open = Callable[[Path], AbstractContextManager[Path]]
+
+
+def result_of(sweep: SweepDir, name: str, opened: Open = nullcontext) -> SweepResult:
     """The table, of the runs that have ended so far.
+
+    Args:
+        sweep: its folder.
+        name: as it was given.
+        opened: where an encrypted run can be read while it is looked at. Such a run has no report, only its steps.
 
     Raises:
         ForeignFileError: the folder holds no sweep.
@@ -59,7 +68,11 @@ def result_of(sweep: SweepDir, name: str) -> SweepResult:
     )
     jobs = sweep.ended(result.notes)
     result.ended = len(jobs)
-    runs = {place: _read(sweep.path / job.folder) for place, job in jobs.items() if not job.exit_code}
+    runs = {}
+    for place, job in jobs.items():
+        if not job.exit_code:
+            with opened(sweep.path / job.folder) as plain:
+                runs[place] = _read(plain)
     unrecorded = bool(runs) and all(len(run.steps) >= FEWEST for run in runs.values())
     result.step_source = "unrecorded" if unrecorded else "recorded"
     result.steps = sum(len(run.steps) for run in runs.values()) if unrecorded else 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,30 @@ def test_words(
         assert "2 settings, 3 runs each" in out
         assert "train.py --repeat 7 --api-key '***'" in out
     assert [*tmp_path.iterdir()] == []
+
+
+def test_encrypted_runs_are_read_where_they_are_opened(ended: Ended, tmp_path: Path) -> None:
+    sweep = ended(plan(25, 1), {place: ms for place, ms in STEPS.items() if place[0] < 3}, [])
+    plain = tmp_path / "plain"
+    sweep.path.rename(plain)
+    sweep.path.mkdir()
+    (plain / "jobs").rename(sweep.path / "jobs")
+    (plain / "sweep.json").rename(sweep.path / "sweep.json")
+    assert [row.step_ms for row in result_of(sweep, "sweep").rows] == [None, None]
+
+    @contextmanager
+    def opened(run: Path) -> Iterator[Path]:
+        yield plain / run.name
+
+    first, second = result_of(sweep, "sweep", opened).rows
+    assert (first.step_ms, second.gain_ms) == (pytest.approx(100.1, abs=0.001), pytest.approx(10.0, abs=0.01))
+
+
+def test_encrypted_runs_without_their_key_say_how(ended: Ended, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = ended(plan(25, 1), {(1, 1): 100.0, (2, 1): 90.0}, [])
+    (sweep.path / sweep.ended()[1, 1].folder / "run.json.age").write_bytes(b"sealed")
+    assert main(["sweep", "--dir", str(sweep.path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"`rankscope sweep --dir {sweep.path} --identity FILE` shows the table" in err
+    assert not (sweep.path / "table.html").exists()

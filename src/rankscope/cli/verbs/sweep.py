@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import FORMATS, print_utf8, say
+from rankscope.cli.parts.sealed import opened_runs
 from rankscope.errors import AnalysisError, ConfigError, RunDirError
 from rankscope.records.secrets import mask_arguments
 from rankscope.rundir.spool import disabled
@@ -44,6 +47,10 @@ exit codes:
   5         no run has ended well
   130, 143  interrupted, terminated: what has ended is kept
 """
+
+
+_OF_STEPS = re.compile(r"attempt_[^/]*/pulse/|report/report\.json\Z")
+"""Files of a run that the table is made of."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -82,6 +89,7 @@ def _add_flags(own: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a parameter of submitit: nodes=2, timeout_min=60, gpus_per_node=8, slurm_partition=NAME",
     )
+    add_identity(own)
     own.add_argument("--failed-again", action="store_true", help="when going on, run those again that have failed")
     own.add_argument("--dry-run", action="store_true", help="show the settings and their order, and leave")
     own.add_argument("--format", choices=FORMATS, default="terminal", help="of the table on stdout (default: terminal)")
@@ -215,18 +223,31 @@ def _again(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace, folder: SweepDir, shown: str) -> int:
     """Write the table in all formats, and print it in one."""
+    from rankscope.privacy.unlock import is_sealed
     from rankscope.rundir.files import rewrite
     from rankscope.sweeps.result import result_of
     from rankscope.sweeps.show import SWEEP_WRITERS
 
-    result = result_of(folder, shown)
-    try:
-        for name, form in (("table.json", "json"), ("table.md", "markdown"), ("table.html", "html")):
-            rewrite(folder.path / name, SWEEP_WRITERS[form](result))
-    except OSError as error:
-        say(f"the table could not be written into {shown}: {error}")
+    runs = [folder.path / job.folder for job in folder.ended().values()]
+    sealed = any(map(is_sealed, runs))
+    if sealed and arguments.identity is None:
+        say(f"the runs are encrypted; `rankscope sweep --dir {shown} --identity FILE` shows the table")
+        return 0
+
+    @contextlib.contextmanager
+    def of_run(run: Path) -> Iterator[Path]:
+        with opened_runs([run], arguments, wanted=_OF_STEPS.match) as (plain,):
+            yield plain
+
+    result = result_of(folder, shown, of_run)
     print_utf8(SWEEP_WRITERS[arguments.format](result).rstrip("\n"))
-    say(f"page: {folder.path / 'table.html'}")
+    if not sealed:  # nothing that is not encrypted is left beside what is
+        try:
+            for name, form in (("table.json", "json"), ("table.md", "markdown"), ("table.html", "html")):
+                rewrite(folder.path / name, SWEEP_WRITERS[form](result))
+            say(f"page: {folder.path / 'table.html'}")
+        except OSError as error:
+            say(f"the table could not be written into {shown}: {error}")
     if not any(row.step_ms is not None for row in result.rows):
         raise AnalysisError(f"no run of {shown} has a step time; their logs are beside them")
     return 0
