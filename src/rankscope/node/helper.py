@@ -102,9 +102,8 @@ class Helper:
             self._health = HealthWatch.begin()
         threading.Thread(target=self._store, name="store", daemon=True).start()
         self._serve()
-        keeping_s = self.task.gather_timeout_s if self.task.keep == "suspects" else 0
-        most_s = 2 * self.task.gather_timeout_s + self.task.report_timeout_s + keeping_s + 60
-        deadline = time.monotonic() + most_s
+        waits = 3 if self.task.keep == "suspects" else 2
+        deadline = time.monotonic() + waits * self.task.gather_timeout_s + self.task.report_timeout_s + 60
         moved = -1
         while not self._finished.wait(_POLL_S) and time.monotonic() < deadline:
             if moved != self._moved:
@@ -258,10 +257,9 @@ class Helper:
         head = self._border("reading the claims", lambda: is_head(own, granted.node, nodes_of(run_dir)))
         if head is False:
             self.words.say(HelperWord(word="manifest", text="by the node of rank 0"))
-            if own.held:  # the traces that this node retains must not be removed before the decision
-                self.words.say(HelperWord(word="keeping", total=limit_s(self.task, head=False)))
-            else:
-                self.words.say(HelperWord(word="done"))
+            # the traces that this node retains must not be removed before the decision
+            keeping = HelperWord(word="keeping", total=limit_s(self.task, head=False))
+            self.words.say(keeping if own.held else HelperWord(word="done"))
         self._finish(granted, own, words, gatherer, holding)
 
     def _finish(self, granted: NodeClaim, own: NodeResult, left: str, gatherer: Gatherer, holding: Holding) -> None:
@@ -270,9 +268,8 @@ class Helper:
         lacking = lambda text: self.words.say(HelperWord(word="lacking", text=text))  # noqa: E731
         report = None
         try:
-            marker = self.spool.path / "writes_manifest"
+            marker, pause = self.spool.path / "writes_manifest", self._where.pause
             self._where.pull()
-            pause = self._where.pause
             wrote = finish_run(task, self.spec, granted, own, marker, waiting=waiting, tell=lacking, pause=pause)
         except (OSError, RankscopeError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
@@ -282,8 +279,8 @@ class Helper:
         if wrote:
             self.words.say(HelperWord(word="manifest"))
             if task.encrypt:
-                text = f"the run is encrypted: `rankscope analyze {run_dir.path} --identity KEY` makes the report"
-                self.words.say(HelperWord(word="lacking", text=text))
+                makes = f"`rankscope analyze {task.store or run_dir.path} --identity KEY` makes the report"
+                self.words.say(HelperWord(word="lacking", text=f"the run is encrypted: {makes}"))
             elif task.report:
                 self._where.push(last=True)
                 self._where.pull("")
