@@ -1,7 +1,7 @@
-"""The pivot of the product: one rank's trace as typed columns. Everything before writes it, everything after reads it.
+"""One rank's trace as typed columns: the interface between all readers, which write it, and all later stages.
 
 Times are int64 nanoseconds of CLOCK_REALTIME of the rank's host (``baseTimeNanoseconds`` is already added). A file
-without a base keeps its own zero. All event columns have the same length N and the order of ``start``.
+without a base keeps its own origin. All event columns have the same length N and the order of ``start``.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 REDACTED = "rankscope_redacted"
-"""Key of a trace that is a redacted copy: what was kept, and what had been repaired in the original."""
+"""Key in a trace that is a redacted copy: what was kept, and what had been repaired in the original."""
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 F64 = NDArray[np.float64]
 
 
 class Category(IntEnum):
-    """Kineto's event classes, old names included (``Operator``, ``Runtime``, ``Kernel`` of 2021). Stored in files:
+    """Kineto's event classes, including old names (``Operator``, ``Runtime``, ``Kernel`` of 2021). Stored in files:
     never renumber."""
 
     OTHER = 0
@@ -70,20 +70,20 @@ class Events:
     stream: I32
     """-1 for host events."""
     correlation: I64
-    """-1 where absent. Not unique: a graph launch owns many kernels."""
+    """-1 if absent. Not unique: a graph launch has many kernels."""
     external_id: I64
-    """-1 where absent."""
+    """-1 if absent."""
     launch: I32
-    """GPU events: index of the runtime or driver event that launched it, -1 unknown. Calls of a backend on the host
-    (gloo) beside a device: the operator that issued it. Other host events: -1."""
+    """GPU events: index of the runtime or driver event that launched it, -1 if unknown. Calls of a backend on the host
+    (gloo) in a trace with a device: the operator that issued it. Other host events: -1."""
     step: I32
     """Index into ``Steps`` of the step that *launched* the event (GPU) or contains its start (host); -1 for none."""
     shape: I32
-    """Index into ``strings``: input dims of an operator, grid and block of a kernel; -1 where absent."""
+    """Index into ``strings``: input dims of an operator, grid and block of a kernel; -1 if absent."""
     bytes: I64
-    """Copies and memsets; -1 elsewhere."""
+    """Of copies and memsets; -1 elsewhere."""
     bandwidth_gb_s: F64
-    """Copies and memsets as Kineto says; 0 elsewhere."""
+    """Of copies and memsets, as recorded by Kineto; 0 elsewhere."""
     position: I64
     """Index in the file's ``traceEvents``, HTA's ``index``."""
 
@@ -97,7 +97,7 @@ class Events:
 
     @property
     def launching(self) -> NDArray[np.bool_]:
-        """Host events that launched device work."""
+        """Return the mask of host events that launched device work."""
         mask = np.zeros(len(self), np.bool_)
         mask[self.launch[self.launch >= 0]] = True
         return mask
@@ -123,8 +123,8 @@ EVENT_DTYPES: dict[str, Any] = {
 
 @dataclass(slots=True)
 class PythonCalls:
-    """Calls of Python functions and modules, where stacks were recorded (``with_stack``), in order of ``start`` (ties:
-    the longer first). Columns of length P. They are no events: nothing but what names a line of code reads them."""
+    """Calls of Python functions and modules, if stacks were recorded (``with_stack``), in order of ``start`` (ties: the
+    longer first). Columns of length P. They are not events: only code that names Python lines reads them."""
 
     start: I64
     duration: I64
@@ -142,7 +142,7 @@ class PythonCalls:
 
     @classmethod
     def none(cls) -> PythonCalls:
-        """Of a trace without stacks."""
+        """Return the calls of a trace without stacks: none."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
 
 
@@ -165,12 +165,12 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group. Its identity is ``ranks``; names differ between ranks."""
+    """A process group. It is identified by ``ranks``; names differ between ranks."""
 
     name: str
     description: str
     ranks: tuple[int, ...]
-    """Empty when the trace does not say."""
+    """Empty if the trace does not contain them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +180,9 @@ class Piece:
     sends: bool
     """False: it receives."""
     peer: int
-    """Rank of the job that it goes to or comes from, -1 unknown."""
+    """Rank of the job that it sends to or receives from, -1 if unknown."""
     elements: int = -1
-    """-1 unknown."""
+    """-1 if unknown."""
 
 
 @dataclass(slots=True)
@@ -193,24 +193,25 @@ class Collectives:
     event: I32
     """Index into ``Events``: the kernel, or the operator."""
     kind: list[str]
-    """``allreduce``, ``allgather``, ``reduce_scatter``, ``broadcast``, ``send``, ``recv`` ...: lower case, no prefix,
-    as Kineto's ``Collective name`` says, underscores of ``_allgather_base`` and the like kept."""
+    """``allreduce``, ``allgather``, ``reduce_scatter``, ``broadcast``, ``send``, ``recv`` ...: lower case, without
+    prefix, as in Kineto's ``Collective name``, with the underscores of ``_allgather_base`` and the like."""
     group: I32
-    """Index into ``RankTrace.groups``, -1 unknown."""
+    """Index into ``RankTrace.groups``, -1 if unknown."""
     seq: I64
-    """-1 where the trace has none (before torch 2.12)."""
+    """-1 if the trace has none (before torch 2.12)."""
     comms_id: list[str]
-    """Empty where the trace has none (before torch 2.13)."""
+    """Empty if the trace has none (before torch 2.13)."""
     in_elements: I64
     out_elements: I64
     dtype: list[str]
     peer: I32
-    """Other rank of a point-to-point call (a rank of the job), -1 otherwise, unknown, or where there are several."""
+    """The other rank of a point-to-point call (a rank of the job), -1 for other calls, if unknown, or if there are
+    several."""
     pieces: list[tuple[Piece, ...]] = field(default_factory=list)
-    """Sends and receives that the call stands for, in the order they were issued: one of a plain send or receive, all
-    of a coalesced group. Empty for collectives, and where nothing is known. The n-th piece of rank a that sends to b
-    and the n-th of b that receives from a are one message, whatever calls they stand in. Kind of a coalesced call:
-    ``send`` or ``recv`` where all its pieces are, else ``sendrecv``."""
+    """Sends and receives of the call, in the order in which they were issued: one for a plain send or receive, all of a
+    coalesced group. Empty for collectives, and if unknown. The n-th piece of rank a that sends to b and the n-th of b
+    that receives from a are one message, whatever calls they belong to. The kind of a coalesced call is ``send`` or
+    ``recv`` if all its pieces are, else ``sendrecv``."""
 
     def __post_init__(self) -> None:
         if not self.pieces and {"send", "recv"}.isdisjoint(self.kind):
@@ -229,9 +230,9 @@ class Collectives:
 
 @dataclass(slots=True)
 class DeviceMemory:
-    """What PyTorch's allocator held of one device while this rank was recorded with ``profile_memory``.
+    """Memory of one device in PyTorch's allocator while this rank was recorded with ``profile_memory``.
 
-    Bytes, by the allocator's own counters: allocations as it rounds them up, until the last tensor is released.
+    Bytes, by the allocator's own counters: allocations including rounding, until the last tensor is released.
     """
 
     device: int
@@ -240,12 +241,12 @@ class DeviceMemory:
     end_allocated: int
     end_reserved: int
     step_peaks: list[int]
-    """Most allocated in each step, what it began with included; empty without steps."""
+    """Largest allocated size in each step, including what was allocated at its begin; empty without steps."""
 
 
 @dataclass(slots=True)
 class TraceMeta:
-    """What the file says about itself. None or empty where it does not."""
+    """The file's metadata. None or empty if absent."""
 
     rank: int | None = None
     """From distributedInfo."""
@@ -260,10 +261,10 @@ class TraceMeta:
     flags: dict[str, bool] = field(default_factory=dict)
     """``record_shapes``, ``with_stack``, ``profile_memory`` ... as recorded."""
     peers: str = ""
-    """How the trace numbers the peers of sends and receives: see :mod:`rankscope.trace.peers`. Empty where ranks of the
-    job and places within the group are the same, or nothing was sent."""
+    """How the trace numbers the peers of sends and receives: see :mod:`rankscope.trace.peers`. Empty if ranks of the
+    job and positions within the group are equal, or nothing was sent."""
     raw: dict[str, Any] = field(default_factory=dict)
-    """The file's top-level keys other than events, as they are, but for the process groups, which are ``groups``."""
+    """The file's top-level keys other than events, unchanged, without the process groups, which are in ``groups``."""
 
 
 @dataclass(slots=True)
@@ -272,7 +273,7 @@ class RankTrace:
 
     source: str
     rank: int | None
-    """distributedInfo first, then the file name; None when neither says. Never guessed."""
+    """From distributedInfo, else from the file name; None if neither has it. Never guessed."""
     meta: TraceMeta
     strings: list[str]
     events: Events
@@ -283,15 +284,15 @@ class RankTrace:
     """In order of device; empty where memory was not recorded."""
     python: PythonCalls = field(default_factory=PythonCalls.none)
     repairs: dict[str, int] = field(default_factory=dict)
-    """What was repaired or dropped: kind -> count (see ``trace.repair`` for the kinds)."""
+    """Repaired or dropped events: kind -> count (see ``trace.repair`` for the kinds)."""
     notes: list[str] = field(default_factory=list)
-    """Anything else a reader of the report should know, in words."""
+    """Further remarks for the reader of the report, in words."""
     dropped: dict[str, int] = field(default_factory=dict)
-    """Event class that no analysis reads -> number left out while decoding. Not a repair."""
+    """Event class that no analysis reads -> number of events left out while decoding. Not a repair."""
     attempt: int = 0
     window: int = 0
     part: str = ""
-    """What tells this process from the others of a merged file; empty where the file holds one process."""
+    """Identifies this process among the others of a merged file; empty if the file holds one process."""
 
     @property
     def has_device(self) -> bool:

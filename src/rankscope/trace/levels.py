@@ -1,4 +1,4 @@
-"""The highest value of a quantity in each of some intervals, where its changes are known (allocated memory)."""
+"""The highest value of a quantity in each of several intervals, given its changes (allocated memory)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ I64 = NDArray[np.int64]
 
 
 def peaks(times: I64, levels: I64, starts: I64, ends: I64) -> list[int]:
-    """Return the highest level in each interval [start, end), the level at its start included.
+    """Return the highest level in each interval [start, end), including the level at its start.
 
     Args:
         times: when the level changed, ascending, shape (N,).

@@ -22,7 +22,7 @@ __all__ = ["LIBRARIES", "NEVER", "OURS"]
 NEVER = r"^triton_|^at::native::|^cub::|^thrust::|^cutlass::|^cudnn|^cublas"
 """Functions that are matched against no row. Inductor names a kernel after the operators around it, and
 ``triton_red_fused_ all_reduce_wait_tensor`` reduces within the device; the others are libraries that do not
-communicate. What CUTLASS runs is in its template arguments: see ``fused``."""
+communicate. The operation of a CUTLASS kernel is in its template arguments: see ``fused``."""
 
 _NS = r"(?:^|::)"
 _ALL = r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|all2all|broadcast)"
@@ -269,4 +269,4 @@ OURS: tuple[Library, ...] = (
 """The first row whose pattern fits names the library."""
 
 LIBRARIES = (*OURS, *plugins.load("libraries", Library, frozenset(row.name for row in OURS), "name"))
-"""Rows of other packages come last: they name what no row of ours knows."""
+"""Rows of other packages come last, so they only apply to names that no row of ours matches."""

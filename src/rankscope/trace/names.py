@@ -1,6 +1,6 @@
-"""What kind of work an event is, by its name. Communication is known by the rows of ``trace.libraries``.
+"""Kind of work of an event, by its name. Communication is recognised by the rows of ``trace.libraries``.
 
-A kernel that no row knows is compute.
+A kernel that matches no row is compute.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = [
 
 
 class Kind(IntEnum):
-    """What an event does, for the accounting of a rank's time."""
+    """Kind of an event, for the accounting of a rank's time."""
 
     OTHER = 0
-    """Host events that are neither: calls, annotations, waits."""
+    """Host events that are neither of these: calls, annotations, waits."""
     COMPUTE = 1
     COMMUNICATION = 2
     COPY = 3
@@ -42,10 +42,10 @@ class Kind(IntEnum):
 
 
 _REMEMBERED = 1 << 14
-"""Names whose meaning is remembered: the ranks of a job share theirs, so that each is looked at once."""
+"""Number of names whose classification is cached: the ranks of a job share their names, so each is classified once."""
 
 DEVICE_WORK = (Kind.COMPUTE, Kind.COMMUNICATION, Kind.COPY, Kind.FUSED)
-"""What a device does."""
+"""Kinds of work on a device."""
 
 _COMMUNICATION = re.compile("|".join(f"(?:{row.kernels})" for row in LIBRARIES if row.kernels), re.IGNORECASE)
 _FUSED = re.compile("|".join(f"(?:{row.fused})" for row in LIBRARIES if row.fused), re.IGNORECASE)
@@ -55,7 +55,7 @@ _NEVER = re.compile(NEVER, re.IGNORECASE)
 _UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|`anonymous namespace'::")
 _QUALIFIERS = re.compile(r"^(?:static |void |typeinfo name for |__global__ )+")
 _SPECIALISED = re.compile(r"_\d+d[ec]?(?:\d+(?:d[ec]?)?)+$")
-"""What Triton appends for the arguments that it compiled a kernel for: ``_0d1d2de3``."""
+"""The suffix that Triton appends for the arguments that it compiled a kernel for: ``_0d1d2de3``."""
 _MANGLED = re.compile(r"_ZN?K?(?=\d)")
 
 _COPY = re.compile(
@@ -68,8 +68,8 @@ _WAIT = re.compile(
     re.VERBOSE,
 )
 
-# Host operators that hand a call to a backend, the call itself being another event, or that run hooks (and with them
-# whatever waiting those do) around the operator proper.
+# Host operators that pass a call on to a backend, where the call itself is another event, or that run hooks (including
+# any waiting in these) around the actual operator.
 _PLUMBING = re.compile(
     r"""^record_param_comms$ | ^c10d:: | ^_c10d_functional:: | ^symm_mem:: | ^autograd::engine::evaluate_function
     | ^(?!Compiled)\w+Backward$   # autograd functions written in Python: FSDP reduces and waits inside of one
@@ -79,7 +79,7 @@ _PLUMBING = re.compile(
 
 _INPUT = re.compile(r"^enumerate\(DataLoader\)|DataLoader.*__next__|^\[pl\].*(train|fetch).*dataloader", re.IGNORECASE)
 
-# Families of compute kernels, first match wins. Only for reading; no analysis depends on them.
+# Families of compute kernels, first match wins. For display only; no analysis depends on them.
 _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
@@ -98,8 +98,8 @@ _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 
 
 def function(name: str) -> str:
-    """Qualified function of a kernel: ``vllm::cross_device_reduce_1stage`` of ``void vllm::cross_device_reduce_1stage<
-    float, 2>(vllm::RankData*)``, mangled or not."""
+    """Return the qualified function of a kernel: ``vllm::cross_device_reduce_1stage`` for ``void
+    vllm::cross_device_reduce_1stage<float, 2>(vllm::RankData*)``, mangled or not."""
     if mangled := _MANGLED.match(name):
         return _demangled(name[mangled.end() :])
     plain = _QUALIFIERS.sub("", _UNNAMED.sub("", name))
@@ -107,7 +107,7 @@ def function(name: str) -> str:
 
 
 def _demangled(text: str) -> str:
-    """Names of an Itanium-mangled function, up to its template arguments."""
+    """Return the names of an Itanium-mangled function, up to its template arguments."""
     parts = []
     while number := re.match(r"\d{1,4}", text):
         begin = number.end()
@@ -120,7 +120,7 @@ def _demangled(text: str) -> str:
 
 
 def is_communication(name: str) -> bool:
-    """Say whether a kernel or operator of this name moves data between ranks, or waits for another rank to."""
+    """Return whether a kernel or operator of this name moves data between ranks, or waits for another rank."""
     if _PREFIX.match(name):
         return True
     plain = function(name)
@@ -128,32 +128,32 @@ def is_communication(name: str) -> bool:
 
 
 def is_fused(name: str) -> bool:
-    """Say whether a kernel of this name computes and communicates at once."""
+    """Return whether a kernel of this name computes and communicates at once."""
     return _FUSED.search(name) is not None
 
 
 @lru_cache(_REMEMBERED)
 def is_known_compute(name: str) -> bool:
-    """Say whether a kernel of this name computes, whatever a record of communication says that launched it."""
+    """Return whether a kernel of this name computes, even if a record of communication launched it."""
     if is_communication(name):
         return False
     return is_fused(name) or _NEVER.search(function(name)) is not None or any(p.search(name) for _, p in _FAMILIES)
 
 
 def is_wait(name: str) -> bool:
-    """Say whether a host operator of this name only waits for communication."""
+    """Return whether a host operator of this name only waits for communication."""
     return _WAIT.search(name) is not None
 
 
 @lru_cache(_REMEMBERED)
 def is_input(name: str) -> bool:
-    """Say whether a host annotation of this name covers the fetching of a batch."""
+    """Return whether a host annotation of this name covers the fetching of a batch."""
     return _INPUT.search(name) is not None
 
 
 @lru_cache(_REMEMBERED)
 def classify(name: str, category: int) -> Kind:
-    """Kind of an event by its name and :class:`~rankscope.trace.columns.Category`.
+    """Return the kind of an event by its name and :class:`~rankscope.trace.columns.Category`.
 
     GPU events are compute unless they communicate, copy, or compute and communicate at once. CPU operators are compute
     unless they communicate or wait. Everything else (calls, annotations, Python frames) is ``OTHER``.
@@ -176,7 +176,8 @@ def classify(name: str, category: int) -> Kind:
 
 
 def family(name: str, kind: Kind) -> str:
-    """Family of a kernel or operator for tables: ``matmul``, ``attention`` ..., else the kind's own name."""
+    """Return the family of a kernel or operator for tables: ``matmul``, ``attention`` ..., else the name of the
+    kind."""
     if kind is not Kind.COMPUTE:
         return kind.name.lower()
     for label, pattern in _FAMILIES:

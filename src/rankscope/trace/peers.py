@@ -1,8 +1,8 @@
-"""What the peer number of a send or receive is: a rank of the job, or a place within the group.
+"""Meaning of the peer number of a send or receive: a rank of the job, or a position within the group.
 
-torch writes ``Dst Rank`` and ``Src Rank`` as ranks of the job, other writers as places within the group. In a group of
-ranks 0 to N-1 both are the same; in any other, numbers that can only be one of the two decide. A job's ranks run the
-same software, so that evidence of one rank counts for all (:func:`agree_on_peers`).
+torch writes ``Dst Rank`` and ``Src Rank`` as ranks of the job, other writers as positions within the group. In a group
+of ranks 0 to N-1 both are equal; in any other, numbers that are possible in one meaning only decide. A job's ranks run
+the same software, so evidence from one rank applies to all (:func:`agree_on_peers`).
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ __all__ = ["CONTRADICTORY", "PLACE", "RANK", "REMARKS", "UNCLEAR", "agree_on_pee
 RANK = "rank"
 """Peers are ranks of the job."""
 PLACE = "place"
-"""Peers are places within the group."""
+"""Peers are positions within the group."""
 UNCLEAR = "unclear"
-"""Each number could be either, and the two differ."""
+"""Each number has two possible meanings that differ."""
 CONTRADICTORY = "contradictory"
-"""Some numbers can only be ranks and some only places."""
+"""Some numbers can only be ranks and some only positions."""
 REMARKS = {
     PLACE: "peers of sends and receives are numbered within their group",
     CONTRADICTORY: "peers of sends and receives are numbered in two ways; those that could be either are left unknown",
 }
-"""What a reader of the report should know of it."""
+"""Remarks on this for the reader of the report."""
 
 
 def numbering(said: Iterable[tuple[tuple[int, ...], int, int]], own: int | None) -> str:
-    """How peers are numbered, by what cannot be otherwise.
+    """Determine how peers are numbered, by numbers that are possible in one meaning only.
 
     Args:
-        said: (ranks of the group, the peer's number, the peer's place where the trace gives that too or -1).
-        own: the rank of this trace, where it is known; it does not send to itself.
+        said: (ranks of the group, the peer's number, the peer's position if the trace has that too, or -1).
+        own: the rank of this trace, if known; it does not send to itself.
 
     Returns:
-        :data:`RANK`, :data:`PLACE`, :data:`UNCLEAR`, :data:`CONTRADICTORY`, or nothing where both are the same.
+        :data:`RANK`, :data:`PLACE`, :data:`UNCLEAR`, :data:`CONTRADICTORY`, or empty if both are equal.
     """
     found: set[str] = set()
     for ranks, number, place in said:
@@ -60,7 +60,7 @@ def numbering(said: Iterable[tuple[tuple[int, ...], int, int]], own: int | None)
 
 
 def resolved(ranks: tuple[int, ...], number: int, place: int, how: str) -> int:
-    """Rank of the job that a peer is, -1 where it is unknown."""
+    """Return the rank of the job of a peer, -1 if unknown."""
     size = len(ranks)
     if number < 0:
         return ranks[place] if 0 <= place < size else -1
@@ -74,9 +74,9 @@ def resolved(ranks: tuple[int, ...], number: int, place: int, how: str) -> int:
 
 
 def agree_on_peers(traces: Sequence[RankTrace]) -> None:
-    """Set in place how peers are numbered, where a rank's trace does not show it, from the other ranks of its window.
+    """Set in place how peers are numbered, if a rank's trace does not show it, from the other ranks of its window.
 
-    What was unclear was taken for ranks of the job, as torch writes them.
+    Unclear numbers had been taken as ranks of the job, as torch writes them.
     """
     windows: dict[tuple[int, int], list[RankTrace]] = {}
     for trace in traces:
@@ -103,6 +103,6 @@ def _renumber(trace: RankTrace, how: str) -> None:
 
 
 def peer_of(pieces: tuple[Piece, ...]) -> int:
-    """The one peer of all pieces, -1 where there are several or it is unknown."""
+    """Return the one peer of all pieces, -1 if there are several or it is unknown."""
     peers = {piece.peer for piece in pieces}
     return peers.pop() if len(peers) == 1 else -1

@@ -1,4 +1,5 @@
-"""A file as blocks of plain text: gzip or not, by its content and not by its name; bounded in memory and in total."""
+"""Read a file as blocks of plain text: gzip or not, by its content instead of its name; bounded in memory and in
+total."""
 
 from __future__ import annotations
 
@@ -22,24 +23,24 @@ BLOCK_BYTES = 128 << 10
 _CORRUPT: tuple[type[Exception], ...] = (zlib.error, _inflate.error)
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_RATIO = 100
-"""Kineto traces shrink 10 to 40 times. A file that expands more than this is malicious or damaged."""
+"""Kineto traces are compressed 10 to 40 times. A file that expands more than this is malicious or corrupt."""
 RATIO_APPLIES_FROM = 1 << 26
-"""Plain bytes below which the ratio is not looked at: a short trace may repeat itself."""
+"""Plain bytes below which the ratio is not checked: a short trace may be repetitive."""
 MAX_PLAIN_BYTES = 1 << 36
-"""64 GiB: far beyond any window worth recording."""
+"""64 GiB: far more than any window that is worth recording."""
 
 _LOOK_EVERY_BYTES = 1 << 24
-"""What is read becomes columns in memory, a half to five times its size: after so much of it the remaining memory is
-checked."""
+"""Interval, in bytes, between checks of the remaining memory, since the text becomes columns of half to five times its
+size."""
 
 
 class Reader:
     """Iterate over the plain text of ``path`` in blocks of at most ``BLOCK_BYTES``.
 
-    After the iteration ``damage`` says in words why the text ends early (truncated or corrupt gzip), or is None.
+    After the iteration ``damage`` states why the text ends early (truncated or corrupt gzip), or is None.
 
     Raises:
-        TraceError: the file cannot be read, or it expands beyond all reason.
+        TraceError: the file cannot be read, or it expands beyond the limits.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Is there memory left to read on? A report that exhausts the memory of a login node does more harm than good."""
+"""Check for remaining memory, because a report that exhausts the memory of a login node does more harm than good."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from rankscope.errors import TraceError
 __all__ = ["available", "require_room"]
 
 _RESERVE = 0.05
-"""Of the machine's memory, or of what this process's cgroup may use: kept for other programs. Linux begins to kill, or
-to swap, a little below that."""
+"""Share of the machine's memory, or of the limit of this process's cgroup, that is left to other programs. Linux begins
+to kill processes, or to swap, slightly below that."""
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def require_room(path: Path | str) -> None:
-    """Go on only where memory is left.
+    """Return if memory is left.
 
     Raises:
-        TraceError: less than a twentieth of what this process could use is available; the message names ``path``.
+        TraceError: less than a twentieth of the memory that this process could use is available; the message names
+            ``path``.
     """
     for whose, free, whole in available():
         if free < _RESERVE * whole:
@@ -32,8 +33,8 @@ def require_room(path: Path | str) -> None:
 
 
 def available() -> list[tuple[str, int, int]]:
-    """Whose memory, bytes that can still be had of it, and all of it: the machine's and that of the cgroup (version 2).
-    What the system does not report is left out."""
+    """Return (owner, available bytes, total bytes) of the machine's memory and that of the cgroup (version 2). Those
+    that the system does not report are left out."""
     found = []
     with contextlib.suppress(OSError, KeyError, ValueError):
         told = _numbers(_MEMINFO)
@@ -43,7 +44,7 @@ def available() -> list[tuple[str, int, int]]:
         own = next(line[3:] for line in lines if line.startswith("0::"))
         folder = _CGROUP / own.strip("/")
         most = int((folder / "memory.max").read_text())  # "max": no limit
-        # what files left in memory is given back when it is needed
+        # The page cache is freed when memory is needed.
         used = int((folder / "memory.current").read_text()) - _numbers(folder / "memory.stat")["inactive_file"]
         found.append(("its cgroup", max(most - used, 0), most))
     return found

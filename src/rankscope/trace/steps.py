@@ -13,7 +13,8 @@ _DEVICE = (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET, Category.G
 
 
 def step_of(events: Events, steps: Steps) -> NDArray[np.int32]:
-    """Step of each event: of its launch (GPU), or the one that contains its start (host). -1 for none."""
+    """Return the step of each event: that of its launch (GPU), or the one that contains its start (host). -1 for
+    none."""
     step = np.full(len(events), -1, np.int32)
     if not len(steps):
         return step

@@ -1,1 +1,1 @@
-"""Which files are traces, of which rank and window; all of them read in parallel, or from the cache."""
+"""Find the trace files, their ranks and windows; read all of them in parallel, or from the cache."""

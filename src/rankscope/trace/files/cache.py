@@ -1,10 +1,10 @@
 """RankTrace <-> Parquet. The columns are a public format: see docs/parquet.md.
 
-In a run directory of rankscope they are written beside each trace. Beside the traces of others nothing is left: their
+In a run directory of rankscope they are written beside each trace. No files are written beside other traces: their
 columns go to the user's cache folder, as do those of a run directory that cannot be written, or to a named folder.
 
-The cache is optional: where its file is not ours or no longer fits the trace, the trace is decoded again, without
-a message.
+The cache is optional: if its file was not written by rankscope or does not fit the trace any more, the trace is decoded
+again, without a message.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = ["cache_path", "drop_cached", "load_cached", "store_cached"]
 
 _MOST_BYTES = 1 << 36
 _MOST_CACHED = 20 * 10**9
-"""Of the user's cache folder: the columns of about 2,000 traces of 100 MB."""
+"""Largest size of the user's cache folder, in bytes: the columns of about 2,000 traces of 100 MB."""
 _SUFFIXES = (".gz", ".json", ".trace", ".pt")
 
 
 def cache_path(trace: Path, folder: Path | None = None) -> Path | None:
-    """Where the columns of a trace file are kept; None where there is no place for them.
+    """Return where the columns of a trace file are kept; None if there is no place for them.
 
     Args:
         trace: the trace file, for instance ``rank_3.trace.json.gz``.
-        folder: where the user wants them. None: ``rank_3.parquet`` beside a trace of a run directory that can be
+        folder: the folder that the user wants. None: ``rank_3.parquet`` beside a trace of a run directory that can be
             written, else the user's cache folder.
     """
     name = trace.name
@@ -52,7 +52,7 @@ def cache_path(trace: Path, folder: Path | None = None) -> Path | None:
 
 
 def _of_a_run(trace: Path) -> bool:
-    """Whether a trace lies in a run directory: RUN/attempt_N/window_N/rank_N."""
+    """Return whether a trace is in a run directory: RUN/attempt_N/window_N/rank_N."""
     return any(RunDir(parent).manifest.is_file() for parent in list(trace.absolute().parents)[:3])
 
 
@@ -60,12 +60,12 @@ def _users_folder() -> Path | None:
     given = Path(os.environ.get("XDG_CACHE_HOME") or "")
     try:
         return (given if given.is_absolute() else Path.home() / ".cache") / "rankscope"
-    except RuntimeError:  # no home
+    except RuntimeError:  # no home directory
         return None
 
 
 def store_cached(path: Path, trace: RankTrace, folder: Path | None = None) -> bool:
-    """Write the columns of a trace file to :func:`cache_path`, atomically. False when that is not possible."""
+    """Write the columns of a trace file to :func:`cache_path`, atomically. Return False if that is not possible."""
     target = cache_path(path, folder)
     if target is None:
         return False
@@ -78,7 +78,7 @@ def store_cached(path: Path, trace: RankTrace, folder: Path | None = None) -> bo
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
         write_columns(trace, temporary, _key(path))
-        Path(temporary).chmod(path.stat().st_mode & 0o666)  # the same readers as the trace
+        Path(temporary).chmod(path.stat().st_mode & 0o666)  # readable by the same users as the trace
         Path(temporary).replace(target)
         if target.parent == _users_folder():
             _keep_within(target.parent, _MOST_CACHED, spare=target)
@@ -91,7 +91,7 @@ def store_cached(path: Path, trace: RankTrace, folder: Path | None = None) -> bo
 
 
 def _keep_within(folder: Path, most_bytes: int, spare: Path) -> None:
-    """Remove what was read or written longest ago, until a cache folder takes no more than so many bytes."""
+    """Remove the least recently used files of a cache folder until its size is at most ``most_bytes``."""
     ages = []
     for file in folder.glob("*.parquet"):
         with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ def _keep_within(folder: Path, most_bytes: int, spare: Path) -> None:
 
 
 def load_cached(path: Path, folder: Path | None = None) -> RankTrace | None:
-    """Columns of the trace file ``path`` from :func:`cache_path`; None when there are none that fit."""
+    """Return the columns of the trace file ``path`` from :func:`cache_path`; None if there are none that fit."""
     try:
         source = cache_path(path, folder)
         if source is None or not source.is_file():
@@ -117,14 +117,14 @@ def load_cached(path: Path, folder: Path | None = None) -> RankTrace | None:
         with _opened(source, size) as stream:
             trace = read_columns(stream, size, path, _key(path))
         if trace is not None and source.parent == _users_folder():
-            os.utime(source)  # it was of use
-    except Exception:  # pyarrow fails in many ways on a file that is damaged
+            os.utime(source)  # mark it as used
+    except Exception:  # pyarrow raises many kinds of errors on corrupt files
         return None
     return trace
 
 
 def drop_cached(path: Path, folder: Path | None = None) -> None:
-    """Remove the columns of the trace file ``path``, where they are ours and fit it."""
+    """Remove the columns of the trace file ``path``, if rankscope wrote them and they fit it."""
     with contextlib.suppress(Exception):
         target = cache_path(path, folder)
         if target is not None and target.is_file() and _metadata(target).get(KEY) == _key(path):
@@ -133,10 +133,10 @@ def drop_cached(path: Path, folder: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def _opened(path: Path, most_bytes: int) -> Iterator[Any]:
-    """A file that may be anything, as a file of Arrow's own.
+    """Open any file as a file of Arrow's own.
 
-    Arrow reads in threads of its own. One that lets go of a Python file when the interpreter is about to end aborts the
-    process, since it cannot have the lock of the interpreter any more.
+    Arrow reads in threads of its own. A thread that releases a Python file during interpreter shutdown aborts the
+    process, since it cannot acquire the GIL any more.
     """
     import pyarrow as pa
 
@@ -145,10 +145,10 @@ def _opened(path: Path, most_bytes: int) -> Iterator[Any]:
 
 
 def _metadata(target: Path) -> dict[bytes, bytes]:
-    """Metadata in the footer of a Parquet file of ours; empty where it is another program's, or no file."""
+    """Return the metadata in the footer of a Parquet file of rankscope; empty for other files, or if there is none."""
     import pyarrow.parquet as pq
 
-    with contextlib.suppress(Exception), _opened(target, _MOST_BYTES) as stream:  # pyarrow fails in many ways
+    with contextlib.suppress(Exception), _opened(target, _MOST_BYTES) as stream:  # pyarrow raises many kinds of errors
         return pq.read_metadata(stream).metadata or {}
     return {}
 

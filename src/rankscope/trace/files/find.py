@@ -1,4 +1,4 @@
-"""Paths a user gave -> files that may be traces, and what lies beside them, in one walk.
+"""Find the files that may be traces, and the files beside them, below the user's paths, in one walk.
 
 Traces are recognised by content; other files are listed with the reason.
 """
@@ -27,7 +27,7 @@ _RUN_RECORDS = re.compile(
     r"|attempt_\d+/(?:window_\d+/)?rank_\d+\.json$"
 )
 _SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
-"""Of a window and, with another middle, of an out-of-memory error."""
+"""Of a window or, with another middle part, of an out-of-memory error."""
 _PULSE = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
 _OBJECT = re.compile(r"attempt_\d+/window_\d+/columns/[^/]+\.columns$")
 _MERGED = "cluster.trace.json.gz"
@@ -40,45 +40,45 @@ class Candidate:
 
     path: Path
     name: str
-    """The path below the folder that was given, with ``/`` between folders."""
+    """The path below the given folder, with ``/`` between folders."""
     name_rank: int | None
-    """The rank that the name says; the content has priority."""
+    """The rank in the name; the content takes precedence."""
     format: str
     """Name of the :class:`~rankscope.trace.format.Format` that reads it."""
     attempt: int | None = None
     window: int | None = None
-    """From the path of a run directory; None for foreign files, whose windows are separated by time."""
+    """From the path of a run directory; None for other files, whose windows are separated by time."""
 
     @property
     def order(self) -> tuple[int, int, int, str]:
-        """By attempt, window, rank and path."""
+        """Sort key: attempt, window, rank and path."""
         return self.attempt or 0, self.window or 0, self.name_rank or 0, str(self.path)
 
 
 @dataclass(slots=True)
 class Found:
-    """What the paths hold."""
+    """Files found below the paths."""
 
     candidates: list[Candidate]
     """In the order of attempt, window and path."""
     aside: list[SourceFile]
     snapshots: list[Path]
-    """Device memory of ranks; looked for in folders only, as are pulses."""
+    """Memory snapshots of ranks; searched in folders only, as are pulses."""
     pulses: list[Path]
-    """Step times of ranks over the whole run."""
+    """Step logs of ranks over the whole run."""
     objects: list[Path]
     """Columns of traces that were not kept, in run directories."""
 
 
 def find_traces(paths: Sequence[Path]) -> Found:
-    """Look through files and folders (nested ones too, links not followed into folders)."""
+    """Search files and folders (recursively; links to folders are not followed)."""
     candidates: dict[Path, Candidate] = {}
     aside: dict[Path, SourceFile] = {}
     snapshots: set[Path] = set()
     pulses: set[Path] = set()
     objects: set[Path] = set()
     single = [path for path in map(Path, paths) if not path.is_dir()]
-    # folders distinguish files that were given one by one
+    # files that were given one by one are distinguished by their folders
     above = Path(os.path.commonpath([p.absolute().parent for p in single])) if len(single) > 1 else None
     for given in paths:
         path = Path(given)
@@ -119,7 +119,7 @@ def _judge(path: Path, name: str, candidates: dict[Path, Candidate], aside: dict
     except FileNotFoundError:
         key, form = path.absolute(), "the link leads nowhere"
     except (OSError, RuntimeError, TraceError) as error:
-        rank = rank_of_name(name)  # so that the report can say why this rank is missing
+        rank = rank_of_name(name)  # so that the report can state why this rank is missing
         aside[path] = SourceFile(path=str(path), status="unusable", rank=rank, reason=str(error))
         return
     if key in candidates or key in aside:
@@ -136,10 +136,10 @@ def _judge(path: Path, name: str, candidates: dict[Path, Candidate], aside: dict
 
 
 def _format_or_reason(path: Path) -> Format | str:
-    """The format of this file, or the reason why it is no trace.
+    """Return the format of this file, or the reason why it is not a trace.
 
     Raises:
-        TraceError: it may have been one, but nothing of it is left.
+        TraceError: it may have been one, but nothing usable is left of it.
     """
     if not path.is_file():
         return "not a regular file"

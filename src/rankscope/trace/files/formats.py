@@ -1,7 +1,7 @@
-"""All input formats. To add one: a package beside ``trace.kineto`` that gives a ``FORMAT``, and a line here.
+"""All input formats. To add one: a package beside ``trace.kineto`` that defines a ``FORMAT``, and a line here.
 
 Other packages add formats through the entry points ``rankscope.formats`` (see :mod:`rankscope.plugins`). A file that
-several formats recognise belongs to the first of them, so that none takes files from those above it.
+several formats recognise is read by the first of them, so a later format takes no files from earlier ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_offered(name: str) -> bool:
 
 
 def recognise(head: bytes) -> Format | None:
-    """Return the format of a file that begins with these bytes, None where none fits (yet)."""
+    """Return the format of a file that begins with these bytes; None if none fits (yet)."""
     return next((form for form in FORMATS if _fits(form, head)), None)
 
 

@@ -1,8 +1,8 @@
-"""Whose trace each file is: what was given, what the content says, its process groups, and how the files are named.
+"""Identify the rank of each file: by what the user gave, the content, its process groups, and the file names.
 
-An identity is evidence, not truth. The content has priority; where it contradicts itself (two processes of one
-rank at the same time, a rank outside of its own process groups) and the names do not, the names are. What nothing
-decides stays without a rank. What decided is said with every file.
+Recorded identities can be wrong. The content takes precedence. If it contradicts itself (two processes of one rank at
+the same time, a rank outside of its own process groups) and the names do not, the names are used. If nothing decides,
+the file stays without a rank. How the rank was determined is reported for every file.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ UNKNOWN = (
 
 @dataclass(slots=True)
 class Identity:
-    """The rank of one file, and what decided."""
+    """The rank of one file, and how it was determined."""
 
     rank: int | None
     how: str
-    """What decided; of a file without a rank, why nothing did."""
+    """How it was determined; for a file without a rank, why it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class _File:
     named: int | None
     """Rank by a word in the name."""
     groups: frozenset[int]
-    """Ranks that are in all process groups this process is in; empty where the content names none."""
+    """Ranks that are in all process groups this process is in; empty if the content names none."""
     process: tuple[str | None, int]
     """Host and process id."""
     window: int
-    """Number of the stretch of time in which recordings overlap."""
+    """Number of the period of time in which recordings overlap."""
 
     @property
     def said(self) -> int | None:
@@ -57,24 +57,24 @@ class _File:
         return self.trace.meta.rank
 
     def against(self, rank: int) -> str | None:
-        """Why this is not the rank, by the process groups and the number of ranks."""
+        """Return why this is not the rank, by the process groups and the number of ranks."""
         world = self.trace.meta.world_size
         if self.groups and rank not in self.groups:
             return f"is in none of its process groups (ranks {', '.join(map(str, sorted(self.groups)[:8]))})"
         return f"a job of {world} ranks does not have" if world is not None and rank >= world else None
 
     def overlaps(self, other: _File) -> bool:
-        """Whether both recordings were open at one time."""
+        """Return whether both recordings were open at the same time."""
         one, two = self.trace.events, other.trace.events
         return bool(one.start[0] <= two.end.max() and two.start[0] <= one.end.max())
 
 
 def assign_ranks(read: Sequence[tuple[Candidate, RankTrace]], given: Mapping[Path, int]) -> list[Identity]:
-    """Decide the rank of each trace and set it; conflicts become notes of the trace.
+    """Determine the rank of each trace and set it; conflicts become notes of the trace.
 
     Args:
-        read: files and their traces, copies taken out.
-        given: resolved path -> rank, by the user, which nothing overrules.
+        read: files and their traces, without copies.
+        given: resolved path -> rank, by the user, which takes precedence over everything else.
     """
     identities: list[Identity | None] = [_given(candidate, trace, given) for candidate, trace in read]
     open_places = [i for i, (candidate, _) in enumerate(read) if candidate.window is None]
@@ -92,7 +92,7 @@ def assign_ranks(read: Sequence[tuple[Candidate, RankTrace]], given: Mapping[Pat
 
 
 def _given(candidate: Candidate, trace: RankTrace, given: Mapping[Path, int]) -> Identity | None:
-    """What the user said, or, in a run directory, what its layout says where the content is silent."""
+    """Return the rank that the user gave, or, in a run directory, that of its layout if the content has none."""
     if given and not trace.part and (rank := given.get(candidate.path.resolve())) is not None:
         return Identity(rank, "rank given by --rank")
     if candidate.window is None:
@@ -118,14 +118,14 @@ def _files(read: Sequence[tuple[Candidate, RankTrace]]) -> list[_File]:
 
 
 def _own_groups(trace: RankTrace) -> frozenset[int]:
-    """Ranks in all process groups that the calls of this process used."""
+    """Return the ranks that are in all process groups used by calls of this process."""
     used = np.unique(trace.collectives.group)
     ranks = [frozenset(trace.groups[g].ranks) for g in used[used >= 0].tolist() if trace.groups[g].ranks]
     return frozenset.intersection(*ranks) if ranks else frozenset()
 
 
 def _foreign(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity]:
-    """Identities of files outside run directories; ``known`` were given."""
+    """Return the identities of files outside run directories; those in ``known`` were given."""
     found = _by_content(files, known)
     if all(found):
         return [i for i in found if i is not None]
@@ -135,7 +135,8 @@ def _foreign(files: Sequence[_File], known: Sequence[Identity | None]) -> list[I
 
 
 def _by_content(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity | None]:
-    """What each content says, unless it cannot be: one rank has one process at a time, and is in its own groups."""
+    """Return the ranks in the contents, unless impossible: a rank has one process at a time, and is in its own
+    groups."""
     found = list(known)
     claims: dict[int, list[int]] = defaultdict(list)
     for place, file in enumerate(files):
@@ -156,7 +157,7 @@ def _by_content(files: Sequence[_File], known: Sequence[Identity | None]) -> lis
 
 
 def _cannot_be_one(files: Sequence[_File]) -> bool:
-    """Whether files that claim one rank are of several processes at a time, or of several ranks by all their names."""
+    """Return whether files with one rank are of several processes at a time, or of several ranks by all their names."""
     names = [f.named for f in files]
     if len(files) < 2 or len({f.process for f in files}) == 1 == len(set(names)):
         return False
@@ -170,7 +171,7 @@ def _cannot_be_one(files: Sequence[_File]) -> bool:
 
 
 def _by_word(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity | None]:
-    """Ranks in so many words in the name, where they are no two processes at a time."""
+    """Return ranks that the names state by a word, unless two processes at a time would have one rank."""
     found = list(known)
     taken = {(f.window, i.rank) for f, i in zip(files, known, strict=True) if i is not None}
     claims: dict[tuple[int, int], set[tuple[str | None, int]]] = defaultdict(set)
@@ -190,7 +191,7 @@ def _by_word(files: Sequence[_File], known: Sequence[Identity | None]) -> list[I
 
 
 def _by_groups(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity | None]:
-    """The only rank that is in all process groups of a process is its own."""
+    """Return the rank of a process if only one rank is in all its process groups."""
     found = list(known)
     taken = {(f.window, i.rank) for f, i in zip(files, known, strict=True) if i is not None}
     only = [next(iter(f.groups)) if len(f.groups) == 1 and f.trace.meta.world_size != 1 else None for f in files]
@@ -204,7 +205,7 @@ def _by_groups(files: Sequence[_File], known: Sequence[Identity | None]) -> list
 
 
 def _by_scheme(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity]:
-    """A reading of all names together that contradicts nothing that is known already."""
+    """Return the ranks by an interpretation of all names together that does not contradict known ranks."""
     if not any(i is None for i in known):
         return [i for i in known if i is not None]
     if _one_process(files) and all(i is None for i in known):
@@ -224,7 +225,7 @@ def _by_scheme(files: Sequence[_File], known: Sequence[Identity | None]) -> list
 
 
 def _one_process(files: Sequence[_File]) -> bool:
-    """One file, or the windows of one process one after the other."""
+    """Return whether these are one file, or consecutive windows of one process."""
     apart = len({f.window for f in files}) == len(files)
     return len(files) == 1 or (apart and len({f.process for f in files}) == 1)
 

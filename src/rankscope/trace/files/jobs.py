@@ -1,6 +1,6 @@
-"""Files that are not of the job: copies of a recording, and traces of other jobs in the same folder.
+"""Files that do not belong to the job: copies of a recording, and traces of other jobs in the same folder.
 
-A step time or a cost over two jobs is that of neither, so a report is on one of them.
+A step time or a cost over two jobs is valid for neither, so a report covers one of them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _PLACE_WORDS = {"rank", "local", "node", "count"}
 
 
 def copies(read: Sequence[Read]) -> dict[int, int]:
-    """Index of a file -> index of the file that holds the same recording and is kept.
+    """Return index of a file -> index of the file with the same recording that is kept.
 
-    Two processes do not record the same events at the same nanoseconds under the same ids.
+    Two processes do not record the same events at the same nanoseconds with the same ids.
     """
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for index, (candidate, trace) in enumerate(read):
         if candidate.window is not None:
-            continue  # the layout of a run directory holds each recording once
+            continue  # the layout of a run directory has each recording once
         events = trace.events
         key = (len(events), int(events.start[0]), int(events.end.max()), int(events.duration.sum()), trace.meta.rank)
         alike[key].append(index)
@@ -45,7 +45,7 @@ def copies(read: Sequence[Read]) -> dict[int, int]:
 
 
 def _preference(candidate: Candidate, trace: RankTrace) -> tuple[bool, int, int, str]:
-    """A name that says the content's rank first, then the shallowest and shortest."""
+    """Sort key: files whose name states the content's rank first, then by depth and length of the path."""
     contradicted = trace.meta.rank is not None and candidate.name_rank not in (None, trace.meta.rank)
     return contradicted, candidate.name.count("/"), len(candidate.name), candidate.name
 
@@ -56,13 +56,13 @@ def _same(one: RankTrace, other: RankTrace) -> bool:
 
 
 def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
-    """Index of each file of a job the report is not on -> why it is left out, and what to say of the jobs.
+    """Return index of each file of another job -> why it is left out, and remarks on the jobs.
 
-    Jobs are distinguished by their number of ranks, and by folders where the files of each folder are different ranks
-    and those of different folders the same ones at the same time. The job with most files is kept.
+    Jobs are distinguished by their number of ranks, and by folders if the files of each folder are different ranks and
+    those of different folders the same ranks at the same time. The job with most files is kept.
     """
     foreign = [i for i, (candidate, _) in enumerate(read) if candidate.window is None]
-    keys: list[str] = []  # the job of each file, in words; empty where the file does not say
+    keys: list[str] = []  # the job of each file, in words; empty if the file does not show it
     sizes = [read[i][1].meta.world_size for i in foreign]
     if _sizes_differ([read[i] for i in foreign]):
         keys = ["" if s is None else f"the job of {s} ranks" for s in sizes]
@@ -89,9 +89,9 @@ def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
 
 
 def _sizes_differ(read: Sequence[Read]) -> bool:
-    """Whether files of different world sizes are the same ranks, or lie in different folders.
+    """Return whether files of different world sizes are the same ranks, or are in different folders.
 
-    Others complete each other: a process that did not know its job says a world of one.
+    Otherwise they complement each other: a process without knowledge of its job records a world size of one.
     """
     ranks: dict[int | None, set[int]] = defaultdict(set)
     folders: dict[str, set[int]] = defaultdict(set)
@@ -105,14 +105,14 @@ def _sizes_differ(read: Sequence[Read]) -> bool:
 
 
 def _claims(read: Sequence[Read]) -> list[int | None]:
-    """Rank that each file says, in its content or its own name."""
+    """Return the rank of each file, by its content or its own name."""
     return [t.meta.rank if t.meta.rank is not None else rank_of_name(PurePosixPath(c.name).name) for c, t in read]
 
 
 def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
-    """The replica of each file, in words, and how it was found; None where there is one job.
+    """Return the replica of each file, in words, and how it was found; None if there is one job.
 
-    An inference server runs as many jobs as it has replicas: each holds all its ranks, and the names say the replica.
+    An inference server runs one job per replica: each has all its ranks, and the names state the replica.
     """
     ranks = [t.meta.rank for _, t in read]
     windows = overlapping([trace for _, trace in read])
@@ -121,7 +121,7 @@ def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
         return None
     whole = set(range(worlds.pop() or 0))
     if any(max(g.ranks, default=0) not in whole for _, t in read for g in t.groups):
-        return None  # process groups of more ranks than the content says the job has: it did not know its job
+        return None  # process groups exceed the world size in the content, so the process did not know its job
     words = [parse_name(c.name).words for c, _ in read]
     for key in sorted(set.intersection(*(set(w) for w in words))):
         values = [f"{key} {w[key]}" for w in words]
@@ -132,9 +132,9 @@ def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
 
 
 def _stems(read: Sequence[Read]) -> tuple[list[str], str] | None:
-    """The job of each file by its name without the rank in it (``a_rank0``, ``b_rank0``), and how it is told.
+    """Return the job of each file by its name without the rank (``a_rank0``, ``b_rank0``), and how it was found.
 
-    None where there is one job, or the names do not put several ranks of each together.
+    None if there is one job, or if the names do not assign several ranks to each.
     """
     ranks = _claims(read)
     windows = overlapping([trace for _, trace in read])
@@ -148,7 +148,7 @@ def _stems(read: Sequence[Read]) -> tuple[list[str], str] | None:
 
 
 def _job_folders(read: Sequence[Read]) -> tuple[list[str], str] | None:
-    """The job of each file by its folder, in words, and how it was found; None where there is one job."""
+    """Return the job of each file by its folder, in words, and how it was found; None if there is one job."""
     ranks = _claims(read)
     windows = overlapping([trace for _, trace in read])
     if _distinct(ranks, windows, [""] * len(read)):
@@ -165,6 +165,6 @@ def _job_folders(read: Sequence[Read]) -> tuple[list[str], str] | None:
 
 
 def _distinct(ranks: Sequence[int | None], windows: Sequence[int], folders: Sequence[str]) -> bool:
-    """Whether within each folder no rank is claimed by two recordings of the same time."""
+    """Return whether within each folder no rank has two recordings of the same time."""
     claims = Counter(zip(folders, windows, ranks, strict=True))
     return all(count == 1 or rank is None for (_, _, rank), count in claims.items())

@@ -1,4 +1,4 @@
-"""Paths -> the traces of all ranks and windows, and the fate of every file that was offered."""
+"""Load the traces of all ranks and windows below some paths, with the result for every file."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from rankscope.trace.peers import agree_on_peers
 __all__ = ["Decoded", "LoadResult", "load_traces", "process_count", "put_together", "read_one", "weight"]
 
 Progress = Callable[[int, int, str], None]
-"""Called with bytes done, bytes in all (of the files on disk) and the file just done, at first with none."""
+"""Called with bytes done, bytes in total (of the files on disk) and the file just done; the first call has no file."""
 _PACKED_WEIGHT = 12
-"""A gzip byte is about so many bytes of JSON."""
+"""Estimated bytes of JSON per byte of gzip."""
 _WORTH_A_PROCESS = 200 << 20
 """Bytes of JSON below which processes cost more than they save: starting one takes as long as decoding 50 MB."""
 
@@ -40,17 +40,17 @@ class LoadResult:
     """The result of loading some paths."""
 
     traces: list[RankTrace]
-    """In order of attempt, window and rank; at most one for each."""
+    """In order of attempt, window and rank; at most one per window and rank."""
     sources: list[SourceFile]
     """Every file offered: used, ignored, unusable or unassigned."""
     unassigned: list[RankTrace] = field(default_factory=list)
-    """Readable traces of which neither name nor content says the rank."""
+    """Readable traces whose rank is neither in the name nor in the content."""
     snapshots: list[Path] = field(default_factory=list)
-    """Device memory of ranks, beside their traces."""
+    """Memory snapshots of ranks, beside their traces."""
     pulses: list[Path] = field(default_factory=list)
-    """Step times of ranks over the whole run."""
+    """Step logs of ranks over the whole run."""
     notes: list[str] = field(default_factory=list)
-    """What a reader of the report should know of the files together."""
+    """Remarks for the reader of the report on the files together."""
 
 
 Decoded = list[RankTrace] | str
@@ -66,20 +66,20 @@ def load_traces(
     cache: bool | Path = True,
     progress: Progress | None = None,
 ) -> LoadResult:
-    """Find, decode and sort out traces.
+    """Find and decode traces, and determine rank and window of each.
 
-    A file that cannot be used is listed with the reason; the others go on. No error is raised for a file.
+    A file that cannot be used is listed with the reason, and does not affect the others. No error is raised for a file.
 
     Args:
         paths: files, folders or run directories.
-        ranks: file -> its rank, which overrules what the file says.
-        workers: processes to decode in, this one included; None chooses by size and CPU count.
-        executor: decodes in their place. What it does not bring back is decoded here.
-        cache: read and write the columns of each trace as Parquet: where :mod:`.cache` says, or in a folder.
+        ranks: file -> its rank, which takes precedence over the rank in the file.
+        workers: number of processes to decode in, including this one; None chooses by size and CPU count.
+        executor: decodes instead of these processes. Files that it does not return are decoded here.
+        cache: read and write the columns of each trace as Parquet: at the place given by :mod:`.cache`, or in a folder.
         progress: called before the first and after each file.
 
     Raises:
-        ConfigError: ``ranks`` names a file that is none of the traces.
+        ConfigError: ``ranks`` names a file that is not one of the traces.
     """
     found = find_traces(paths)
     candidates = found.candidates
@@ -101,7 +101,7 @@ def load_traces(
     loaded.snapshots, loaded.pulses = found.snapshots, found.pulses
     if cache:
         for source in loaded.sources:
-            if source.status in ("unassigned", "unusable"):  # a refused file leaves nothing beside it
+            if source.status in ("unassigned", "unusable"):  # no columns of a rejected file are kept
                 drop_cached(Path(source.path), _folder(cache))
     return loaded
 
@@ -109,7 +109,7 @@ def load_traces(
 def _with_objects(
     read: list[tuple[Candidate, Decoded]], found: Found, shared: Shared
 ) -> list[tuple[Candidate, Decoded]]:
-    """The files, and in their order those of which a run directory keeps only the columns."""
+    """Merge the files, in their order, with those of which a run directory keeps only the columns."""
     there = {candidate.path for candidate, _ in read}
     for path in found.objects:
         try:
@@ -128,11 +128,11 @@ def _with_objects(
 def put_together(
     files: Sequence[tuple[Candidate, Decoded]], aside: list[SourceFile], given: Mapping[Path, int]
 ) -> LoadResult:
-    """Decide whose each trace is, and which window.
+    """Determine rank and window of each trace.
 
     Args:
-        files: in the order of :class:`Found`, with what was read of each.
-        aside: files that are no traces; those that cannot be used are added.
+        files: in the order of :class:`Found`, with the result of reading each.
+        aside: files that are not traces; unusable ones are appended.
         given: resolved path -> rank, by the user.
     """
     read: list[tuple[Candidate, RankTrace]] = []
@@ -141,13 +141,13 @@ def put_together(
             path = str(candidate.path)
             aside.append(SourceFile(path=path, status="unusable", rank=candidate.name_rank, reason=decoded))
             continue
-        # the label of a process in a merged file says what a name says elsewhere
+        # the label of a process in a merged file takes the place of a file name
         read += [(replace(candidate, name=t.part) if t.part else candidate, t) for t in decoded]
     return _sorted_out(read, given, aside)
 
 
 def _given(candidates: Sequence[Candidate], ranks: Mapping[Path, int]) -> dict[Path, int]:
-    """The user's ranks by resolved path; a file may be named by its path, or by the end of it."""
+    """Return the user's ranks by resolved path; a file may be named by its path, or by the end of it."""
     given: dict[Path, int] = {}
     for path, rank in ranks.items():
         known = [c.path.resolve() for c in candidates]
@@ -164,13 +164,14 @@ def _given(candidates: Sequence[Candidate], ranks: Mapping[Path, int]) -> dict[P
 def _sorted_out(
     read: Sequence[tuple[Candidate, RankTrace]], given: Mapping[Path, int], sources: list[SourceFile]
 ) -> LoadResult:
-    """Take copies and other jobs out, decide whose each trace is, and which window."""
+    """Remove copies and other jobs, and determine rank and window of each trace."""
     doubles = copies(read)
     for index, kept in doubles.items():
         reason = f"the same recording as {read[kept][1].source}, which is used"
         sources.append(_source(read[index][1], "unusable", reason))
         name_rank = read[index][0].name_rank
-        sources[-1].rank = sources[-1].rank if name_rank is None else name_rank  # it was to be the trace of that one
+        # it should have been the trace of that rank
+        sources[-1].rank = sources[-1].rank if name_rank is None else name_rank
     read = [pair for index, pair in enumerate(read) if index not in doubles]
     others, notes = other_jobs(read)
     sources += [_source(read[index][1], "ignored", reason) for index, reason in others.items()]
@@ -212,7 +213,7 @@ def _source(
 def _read_all(
     candidates: Sequence[Candidate], workers: int | None, cache: bool | Path, executor: Executor | None
 ) -> Iterator[tuple[int, Decoded]]:
-    """Index and trace (or the reason why there is none) of each candidate, as they come."""
+    """Yield index and trace (or the reason why there is none) of each candidate, in order of completion."""
     fresh: list[int] = []
     for index, candidate in enumerate(candidates):
         trace = load_cached(candidate.path, _folder(cache)) if cache else None
@@ -220,7 +221,7 @@ def _read_all(
             fresh.append(index)
         else:
             yield index, [trace]
-    fresh.sort(key=lambda i: -weight(candidates[i].path))  # the longest first, so that no process is left with it
+    fresh.sort(key=lambda i: -weight(candidates[i].path))  # the longest first, so that no process gets it last
     done: set[int] = set()
     if executor is not None:
         for index, result in _elsewhere(candidates, fresh, cache, executor):
@@ -243,7 +244,7 @@ def _read_all(
 def _elsewhere(
     candidates: Sequence[Candidate], fresh: Sequence[int], cache: bool | Path, executor: Executor
 ) -> Iterator[tuple[int, Decoded]]:
-    """What an engine's workers read; a file whose worker died, or sees no such file, is left out."""
+    """Yield what an engine's workers read; a file whose worker died, or cannot see it, is left out."""
     futures = {executor.submit(read_one, candidates[index], cache): index for index in fresh}
     for future in as_completed(futures):
         if not future.cancelled() and future.exception() is None and not isinstance(result := future.result(), str):
@@ -253,8 +254,9 @@ def _elsewhere(
 def _shared(
     candidates: Sequence[Candidate], fresh: Sequence[int], cache: bool | Path, helpers: int
 ) -> Iterator[tuple[int, Decoded]]:
-    """Read in this process and in helpers: starting one, and fetching its columns, costs as much as 50 MB of JSON."""
-    # never fork: the caller may have threads, a CUDA context or an open profiler
+    """Read in this process and in workers; starting a worker, and fetching its columns, costs as much as 50 MB of
+    JSON."""
+    # Never fork: the caller may have threads, a CUDA context or an open profiler.
     spawning = multiprocessing.get_context("spawn")
     with own_process.safe_spawn(), ProcessPoolExecutor(helpers, mp_context=spawning) as pool:
         futures = {pool.submit(read_one, candidates[i], cache): i for i in fresh[1:]}
@@ -262,7 +264,7 @@ def _shared(
         own: int | None = fresh[0]
         while own is not None:
             yield own, read_one(candidates[own], cache)
-            # then what no helper has begun, the shortest first
+            # then a file that no worker has begun, the shortest first
             own = futures.pop(last) if waiting and (last := waiting.pop()).cancel() else None
         for future in as_completed(futures):
             yield futures[future], future.result()
@@ -274,7 +276,7 @@ def read_one(candidate: Candidate, cache: bool | Path = False) -> Decoded:
         traces = BY_NAME[candidate.format].read(candidate.path)
     except TraceError as error:
         return str(error)
-    except Exception as error:  # what no reader foresaw costs this file, not the others
+    except Exception as error:  # an unforeseen error affects this file only
         return f"{candidate.path}: cannot be decoded ({type(error).__name__}: {error}); please report this file"
     if cache and len(traces) == 1:
         store_cached(candidate.path, traces[0], _folder(cache))
@@ -293,13 +295,14 @@ def _size(path: Path) -> int:
 
 
 def weight(path: Path) -> int:
-    """Bytes of text in a file, roughly."""
+    """Return the approximate size of the text in a file, in bytes."""
     size = _size(path)
     return size * _PACKED_WEIGHT if path.suffix == ".gz" else size
 
 
 def process_count(workers: int | None, weights: list[int]) -> int:
-    """Processes to work on files in, this one included: what was asked for, or what is worth it."""
+    """Return the number of processes to work on files, including this one: as requested, or as many as are
+    worthwhile."""
     if workers is None:
         if sum(weights) < _WORTH_A_PROCESS or multiprocessing.current_process().daemon:
             return 1

@@ -1,7 +1,7 @@
-"""What the names of trace files say about ranks: a rank, coordinates in a mesh, a node and a local rank, or a count.
+"""Ranks in the names of trace files: a rank, coordinates in a mesh, a node and a local rank, or a counter.
 
-A name is the path below the folder that was given, so that ``rank0/trace.json`` says as much as ``rank0.json``. One
-name alone says a rank only by the word for it. Everything else is derived from how the names of one window differ.
+A name is the path below the given folder, so ``rank0/trace.json`` contains as much as ``rank0.json``. A single name
+shows a rank only by the word for it. All other interpretations depend on how the names of one window differ.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 __all__ = ["RANK_WORDS", "Naming", "Scheme", "naming_schemes", "parse_name", "rank_of_name", "without_rank"]
 
-# From the slowest to the fastest in the order of ranks, as far as frameworks agree: tensor parallel ranks are
-# neighbours everywhere. Megatron and torchtitan put pipeline stages outermost, vLLM the replicas; so the order of the
-# others is tried, and has to be settled by the process groups.
+# From the slowest to the fastest dimension in the order of ranks, as far as frameworks agree: tensor parallel ranks are
+# always neighbours. Megatron and torchtitan have pipeline stages outermost, vLLM the replicas; so the order of the
+# other dimensions is tried, and must be confirmed by the process groups.
 _MESH = ("dp_replicate", "dp_shard", "fsdp", "pcp", "dcp", "etp", "edp", "ep", "pp", "dp", "cp", "sp", "mp", "tp")
 _FASTEST = "tp"
 _WORDS: tuple[tuple[str, str], ...] = (
@@ -44,22 +44,22 @@ class Naming:
     """The numbers in one name."""
 
     words: Mapping[str, int | None]
-    """Kind of number (``rank``, ``local``, ``node``, ``tp`` ...) -> value; None where the name says several."""
+    """Kind of number (``rank``, ``local``, ``node``, ``tp`` ...) -> value; None if the name has several."""
     counts: tuple[tuple[str, int], ...]
-    """Numbers that follow no word of meaning, in their order, each with the letters before it."""
+    """Numbers that follow no known word, in order, each with the letters before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A reading of the names of all files that gives each a rank of its own within its window."""
+    """An interpretation of the names of all files in which each has a rank of its own within its window."""
 
     how: str
-    """What decided, in words for the report."""
+    """What it is based on, in words for the report."""
     ranks: list[int] = field(default_factory=list)
 
 
 def parse_name(name: str) -> Naming:
-    """Read a name: a file's, with the folders below the one that was given."""
+    """Parse a name: that of a file, with the folders below the given one."""
     text = _SUFFIXES.sub("", name)
     words: dict[str, int | None] = {}
     rest: list[str] = []
@@ -76,9 +76,10 @@ def parse_name(name: str) -> Naming:
 
 
 def rank_of_name(name: str) -> int | None:
-    """Rank in a name (``rank_3``, ``rank[3]``, ``worker0_step_12``, ``rank3/trace``).
+    """Return the rank in a name (``rank_3``, ``rank[3]``, ``worker0_step_12``, ``rank3/trace``).
 
-    The file's own name counts before its folders'. None when it says none, several, or a rank within a node or mesh.
+    The file's own name takes precedence over its folders'. None if there is none, several, or a rank within a node or
+    mesh.
     """
     *folders, own = name.split("/")
     for part in (own, *reversed(folders)):
@@ -89,7 +90,8 @@ def rank_of_name(name: str) -> int | None:
 
 
 def without_rank(name: str) -> str:
-    """The name with a star for the number of the rank, as the files of one job share it; empty where it says none."""
+    """Return the name with a star for the number of the rank, which is equal for the files of one job; empty without a
+    rank."""
     text = _SUFFIXES.sub("", name)
     found = [m for m in RANK_WORDS.finditer(text) if m["rank"] is not None]
     if not found:
@@ -102,20 +104,20 @@ def without_rank(name: str) -> str:
 def naming_schemes(
     names: Sequence[Naming], windows: Sequence[int], worlds: Sequence[int | None], groups: Sequence[frozenset[int]]
 ) -> tuple[list[Scheme], str | None]:
-    """Readings of names that do not say the rank in so many words.
+    """Return the interpretations of names that do not state the rank by a word.
 
     Args:
         names: of the files.
         windows: of the files; a rank may occur once in each.
-        worlds: number of ranks in each file's job, where the content says so.
-        groups: ranks that are in all process groups of the file; empty where the content names none.
+        worlds: number of ranks in each file's job, if in the content.
+        groups: ranks that are in all process groups of the file; empty if the content names none.
 
     Returns:
-        The readings, the most explicit first, and why the names decide nothing where there is none.
+        The interpretations, the most explicit first, and, if there is none, why.
     """
     world = max((w for w in worlds if w is not None), default=None)
     if world is not None and max(Counter(windows).values()) > world:
-        world = None  # more processes at a time than the job has: the content did not know its job
+        world = None  # more concurrent processes than ranks: the process did not know its job
     places = _Places(names, windows, world, groups)
     found: list[Scheme] = []
     doubt: str | None = None
@@ -136,7 +138,7 @@ class _Places:
     groups: Sequence[frozenset[int]]
 
     def column(self, key: str) -> list[int] | None:
-        """The values of one kind of number; None unless every name has it."""
+        """Return the values of one kind of number; None unless every name has it."""
         values = [n.words.get(key) for n in self.names]
         return None if None in values else [v for v in values if v is not None]
 
@@ -145,7 +147,7 @@ class _Places:
             yield [v for v, w in zip(values, self.windows, strict=True) if w == window]
 
     def gapless(self, ranks: Sequence[int]) -> bool:
-        """Whether each window holds the ranks from 0 without a gap, several of them somewhere."""
+        """Return whether each window has the ranks from 0 without a gap, and some window several."""
         sets = list(self.by_window(ranks))
         return max(map(len, sets)) > 1 and all(sorted(s) == list(range(len(s))) for s in sets)
 
@@ -153,7 +155,7 @@ class _Places:
         return all(len(set(s)) == len(s) for s in self.by_window(ranks))
 
     def grid(self, columns: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
-        """Sizes of the mesh whose coordinates the columns are; None unless it is filled, or as large as the job."""
+        """Return the sizes of the mesh with these coordinates; None unless it is complete, or as large as the job."""
         sizes = tuple(max(column) + 1 for column in columns)
         points = list(zip(*columns, strict=True))
         if not self.distinct(points):
@@ -162,16 +164,16 @@ class _Places:
         return sizes if prod(sizes) == self.world or (filled and self.world is None) else None
 
     def fits(self, ranks: Sequence[int]) -> bool:
-        """Whether each rank is in all process groups of its file, and in its job."""
+        """Return whether each rank is in all process groups of its file, and in its job."""
         inside = all(not g or r in g for r, g in zip(ranks, self.groups, strict=True))
         return inside and (self.world is None or max(ranks) < self.world)
 
 
 def _node_and_local(places: _Places) -> Scheme | str | None:
-    """Rank = node x processes of a node + local rank."""
+    """Interpret as rank = node x processes per node + local rank."""
     local = places.column("local")
     node = places.column("node")
-    if local is None and node is not None:  # node0/rank0 beside node1/rank0
+    if local is None and node is not None:  # node0/rank0 and node1/rank0
         ranks = places.column("rank")
         local = ranks if ranks is not None and not places.distinct(ranks) else None
     if local is None:
@@ -179,7 +181,8 @@ def _node_and_local(places: _Places) -> Scheme | str | None:
     if node is not None:
         sizes = places.grid([node, local])
         ranks = [n * (max(local) + 1) + own for n, own in zip(node, local, strict=True)]
-        first = max(node) == 0 and places.distinct(local)  # of the first node a local rank is a rank, whatever its size
+        # on the first node a local rank is a rank, whatever the size of the node
+        first = max(node) == 0 and places.distinct(local)
         if (sizes is not None or first) and places.fits(ranks):
             how = "node and local rank in the name, nodes in the order of their numbers"
             return Scheme(how, ranks)
@@ -190,7 +193,7 @@ def _node_and_local(places: _Places) -> Scheme | str | None:
 
 
 def _mesh(places: _Places) -> Scheme | str | None:
-    """Rank from mesh coordinates, by the fewest that distinguish the files."""
+    """Interpret as mesh coordinates, using the fewest that distinguish the files."""
     said = {d: c for d in _MESH if (c := places.column(d)) is not None}
     columns = {d: c for d, c in said.items() if len(set(c)) > 1}
     if columns and (others := [d for d, c in said.items() if d not in columns and max(c) > 0]):
@@ -225,7 +228,7 @@ def _ravel(columns: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def _counted(places: _Places) -> Scheme | str | None:
-    """A number that counts the files of each window from 0 without a gap."""
+    """Interpret a number that counts the files of each window from 0 without a gap."""
     readings: dict[tuple[int, ...], str] = {}
     counted = places.column("count")
     if counted is not None and places.gapless(counted) and places.fits(counted):

@@ -1,7 +1,7 @@
-"""One object for many traces: their columns, and last a list of them, in one file that is whole or none.
+"""One object for many traces: their columns, followed by a list of them, in a file that is either complete or absent.
 
-An object is an uncompressed zip archive of Parquet files, one a trace. Its directory is at the end, and a file that was
-cut off has none. Each member has a checksum: a damaged one costs its rank, not the others.
+An object is an uncompressed zip archive of Parquet files, one per trace. Its directory is at the end, so a truncated
+file has none. Each member has a checksum: a corrupt one affects only its rank.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 OBJECT_VERSION = 1
-"""Raise it whenever the list or its meaning changes; the columns have a version of their own."""
+"""To be raised whenever the list or its meaning changes; the columns have a version of their own."""
 SUFFIX = ".columns"
 _LIST = "contents.json"
 _KEY = f"reduced {OBJECT_VERSION} {PARQUET_VERSION}".encode()
@@ -51,17 +51,17 @@ class Member:
     """One trace of a file."""
 
     name: str
-    """In the archive."""
+    """Name in the archive."""
     part: str = ""
-    """What tells its process from the others of a merged file."""
+    """Identifies its process among the others of a merged file."""
 
 
 @dataclass(kw_only=True)
 class ReducedFile:
-    """A file that was reduced, as it was found where it lay."""
+    """A file that was reduced, as it was found."""
 
     path: str
-    """In an object of a run directory relative to that, so that the directory can be moved."""
+    """In an object of a run directory, relative to that directory, so that it can be moved."""
     name: str
     name_rank: Rank | None = None
     format: str
@@ -69,24 +69,24 @@ class ReducedFile:
     window: WindowNumber | None = None
     members: list[Member] = field(default_factory=list)
     reason: str | None = None
-    """Why there are none."""
+    """Why there are no traces."""
 
 
 @dataclass(kw_only=True)
 class Contents:
-    """What an object holds."""
+    """Contents of an object."""
 
     version: int = OBJECT_VERSION
     columns: int = PARQUET_VERSION
     files: list[ReducedFile] = field(default_factory=list)
     aside: list[SourceFile] = field(default_factory=list)
-    """Files that lay beside them and are no traces."""
+    """Files beside them that are not traces."""
     snapshots: list[str] = field(default_factory=list)
     pulses: list[str] = field(default_factory=list)
 
 
 class ObjectWriter:
-    """Adds traces one by one, so that no more than one is in memory."""
+    """Adds traces one by one, so that at most one is in memory."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive, self._count = archive, 0
@@ -104,7 +104,7 @@ class ObjectWriter:
     @classmethod
     @contextmanager
     def open(cls, target: Path) -> Iterator[ObjectWriter]:
-        """Write an object. Its name appears when all of it is on the disk; after an error there is none.
+        """Write an object. It appears under its name when it is completely on the disk; after an error it does not.
 
         Raises:
             OSError: it cannot be written.
@@ -118,7 +118,7 @@ class ObjectWriter:
 
 
 class ObjectReader:
-    """Reads an object that anybody may have written."""
+    """Reads an object, which may be of any origin."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
         self._archive, self._name = archive, name
@@ -130,13 +130,13 @@ class ObjectReader:
             )
 
     def read(self, member: Member, path: Path) -> RankTrace | str:
-        """The trace of a member, or why it cannot be used. ``path``: the file that it was read from."""
+        """Return the trace of a member, or why it cannot be used. ``path``: the file that it was read from."""
         import pyarrow as pa
 
         try:
             text = self._bytes(member.name, MOST_BYTES)
             trace = read_columns(pa.BufferReader(text), len(text), path, _KEY)
-        except Exception as error:  # pyarrow fails in many ways on a file that is damaged
+        except Exception as error:  # pyarrow raises many kinds of errors on corrupt files
             return f"{shown(self._name)}: {member.name} is damaged ({type(error).__name__}); reduce {path} again"
         if trace is None:
             return f"{shown(self._name)}: {member.name} holds other columns; reduce {path} again"
@@ -144,7 +144,7 @@ class ObjectReader:
         return trace
 
     def decoded(self, file: ReducedFile, path: Path) -> list[RankTrace] | str:
-        """The traces of a file, or why there are none. ``path``: the file that they were read from."""
+        """Return the traces of a file, or why there are none. ``path``: the file that they were read from."""
         if file.reason is not None:
             return file.reason
         traces = [self.read(member, path) for member in file.members]
@@ -160,10 +160,10 @@ class ObjectReader:
     @classmethod
     @contextmanager
     def open(cls, name: str, opened: Callable[[], BinaryIO]) -> Iterator[ObjectReader]:
-        """Open an object, by its name for messages and what opens it.
+        """Open an object, given its name for messages and a function that opens it.
 
         Raises:
-            ForeignFileError: it is none, is not whole, or is of another version.
+            ForeignFileError: it is not an object, is incomplete, or has another version.
             OSError: it cannot be read.
         """
         with opened() as stream:
@@ -179,10 +179,10 @@ class ObjectReader:
 
 
 def read_object(path: Path) -> list[tuple[Candidate, list[RankTrace] | str]]:
-    """What an object of a run directory says in the place of traces that were not kept.
+    """Read an object of a run directory, which replaces traces that were not kept.
 
     Raises:
-        ForeignFileError: it is none, is not whole, or is of another version.
+        ForeignFileError: it is not an object, is incomplete, or has another version.
         OSError: it cannot be read.
     """
     with ObjectReader.open(str(path), lambda: open_foreign(path, MOST_BYTES)) as reader:

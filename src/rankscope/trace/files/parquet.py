@@ -31,9 +31,9 @@ from rankscope.trace.files.sound import require_sound
 __all__ = ["KEY", "PARQUET_VERSION", "events_table", "read_columns", "write_columns"]
 
 PARQUET_VERSION = 4
-"""Raise it whenever a column or its meaning changes."""
+"""To be raised whenever a column or its meaning changes."""
 KEY = b"rankscope.key"
-"""In the metadata of a file of ours: what the columns are of."""
+"""Metadata key of a file written by rankscope, for the key of the columns."""
 _ABOUT = b"rankscope.trace"
 _SUM = b"rankscope.sum"
 _PLAIN = {**EVENT_DTYPES, "launch": np.int32, "step": np.int32}
@@ -46,9 +46,9 @@ def write_columns(trace: RankTrace, target: str | BinaryIO, key: bytes) -> None:
     """Write the columns of a trace as Parquet.
 
     Args:
-        trace: any.
-        target: a file's name, or a file that is open.
-        key: what :func:`read_columns` must be told to believe them.
+        trace: any trace.
+        target: a file name, or an open file.
+        key: has to be passed to :func:`read_columns`, which rejects columns with another key.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -68,13 +68,13 @@ def write_columns(trace: RankTrace, target: str | BinaryIO, key: bytes) -> None:
 
 
 def read_columns(stream: Any, size: int, path: Path, key: bytes) -> RankTrace | None:
-    """Read what :func:`write_columns` wrote; None where it was written with another key. Any error may be raised.
+    """Read what :func:`write_columns` wrote; None if it was written with another key. Any error may be raised.
 
     Args:
-        stream: a file or buffer of Arrow's.
-        size: of it, bytes.
-        path: the trace file that the columns are of.
-        key: as they were written with.
+        stream: a file or buffer of Arrow.
+        size: its size in bytes.
+        path: the trace file that the columns belong to.
+        key: the key that they were written with.
     """
     import pyarrow.parquet as pq
 
@@ -83,7 +83,7 @@ def read_columns(stream: Any, size: int, path: Path, key: bytes) -> RankTrace | 
         about = metadata.get(_ABOUT, b"")
         if metadata.get(KEY) != key or metadata.get(_SUM) != _sum(about):
             return None
-        if file.metadata.num_rows > size:  # an event takes ten bytes and more
+        if file.metadata.num_rows > size:  # an event takes at least ten bytes
             return None
         trace = _trace(path, file.read(use_threads=False), from_json(_About, about))
     require_sound(trace)
@@ -91,7 +91,7 @@ def read_columns(stream: Any, size: int, path: Path, key: bytes) -> RankTrace | 
 
 
 def _sum(about: bytes) -> bytes:
-    """Parquet has checksums of its pages, none of its foot."""
+    """Return a checksum, because Parquet has checksums of its pages but not of its footer."""
     return b"%08x" % zlib.crc32(about)
 
 
@@ -111,7 +111,8 @@ def _about(trace: RankTrace) -> bytes:
 
 
 def _table(trace: RankTrace, pa: Any) -> Any:
-    """One row an event, and behind them one a call of a Python function; columns of collectives are null elsewhere."""
+    """Return a table with one row per event, followed by one per Python call; columns of collectives are null
+    elsewhere."""
     events, calls = _with_python(trace), trace.collectives
     rows = len(events)
     columns: dict[str, Any] = {"name": _texts(events.name, trace.strings, pa)}
@@ -138,7 +139,7 @@ def _table(trace: RankTrace, pa: Any) -> Any:
 
 
 def _with_python(trace: RankTrace) -> Events:
-    """The events, and behind them the calls of Python functions as events of their class."""
+    """Return the events, followed by the Python calls as events of their class."""
     events, python = trace.events, trace.python
     if not len(python):
         return events
@@ -150,7 +151,8 @@ def _with_python(trace: RankTrace) -> Events:
 
 
 def events_table(traces: Sequence[RankTrace]) -> Any:
-    """The events of several traces as one ``pyarrow.Table``, each row with its ``attempt``, ``window`` and ``rank``."""
+    """Return the events of several traces as one ``pyarrow.Table``, each row with its ``attempt``, ``window`` and
+    ``rank``."""
     import pyarrow as pa
 
     tables = []
@@ -164,7 +166,7 @@ def events_table(traces: Sequence[RankTrace]) -> Any:
 
 
 def _spelled(pieces: tuple[Piece, ...]) -> str:
-    """``send 2 65536; recv 0 65536``: direction, peer and elements of each; -1 where unknown."""
+    """Return ``send 2 65536; recv 0 65536``: direction, peer and elements of each piece; -1 if unknown."""
     return "; ".join(f"{'send' if p.sends else 'recv'} {p.peer} {p.elements}" for p in pieces)
 
 
@@ -174,7 +176,7 @@ def _pieces(text: str) -> tuple[Piece, ...]:
 
 
 def _texts(codes: Any, strings: list[str], pa: Any) -> Any:
-    """Codes into ``strings`` (-1: null) as a dictionary of only the strings used."""
+    """Return codes into ``strings`` (-1: null) as a dictionary of only the strings used."""
     used, small = np.unique(codes, return_inverse=True)
     if len(used) and used[0] < 0:
         used, small = used[1:], small - 1
@@ -187,21 +189,22 @@ def _texts(codes: Any, strings: list[str], pa: Any) -> Any:
 
 
 def _numbers(values: Any, pa: Any, absent: Any = None) -> Any:
-    """A column of numbers. Built from buffers, here and below: pyarrow's conversions would import pandas first."""
+    """Return a column of numbers. Here and below it is built from buffers: pyarrow's conversions would import pandas
+    first."""
     validity = None if absent is None else pa.py_buffer(np.packbits(~absent, bitorder="little"))
     values = np.ascontiguousarray(values)
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
 
 
 def _array(column: Any, kind: Any) -> Any:
-    """The numbers of a column, writable like those just decoded; anything where it is null."""
+    """Return the numbers of a column, writable like newly decoded ones; values of nulls are undefined."""
     array = column.combine_chunks() if hasattr(column, "chunks") else column
     array = array.chunk(0) if hasattr(array, "chunks") else array  # older pyarrow
     return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize).copy()
 
 
 def _codes(column: Any) -> tuple[Any, list[str]]:
-    """Codes (-1 for null) and strings of a dictionary column."""
+    """Return codes (-1 for null) and strings of a dictionary column."""
     array = column.unify_dictionaries().combine_chunks()
     array = array.chunk(0) if hasattr(array, "chunks") else array
     codes, validity = _array(array.indices, np.int32), array.indices.buffers()[0]
@@ -213,7 +216,7 @@ def _codes(column: Any) -> tuple[Any, list[str]]:
 
 @dataclasses.dataclass(kw_only=True)
 class _About:
-    """What a trace holds besides its columns."""
+    """Parts of a trace other than its columns."""
 
     rank: Rank | None
     meta: TraceMeta

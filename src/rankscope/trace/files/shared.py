@@ -1,7 +1,7 @@
-"""One object for what the ranks of a job have in common: lists of ranks, and names.
+"""One object for values that the ranks of a job have in common: lists of ranks, and names.
 
-Each of a thousand ranks names the thousand ranks of its groups. Kept as often as they are named, they would take more
-memory than the events.
+Each of a thousand ranks names the thousand ranks of its groups. Stored separately, these lists would take more memory
+than the events.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["Shared"]
 
 @dataclass(slots=True)
 class Shared:
-    """What traces were seen to hold."""
+    """Values that occurred in earlier traces."""
 
     _ranks: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
 
     def take(self, trace: RankTrace) -> RankTrace:
-        """Let the trace refer to what earlier ones hold, in place."""
+        """Replace values of the trace, in place, by equal ones of earlier traces."""
         keep = self._texts.setdefault
         trace.strings = [keep(text, text) for text in trace.strings]
         for column in ("kind", "comms_id", "dtype"):

@@ -1,4 +1,4 @@
-"""Whether columns that were read from a file fit together, so that no analysis meets an index that leads nowhere."""
+"""Consistency check of columns that were read from a file, so that no analysis meets an invalid index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def require_sound(trace: RankTrace) -> None:
     """Check lengths, indices and the order of time.
 
     Raises:
-        ValueError: the columns cannot be those of a trace.
+        ValueError: the columns are not those of a trace.
     """
     events, calls, steps = trace.events, trace.collectives, trace.steps
     rows = len(events)

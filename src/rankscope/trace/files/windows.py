@@ -1,4 +1,4 @@
-"""Which window a trace belongs to, where the path does not say: found by step numbers, else by time."""
+"""Window of a trace whose path does not state it: found by step numbers, else by time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def assign_windows(
     """Set ``attempt`` and ``window`` of each trace.
 
     Yields:
-        Each trace with None, or with the file that holds its rank and window: of several the one with most events.
+        Each trace with None, or with the file that has its rank and window: of several, the one with most events.
     """
     foreign = [trace for candidate, trace in read if candidate.window is None]
     numbers = iter(_number(foreign))
@@ -41,9 +41,9 @@ def assign_windows(
 
 
 def other_processes(traces: Sequence[RankTrace]) -> list[str]:
-    """A word for windows in which every rank is another process than in the window before.
+    """Return a remark on windows in which every rank is another process than in the window before.
 
-    The job was started again, or the files are of two jobs of one size: nothing in them tells which.
+    The job was restarted, or the files are of two jobs of equal size; the files do not show which.
     """
     ranks: dict[tuple[int, int], dict[int | None, int]] = {}
     for trace in traces:
@@ -61,7 +61,7 @@ def other_processes(traces: Sequence[RankTrace]) -> list[str]:
 
 
 def main_process(trace: RankTrace) -> int:
-    """Id of the process most host events are of, -1 where there are none."""
+    """Return the id of the process with most host events, -1 if there are none."""
     host = trace.events.pid[trace.events.stream < 0]
     if not len(host):
         return -1
@@ -70,12 +70,12 @@ def main_process(trace: RankTrace) -> int:
 
 
 def overlapping(traces: Sequence[RankTrace]) -> list[int]:
-    """Number, in order of time, of the stretch in which each recording overlaps with others."""
+    """Return, for each recording, the number of the period in which it overlaps with others, in order of time."""
     return _clusters([_times(t) for t in traces])
 
 
 def _number(traces: list[RankTrace]) -> list[int]:
-    """Window of each trace: 0 for all, unless a rank has several files."""
+    """Return the window of each trace: 0 for all, unless a rank has several files."""
     ranks = Counter(t.rank for t in traces)
     if not traces or ranks.most_common(1)[0][1] == 1:
         return [0] * len(traces)
@@ -85,7 +85,7 @@ def _number(traces: list[RankTrace]) -> list[int]:
     for choice in choices:
         if len({(t.rank, w) for t, w in zip(traces, choice, strict=True)}) == len(traces):
             return choice
-    # some rank was given twice: keep the grouping that explains most files
+    # some rank occurs twice: use the grouping that explains most files
     return max(choices, key=lambda c: len({(t.rank, w) for t, w in zip(traces, c, strict=True)}))
 
 

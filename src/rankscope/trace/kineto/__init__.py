@@ -1,1 +1,1 @@
-"""Kineto's JSON in, typed columns out: the only package that knows this format."""
+"""From Kineto's JSON to typed columns: the only package that knows this format."""

@@ -35,16 +35,16 @@ __all__ = ["FORMAT", "read_trace", "read_traces"]
 
 _SIGNS = (b'"traceEvents"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"')
 _EVENT = re.compile(rb'^(?:\xef\xbb\xbf)?\s*\[\s*(?:\{[^{}\[\]]*"ph"\s*:|\])', re.S)
-"""A file that is nothing but the list of events, which may be empty."""
+"""A file that consists of the list of events only, which may be empty."""
 _ABSOLUTE_NS = 10**18
-"""Times above (September 2001) are on the absolute clock already."""
+"""Times above (September 2001) are already on the absolute clock."""
 
 
 def read_trace(path: Path) -> RankTrace:
     """Decode a trace file of one process.
 
     Raises:
-        TraceError: the file is no trace, nothing of it can be used, or it holds several ranks.
+        TraceError: the file is not a trace, nothing of it can be used, or it holds several ranks.
     """
     traces = read_traces(path)
     if len(traces) > 1:
@@ -53,15 +53,15 @@ def read_trace(path: Path) -> RankTrace:
 
 
 def read_traces(path: Path) -> list[RankTrace]:
-    """Decode one trace file: one trace, or, of a merged file, one for each rank in it.
+    """Decode one trace file: one trace, or, for a merged file, one for each rank in it.
 
-    ``rank`` is what the content says; names of files are not looked at.
+    ``rank`` is the one in the content; file names are not considered.
 
     Args:
         path: Kineto or Chrome trace JSON, plain or gzip.
 
     Raises:
-        TraceError: the file is no trace, nothing of it can be used, or it holds ranks that cannot be distinguished.
+        TraceError: the file is not a trace, nothing of it can be used, or it holds ranks that cannot be distinguished.
     """
     reader = Reader(path)
     decoder = Decoder()
@@ -70,7 +70,7 @@ def read_traces(path: Path) -> list[RankTrace]:
     head, tail, after_end = b"", b"", False
     with _collector_off():
         for part in split(iter(reader), str(path)):
-            if after_end:  # the list ended within an earlier part; what follows is metadata
+            if after_end:  # the list ended in an earlier part; the rest is metadata
                 tail += part.glue + part.text
                 if len(tail) > MAX_HEAD_BYTES:
                     raise TraceError(f"{shown(path)}: {len(tail)} bytes after the list of events: not a profiler trace")
@@ -101,7 +101,7 @@ def _assemble(
     path: Path, decoder: Decoder, chunks: list[Rows], raw: dict[str, Any], notes: list[str]
 ) -> list[RankTrace]:
     columns = {
-        # popped, so that no column is held twice for longer than a moment
+        # popped, so that two copies of a column exist only briefly
         key: np.concatenate([c.columns.pop(key) for c in chunks]) if chunks else np.empty(0, dtype)
         for key, dtype in EVENT_DTYPES.items()
     }
@@ -127,7 +127,7 @@ def _assemble(
     parts = processes(columns, strings, decoder.symbols.texts, decoder.labels, str(path))
     if not parts:
         return [_trace(path, decoder, columns, comms, memory, about, notes)]
-    # the rank, the process groups and the samples of memory of the head are those of one process, or of none
+    # Rank, process groups and memory samples in the head belong to one of the processes, or to none.
     about.rank = None
     about.raw = {k: v for k, v in about.raw.items() if k not in ("distributedInfo", NOTES)}
     traces = []
@@ -199,7 +199,7 @@ def _trace(
 
 
 def _apart(columns: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], PythonCalls]:
-    """Events without the calls of Python functions, and those."""
+    """Split the events into those without calls of Python functions, and these calls."""
     python = columns["category"] == Category.PYTHON_FUNCTION
     if not python.any():
         return columns, PythonCalls.none()
@@ -208,19 +208,20 @@ def _apart(columns: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], P
 
 
 def _in_time(start: NDArray[np.int64], duration: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Order of start, ties the longer first, then as in the file. Kineto writes sorted runs, which one key exploits."""
+    """Return the order by start; ties: the longer first, then as in the file. Kineto writes sorted runs, which sorting
+    by one key exploits."""
     order = np.argsort(start, kind="stable")
     inorder = start[order]
     tied = np.zeros(len(order) + 1, bool)
     tied[1:-1] = inorder[1:] == inorder[:-1]
     places = np.flatnonzero(tied[1:] | tied[:-1])
-    rows = order[places]  # the places of one start are neighbours, and keep their places
+    rows = order[places]  # rows of equal start are adjacent, and stay so
     order[places] = rows[np.lexsort((-duration[rows], start[rows]))]
     return order
 
 
 def _by_row(position: NDArray[np.int64], comms: list[tuple[int, Args]]) -> dict[int, Args]:
-    """Position in the file -> row of the sorted columns, for the few events that matter."""
+    """Convert position in the file to row of the sorted columns, for the few events with arguments."""
     if not comms:
         return {}
     order = np.argsort(position, kind="stable")
@@ -229,7 +230,7 @@ def _by_row(position: NDArray[np.int64], comms: list[tuple[int, Args]]) -> dict[
 
 
 def _device(events: Events) -> int | None:
-    """The device most kernels ran on."""
+    """Return the device that most kernels ran on."""
     pids = events.pid[events.category == Category.KERNEL]
     if not len(pids):
         return None
@@ -239,7 +240,8 @@ def _device(events: Events) -> int | None:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Millions of small objects without cycles: the cyclic collector would only walk over them, again and again."""
+    """Switch the garbage collector off: with millions of small objects without cycles it would only traverse them
+    repeatedly."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -255,4 +257,4 @@ FORMAT = Format(
     fits=lambda head: any(sign in head for sign in _SIGNS) or _EVENT.match(head) is not None,
     read=read_traces,
 )
-"""What torch.profiler and libkineto write, and Chrome trace JSON with their event classes."""
+"""Output of torch.profiler and libkineto, and Chrome trace JSON with their event classes."""

@@ -1,9 +1,9 @@
 """Split blocks of text into the part before the events, chunks of whole events, and the part after them.
 
-Kineto and every JSON library write one event after the other in one fixed rhythm: the text between two events is
-always the same. It is read off the first two and then only searched for, which is as fast as memory.
-A raw newline cannot occur inside a JSON string, so a separator with a newline cannot occur inside one; without a
-newline, the first key of the events belongs to the rhythm (inside a string its quotes would be escaped).
+Kineto and every JSON library write events in a fixed layout: the text between two events is always the same. This
+separator is determined from the first two events and then only searched for, which is as fast as memory. A raw newline
+cannot occur inside a JSON string, so a separator with a newline cannot either; without a newline, the first key of the
+events is part of the separator (inside a string its quotes would be escaped).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rankscope.trace.kineto.events import NO_JSON
 __all__ = ["CHUNK_BYTES", "MAX_HEAD_BYTES", "Part", "find_end", "split"]
 
 CHUNK_BYTES = 192 << 10
-"""So few that the objects of a chunk stay in the cache while they become columns: 2 MiB took 1.1 to 1.2 times as
+"""Small enough that the objects of a chunk stay in the cache while they become columns: 2 MiB took 1.1 to 1.2 times as
 long."""
 MAX_HEAD_BYTES = 64 << 20
-"""pg_config of ten thousand ranks is some megabytes; 64 MiB without an event is no trace."""
+"""pg_config of ten thousand ranks takes some megabytes; a file with 64 MiB before the first event is not a trace."""
 MAX_EVENT_BYTES = 64 << 20
-"""Text without the rhythm is gathered up to here and then decoded as one document."""
+"""Text without the separator is collected up to this size and then decoded as one document."""
 
 _OPENING = re.compile(rb'"traceEvents"\s*:\s*\[(\s*)')
 _LIST_OPENING = re.compile(rb"^(?:\xef\xbb\xbf)?\s*\[(\s*)")
@@ -39,16 +39,16 @@ _shape = msgspec.json.Decoder(list[msgspec.Raw])
 
 @dataclass(slots=True)
 class Part:
-    """``kind``: ``head``, ``events`` (whole events joined by commas, no brackets), ``tail`` or ``cut`` (the text ended
-    inside the events; what was cut off). ``offset``: place of ``text`` in the plain file."""
+    """``kind``: ``head``, ``events`` (whole events joined by commas, without brackets), ``tail`` or ``cut`` (the text
+    ended inside the events; the remainder). ``offset``: position of ``text`` in the plain file."""
 
     kind: str
     text: bytes
     offset: int
     glue: bytes = b""
-    """What stood between the part before and this one, white space left out."""
+    """The text between the previous part and this one, without white space."""
     separator: bytes = b""
-    """The rhythm: ends with the brace that opens the next event."""
+    """The separator of events; it ends with the brace that opens the next event."""
 
 
 def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Part]:
@@ -96,7 +96,7 @@ def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES)
         buffer = buffer[after:]
         parts, size, wanted = [buffer], len(buffer), chunk_bytes
     buffer = b"".join(parts)
-    # the text is complete: what is left are the last events, and the end of the list
+    # The text is complete: the remainder is the last events, and the end of the list.
     end = find_end(buffer)
     if end is None:
         cut = buffer.rfind(separator)
@@ -109,13 +109,13 @@ def split(blocks: Iterator[bytes], name: str, *, chunk_bytes: int = CHUNK_BYTES)
 
 
 def _rhythm(text: bytes, opening: bytes) -> tuple[bytes, bytes]:
-    """The text between the first event and the second, and the same with the braces around it."""
-    gap = b"," + opening[max(opening.rfind(b"\n"), 0) :]  # should there be only one event in sight
+    """Return the text between the first event and the second, and the same with the braces around it."""
+    gap = b"," + opening[max(opening.rfind(b"\n"), 0) :]  # in case only one event is visible
     for found in itertools.islice(_BETWEEN.finditer(text, 0, 1 << 18), 64):
         try:
             _one.decode(text[: found.start() + 1])
         except NO_JSON:
-            continue  # within the first event
+            continue  # inside the first event
         gap = found.group(1)
         break
     key = _FIRST_KEY.match(text)
@@ -152,10 +152,10 @@ def _read_head(blocks: Iterator[bytes], name: str) -> tuple[bytes, re.Match[byte
 
 
 def find_end(text: bytes) -> tuple[int, int] | None:
-    """Where the last event ends and where the text after the closing bracket starts; None when it never closes.
+    """Return where the last event ends and where the text after the closing bracket starts; None if it never closes.
 
-    The list ends at the first bracket before which everything is valid JSON. With broken strings there is none; then
-    it ends at the first bracket after which a key of the document, or its end, follows.
+    The list ends at the first bracket before which everything is valid JSON. With corrupt strings there is none; then
+    it ends at the first bracket that is followed by a key of the document, or by its end.
     """
     first = None
     looked_at = 0

@@ -1,8 +1,8 @@
-"""Calls that were issued as one: which records of communication belong to a kernel that carries none.
+"""Calls that were issued as one: find the records of communication for a kernel without arguments.
 
 Between ``ncclGroupStart`` and ``ncclGroupEnd`` each send, receive or collective leaves its own ``record_param_comms``
-without launching anything; the group's end launches one kernel for all of them, inside an annotation
-``nccl:coalesced``. torch 2.11 gives that kernel no arguments, so that its pieces are the records which came before it.
+without launching anything. The end of the group launches one kernel for all of them, inside an annotation
+``nccl:coalesced``. torch 2.11 gives that kernel no arguments, so its pieces are the records before it.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["merged", "pieces_of", "titled"]
 
 I64 = NDArray[np.int64]
 
-_COALESCED = re.compile(r"\b\w+:coalesced\b")  # from a word's start: from each of its letters takes the square
+_COALESCED = re.compile(r"\b\w+:coalesced\b")  # anchored at a word start: trying each letter would take quadratic time
 _TITLE = re.compile(r"\b\w+:(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
 _LAUNCH = re.compile(r"LaunchKernel|LaunchCooperativeKernel|GraphLaunch")
 
 
 def pieces_of(events: Events, strings: list[str], kernels: I64, records: I64) -> dict[int, list[int]]:
-    """Records that each of these kernels stands for.
+    """Find the records that each of these kernels stands for.
 
     Args:
         events: all columns, ``launch`` included.
-        strings: what name codes mean.
+        strings: texts of the name codes.
         kernels: rows of communication kernels without arguments of their own, in order of ``start``.
-        records: rows of ``record_param_comms`` that no kernel was found for.
+        records: rows of ``record_param_comms`` for which no kernel was found.
 
     Returns:
-        Kernel row -> rows of its records, in the order they were issued. Kernels whose launch is not known, or before
-        which nothing was recorded, are left out.
+        Kernel row -> rows of its records, in the order in which they were issued. Kernels whose launch is unknown, or
+        before which nothing was recorded, are left out.
     """
     found: dict[int, list[int]] = {}
     kernels = kernels[events.launch[kernels] >= 0]
@@ -53,15 +53,15 @@ def pieces_of(events: Events, strings: list[str], kernels: I64, records: I64) ->
         groups = annotated[thread[annotated] == one]
         issued = events.start[own]
         if len(groups):
-            # what was issued since the group before began belongs to this one
+            # Calls issued since the previous group began belong to this one.
             at = np.searchsorted(events.start[groups], events.start[calls], side="right") - 1
             inside = (at >= 0) & (events.end[groups][at.clip(0)] >= events.start[calls])
-            # at the same time too: whole microseconds do not tell a record from the group's end that follows it
+            # Including equal times: with whole microseconds, a record and the end of its group may have the same time.
             until = np.searchsorted(issued, events.start[groups], side="right")
             since = np.concatenate(([0], until[:-1]))
             low, high = since[at.clip(0)], until[at.clip(0)]
         else:
-            calls = np.sort(calls)  # by start: each launch stands for what was issued since the one before
+            calls = np.sort(calls)  # by start: each launch stands for the calls issued since the previous one
             high = np.searchsorted(issued, events.start[calls])
             low, inside = np.concatenate(([0], high[:-1])), np.ones(len(calls), np.bool_)
         by_call = {
@@ -76,9 +76,9 @@ def pieces_of(events: Events, strings: list[str], kernels: I64, records: I64) ->
 
 
 def titled(events: Events, strings: list[str], kernels: I64) -> dict[int, Args]:
-    """Sends and receives that only the annotation around the launch tells of: ``nccl:send 1->0``.
+    """Read sends and receives that only the annotation around the launch shows: ``nccl:send 1->0``.
 
-    Its numbers are places within the group. Kernel row -> what it says.
+    Its numbers are positions within the group. Kernel row -> arguments.
     """
     found: dict[int, Args] = {}
     kernels = kernels[events.launch[kernels] >= 0]
@@ -97,9 +97,9 @@ def titled(events: Events, strings: list[str], kernels: I64) -> dict[int, Args]:
 
 
 def merged(pieces: list[Args]) -> Args:
-    """One call that says what its pieces have in common, sizes summed.
+    """Return one call with what its pieces have in common, and their total size.
 
-    Of sends and receives the sizes are what is sent and what is received.
+    For sends and receives, the sizes are what is sent and what is received.
     """
     kinds = [str(piece.collective).lower() for piece in pieces]
     first = pieces[0]
@@ -135,7 +135,7 @@ def _total(sizes: list[object]) -> int:
 
 
 def _threads(events: Events) -> I64:
-    """A number per thread, equal for the events of one."""
+    """Return a number per thread, equal for the events of one thread."""
     _, number = np.unique(np.stack((events.pid, events.tid)), axis=1, return_inverse=True)
     return number.reshape(-1).astype(np.int64)
 
@@ -146,7 +146,7 @@ def _named(events: Events, strings: list[str], pattern: re.Pattern[str]) -> NDAr
 
 
 def _launching(events: Events, strings: list[str], thread: I64, records: I64) -> NDArray[np.bool_]:
-    """Records inside which a kernel was launched: that was theirs, recorded or lost."""
+    """Select the records inside which a kernel was launched: that kernel is theirs, whether recorded or lost."""
     calls = np.isin(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
     calls &= _named(events, strings, _LAUNCH)
     launches = np.flatnonzero(calls)

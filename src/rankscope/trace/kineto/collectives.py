@@ -1,10 +1,10 @@
-"""The table of communication calls: which events they are, and what their arguments say.
+"""The table of communication calls: which events they are, and their arguments.
 
-Arguments stand on the kernel when Kineto has them; else on the ``record_param_comms`` operator with the same
-External id, or that encloses the launch; of calls that were issued as one, on those before the launch
+Kineto records arguments on the kernel if it has them; else on the ``record_param_comms`` operator with the same
+External id, or that encloses the launch; for calls that were issued as one, on those before the launch
 (:mod:`~rankscope.trace.kineto.coalesced`); on a CPU-only trace on the one nested in (or paired with) the backend's
-operator; else in what the agent noted (:mod:`~rankscope.trace.kineto.noted`). Where nothing is said the group is
-unknown, never guessed, unless the rank is in one group only.
+operator; else they are in the agent's notes (:mod:`~rankscope.trace.kineto.noted`). Without any of these the group is
+unknown and not guessed, unless the rank is in one group only.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ def build_collectives(
     own: int | None = None,
     notes: Sequence[Note] = (),
 ) -> tuple[Collectives, list[Group], str]:
-    """Collectives of a rank, its groups, and how peers are numbered (:mod:`rankscope.trace.peers`).
+    """Return the collectives of a rank, its groups, and how peers are numbered (:mod:`rankscope.trace.peers`).
 
     Args:
         events: all columns, ``launch`` included.
-        strings: what name codes mean.
+        strings: texts of the name codes.
         args: event index -> arguments, for every event that names its collective.
         known: ``pg_config`` by group name.
-        own: the rank, where it is known.
-        notes: what the agent noted of the calls, in order of time.
+        own: the rank, if known.
+        notes: the agent's notes of the calls, in order of time.
     """
     on_device = _device_calls(events, strings, args)
     on_host = _host_calls(events, strings, beside_device=bool((events.stream >= 0).any()))
@@ -83,7 +83,7 @@ def build_collectives(
     rows, found = rows[order], [found[i] for i in order.tolist()]
     pieces = {place: pieces[i] for place, i in enumerate(order.tolist()) if i in pieces}
     kinds = _kinds_of_names(events, rows, found)
-    # a rank that is in one group only can communicate in no other
+    # A rank that is in one group only can communicate in no other.
     only = next(iter(known.values())) if len(known) == 1 else None
     groups: dict[tuple[str, tuple[int, ...]], int] = {}
     listed: list[Group] = []
@@ -100,7 +100,7 @@ def build_collectives(
                 listed.append(group)
         seq, inputs, outputs = numbers.integers([call.seq, call.in_elements, call.out_elements]).tolist()
         stated = _text(call.collective).lower()
-        kind = "" if stated.endswith("coalesced") else stated  # a launch of several calls, which are not stated
+        kind = "" if stated.endswith("coalesced") else stated  # a launch of several calls, which are not named
         kind = kind or kinds.get(name) or kind_of_name(strings[name])
         columns.append((kind, index, seq, _text(call.comms_id), inputs, outputs, _text(call.dtype)))
         messages.append([m for p in pieces.get(place, [call]) if (m := _message(p, known, only)) is not None])
@@ -125,7 +125,7 @@ def build_collectives(
 
 
 class _Message(NamedTuple):
-    """One send or receive as the trace states it."""
+    """One send or receive as recorded in the trace."""
 
     sends: bool
     ranks: tuple[int, ...]
@@ -163,10 +163,10 @@ def _piece(message: _Message, how: str) -> Piece:
 
 
 def _device_calls(events: Events, strings: list[str], args: dict[int, Args]) -> NDArray[np.int64]:
-    """Rows of the communication calls that ran on a device.
+    """Return the rows of the communication calls that ran on a device.
 
-    Of an unknown name the record decides: a kernel with arguments of its own, and kernels and copies that a
-    ``record_param_comms`` launched itself (copies between devices are how copy engines communicate).
+    With an unknown name the record decides: a kernel with arguments of its own, and kernels and copies that a
+    ``record_param_comms`` launched itself (copy engines communicate by copies between devices).
     """
     kernels = events.category == Category.KERNEL
     named = [c for c in np.unique(events.name[kernels]).tolist() if is_communication(strings[c])]
@@ -183,10 +183,11 @@ def _device_calls(events: Events, strings: list[str], args: dict[int, Args]) -> 
 
 
 def _host_calls(events: Events, strings: list[str], *, beside_device: bool) -> NDArray[np.int64]:
-    """Rows of the calls of backends that work on the host; beside a device only of those that never use it."""
+    """Return the rows of the calls of backends that work on the host; in a trace with a device, only of those that
+    never use it."""
     prefixes = _NEVER_ON_DEVICE if beside_device else _ON_HOST
     host = np.isin(events.category, (Category.CPU_OP, Category.USER_ANNOTATION))
-    # nccl: ranges only enqueue; they are the call itself on a backend that works on the CPU
+    # nccl: ranges only enqueue a call; on a backend that works on the CPU they are the call itself.
     named = [
         c
         for c in np.unique(events.name[host]).tolist()
@@ -196,7 +197,7 @@ def _host_calls(events: Events, strings: list[str], *, beside_device: bool) -> N
 
 
 def _to_host(events: Events, strings: list[str]) -> NDArray[np.bool_]:
-    """Copies from or to the host's memory, as a library sets itself up with."""
+    """Select copies from or to the host's memory, which libraries make for their set-up."""
     return _named_by(events, strings, lambda name: _HOST_COPY.search(name) is not None)
 
 
@@ -206,9 +207,10 @@ def _named_by(events: Events, strings: list[str], test: Callable[[str], bool]) -
 
 
 def _kinds_of_names(events: Events, rows: NDArray[np.int64], found: list[Args | None]) -> dict[int, str]:
-    """Kernel name -> kind, where all kernels of the name that say their kind say the same.
+    """Return kernel name -> kind, if all kernels of the name with a known kind have the same.
 
-    Kernels launched before the window have no arguments; their twins inside it do. Sends and receives are one kernel.
+    Kernels launched before the window have no arguments, while kernels of the same name inside it do. Sends and
+    receives are one kernel.
     """
     said: dict[int, set[str]] = {}
     for row, call in zip(rows.tolist(), found, strict=True):
@@ -220,8 +222,8 @@ def _kinds_of_names(events: Events, rows: NDArray[np.int64], found: list[Args | 
 def _by_kernel(
     events: Events, strings: list[str], rows: NDArray[np.int64], args: dict[int, Args], notes: list[Note]
 ) -> tuple[list[Args | None], dict[int, list[Args]], NDArray[np.int64]]:
-    """Arguments of each kernel, the pieces of those that were issued as one (place in ``rows`` -> pieces), and the
-    records that belong to no kernel."""
+    """Return the arguments of each kernel, the pieces of those that were issued as one (index into ``rows`` -> pieces),
+    and the records that belong to no kernel."""
     operators = _records(events, strings, args)
     by_id = {int(events.external_id[i]): i for i in operators.tolist() if events.external_id[i] >= 0}
     found: list[Args | None] = []
@@ -263,7 +265,7 @@ def _by_operator(
     operators: NDArray[np.int64],
     notes: list[Note],
 ) -> list[Args | None]:
-    """Arguments of each call of a backend on the host; ``operators``: records that belong to no kernel."""
+    """Return the arguments of each call of a backend on the host; ``operators``: records that belong to no kernel."""
     found: list[Args | None] = [args.get(row) for row in rows.tolist()]
     if None not in found:
         return found
@@ -289,7 +291,7 @@ def _by_operator(
 
 
 def _records(events: Events, strings: list[str], args: dict[int, Args]) -> NDArray[np.int64]:
-    """Records of calls; those that only wait for one are no call."""
+    """Select the records of calls; those that only wait for a call are none."""
     chosen = (i for i in sorted(args) if strings[events.name[i]] == _RECORD)
     return np.array([i for i in chosen if _text(args[i].collective).lower() not in _NO_CALLS], np.int64)
 
@@ -329,7 +331,8 @@ def _plain(kind: str) -> str:
 
 
 def kind_of_name(name: str) -> str:
-    """Kind of the call that a kernel or a backend's operator of this name is, ``unknown`` where it does not say."""
+    """Return the kind of a call by the name of its kernel or backend operator, ``unknown`` if the name does not show
+    it."""
     backend = _BACKEND.match(name)
     if backend:
         kind = backend.group(2).lower()

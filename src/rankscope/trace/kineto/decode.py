@@ -1,4 +1,4 @@
-"""Chunks of text -> events -> rows. What no analysis reads is dropped before it becomes a row."""
+"""Chunks of text -> events -> rows. Events that no analysis reads are dropped before they become rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PROCESS_NAMES = ("process_name", "process_labels")
 
 
 class _Codes(dict[Any, int]):
-    """Category as written -> code; -1 for what no analysis reads."""
+    """Category as written -> code; -1 for categories that no analysis reads."""
 
     def __missing__(self, key: Any) -> int:
         dropped = key.__class__ is not str or key in DROPPED_CATEGORIES
@@ -44,8 +44,9 @@ class _Codes(dict[Any, int]):
 
 
 SHORT_US = 100.0
-"""More than half of all calls of Python functions are of built-in ones (``isinstance``, ``append``) that take a
-microsecond and name no line. What waits (``sleep``, ``write``) takes longer."""
+"""Least duration of a recorded call of a built-in function. More than half of all calls of Python functions are of
+built-in ones (``isinstance``, ``append``), which take a microsecond and identify no line. Those that wait (``sleep``,
+``write``) take longer."""
 
 
 def _drop_built_in(events: list[Any], category: NDArray[np.int8]) -> None:
@@ -62,24 +63,24 @@ def _drop_built_in(events: list[Any], category: NDArray[np.int8]) -> None:
 
 @dataclass(slots=True)
 class Decoder:
-    """What is shared by the chunks of one file: interned strings, counts of repairs and drops, open B events."""
+    """State shared by the chunks of one file: interned strings, counts of repairs and drops, open B events."""
 
     symbols: Symbols = field(default_factory=Symbols)
     repairs: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     places: list[str] = field(default_factory=list)
-    """Where text was beyond repair, in words."""
+    """Positions of text that could not be repaired, in words."""
     labels: dict[int, str] = field(default_factory=dict)
-    """Process id, as in the columns -> what the file calls the process."""
+    """Process id, as in the columns -> name of the process in the file."""
     position: int = 0
     exact: bool = False
     _code: _Codes = field(default_factory=_Codes)
     _open: dict[tuple[Any, Any], list[tuple[int, Any]]] = field(default_factory=dict)
 
     def chunk(self, text: bytes, offset: int, separator: bytes) -> tuple[Rows, bytes | None]:
-        """Decode whole events joined by commas. Never raises on what the text holds.
+        """Decode whole events joined by commas. Never raises because of the text.
 
-        The second result is the text after the end of the list, where the list turned out to end within the chunk.
+        The second result is the text after the end of the list, if the list turned out to end within the chunk.
         """
         rest = None
         try:
@@ -92,7 +93,7 @@ class Decoder:
         return self.rows(events, lambda: as_events(b"[" + text + b"]", exact=True)), rest
 
     def rows(self, events: list[Any], again: Callable[[], list[Any]] | None = None) -> Rows:
-        """Columns of decoded events. ``again`` decodes the same text keeping decimals as written."""
+        """Return columns of decoded events. ``again`` decodes the same text keeping decimals as written."""
         first = self.position
         self.position += len(events)
         kinds = set(map(type, events))
@@ -183,13 +184,13 @@ class Decoder:
         kept.append((begun, whole))
 
     def finish(self) -> None:
-        """Count begins that never ended."""
+        """Count begin events that have no end."""
         left = sum(len(v) for v in self._open.values())
         if left:
             self.repairs[repair.UNPAIRED] += left
 
     def _salvaged(self, text: bytes, offset: int, separator: bytes) -> list[Any]:
-        """Decode event by event, repairing each that is no JSON."""
+        """Decode event by event, repairing each that is not valid JSON."""
         events: list[Any] = []
         for place, piece in repair.pieces(text, separator):
             for candidate, kinds in repair.attempts(piece):

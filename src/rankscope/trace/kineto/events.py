@@ -1,4 +1,4 @@
-"""One event as msgspec decodes it: only the fields an analysis reads are ever built."""
+"""One event as msgspec decodes it: only the fields that an analysis reads are built."""
 
 from __future__ import annotations
 
@@ -61,12 +61,13 @@ _SUFFIX_CODES = (
     ("_memset", Category.GPU_MEMSET),
     ("_kernel", Category.KERNEL),
 )
-"""How Kineto's plugins name the classes of an accelerator after it: ``xpu_runtime``, ``privateuse1_driver`` ..."""
+"""Suffixes that Kineto's plugins append to the name of an accelerator for event classes: ``xpu_runtime``,
+``privateuse1_driver`` ..."""
 DROPPED_CATEGORIES = frozenset(
     {"Trace", "cpu_instant_event", "ac2g", "fwdbwd", "async", "external_correlation"}
     | {"gpu_pm_counter", "mtia_counters", "mtia_insight"}
 )
-"""Classes no analysis reads. ``Trace`` is Kineto's own span of the whole recording."""
+"""Classes that no analysis reads. ``Trace`` is Kineto's own span of the whole recording."""
 MEMORY = "[memory]"
 """Name of the instants that record an allocation or a release."""
 NO_RAW = msgspec.Raw(b"")
@@ -74,7 +75,8 @@ NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Args(msgspec.Struct, gc=False):
-    """What analyses read of an event's ``args``. Untyped on purpose: a wrong type is repaired column by column."""
+    """Fields of an event's ``args`` that analyses read. Untyped on purpose: a wrong type is repaired column by
+    column."""
 
     stream: Any = None
     correlation: Any = -1
@@ -98,7 +100,7 @@ class Args(msgspec.Struct, gc=False):
     source_rank: Any = msgspec.field(default=-1, name="Src Rank")
     target_rank: Any = msgspec.field(default=-1, name="Dst Rank")
     place: Any = msgspec.field(default=-1, name="Rank")
-    """Of a send or receive: the peer's place within the group."""
+    """For a send or receive, the peer's position within the group."""
     rank_start: Any = msgspec.field(default=-1, name="Global rank start")
     rank_stride: Any = msgspec.field(default=-1, name="Global rank stride")
 
@@ -124,7 +126,7 @@ class End(Complete, tag_field="ph", tag="E", gc=False):
 
 
 class MemoryArgs(msgspec.Struct, gc=False):
-    """What is read of an instant's ``args``."""
+    """Fields that are read of an instant's ``args``."""
 
     kind: Any = msgspec.field(default=-1, name="Device Type")
     device: Any = msgspec.field(default=-1, name="Device Id")
@@ -134,7 +136,7 @@ class MemoryArgs(msgspec.Struct, gc=False):
 
 
 class Instant(msgspec.Struct, tag_field="ph", tag="i", gc=False):
-    """A moment: memory allocated or released. Of others there are a few in a file."""
+    """An instant: memory allocated or released. A file has only a few others."""
 
     name: Any = ""
     ts: Any = None
@@ -142,14 +144,14 @@ class Instant(msgspec.Struct, tag_field="ph", tag="i", gc=False):
 
 
 class LabelArgs(msgspec.Struct, gc=False):
-    """What is read of a metadata event's ``args``."""
+    """Fields that are read of a metadata event's ``args``."""
 
     name: Any = None
     labels: Any = None
 
 
 class Label(msgspec.Struct, tag_field="ph", tag="M", gc=False):
-    """Metadata of a track, of which process names separate the ranks of a merged file. A file holds a few hundred."""
+    """Metadata of a track. Process names separate the ranks of a merged file. A file has a few hundred."""
 
     name: Any = ""
     pid: Any = None
@@ -192,7 +194,7 @@ def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
     """Decode a JSON list of events into structs; ``exact`` keeps decimals as written.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is no such list.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is not such a list.
     """
     try:
         return (_exact if exact else _fast).decode(text)  # type: ignore[no-any-return]
@@ -201,7 +203,7 @@ def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
 
 
 def _from_any(event: Any) -> Any:
-    """The struct of an event of any shape, None where there is nothing to make one of."""
+    """Return the struct of an event of any form, None if it cannot be converted."""
     if not isinstance(event, dict) or not isinstance(event.get("ph"), str):
         return None
     kinds: dict[Any, Any] = {"X": Complete, "B": Begin, "E": End, "i": Instant, "M": Label}

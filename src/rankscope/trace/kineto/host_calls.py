@@ -1,7 +1,7 @@
-"""Calls of a backend that works on the host (gloo, MPI) beside a device: which events issued them.
+"""Calls of a backend that works on the host (gloo, MPI), in a trace with a device: which events issued them.
 
 Such a call runs on a thread of the backend. The training thread issues it by an operator of ``c10d`` and waits later;
-on a trace with a device it is linked to that operator as a kernel is to its launch.
+in a trace with a device it is linked to that operator as a kernel is to its launch.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ I64 = NDArray[np.int64]
 
 
 def issues_of(events: Events, strings: list[str], calls: I64, records: I64) -> I64:
-    """Row of the event that issued each call, -1 where a thread that launches no device work did, or it is unknown.
+    """Return the row of the event that issued each call, -1 if a thread that launches no device work did, or if it is
+    unknown.
 
     Args:
         events: all columns, ``launch`` of device events included.
-        strings: what name codes mean.
+        strings: texts of the name codes.
         calls: rows of the backend's calls, in order of start.
         records: rows of ``record_param_comms`` that belong to no kernel.
     """
@@ -50,7 +51,7 @@ def _thread(events: Events) -> I64:
 
 
 def _holds(events: Events, outer: I64, inner: I64) -> NDArray[np.bool_]:
-    """Whether an event of ``inner`` begins within each of ``outer``, on its thread."""
+    """Return whether an event of ``inner`` begins within each of ``outer``, on its thread."""
     thread, result = _thread(events), np.zeros(len(outer), np.bool_)
     for one in np.unique(thread[outer]).tolist():
         begun, mine = events.start[inner[thread[inner] == one]], thread[outer] == one

@@ -1,4 +1,4 @@
-"""Steps, and which call launched which kernel. Vectorised."""
+"""Find steps, and the call that launched each kernel. Vectorised."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ I32 = NDArray[np.int32]
 
 _ROUNDING_NS = 1000
 CROSSING = 0.01
-"""Share of a step mark by which the next may begin before its end: clocks are read one after the other."""
+"""Share of a step mark by which the next may begin before its end, because clocks are read one after the other."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})\Z")
 _OWN_STEP = re.compile(re.escape(OWN_STEP_MARK) + r"(\d{1,18})\Z")
 
 
 def find_steps(events: Events, strings: list[str]) -> Steps:
-    """Outermost ``ProfilerStep#N`` of the main host thread.
+    """Find the outermost ``ProfilerStep#N`` of the main host thread.
 
-    The same steps may occur again: nested (a profiler of the user's own), on another thread, on the GPU. Where
-    the marks of two schedules cross, those of one are taken: of a step of both begins and ends nothing. Where rankscope
-    recorded, its own marks alone count: the script's profiler marks steps also while it does not record.
+    The same steps may occur several times: nested (by a profiler of the user), on another thread, on the GPU. If the
+    marks of two schedules cross, those of one are used, since the marks of both together are not step boundaries. In
+    traces recorded by rankscope only its own marks count, because the script's profiler marks steps even while it does
+    not record.
     """
     own = {code: int(m.group(1)) for code, s in enumerate(strings) if (m := _OWN_STEP.match(s))}
     numbers = own or {code: int(m.group(1)) for code, s in enumerate(strings) if (m := _STEP.match(s))}
@@ -50,8 +51,8 @@ def find_steps(events: Events, strings: list[str]) -> Steps:
 
 
 def counted_on(steps: Steps) -> bool:
-    """Give each step a number of its own where marks repeat theirs (all ``ProfilerStep#1``, or a count that began anew
-    within the file): one more than the step before. In place; False where no number was repeated."""
+    """Give each step a unique number if marks repeat theirs (all ``ProfilerStep#1``, or a count that restarted within
+    the file): one more than the previous step's. In place; return False if no number was repeated."""
     number = steps.number
     if len(np.unique(number)) == len(number):
         return False
@@ -61,7 +62,7 @@ def counted_on(steps: Steps) -> bool:
 
 
 def _one_schedule(number: I64, start: I64, duration: I64) -> I64:
-    """Places of the marks of one schedule, by default of all: those that together cover most time.
+    """Return the indices of the marks of one schedule, by default of all: those that together cover most time.
 
     Args:
         number: of the marks, none of which is inside another.
@@ -75,14 +76,14 @@ def _one_schedule(number: I64, start: I64, duration: I64) -> I64:
     def after(chain: list[int], place: int) -> bool:
         return bool(start[place] >= end[chain[-1]] - CROSSING * duration[chain[-1]])
 
-    runs: list[list[int]] = []  # numbers that follow each other
+    runs: list[list[int]] = []  # consecutive numbers
     for place in range(len(number)):
         run = next((r for r in runs if number[r[-1]] + 1 == number[place] and after(r, place)), None)
         if run is None:
             runs.append([place])
         else:
             run.append(place)
-    chains: list[list[int]] = []  # a count that restarted, or lost a mark, continues where the run before it ended
+    chains: list[list[int]] = []  # a count that restarted, or lost a mark, continues where the previous run ended
     for run in runs:
         free = [c for c in chains if after(c, run[0])]
         if free:
@@ -102,10 +103,10 @@ def _main_thread(events: Events, rows: I64) -> NDArray[np.bool_]:
 
 
 def link_launches(category: NDArray[np.int8], correlation: I64, start: I64) -> I32:
-    """Index of the runtime or driver call that launched each GPU event, -1 where the trace has none.
+    """Return the index of the runtime or driver call that launched each GPU event, -1 if the trace has none.
 
-    A graph launch owns many kernels, and ids can come again: of several calls with the id, the last one that
-    began before the kernel counts.
+    A graph launch has many kernels, and ids can be reused: of several calls with the id, the last one that began before
+    the kernel counts.
     """
     launch = np.full(len(start), -1, np.int32)
     gpu = np.flatnonzero(
@@ -114,14 +115,14 @@ def link_launches(category: NDArray[np.int8], correlation: I64, start: I64) -> I
     calls = np.flatnonzero(np.isin(category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & (correlation > 0))
     if not len(gpu) or not len(calls):
         return launch
-    # calls and kernels of one id in order of time, calls first at the same instant: the last call seen is the one
+    # Sort calls and kernels of one id by time, calls first at equal times: the last call before a kernel is its launch.
     rows = np.concatenate((calls, gpu))
     is_call = np.arange(len(rows)) < len(calls)
     order = np.lexsort((~is_call, start[rows], correlation[rows]))
     keys, calls_seen = correlation[rows[order]], is_call[order]
     place = np.arange(len(order))
     last = np.maximum.accumulate(np.where(calls_seen, place, 0))
-    # clocks of host and device differ by microseconds: a kernel may seem to begin before the only call of its id
+    # Clocks of host and device differ by microseconds: a kernel may seem to begin before the only call with its id.
     first = np.minimum.accumulate(np.where(calls_seen, place, len(order) - 1)[::-1])[::-1]
     chosen = np.where(calls_seen[last] & (keys[last] == keys), last, first)
     found = ~calls_seen & calls_seen[chosen] & (keys[chosen] == keys)
@@ -130,10 +131,10 @@ def link_launches(category: NDArray[np.int8], correlation: I64, start: I64) -> I
 
 
 def overruns(category: NDArray[np.int8], pid: I64, stream: I32, start: I64, duration: I64) -> tuple[int, int]:
-    """How many device events end after the next one of their stream begins, and by how much in all (ns).
+    """Return how many device events end after the next one of their stream begins, and by how much in total (ns).
 
-    A stream runs one thing after the other, so that the clocks or the durations are wrong there (or kernels were
-    launched to overlap on purpose). Up to a microsecond it is the rounding of the times.
+    A stream runs one event after the other, so the clocks or the durations are wrong there (or kernels were launched to
+    overlap on purpose). Up to a microsecond is due to rounding of the times.
     """
     rows = np.flatnonzero((category >= Category.KERNEL) & (category <= Category.GPU_MEMSET) & (stream >= 0))
     if len(rows) < 2:

@@ -1,7 +1,7 @@
-"""Kineto's ``[memory]`` events -> what PyTorch's allocator held. There is one for each allocation and each release.
+"""Memory of PyTorch's allocator from Kineto's ``[memory]`` events, one for each allocation and each release.
 
-Source: ``torch/csrc/autograd/profiler_kineto.cpp``; what the totals count, ``c10/core/Allocator.h``. An event holds the
-totals after it. Those of 2021 hold none and are left out.
+Source: ``torch/csrc/autograd/profiler_kineto.cpp``; for the meaning of the totals, ``c10/core/Allocator.h``. An event
+holds the totals after it. Events of 2021 have none and are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOST = 0
 
 
 def samples(instants: list[Any]) -> I64:
-    """Columns of the instants that concern a device's memory; rows as in :data:`NO_SAMPLES`."""
+    """Return the columns of the instants that concern a device's memory; rows as in :data:`NO_SAMPLES`."""
     instants = [e for e in instants if e.name == MEMORY]
     if not instants:
         return NO_SAMPLES
@@ -41,12 +41,12 @@ def samples(instants: list[Any]) -> I64:
 
 
 def device_memory(found: I64, steps: Steps) -> list[DeviceMemory]:
-    """Peaks and ends of each device; ``found`` in any order, on the clock of ``steps``."""
+    """Return peaks and ends of each device; ``found`` in any order, on the clock of ``steps``."""
     found = found[:, np.argsort(found[0], kind="stable")]
     memory = []
     for device in np.unique(found[1]).tolist():
         time, _, size, allocated, reserved = found[:, found[1] == device]
-        levels = np.concatenate((allocated[:1] - size[:1], allocated))  # with what was held before the first event
+        levels = np.concatenate((allocated[:1] - size[:1], allocated))  # with the size before the first event
         memory.append(
             DeviceMemory(
                 device=device,

@@ -1,8 +1,8 @@
-"""A file that holds the processes of several ranks, as merging tools write it, taken apart by its process ids.
+"""Split a file with the processes of several ranks, as merging tools write it, by its process ids.
 
-A profiler writes one process a file, and the devices it drives. In a merged file the ids are words (``[TP03] 4203``),
-or are named by metadata events, or are shifted into a range of numbers for each rank. Ids of launches collide between
-the ranks, so that only the process ids show to which rank a kernel belongs.
+A profiler writes one process per file, and the devices that it uses. In a merged file the ids are words (``[TP03]
+4203``), or are named by metadata events, or are shifted into a range of numbers for each rank. Ids of launches collide
+between the ranks, so only the process ids show which rank a kernel belongs to.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Process:
     """One of several processes in a file."""
 
     label: str
-    """What distinguishes it from the others, to be parsed like a file name."""
+    """Its distinction from the others, to be parsed like a file name."""
     rows: I64
-    """Its events."""
+    """Rows of its events."""
 
 
 def processes(
@@ -44,17 +44,17 @@ def processes(
     labels: Mapping[int, str],
     source: str,
 ) -> list[Process]:
-    """The processes in a file of several ranks; empty for a file of one.
+    """Return the processes in a file of several ranks; empty for a file of one.
 
     Args:
         columns: of all events.
-        strings: what name codes mean.
+        strings: texts of the name codes.
         texts: process and thread ids that are words -> their codes.
-        labels: what metadata events call a process.
+        labels: names of the processes in metadata events.
         source: the file, for the error.
 
     Raises:
-        TraceError: there are several processes, and it is not known to which of them the device work belongs.
+        TraceError: there are several processes, and it is unknown to which of them the device work belongs.
     """
     pid, category = columns["pid"].astype(np.int64), columns["category"]
     steps = np.array([code for code, text in enumerate(strings) if _STEP.match(text)], np.int32)
@@ -84,7 +84,8 @@ def processes(
 def _by_label(
     hosts: list[int], every: list[int], words: Mapping[int, str], labels: Mapping[int, str]
 ) -> dict[int, str] | None:
-    """Process id -> label, where the ids' own words or the file's names for them say the rank of each host process."""
+    """Return process id -> label, if the words in the ids or the file's names for them contain the rank of each host
+    process."""
     owner: dict[int, str] = {}
     for pid in every:
         if label := label_of(words.get(pid, ""), labels.get(pid, "")):
@@ -94,13 +95,13 @@ def _by_label(
 
 
 def label_of(*texts: str) -> str:
-    """The words for a rank in texts, as one label; empty where there are none."""
+    """Return the words for a rank in texts, as one label; empty if there are none."""
     found = [m.group().lower() for text in texts for m in _RANK_LABEL.finditer(text)]
     return " ".join(dict.fromkeys(re.sub(r"[ :=\[(-]+", "_", f) for f in found))
 
 
 def by_range(hosts: list[int], working: list[int], every: list[int]) -> dict[int, str] | None:
-    """Process id -> label, where the ids of each rank are in a range of their own, counted from 0."""
+    """Return process id -> label, if the ids of each rank are in a range of their own, counted from 0."""
     for size in (*(10**n for n in range(3, 13)), *(1 << n for n in range(10, 41))):
         ranges = [h // size for h in hosts]
         if sorted(ranges) == list(range(len(hosts))) and {w // size for w in working} in (set(ranges), set()):

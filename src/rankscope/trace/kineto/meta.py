@@ -1,4 +1,4 @@
-"""What a trace says about itself, outside its events."""
+"""Metadata of a trace, outside its events."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _VERSION_KEYS = {
 }
 _FLAG_KEYS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 _MOST_DECODED_BYTES = 256 << 20
-"""Groups and their ranks of a hundred thousand ranks take a tenth of it."""
+"""The groups of a hundred thousand ranks and their ranks take a tenth of it."""
 _HOST_KEYS = ("hostname", "host", "host_name")
 
 
 def parse_head(head: bytes, tail: bytes) -> tuple[dict[str, Any], list[str]]:
-    """Top-level keys other than the events, from the text before and after them.
+    """Return the top-level keys other than the events, from the text before and after them.
 
-    The second result names repairs; text beyond repair gives no keys and the word ``metadata unreadable``.
+    The second result names repairs; text that cannot be repaired gives no keys and the words ``metadata unreadable``.
     """
     if not head.strip():  # a bare list of events
         return {}, []
@@ -58,7 +58,7 @@ def _tidy(head: bytes) -> bytes:
 
 
 def typed(raw: dict[str, Any]) -> tuple[TraceMeta, list[str]]:
-    """Typed metadata; the second result are remarks for the reader of the report."""
+    """Return typed metadata; the second result is remarks for the reader of the report."""
     notes: list[str] = []
     info = raw.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
@@ -67,7 +67,7 @@ def typed(raw: dict[str, Any]) -> tuple[TraceMeta, list[str]]:
     if isinstance(base, bool) or not isinstance(base, int) or not 0 <= base <= 4 * 10**18:
         notes.append("baseTimeNanoseconds is no usable time; the trace keeps its own zero")
         base = 0
-    ours = raw.get("rankscope")  # what the agent adds; distributedInfo comes only with an initialised process group
+    ours = raw.get("rankscope")  # added by the agent; distributedInfo exists only with an initialised process group
     info = {**ours, **info} if isinstance(ours, dict) else info
     rank, world = _natural(info.get("rank")), _natural(info.get("world_size"))
     for name, value in (("rank", rank), ("world_size", world)):
@@ -98,7 +98,7 @@ def typed(raw: dict[str, Any]) -> tuple[TraceMeta, list[str]]:
 
 
 def repairs_before(raw: dict[str, Any]) -> dict[str, int]:
-    """Repairs of the original of a redacted copy: kind -> how many; empty for any other file."""
+    """Return the repairs of the original of a redacted copy: kind -> count; empty for any other file."""
     copy = raw.get(REDACTED)
     said = copy.get("repairs") if isinstance(copy, dict) else None
     if not isinstance(said, dict):
@@ -107,7 +107,7 @@ def repairs_before(raw: dict[str, Any]) -> dict[str, int]:
 
 
 def device_name(raw: dict[str, Any], device: int | None) -> str | None:
-    """Name of the device with this number, or of the only kind there is."""
+    """Return the name of the device with this number, or of all devices if they have one name."""
     listed = raw.get("deviceProperties")
     devices = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
     for properties in devices:
@@ -118,7 +118,7 @@ def device_name(raw: dict[str, Any], device: int | None) -> str | None:
 
 
 def groups_of(raw: dict[str, Any]) -> dict[str, Group]:
-    """Process groups of ``pg_config``, by their name on this rank."""
+    """Return the process groups of ``pg_config``, by their name on this rank."""
     info = raw.get("distributedInfo")
     listed = info.get("pg_config") if isinstance(info, dict) else None
     groups: dict[str, Group] = {}
@@ -130,7 +130,8 @@ def groups_of(raw: dict[str, Any]) -> dict[str, Group]:
 
 
 def without_groups(raw: dict[str, Any]) -> dict[str, Any]:
-    """``raw`` without the groups that :func:`groups_of` gave: of thousands of ranks each names all of them."""
+    """Return ``raw`` without the groups that :func:`groups_of` returned: with thousands of ranks each has all of
+    them."""
     info = raw.get("distributedInfo")
     if not isinstance(info, dict) or "pg_config" not in info:
         return raw
@@ -138,7 +139,7 @@ def without_groups(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def rank_list(value: Any) -> tuple[int, ...]:
-    """Ranks of a group; empty when absent, cut off with dots, or no list of ranks."""
+    """Return the ranks of a group; empty if absent, truncated by dots, or not a list of ranks."""
     if isinstance(value, str):
         if "..." in value or not re.fullmatch(r"\s*\[[\d\s,]*\]\s*", value):
             return ()

@@ -1,8 +1,8 @@
-"""What the agent noted of a window's calls, in the head of the trace: to which group each belonged, number, sizes.
+"""The agent's notes of a window's calls, in the head of the trace: group, sequence number and sizes of each.
 
 torch's flight recorder gives each call the time of its issue on the clock of the trace (``agent.backends.call_notes``).
 A kernel is launched some microseconds after its note; a call of a backend on the host begins on a thread of its group
-after its note. Records of the trace itself come first; notes fill in what these do not say.
+after its note. Records of the trace itself take precedence; notes supply what these lack.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ I64 = NDArray[np.int64]
 
 KEY = "rankscope_calls"
 _MOST = 1 << 16
-"""Notes that are read of one trace; the agent keeps fewer."""
+"""Largest number of notes read of one trace; the agent keeps fewer."""
 _HOST_CLOCK_NS = 50_000
-"""Kineto's host times against CLOCK_REALTIME: 3 to 43 us, measured."""
+"""Error of Kineto's host times relative to CLOCK_REALTIME: 3 to 43 us were measured."""
 _TITLE = re.compile(r"(?P<kind>send|recv) (?P<from>\d{1,9})(?P<way>->|<-)(?P<to>\d{1,9})$")
 _COALESCED = "coalesced"
 _ISSUE = re.compile(r"_?c10d(_functional)?::")
@@ -40,7 +40,7 @@ class Note(NamedTuple):
     kind: str
     """Without the name of the backend: ``all_reduce``, ``send 1->0``, ``coalesced``."""
     by_python: bool
-    """Noted as it was made, not by torch's recorder: of a batch nothing says where it ends."""
+    """Noted by the agent in Python and not by torch's recorder: the end of a batch is then unknown."""
     seq: int
     p2p_seq: int
     in_elements: int
@@ -49,7 +49,7 @@ class Note(NamedTuple):
 
 
 def notes_of(raw: dict[str, Any]) -> list[Note]:
-    """The notes among a trace's metadata, in order of time; none where they are not what the agent writes."""
+    """Return the notes in a trace's metadata, in order of time; none if they are not in the agent's format."""
     said = raw.get(KEY)
     calls = said.get("calls") if isinstance(said, dict) else None
     if not isinstance(calls, list) or len(calls) > _MOST:
@@ -81,9 +81,10 @@ def _args(note: Note) -> Args:
 
 
 def _issued(notes: list[Note]) -> list[tuple[Note, list[Note]]]:
-    """Calls that were issued by themselves or as one, and the pieces of the latter.
+    """Return calls that were issued alone or as one, with the pieces of the latter.
 
-    Pieces have the numbers of the coalesced call that ends them; any other call counts one of the two further.
+    Pieces have the sequence numbers of the coalesced call that ends them; any other call increments one of the two
+    numbers.
     """
     found: list[tuple[Note, list[Note]]] = []
     for note in notes:
@@ -101,9 +102,9 @@ def _same(one: Note, other: Note) -> bool:
 
 
 def of_kernels(events: Events, kernels: I64, bare: I64, notes: list[Note]) -> dict[int, list[Args]]:
-    """What was noted of kernels that say nothing of themselves.
+    """Return the notes of kernels without arguments of their own.
 
-    A note belongs to a kernel where each is the other's nearest in time of issue, less what usually lies between.
+    A note belongs to a kernel if each is the other's nearest in time of issue, corrected by the usual difference.
 
     Args:
         events: all columns, ``launch`` included.
@@ -112,7 +113,7 @@ def of_kernels(events: Events, kernels: I64, bare: I64, notes: list[Note]) -> di
         notes: of the calls, in order of time.
 
     Returns:
-        Kernel row -> its pieces in the order they were issued, one where it was issued by itself.
+        Kernel row -> its pieces in the order in which they were issued; one, if it was issued alone.
     """
     issued = _issued([note for note in notes if not note.by_python])
     launched = kernels[events.launch[kernels] >= 0]
@@ -134,7 +135,7 @@ def of_kernels(events: Events, kernels: I64, bare: I64, notes: list[Note]) -> di
 
 
 def _nearest(values: I64, wanted: I64) -> I64:
-    """For each wanted time the place of the nearest value; values in any order."""
+    """Return the index of the nearest value for each wanted time; values in any order."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     right = np.searchsorted(ordered, wanted).clip(1, max(len(ordered) - 1, 1))
@@ -147,17 +148,17 @@ def _nearest(values: I64, wanted: I64) -> I64:
 def of_host_calls(
     events: Events, strings: list[str], rows: I64, kinds: list[str], notes: list[Note]
 ) -> list[Args | None]:
-    """What was noted of the calls of a backend that works on threads of its own, a few for each group.
+    """Return the notes of the calls of a backend that works on threads of its own, a few per group.
 
-    A thread of the backend works for one group. It is that whose notes stand nearest before most of the thread's calls;
-    the calls of a group are begun in the order in which they were issued. Sends and receives are run by the thread that
-    issues them, for whatever group, as they are issued.
+    A thread of the backend works for one group. It is the one whose notes are nearest before most of the thread's
+    calls; the calls of a group begin in the order in which they were issued. Sends and receives run on the thread that
+    issues them, for any group, at the time of issue.
 
     Args:
         events: all columns.
-        strings: what name codes mean.
+        strings: texts of the name codes.
         rows: of the calls, in order of start.
-        kinds: of them, lower case and without underscores.
+        kinds: of the calls, lower case and without underscores.
         notes: of the calls, in order of time.
     """
     found: list[Args | None] = [None] * len(rows)
@@ -193,20 +194,21 @@ def of_host_calls(
 
 
 def _issues(events: Events, strings: list[str]) -> NDArray[np.bool_]:
-    """Operators that issue a call."""
+    """Select the operators that issue a call."""
     named = [c for c in np.unique(events.name).tolist() if _ISSUE.match(strings[c]) and "wait" not in strings[c]]
     return np.asarray((events.category == Category.CPU_OP) & np.isin(events.name, named))
 
 
 def _issuing(events: Events, strings: list[str]) -> set[tuple[int, int]]:
-    """(process, thread) of those that issue calls."""
+    """Return (process, thread) of those that issue calls."""
     rows = np.flatnonzero(_issues(events, strings))
     return set(zip(events.pid[rows].tolist(), events.tid[rows].tolist(), strict=True))
 
 
 def _issued_at(events: Events, strings: list[str], notes: list[Note]) -> I64:
-    """When each note's call was issued, on the clock of the trace: less what notes usually come after the operator that
-    issues a call. Kineto's host times and CLOCK_REALTIME are some 10 us apart, and calls may begin as soon."""
+    """Return when each note's call was issued, on the clock of the trace: corrected by the usual delay of notes after
+    the operator that issues a call. Kineto's host times and CLOCK_REALTIME differ by some 10 us, and calls may begin as
+    soon."""
     created = np.array([note.created for note in notes], np.int64)
     issues = events.start[_issues(events, strings)]
     if not len(issues):
@@ -215,7 +217,8 @@ def _issued_at(events: Events, strings: list[str], notes: list[Note]) -> I64:
 
 
 def _in_order(calls: list[tuple[int, str]], notes: list[tuple[int, str]]) -> list[tuple[int, int]]:
-    """Places of calls and notes of one group that belong together: all in order, or each with the last before it."""
+    """Return pairs of indices of calls and notes of one group: all in order, or each call with the last note before
+    it."""
     fits = [call[1] == note[1] and call[0] >= note[0] for call, note in zip(calls, notes, strict=False)]
     if len(calls) == len(notes) and all(fits):
         return [(i, i) for i in range(len(calls))]

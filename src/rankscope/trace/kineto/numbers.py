@@ -1,4 +1,4 @@
-"""JSON values of any type -> int64, exactly. Fast for what Kineto writes, patient with everything else."""
+"""Convert JSON values of any type to int64, exactly. Fast for the values that Kineto writes, tolerant of all others."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ __all__ = ["BAD", "exact_float_limit", "floats", "ids", "integers", "nanoseconds
 
 I64 = NDArray[np.int64]
 BAD = np.iinfo(np.int64).min
-"""Stands for a value that is no time."""
+"""Marks a value that is not a time."""
 exact_float_limit = float(1 << 43)
-"""Microseconds up to which a double carries single nanoseconds: spacing 2**-10 us below 2**43. Kineto's relative
-times stay below (its base is a floor of 7,889,238 s); absolute ones with decimals do not."""
+"""Microseconds up to which a double represents single nanoseconds: its spacing is 2**-10 us below 2**43. Kineto's
+relative times stay below (its base is a multiple of 7,889,238 s); absolute ones with decimals do not."""
 _MAX_US = 4.0e15
-"""4e18 ns: added to a base of today still an int64."""
+"""4e18 ns: the sum with a base of today still fits into int64."""
 _MAX_NS = 4_000_000_000_000_000_000
 
 
 def needs_exact_text(values: NDArray[Any]) -> bool:
-    """True when doubles lost nanoseconds, so that the text has to be read again as decimals."""
+    """Return whether doubles lost nanoseconds, so that the text has to be read again as decimals."""
     return values.dtype.kind == "f" and bool((np.abs(values) >= exact_float_limit).any())
 
 
 def nanoseconds(values: list[Any]) -> tuple[I64, NDArray[Any] | None]:
-    """Microseconds (int, float, decimal or text) -> nanoseconds; ``BAD`` where there is no number.
+    """Convert microseconds (int, float, decimal or text) to nanoseconds; ``BAD`` where there is no number.
 
-    The second result is the raw array where it was made of plain numbers that may have lost digits, for
+    The second result is the raw array if it consists of plain numbers that may have lost digits, for
     :func:`needs_exact_text`.
     """
     if not values:
@@ -40,7 +40,8 @@ def nanoseconds(values: list[Any]) -> tuple[I64, NDArray[Any] | None]:
         raw = np.empty(0, object)
     if raw.ndim != 1 or raw.dtype.kind not in "if":
         return np.fromiter(map(_one_time, values), np.int64, len(values)), None
-    if raw.dtype.kind == "f" and raw.min() >= 0 and raw.max() < exact_float_limit:  # what Kineto writes; not NaN
+    # the values that Kineto writes; not NaN
+    if raw.dtype.kind == "f" and raw.min() >= 0 and raw.max() < exact_float_limit:
         whole = np.floor(raw)
         raw -= whole
         raw *= 1000.0
@@ -52,7 +53,7 @@ def nanoseconds(values: list[Any]) -> tuple[I64, NDArray[Any] | None]:
         wild = ~(np.abs(raw) <= _MAX_US)  # NaN is wild
         calm = np.where(wild, 0.0, raw)
         whole = np.floor(calm)
-        # in two parts: the product of all digits and 1000 would be rounded a second time
+        # In two parts: the product of all digits and 1000 would be rounded a second time.
         times = whole.astype(np.int64) * 1000 + np.rint((calm - whole) * 1000.0).astype(np.int64)
     times[wild] = BAD
     return times, raw
@@ -75,7 +76,7 @@ def _one_time(value: Any) -> int:
 
 
 def integers(values: list[Any], missing: int = -1) -> I64:
-    """Identifiers and sizes; ``missing`` where there is none, or none that fits (2**64-1 is CUPTI's "none")."""
+    """Convert identifiers and sizes; ``missing`` for none, or for one that does not fit (2**64-1 is CUPTI's "none")."""
     try:
         return np.fromiter(values, np.int64, len(values))
     except (TypeError, ValueError, OverflowError):
@@ -92,7 +93,8 @@ def _one_integer(value: Any, missing: int) -> int:
 
 
 def ids(values: list[Any], texts: dict[str, int]) -> I64:
-    """Process and thread ids. Text such as ``Spans`` gets -2, -3 ... in order of appearance (-1 is Kineto's own)."""
+    """Convert process and thread ids. Text such as ``Spans`` gets -2, -3 ... in order of appearance (-1 is used by
+    Kineto)."""
     try:
         return np.fromiter(values, np.int64, len(values))
     except (TypeError, ValueError, OverflowError):
@@ -110,7 +112,7 @@ def _one_id(value: Any, texts: dict[str, int]) -> int:
 
 
 def floats(values: list[Any]) -> NDArray[np.float64]:
-    """Measures such as bandwidth; 0 where there is no finite number."""
+    """Convert measures such as bandwidth; 0 where there is no finite number."""
     try:
         result = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):

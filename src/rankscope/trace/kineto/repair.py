@@ -45,24 +45,24 @@ _GOOD_PAIR = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.S)
 _SURROGATES = re.compile(
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
-"""A pair, which is good, or half of one."""
+"""A pair, which is valid, or half of one."""
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _CONSTANT = re.compile(rb'("(?:[^"\\]|\\.)*")|([+-]?\b(?:nan|inf|infinity)\b(?:\([a-z]*\))?)', re.S | re.I)
 _HUGE = re.compile(rb'("(?:[^"\\]|\\.)*")|(?<![\d.])(-?\d[\d.]*[eE][+]?\d{3,})', re.S)
-"""A number is looked at from its start only: from each of its digits would take the square of its length."""
+"""A number is matched from its start only; from each of its digits would take quadratic time."""
 _TEXT_FIELD = re.compile(
     rb'("(?:name|cat)"\s*:\s*")(.{0,8000}?)("(?=\s*(?:,\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:|\}\s*\Z)))',
     re.S,
 )
 _TEXT_KEY = re.compile(rb'"(?:name|cat)"\s*:')
 _MOST_TEXT_FIELDS = 16
-"""An event has a name, a class, and now and then another name among its arguments. Each is searched for its end for
-thousands of characters, which of thousands of fields would take minutes."""
+"""An event has a name, a class, and sometimes another name among its arguments. For each, the end is searched over
+thousands of characters, which would take minutes with thousands of fields."""
 _BARE_QUOTE = re.compile(rb'(?<!\\)"')
 
 
 def pieces(text: bytes, separator: bytes) -> Iterator[tuple[int, bytes]]:
-    """Cut a chunk into its events: ``(place, text)`` of each."""
+    """Split a chunk into its events: ``(position, text)`` of each."""
     if not separator:
         yield 0, text
         return
@@ -77,7 +77,7 @@ def pieces(text: bytes, separator: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def attempts(piece: bytes) -> Iterator[tuple[bytes, list[str]]]:
-    """Yield the piece as it is, then with more and more repairs, each with the kinds of repairs."""
+    """Yield the piece unchanged, then with more and more repairs, each with the kinds of repairs."""
     yield piece, []
     if len(piece) > MAX_PIECE:
         return
@@ -88,8 +88,8 @@ def attempts(piece: bytes) -> Iterator[tuple[bytes, list[str]]]:
         piece = piece.decode("utf-8", "replace").encode()
         kinds.append(UTF8)
         yield piece, list(kinds)
-    # a stray quote turns strings inside out, so that the other repairs would change the wrong places: it is tried
-    # last, on the untouched text, and then with the others after it
+    # A stray quote swaps the inside and outside of strings, so the other repairs would change the wrong places. Its
+    # repair is tried last, on the unchanged text, and then followed by the others.
     for repairs in (_REPAIRS, ((QUOTES, _quotes), *_REPAIRS)):
         mended, said = piece, list(kinds)
         for kind, repair in repairs:

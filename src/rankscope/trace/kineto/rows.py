@@ -1,4 +1,4 @@
-"""Decoded events -> numpy columns. Each column is gathered only where its category can have a value."""
+"""Decoded events -> numpy columns. Each column is collected only for categories that can have a value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ I64 = NDArray[np.int64]
 
 
 MAX_NAME = 1 << 14
-"""Characters of a name: the longest of kernels, with all their template arguments, are some thousands."""
+"""Largest number of characters of a name; the longest kernel names, with all template arguments, have some
+thousands."""
 
 
 class _Interner(dict[str, int]):
@@ -38,7 +39,7 @@ class _Interner(dict[str, int]):
 
 
 class _Shapes(dict[bytes, int]):
-    """Raw JSON of a shape -> code of its text; decoded once for each different one. None: -1."""
+    """Raw JSON of a shape -> code of its text; each distinct one is decoded once. None: -1."""
 
     def __init__(self, strings: _Interner) -> None:
         super().__init__({b"": -1})
@@ -50,7 +51,7 @@ class _Shapes(dict[bytes, int]):
 
 
 class _Grids(dict[tuple[bytes, bytes], int]):
-    """Raw JSON of grid and block -> code of its text. No grid: -1."""
+    """Raw JSON of grid and block -> code of its text. Without a grid: -1."""
 
     def __init__(self, strings: _Interner) -> None:
         super().__init__()
@@ -79,11 +80,11 @@ class Symbols:
 
 @dataclass(slots=True)
 class Rows:
-    """Events of one chunk, column by column; times in ns on the file's own zero."""
+    """Events of one chunk, column by column; times in ns relative to the file's own origin."""
 
     columns: dict[str, NDArray[Any]]
     comms: list[tuple[int, Args]]
-    """Position and args of every event that says which collective it is."""
+    """Position and args of every event that names its collective."""
     memory: I64 = field(default_factory=lambda: NO_SAMPLES)
     """Samples of device memory; see :mod:`rankscope.trace.kineto.memory`."""
 
@@ -96,7 +97,7 @@ def make_rows(
     symbols: Symbols,
     repairs: Counter[str],
 ) -> Rows:
-    """Columns of the events; those without a usable time are dropped and counted."""
+    """Return the columns of the events; events without a usable time are dropped and counted."""
     given = [e.dur for e in chosen]
     duration, _ = numbers.nanoseconds(given)
     gpu = (category >= Category.KERNEL) & (category <= Category.GPU_MEMSET)
@@ -168,7 +169,7 @@ def _usable(
 
 
 def _some(rows: I64, values: list[Any], length: int) -> I64:
-    """A column that has values only in these rows, -1 elsewhere."""
+    """Return a column with values in these rows only, -1 elsewhere."""
     if len(rows) == length:
         return numbers.integers(values)
     column = np.full(length, -1, np.int64)
