@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
-from rankscope.changes import changes
+from rankscope.statistics.changes import changes
 
 LENGTHS = (12, 20, 60, 200)
 KINDS = ("1 %", "4 %", "outliers", "two levels", "depends 0.5", "depends 0.8")

@@ -29,7 +29,7 @@ from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.records.running.step_log import STEP_LOG_ENTRY
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
-from rankscope.step_time import Pace
+from rankscope.statistics.step_time import Pace
 
 BLOCK = 4
 

@@ -11,7 +11,7 @@ from rankscope.between.step_logs import read_step_log
 from rankscope.records.codec import from_json
 from rankscope.records.rank import RankRecord
 from rankscope.rundir.layout import RunDir
-from rankscope.step_time import usual_step_ms
+from rankscope.statistics.step_time import usual_step_ms
 from support.launching import JOBS, LIMIT_S, RANKSCOPE, flags_of, free_port
 
 pytestmark = pytest.mark.forked

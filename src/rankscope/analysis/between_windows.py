@@ -13,7 +13,7 @@ from rankscope.errors import ForeignFileError
 from rankscope.listing import some_ranks
 from rankscope.records.report import ClusterReport, Verdict
 from rankscope.records.running.between import BetweenVerdict, SlowPattern
-from rankscope.thresholds import MATTERS
+from rankscope.statistics.thresholds import MATTERS
 
 __all__ = ["add_between_windows", "join"]
 

@@ -17,9 +17,9 @@ from rankscope.between.recurring import Recurrence, binomial_tail, recurring
 from rankscope.between.stretches import Stretch, is_growing, stretches, struck_on_others
 from rankscope.between.table import StepTable
 from rankscope.between.wording import conclude, describe
-from rankscope.medians import median_of_others
 from rankscope.records.running.between import BetweenVerdict, PatternKind, SlowPattern
-from rankscope.thresholds import LEAST_COST, MATTERS
+from rankscope.statistics.medians import median_of_others
+from rankscope.statistics.thresholds import LEAST_COST, MATTERS
 
 __all__ = ["LEAST_STEPS", "SURE", "judge"]
 

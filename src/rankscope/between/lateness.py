@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankscope.between.table import StepTable
-from rankscope.medians import median_of_others
+from rankscope.statistics.medians import median_of_others
 
 __all__ = ["Lateness", "lateness"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.changes import Change, changes
 from rankscope.compare.sides.noise import BETWEEN, usual
 from rankscope.compare.sides.side import from_summaries
 from rankscope.errors import AnalysisError
 from rankscope.records.run_summary import RunSummary
+from rankscope.statistics.changes import Change, changes
 
 __all__ = ["History", "history"]
 

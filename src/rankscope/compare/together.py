@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.chance import discoveries
 from rankscope.records.diff import DiffRow
+from rankscope.statistics.chance import discoveries
 
 __all__ = ["LEAST_SHARE", "LEVEL", "tell"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.chance import discoveries, student_quantile, student_tail
+from rankscope.statistics.chance import discoveries, student_quantile, student_tail
 
 __all__ = ["LEVEL", "Gain", "gains"]
 

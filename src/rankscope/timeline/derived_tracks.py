@@ -17,7 +17,7 @@ from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes.table import DEVICE_CAUSES
 from rankscope.causes.wording import describe
 from rankscope.records.report import Verdict
-from rankscope.thresholds import LEAST_EXCESS, LEAST_EXCESS_NS
+from rankscope.statistics.thresholds import LEAST_EXCESS, LEAST_EXCESS_NS
 from rankscope.timeline.json_lines import us
 from rankscope.timeline.names import quoted
 from rankscope.timeline.prepare import on_axis

@@ -12,7 +12,7 @@ from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
 from rankscope.config import ScheduleConfig, ToolConfig, to_agent_spec
 from rankscope.rundir.spool import Spool
-from rankscope.step_time import Pace
+from rankscope.statistics.step_time import Pace
 
 WINDOW = {"number": 0, "warm": 4, "first": 6, "last": 11}
 REQUEST = {"name": "request_0000", "steps": 5, "warmup": 2}

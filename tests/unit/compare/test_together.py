@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from rankscope.chance import simes
 from rankscope.compare.rows.pace import pace_of, scatter_of
 from rankscope.compare.rows.uses import Use
 from rankscope.compare.sides.noise import between_chance
 from rankscope.compare.together import tell
 from rankscope.records.diff import DiffRow
+from rankscope.statistics.chance import simes
 
 
 def row(chance: float | None, ms: float = 1.0, *, told: bool = True) -> DiffRow:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.chance import student_tail
 from rankscope.diagnose.advice.table import advise
 from rankscope.diagnose.base.contention import is_contended
 from rankscope.diagnose.base.decision import decide
@@ -17,6 +16,7 @@ from rankscope.diagnose.verdict import judge
 from rankscope.records.codec import from_json
 from rankscope.records.evidence import Anomaly, Contention, Evidence, RankCpu, Suspect
 from rankscope.records.rows import HealthRow
+from rankscope.statistics.chance import student_tail
 
 DATA = Path(__file__).parents[2] / "data" / "evidence"
 NOISE = [1.0, -2.0, 0.0, 2.0, -1.0, 0.0]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rankscope.chance import discoveries, student_quantile
+from rankscope.statistics.chance import discoveries, student_quantile
 from rankscope.sweeps.gains import gains
 
 

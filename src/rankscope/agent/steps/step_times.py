@@ -10,7 +10,7 @@ from rankscope.agent.process.training_thread import TrainingThread
 from rankscope.agent.steps.device_times import DeviceTimes
 from rankscope.agent.steps.gc_pauses import GcPauses
 from rankscope.agent.steps.step_log import StepLog
-from rankscope.step_time import Pace
+from rankscope.statistics.step_time import Pace
 
 __all__ = ["StepTimes"]
 

@@ -11,7 +11,7 @@ from rankscope.agent.process.guard import tell
 from rankscope.agent.windows.notices import Notices
 from rankscope.agent.windows.planner import Planner
 from rankscope.records.spec import AgentSpec, CaptureRequest, Window
-from rankscope.step_time import Pace
+from rankscope.statistics.step_time import Pace
 
 __all__ = ["Agreement"]
 

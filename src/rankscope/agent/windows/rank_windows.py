@@ -23,7 +23,7 @@ from rankscope.capture_backends import load_capture, resolve
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec, CaptureSpec, Window
 from rankscope.rundir.spool import Spool
-from rankscope.step_time import Pace
+from rankscope.statistics.step_time import Pace
 
 __all__ = ["RankWindows"]
 

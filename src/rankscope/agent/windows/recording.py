@@ -22,7 +22,7 @@ from rankscope.records.rank import ClockSample, RankRecord, RankStatus, StepTime
 from rankscope.records.spec import AgentSpec, Window
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
-from rankscope.step_time import usual_step_ms
+from rankscope.statistics.step_time import usual_step_ms
 
 __all__ = ["Recording", "device_name", "new_record"]
 

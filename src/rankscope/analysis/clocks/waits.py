@@ -17,7 +17,7 @@ from rankscope.analysis.clocks.alignment import Clocks, matched_times
 from rankscope.analysis.clocks.steps import NONE, JobSteps, find_steps
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
-from rankscope.medians import median_of_others
+from rankscope.statistics.medians import median_of_others
 
 __all__ = ["Waits", "bus_bytes", "element_bytes", "lateness", "measure_waits"]
 

@@ -24,9 +24,9 @@ from rankscope.analysis.tables.modules import exposed_by_module
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes import allocator
 from rankscope.causes.table import BY_NAME
-from rankscope.medians import median_of_others
 from rankscope.records.evidence import Anomaly, Evidence, GroupDelay, Suspect
 from rankscope.records.rows import ModuleRow, RankIdle, RankSummary
+from rankscope.statistics.medians import median_of_others
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 

@@ -17,10 +17,10 @@ from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.cpu_only import cpu_gaps, cpu_issues, cpu_waits
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
-from rankscope.medians import median_of_others
 from rankscope.records.evidence import Contention, RankCpu
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord, ThreadTimes
+from rankscope.statistics.medians import median_of_others
 
 __all__ = ["contention"]
 

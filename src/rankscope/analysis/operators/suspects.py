@@ -8,7 +8,7 @@ from rankscope.analysis.operators.compare import operator_excess
 from rankscope.analysis.operators.python_lines import user_frames
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.evidence import Suspect
-from rankscope.thresholds import MATTERS
+from rankscope.statistics.thresholds import MATTERS
 
 __all__ = ["name_what_they_do"]
 

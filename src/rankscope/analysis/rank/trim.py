@@ -14,7 +14,7 @@ import numpy as np
 
 from rankscope.analysis.rank.select import take
 from rankscope.analysis.rank.view import name_mask
-from rankscope.medians import median_of_others
+from rankscope.statistics.medians import median_of_others
 from rankscope.trace.columns import RankTrace, Steps
 
 __all__ = ["ended_early", "whole_steps"]

@@ -22,7 +22,7 @@ from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import UNIFORM_LIMIT, Replay
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile, work_difference
 from rankscope.causes.table import NOISY
-from rankscope.thresholds import LEAST_COST, LEAST_EXCESS, LEAST_EXCESS_NS, SCREENED
+from rankscope.statistics.thresholds import LEAST_COST, LEAST_EXCESS, LEAST_EXCESS_NS, SCREENED
 
 __all__ = ["Lateness", "judge_ranks", "screen", "sign_flip"]
 

@@ -20,7 +20,7 @@ from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.statistics import above
 from rankscope.causes import host_sync
-from rankscope.medians import median_of_known, median_of_known_others
+from rankscope.statistics.medians import median_of_known, median_of_known_others
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 

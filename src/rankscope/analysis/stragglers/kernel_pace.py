@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.stragglers.kernel_table import KernelTable
-from rankscope.medians import median_of_known
+from rankscope.statistics.medians import median_of_known
 
 __all__ = ["KernelPace", "kernel_pace"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.stragglers.kernel_table import KernelTable
-from rankscope.medians import median_of_known_others
+from rankscope.statistics.medians import median_of_known_others
 
 __all__ = ["KernelWork", "kernel_work", "lost_beside"]
 

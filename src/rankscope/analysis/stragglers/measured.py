@@ -29,7 +29,7 @@ from rankscope.analysis.stragglers.more_work import more_work
 from rankscope.analysis.stragglers.own_delays import host_delays
 from rankscope.analysis.stragglers.slow_devices import slow_devices
 from rankscope.analysis.stragglers.statistics import CONFIDENCE
-from rankscope.thresholds import MATTERS
+from rankscope.statistics.thresholds import MATTERS
 
 __all__ = ["Measured", "join", "measure"]
 

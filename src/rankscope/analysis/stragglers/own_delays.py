@@ -18,7 +18,7 @@ from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile
 from rankscope.analysis.stragglers.statistics import above
 from rankscope.causes.table import BY_NAME
-from rankscope.medians import median_of_others
+from rankscope.statistics.medians import median_of_others
 
 __all__ = ["OwnDelay", "host_delays", "own_delays"]
 

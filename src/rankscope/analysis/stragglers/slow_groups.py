@@ -18,8 +18,8 @@ from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.model_error import LINK, model_error
 from rankscope.analysis.stragglers.statistics import CONFIDENCE, above, mean_error
-from rankscope.medians import median_of_others
-from rankscope.thresholds import MATTERS
+from rankscope.statistics.medians import median_of_others
+from rankscope.statistics.thresholds import MATTERS
 
 __all__ = ["SlowGroup", "slow_groups"]
 

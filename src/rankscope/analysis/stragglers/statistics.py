@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope import chance
-from rankscope.chance import student_quantile, student_tail
+from rankscope.statistics import chance
+from rankscope.statistics.chance import student_quantile, student_tail
 
 __all__ = [
     "CONFIDENCE",

@@ -10,7 +10,7 @@ import numpy as np
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import RunInfo
-from rankscope.step_time import usual_step_ms
+from rankscope.statistics.step_time import usual_step_ms
 
 __all__ = ["add_profiling_overhead", "recording_overhead_pct"]
 

@@ -19,7 +19,7 @@ from rankscope.errors import AnalysisError, ForeignFileError
 from rankscope.limits import absent_ranks
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
 from rankscope.records.running.step_log import RECORDED
-from rankscope.step_time import sync_interval
+from rankscope.statistics.step_time import sync_interval
 
 __all__ = ["read_step_logs"]
 

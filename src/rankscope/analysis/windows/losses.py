@@ -8,7 +8,7 @@ import numpy as np
 
 from rankscope.analysis.rank.losses import Losses, find_losses
 from rankscope.analysis.rank.trim import ended_early
-from rankscope.medians import median_of_others
+from rankscope.statistics.medians import median_of_others
 from rankscope.trace.columns import RankTrace
 
 __all__ = ["MOST_LOST", "too_much_lost", "what_is_missing"]

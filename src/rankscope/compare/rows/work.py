@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rankscope.chance import simes, student_tail
 from rankscope.compare.rows.pace import Pace, Scatter, pace_of, scatter_of
 from rankscope.compare.rows.uses import Key, Use, Uses, paired
 from rankscope.compare.sides.noise import BETWEEN, KERNEL_DEVIATIONS, between_chance, combined, student
 from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow
+from rankscope.statistics.chance import simes, student_tail
 
 __all__ = ["work_rows"]
 

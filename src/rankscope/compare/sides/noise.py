@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.chance import student_quantile, student_tail
+from rankscope.statistics.chance import student_quantile, student_tail
 
 __all__ = [
     "BETWEEN",

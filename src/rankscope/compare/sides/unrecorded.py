@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rankscope.between.step_logs import last_attempt, read_step_log
 from rankscope.errors import ForeignFileError
 from rankscope.records.running.step_log import RECORDED
-from rankscope.step_time import sync_interval
+from rankscope.statistics.step_time import sync_interval
 
 __all__ = ["unrecorded_steps"]
 

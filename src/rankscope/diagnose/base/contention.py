@@ -13,9 +13,9 @@ import statistics
 from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES, NOISY
-from rankscope.chance import student_tail
 from rankscope.records.evidence import Evidence, RankCpu, Suspect
-from rankscope.thresholds import LEAST_COST
+from rankscope.statistics.chance import student_tail
+from rankscope.statistics.thresholds import LEAST_COST
 
 __all__ = [
     "beyond_machine",

@@ -8,7 +8,7 @@ from rankscope.causes.table import DEVICE_CAUSES, NOISY
 from rankscope.diagnose.base.contention import beyond_machine, is_contended, shares_device, without_machine
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Confidence
-from rankscope.thresholds import LEAST_COST, LOSES, MATTERS, UNNAMED_COST
+from rankscope.statistics.thresholds import LEAST_COST, LOSES, MATTERS, UNNAMED_COST
 
 __all__ = ["CLEAR", "StragglerDecision", "decide", "slowed_by_others"]
 

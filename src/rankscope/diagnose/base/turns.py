@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.records.evidence import Evidence
-from rankscope.thresholds import LOSES
+from rankscope.statistics.thresholds import LOSES
 
 __all__ = ["take_turns"]
 

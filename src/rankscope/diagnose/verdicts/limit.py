@@ -10,7 +10,7 @@ from rankscope.diagnose.rules.job.host_bound import idle_for_hosts
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import VerdictKind
 from rankscope.records.rows import Efficiency, WorkGroup
-from rankscope.thresholds import LEAST_COST
+from rankscope.statistics.thresholds import LEAST_COST
 
 __all__ = ["Limit", "by_replay", "what_limits"]
 

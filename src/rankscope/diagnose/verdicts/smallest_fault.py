@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.records.evidence import Evidence
-from rankscope.thresholds import LEAST_COST, MATTERS, SCREENED, UNNAMED_COST
+from rankscope.statistics.thresholds import LEAST_COST, MATTERS, SCREENED, UNNAMED_COST
 
 __all__ = ["in_short", "smallest_fault"]
 

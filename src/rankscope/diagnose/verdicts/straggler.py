@@ -18,7 +18,7 @@ from rankscope.diagnose.verdicts.step import Step, job_step
 from rankscope.listing import some_ranks
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Action, Verdict
-from rankscope.thresholds import LOSES
+from rankscope.statistics.thresholds import LOSES
 
 __all__ = ["straggler"]
 

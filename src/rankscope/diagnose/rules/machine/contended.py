@@ -12,7 +12,7 @@ from rankscope.diagnose.base.decision import StragglerDecision, slowed_by_others
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.evidence import Contention, Evidence, RankCpu
 from rankscope.records.report import Finding, Verdict
-from rankscope.thresholds import LEAST_COST, LOSES
+from rankscope.statistics.thresholds import LEAST_COST, LOSES
 
 __all__ = ["RULE", "beside_contention", "contended_verdict"]
 

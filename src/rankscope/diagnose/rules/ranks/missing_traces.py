@@ -13,7 +13,7 @@ from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.listing import some_ranks
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Finding, Verdict
-from rankscope.thresholds import LEAST_COST
+from rankscope.statistics.thresholds import LEAST_COST
 
 __all__ = ["RULE", "late_beside_missing", "verdict_beside_missing"]
 

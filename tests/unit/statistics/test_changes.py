@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from rankscope.changes import FEWEST, changes
 from rankscope.errors import AnalysisError
+from rankscope.statistics.changes import FEWEST, changes
 
 NOISE = np.random.default_rng(7).normal(0, 1, 400)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rankscope.step_time import Pace, sync_interval, usual_step_ms
+from rankscope.statistics.step_time import Pace, sync_interval, usual_step_ms
 
 LOGS_EACH_TENTH = [1.0] * 9 + [191.0]  # 200 ms: 20 a step
 CHECKPOINT = [20.0] * 70 + [5000.0]

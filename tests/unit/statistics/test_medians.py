@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.medians import median_of_known, median_of_known_others, median_of_others
+from rankscope.statistics.medians import median_of_known, median_of_known_others, median_of_others
 
 nan = float("nan")
 

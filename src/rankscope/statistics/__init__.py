@@ -1,0 +1,1 @@
+"""Numbers that several rooms judge by: medians, usual steps, changes, chance, and what a cost must reach."""
