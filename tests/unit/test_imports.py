@@ -18,14 +18,8 @@ pytestmark = pytest.mark.process
 ALL = sorted(m.name for m in pkgutil.walk_packages(rankscope.__path__, "rankscope.") if not m.name.endswith("__main__"))
 PACKAGES = ("records", "rundir", "causes")
 GROUND = (
-    *(
-        "rankscope.errors",
-        "rankscope.config",
-        "rankscope.plugins",
-        "rankscope.statistics.step_time",
-        "rankscope.own_process",
-    ),
-    *("rankscope.capture_backends", "rankscope.limits"),
+    *("rankscope.errors", "rankscope.config", "rankscope.plugins", "rankscope.own_process", "rankscope.limits"),
+    *("rankscope.capture_backends", "rankscope.statistics", "rankscope.statistics.step_time"),
     *(name for name in ALL if name.split(".")[1:2] and name.split(".")[1] in PACKAGES),
 )
 HEAVY = ("hydra", "omegaconf", "pandas", "hta", "plotly", "pyarrow", "rich", "jinja2")
