@@ -1,1 +1,2 @@
-"""A run or traces in, a copy without what reveals models, machines and people out; and who did what with a run."""
+"""Copies of runs and traces without content that identifies models, machines and people; integrity and encryption of
+runs."""

@@ -1,4 +1,4 @@
-"""Where a file comes from that is not the one which a run had under its name: from another place, window or run."""
+"""Origin of a file that is not the one the run had under its name: another place, window or run."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ __all__ = ["origin_of"]
 _MOST_RECORD_BYTES = 1 << 24
 _MOST_TRACE_BYTES = 1 << 36
 _HEAD_BYTES = 1 << 20
-"""Of a trace, unpacked: what the agent says in it stands before its events."""
+"""Part of the uncompressed trace that is read: the agent's metadata precedes the events."""
 _MOST_SIBLINGS = 1_000
 _PLACE = re.compile(r"attempt_(?P<attempt>\d+)/(?:window_(?P<window>\d+)/)?rank_(?P<rank>\d+)\.", re.ASCII)
 _OURS = re.compile(rb'"rankscope" ?: ?(?={)')
 
 
 def origin_of(run_dir: RunDir, name: str, changed: Mapping[str, str], manifest: RunManifest) -> str | None:
-    """Say where the content of a file comes from; None where that cannot be told.
+    """Describe where the content of a file comes from; None if that is unknown.
 
     Args:
         run_dir: of the run.
         name: of the file, below it.
-        changed: SHA-256 of each file that is not what the manifest says.
+        changed: SHA-256 of each file that differs from the manifest.
         manifest: of the run.
     """
     owner = next((other for other, known in manifest.files.items() if known.sha256 == changed[name]), None)
@@ -66,7 +66,7 @@ def origin_of(run_dir: RunDir, name: str, changed: Mapping[str, str], manifest: 
 
 
 def _said(path: Path) -> dict[str, Any]:
-    """What a record, or the head of a trace, says that it is of."""
+    """Return the identity in a record, or in the head of a trace."""
     found: Any = None
     with contextlib.suppress(ForeignFileError, OSError, EOFError, zlib.error, ValueError, RecursionError):
         if path.name.endswith(".trace.json.gz"):
@@ -80,7 +80,7 @@ def _said(path: Path) -> dict[str, Any]:
 
 
 def _siblings(run: Path, name: str) -> Iterator[Path]:
-    """Files of as many bytes, of this name, in the runs beside this one."""
+    """Yield files of the same name and size in the runs beside this one."""
     size = (run / name).stat().st_size
     for other in itertools.islice(sorted(run.absolute().parent.iterdir()), _MOST_SIBLINGS):
         if other == run.absolute() or other.is_symlink() or not other.is_dir():

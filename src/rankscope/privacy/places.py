@@ -1,4 +1,4 @@
-"""A report without the place where its files lay."""
+"""Remove the location of files from a report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["with_place"]
 
 
 def with_place(report: ClusterReport, folder: Path, instead: str) -> ClusterReport:
-    """The report with another path, or with none, in the place of a folder, wherever that is named."""
+    """Return the report with a folder's path replaced by another, or removed, wherever it occurs."""
     text, other = to_json(report), f"{instead}/" if instead else ""
     for place in {str(folder), str(folder.absolute()), str(folder.resolve()), shown(folder)}:
         quoted, put = (json.dumps(word, ensure_ascii=False)[1:-1] for word in (place, other))

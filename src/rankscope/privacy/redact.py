@@ -1,4 +1,4 @@
-"""A run directory, a folder of traces or a trace -> a copy that may be passed on, and a key that may not."""
+"""Copy a run directory, a folder of traces or a trace, to be shared; with a key that must not be shared."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ _RECORD = re.compile(r"attempt_\d{1,6}/(?:window_\d{1,6}/)?rank_\d{1,7}\.json\Z"
 _SNAPSHOT = re.compile(r"attempt_\d{1,6}/(?:window_\d{1,6}/)?rank_\d{1,7}(?:\.oom)?\.memory\.pickle\Z", re.ASCII)
 _PULSE = re.compile(r"attempt_\d{1,6}/pulse/rank_\d{1,7}\.bin\.gz\Z", re.ASCII)
 _MADE_AGAIN = re.compile(r"report/|.*\.parquet\Z")
-"""What the copy gets anew, or who opens it."""
+"""Files that the copy, or its reader, makes anew."""
 _PASSING = re.compile(
     r"agent\.json|nodes/|requests/|announcements/|live/|stuck/|metrics\.prom\Z|audit\.jsonl\Z|run\.json\.sig\Z"
 )
-"""How the run was made, watched and signed."""
+"""Files on how the run was started, monitored and signed."""
 
 
 @dataclass(slots=True)
 class Copy:
-    """What was done."""
+    """Result of a redaction."""
 
     output: Path
     key: Path
     files: int = 0
     text_bytes: int = 0
-    """Of the traces, unpacked."""
+    """Size of the traces, uncompressed."""
     tokens: int = 0
     left_out: dict[str, str] = field(default_factory=dict)
     """File of the original, below its folder -> why it is not in the copy."""
@@ -74,19 +74,19 @@ def redact(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Copy:
-    """Write a copy without what reveals, and the key for its owner.
+    """Write a copy without identifying content, and the key for its owner.
 
     Args:
         source: a run directory, a folder or a trace.
-        output: a folder that is not there yet, or empty.
+        output: a folder that does not exist yet, or is empty.
         policy: what is kept.
-        key: of an earlier copy, or where the new one goes; None for a file beside ``output``.
+        key: file of an earlier copy, or for the new key; None for a file beside ``output``.
         report: whether the copy gets a report of its own.
-        workers: processes to work in; None chooses.
-        progress: called before the first and after each trace, with bytes done and in all.
+        workers: number of processes; None chooses.
+        progress: called before the first and after each trace, with bytes done and in total.
 
     Raises:
-        ConfigError: ``source`` is not there, or ``output`` or ``key`` cannot be what they are to be.
+        ConfigError: ``source`` does not exist, or ``output`` or ``key`` cannot be used.
         RunDirError: the copy cannot be written.
         TraceError: there is nothing to copy.
     """
@@ -157,7 +157,7 @@ def _write(
 
 
 def _why(name: str) -> str | None:
-    """Why a file of rankscope's own is not copied; None for any other."""
+    """Return why a file of rankscope itself is not copied; None for any other file."""
     if _MADE_AGAIN.match(name):
         return "made again of the copy"
     return "no analysis reads it" if _PASSING.match(name) else None
@@ -175,7 +175,7 @@ def _traces(
     targets: dict[Candidate, Path] = {}
     for candidate in found.candidates:
         target = copy.output / clean_path(candidate.name, tokens)
-        if target in targets.values():  # trace.json beside trace.json.gz
+        if target in targets.values():  # trace.json and trace.json.gz in one folder
             copy.left_out[candidate.name] = "another trace has its name in the copy"
             continue
         targets[candidate] = target
@@ -215,7 +215,7 @@ def _redacted(
                 for future in as_completed(futures):
                     yield futures[future], future.result()
                     waiting.remove(futures[future])
-            except BrokenProcessPool:  # a worker killed for its memory: go on here, one after the other
+            except BrokenProcessPool:  # a worker was killed for its memory: continue here, one after the other
                 pass
         for candidate in waiting:
             yield candidate, _one(candidate.path, targets[candidate], tokens.secret, policy)
@@ -255,7 +255,7 @@ def _step_log(path: Path, target: Path, copy: Copy, name: str, tokens: Tokens, p
 
 
 def _record(run_dir: RunDir, path: Path, name: str, copy: Copy, words: Words) -> bool:
-    """Copy a record; whether the file is one."""
+    """Copy a record; return whether the file is one."""
     kind: type[RunManifest | RankRecord]
     if name == run_dir.manifest.name:
         kind = RunManifest
@@ -276,7 +276,7 @@ def _record(run_dir: RunDir, path: Path, name: str, copy: Copy, words: Words) ->
 
 
 def _report(copy: Copy) -> None:
-    """Analyse the copy: what its report says can be said by anyone who has the copy."""
+    """Analyse the copy, so that its report contains only what anyone who has the copy can compute."""
     from rankscope.analysis.pipeline import analyze
     from rankscope.report import write_report
 

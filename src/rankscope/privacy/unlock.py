@@ -1,4 +1,4 @@
-"""An encrypted run, opened for as long as it is looked at: in a private folder on this machine's own disk."""
+"""Open an encrypted run temporarily: in a private folder on this machine's own disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 36
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether a path is an encrypted file, or a folder with such files."""
+    """Return whether a path is an encrypted file, or a folder with such files."""
     if not path.is_dir():
         return path.suffix == SEALED
     return any(name.endswith(SEALED) for _, _, names in os.walk(path) for name in names)
@@ -34,16 +34,16 @@ def is_sealed(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path, identity: Path | None, *, wanted: Callable[[str], object] = lambda _: True) -> Iterator[Path]:
-    """The path of what can be read: ``path`` itself where it is not encrypted, else a copy that is removed in the end.
+    """Yield a readable path: ``path`` itself if it is not encrypted, else a copy that is removed at the end.
 
     Args:
         path: a run, a folder or a file.
         identity: file with the key.
-        wanted: which files of a folder are looked at, by their path in it, without ``.age``.
+        wanted: selects the files of a folder that are decrypted, by their path in it, without ``.age``.
 
     Raises:
         ConfigError: it is encrypted and no key was given, or the key cannot be used.
-        ForeignFileError: it was encrypted for others, or is damaged.
+        ForeignFileError: it was encrypted for other recipients, or is corrupt.
     """
     if not is_sealed(path):
         yield path
@@ -80,7 +80,8 @@ def _copied(path: Path, target: Path, identities: list[object], wanted: Callable
 
 
 def _put_nodes_together(run_dir: RunDir) -> None:
-    """The node that wrote run.json could not read what the others had left; who has the key can."""
+    """Combine the nodes' results: the node that wrote run.json could not read those of the others, the owner of the key
+    can."""
     manifest = read_record(RunManifest, run_dir.manifest, run_limit(run_dir))
     paths = sorted(run_dir.nodes.glob("*.result.json"))
     if len(paths) > 1:
@@ -91,7 +92,7 @@ def _put_nodes_together(run_dir: RunDir) -> None:
             "versions": manifest.versions,
         }  # fmt: skip
         heads = [result for result in results if is_head(result, result.node, nodes_of(run_dir))]
-        of_one = build_manifest(heads, **known).notes  # as its writer had to see it
+        of_one = build_manifest(heads, **known).notes  # the notes as its writer had to see them
         whole = build_manifest(results, **known, notes=[note for note in manifest.notes if note not in of_one])
         whole.files = dict(sorted({**{k: v for r in results for k, v in r.files.items()}, **manifest.files}.items()))
         manifest = whole

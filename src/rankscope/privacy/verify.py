@@ -1,4 +1,4 @@
-"""Whether a run is what it was: every file against the manifest, and the manifest against its signature."""
+"""Verify that a run is unchanged: every file against the manifest, and the manifest against its signature."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = ["Verified", "verify"]
 _MADE_LATER = re.compile(
     rf"report/|live/|metrics\.prom\Z|stuck/question|{re.escape(AUDIT)}\Z|run\.json(?:\.age)?(?:\.sig)?\Z|.*/rank_\d+\.parquet\Z"
 )
-"""What is made of a run, and renewed: nobody has signed it."""
+"""Files that are made from a run, and renewed; they are not signed."""
 _MOST_SIGNATURE_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
 class Verified:
-    """What was found. Whole where :attr:`wrong` is empty."""
+    """Result of the verification. The run is unchanged if :attr:`wrong` is empty."""
 
     files: int = 0
-    """That are as the manifest says."""
+    """Number of files that match the manifest."""
     wrong: list[str] = field(default_factory=list)
-    """A sentence for each file that is not."""
+    """A sentence for each file that does not match."""
     remarks: list[str] = field(default_factory=list)
     signed_by: str | None = None
-    """Public key, as OpenSSH writes it, whose signature fits the manifest."""
+    """Public key, in OpenSSH format, whose signature matches the manifest."""
 
 
 def verify(run: Path, *, key: Path | None = None, manifest: RunManifest | None = None) -> Verified:
@@ -48,7 +48,7 @@ def verify(run: Path, *, key: Path | None = None, manifest: RunManifest | None =
     Args:
         run: the run directory.
         key: file with the public key that must have signed it (OpenSSH or PEM).
-        manifest: of an encrypted run, which whoever has its key has read.
+        manifest: of an encrypted run, if it was decrypted already.
 
     Raises:
         RunDirError: there is no manifest.
@@ -154,7 +154,7 @@ def _public(data: bytes) -> Any:
     load: Any = serialization.load_pem_public_key if b"BEGIN" in data else serialization.load_ssh_public_key
     try:
         public = load(data)
-    except Exception as error:  # the library's own kinds
+    except Exception as error:  # the library's own exceptions
         raise ConfigError(f"no public key: {error}") from error
     if not isinstance(public, Ed25519PublicKey):
         raise ConfigError("the public key is no Ed25519 key")

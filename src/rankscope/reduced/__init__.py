@@ -1,1 +1,2 @@
-"""Traces reduced to columns where they are, one object for many, and a report from these objects alone."""
+"""Traces reduced to columns where they are stored, one object for many traces, and a report from these objects
+alone."""

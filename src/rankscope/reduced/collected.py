@@ -1,4 +1,4 @@
-"""Objects of reduced traces -> what loading the traces themselves would have given."""
+"""Load objects of reduced traces, with the same result as loading the traces themselves."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def load_objects(
     """Read objects that ``rankscope reduce`` made, from all nodes of a job.
 
     The result is that of :func:`~rankscope.trace.files.load.load_traces` over the same traces: paths, names and reasons
-    are those of where they were read. An object that cannot be used is listed with the reason; the others go on. Of a
-    trace that several hold the first is taken.
+    are those of the machine on which they were read. An object that cannot be used is listed with the reason, and does
+    not affect the others. If several objects hold a trace, the first is used.
 
     Args:
         where: objects, and folders and URLs of them.
-        progress: called with objects done and objects in all, and the one just done.
+        progress: called with objects done and objects in total, and the one just done.
 
     Raises:
         AnalysisError: there is none.
@@ -68,5 +68,5 @@ def _decoded(reader: ObjectReader, file: ReducedFile, shared: Shared) -> Decoded
 
 
 def _paths(texts: Iterable[str]) -> list[Path]:
-    """Those that are within reach."""
+    """Return the paths that can be accessed here."""
     return sorted({path for text in texts if (path := Path(text)).is_file()})

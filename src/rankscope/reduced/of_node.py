@@ -1,8 +1,8 @@
 """The process that reduces what a node recorded in a window: ``rankscope.reduced.of_node TASK``.
 
-It is started by the node helper beside the running job, so it has the lowest priority, one process, one trace in memory
-at a time, and a limit on its memory: a trace that does not fit is left to be kept whole. The task is a file of the
-spool; standard output gets the ranks whose columns are in the object, as JSON.
+The node helper starts it beside the running job, so it has the lowest priority, one process, one trace in memory at a
+time, and a memory limit: a trace that does not fit is kept instead of reduced. The task is a file of the spool;
+standard output gets the ranks whose columns are in the object, as JSON.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from rankscope.trace.files.objects import ObjectWriter, ReducedFile
 __all__ = ["main", "reduce_window"]
 
 _LEAST_MEMORY = 4 << 30
-"""Of addresses, most of which libraries reserve and never touch."""
+"""Limit of the address space, most of which libraries reserve and never use."""
 _MEMORY_A_BYTE = 12
-"""Reading a trace takes up to so many bytes for each of its text."""
+"""Largest memory per byte of text while a trace is read."""
 _HEAD = 1 << 20
 
 
 def main(task_path: str) -> None:
-    """Reduce, and say of which ranks."""
+    """Reduce, and print the ranks that were reduced."""
     with contextlib.suppress(OSError):
         os.nice(19)
     task = from_json(ReduceTask, Path(task_path).read_bytes())
     largest = max((Path(path).stat().st_size for path in task.traces), default=0)
-    with contextlib.suppress(ValueError, OSError):  # a lower limit is there already
+    with contextlib.suppress(ValueError, OSError):  # a lower limit is set already
         limit = _LEAST_MEMORY + _MEMORY_A_BYTE * largest
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
     sys.stdout.write(to_json(ReducedRanks(ranks=reduce_window(task)), indent=None))
 
 
 def reduce_window(task: ReduceTask) -> list[int]:
-    """Make the object; returns the ranks that are in it. One that could not be read is not.
+    """Make the object, and return the ranks in it, which lack those that could not be read.
 
     Raises:
         OSError: the object cannot be written.
@@ -66,7 +66,7 @@ def _reduced(task: ReduceTask, rank: int, name: str, path: Path, writer: ObjectW
     shown = f"attempt_{task.attempt}/window_{task.window:03d}/{name}"
     decoded = read_one(Candidate(path, shown, rank, form.name, task.attempt, task.window))
     if isinstance(decoded, str) or any(trace.repairs for trace in decoded):
-        return None  # what is damaged is kept as it is
+        return None  # a corrupt trace is kept unchanged
     return ReducedFile(
         path=f"../{name}",
         name=shown,

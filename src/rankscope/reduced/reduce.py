@@ -1,4 +1,5 @@
-"""Traces to columns, a share at a time: each share is one object, made by whatever process has the files at hand."""
+"""Reduce traces to columns, one share at a time: each share is one object, made by any process that can read the
+files."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from rankscope.trace.files.objects import SUFFIX, ObjectWriter, ReducedFile
 __all__ = ["FILES_AN_OBJECT", "Share", "reduce_share", "reduce_shares", "shares_of", "without_whole"]
 
 FILES_AN_OBJECT = 16
-"""An object costs 5 ms to store, its list is read at once, and a share is what is lost with a worker."""
+"""An object takes 5 ms to store, its list is read as a whole, and a share is lost if its worker fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Every ``of``-th trace under some paths, from ``number`` on. Whoever looks finds the same, in the same order."""
+    """Every ``of``-th trace under some paths, from ``number`` on. Every process finds the same files, in the same
+    order."""
 
     paths: tuple[Path, ...]
     output: str
@@ -31,17 +33,17 @@ class Share:
 
     @property
     def target(self) -> str:
-        """The object."""
+        """Path or URL of the object."""
         return f"{self.output.rstrip('/')}/{self.name}_{self.number:05d}_of_{self.of:05d}{SUFFIX}"
 
 
 def shares_of(paths: Sequence[Path], output: str, *, objects: int | None = None) -> list[Share]:
-    """Divide the traces under some paths.
+    """Divide the traces under some paths into shares.
 
     Args:
         paths: folders, run directories, files.
         output: folder or URL of the objects.
-        objects: how many; None: one for each :data:`FILES_AN_OBJECT` traces.
+        objects: number of objects; None: one for each :data:`FILES_AN_OBJECT` traces.
     """
     count = len(find_traces(paths).candidates)
     whole = max(1, min(objects or -(-count // FILES_AN_OBJECT), count))
@@ -49,7 +51,7 @@ def shares_of(paths: Sequence[Path], output: str, *, objects: int | None = None)
 
 
 def without_whole(shares: Sequence[Share]) -> list[Share]:
-    """Those shares whose object is not there yet, or not from end to end."""
+    """Return the shares whose object does not exist yet, or is incomplete."""
     return [share for share in shares if not place_of(share.target).is_whole()]
 
 
@@ -59,7 +61,7 @@ def reduce_share(share: Share) -> int:
     A file that cannot be read is in the object with the reason.
 
     Returns:
-        How many files it is of.
+        The number of its files.
 
     Raises:
         OSError: the object cannot be written.
@@ -68,7 +70,7 @@ def reduce_share(share: Share) -> int:
     mine = found.candidates[share.number :: share.of]
     with written(share.target) as target, ObjectWriter.open(target) as writer:
         writer.contents.files = [_reduced(candidate, writer) for candidate in mine]
-        if share.number == 0:  # what lies beside the traces is told once
+        if share.number == 0:  # files beside the traces are listed once
             _beside(writer, found)
     return len(mine)
 
@@ -78,12 +80,12 @@ def reduce_shares(
     executor: Executor | None = None,
     done: Callable[[int, int], None] = lambda *_: None,
 ) -> Iterator[tuple[Share, str]]:
-    """Make the objects of all shares. What fails elsewhere, its process among it, is tried once more in this process.
+    """Make the objects of all shares. A share that fails in the executor is tried once more in this process.
 
     Args:
         shares: of :func:`shares_of`.
-        executor: where; None: here, one after the other.
-        done: called with shares done and shares in all.
+        executor: runs the work; None: this process, one after the other.
+        done: called with shares done and shares in total.
 
     Yields:
         The shares that have no object, and why.

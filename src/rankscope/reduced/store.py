@@ -1,7 +1,7 @@
-"""Where objects are kept: a folder, or any URL that fsspec knows (``s3://bucket/run``, ``gs://``, ``az://``).
+"""Storage of objects: a folder, or any URL that fsspec supports (``s3://bucket/run``, ``gs://``, ``az://``).
 
-An object that arrived in part is none: its directory is at its end. So nothing but the object itself says that it is
-there, an upload that was killed is repeated, and a store needs no more than to keep what it was given.
+An incomplete object is invalid, because its directory is at its end. So only the object itself shows that it exists, an
+interrupted upload is repeated, and a store only has to keep what it received.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["Place", "is_url", "place_of", "places_in", "written"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An object, or where one is going to be."""
+    """The location of an object that exists or will be written."""
 
     name: str
     """Its path or URL."""
     open: Callable[[], BinaryIO]
-    """For reading. A store raises errors of its own."""
+    """Opens it for reading. A store raises errors of its own."""
 
     def is_whole(self) -> bool:
-        """Whether an object that this version reads is there from end to end."""
+        """Return whether a complete object that this version reads exists there."""
         try:
             with ObjectReader.open(self.name, self.open):
                 return True
@@ -39,7 +39,7 @@ class Place:
 
 
 def is_url(where: str) -> bool:
-    """Return whether this is no path."""
+    """Return whether this is a URL and not a path."""
     return "://" in where
 
 
@@ -56,10 +56,10 @@ def place_of(where: str) -> Place:
 
 
 def places_in(where: str) -> list[Place]:
-    """Return the objects in a folder or below a URL, in the order of their names; or the one that is meant.
+    """Return the objects in a folder or below a URL, sorted by name; or the object at this very path or URL.
 
     Raises:
-        RunDirError: it cannot be looked into.
+        RunDirError: it cannot be read.
     """
     if where.endswith(SUFFIX):
         return [place_of(where)]
@@ -75,10 +75,10 @@ def places_in(where: str) -> list[Place]:
 
 @contextmanager
 def written(where: str) -> Iterator[Path]:
-    """A file to write an object to, which is brought to its place when the block ends without an error.
+    """Yield a file to write an object to, which is stored when the block ends without an error.
 
     Raises:
-        OSError: what is there then is not what was sent. A store that cannot be written raises errors of its own.
+        OSError: the stored object differs from what was sent. A store that cannot be written raises errors of its own.
     """
     if not is_url(where):
         target = Path(where)
@@ -98,7 +98,8 @@ def written(where: str) -> Iterator[Path]:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """The file system and the place in it. fsspec comes with torch; what it needs for a URL it names itself."""
+    """Return the file system and the path in it. fsspec comes with torch; it names the packages that it needs for a
+    URL."""
     import fsspec
 
     try:

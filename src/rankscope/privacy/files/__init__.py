@@ -1,1 +1,1 @@
-"""A copy of each kind of file without what reveals."""
+"""Redaction of each kind of file."""

@@ -1,4 +1,4 @@
-"""One event as it is written into a copy. A field that is not here is never read, so it cannot be passed on."""
+"""Events as they are written to a copy. A field that is not declared here is never read, so it cannot be passed on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_DIGITS = 20
 
 
 class Arguments(msgspec.Struct, omit_defaults=True, gc=False):
-    """Of an event with a duration. Numbers pass, words and shapes are replaced."""
+    """Arguments of an event with a duration. Numbers are copied, words and shapes are replaced."""
 
     external_id: Number = msgspec.field(default=None, name="External id")
     external_id_2021: Number = msgspec.field(default=None, name="external id")
@@ -85,15 +85,15 @@ class Complete(msgspec.Struct, tag_field="ph", tag="X", omit_defaults=True, gc=F
 
 
 class Begin(Complete, tag_field="ph", tag="B", omit_defaults=True, gc=False):
-    """The first half of one."""
+    """The begin of an event."""
 
 
 class End(Complete, tag_field="ph", tag="E", omit_defaults=True, gc=False):
-    """The second half of one."""
+    """The end of an event."""
 
 
 class Flow(msgspec.Struct, tag_field="ph", tag="s", omit_defaults=True, gc=False):
-    """Where an arrow begins: from a call to the device, from forward to backward."""
+    """The begin of an arrow: from a call to the device, from forward to backward."""
 
     cat: Any = None
     name: Any = ""
@@ -105,15 +105,15 @@ class Flow(msgspec.Struct, tag_field="ph", tag="s", omit_defaults=True, gc=False
 
 
 class FlowEnd(Flow, tag_field="ph", tag="f", omit_defaults=True, gc=False):
-    """Where it ends."""
+    """The end of an arrow."""
 
 
 class FlowStep(Flow, tag_field="ph", tag="t", omit_defaults=True, gc=False):
-    """Between the two."""
+    """A point between the two."""
 
 
 class Allocation(msgspec.Struct, omit_defaults=True, gc=False):
-    """Memory taken or given back. Its address is left out."""
+    """Memory allocated or released. Its address is left out."""
 
     kind: Number = msgspec.field(default=None, name="Device Type")
     device: Number = msgspec.field(default=None, name="Device Id")
@@ -123,7 +123,7 @@ class Allocation(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class Moment(msgspec.Struct, tag_field="ph", tag="i", omit_defaults=True, gc=False):
-    """A moment; of these only those of the allocator are kept."""
+    """An instant; only those of the allocator are kept."""
 
     name: Any = ""
     pid: Any = None
@@ -134,7 +134,7 @@ class Moment(msgspec.Struct, tag_field="ph", tag="i", omit_defaults=True, gc=Fal
 
 
 class TrackName(msgspec.Struct, omit_defaults=True, gc=False):
-    """What a process or a thread is called, and where it is drawn."""
+    """Name of a process or a thread, and its position in the display."""
 
     name: Any = None
     labels: Any = None
@@ -173,10 +173,10 @@ _lenient = msgspec.json.Decoder(list[Any], float_hook=Decimal)
 
 
 def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
-    """Decode a JSON list of events; ``exact`` keeps decimals as written. What is no event becomes None.
+    """Decode a JSON list of events; ``exact`` keeps decimals as written. An item that is not an event becomes None.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is no such list.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is not such a list.
     """
     try:
         return (_exact if exact else _fast).decode(text)  # type: ignore[no-any-return]
@@ -185,7 +185,7 @@ def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
 
 
 def one_event(event: Any) -> Any:
-    """The event of any shape as one of these structs; numbers that were written as text become numbers."""
+    """Convert an event of any form to one of these structs; numbers that were written as text become numbers."""
     kind = _BY_PHASE.get(event.get("ph")) if isinstance(event, dict) and isinstance(event.get("ph"), str) else None
     if kind is None:
         return None
@@ -213,7 +213,7 @@ _fields = functools.cache(msgspec.structs.fields)
 
 
 def number_of(value: Any) -> Any:
-    """A number, also where it was written as text; None where there is none that is finite."""
+    """Return a number, even if it was written as text; None if there is no finite number."""
     if value.__class__ in NUMBERS:
         return value
     if isinstance(value, str) and len(value) < 32:

@@ -1,4 +1,4 @@
-"""What a trace says of itself, for a copy: made anew of the few keys that the analysis reads."""
+"""Metadata of a trace for a copy: rebuilt from the few keys that the analysis reads."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _OF_TEXT = frozenset(
     {repair.UNREADABLE, repair.UTF8, repair.ESCAPES, repair.CONTROL, repair.QUOTES, repair.CONSTANTS, repair.RANGE}
     | {repair.TRUNCATED, "metadata after the events unreadable", "metadata unreadable"}
 )
-"""Repairs of the text, which the copy does not need again; those of events are made again when it is read."""
+"""Repairs of the text, which the copy does not need again; those of events are repeated when it is read."""
 
 
 def head_of(raw: dict[str, Any], words: Words, repairs: dict[str, int], level: dict[str, Any]) -> dict[str, Any]:
-    """The keys of a copy.
+    """Return the keys of a copy.
 
     Args:
         raw: the keys of the original, other than its events.
-        words: what replaces words.
-        repairs: of the original: kind -> how many.
-        level: what the copy says of its policy.
+        words: replaces words.
+        repairs: of the original: kind -> count.
+        level: description of the policy, for the copy.
     """
     head: dict[str, Any] = {REDACTED: {**level, "repairs": {k: n for k, n in repairs.items() if k in _OF_TEXT}}}
     head |= {key: raw[key] for key in ("schemaVersion", *_FLAGS) if isinstance(raw.get(key), (bool, int))}
@@ -70,7 +70,7 @@ def head_of(raw: dict[str, Any], words: Words, repairs: dict[str, int], level: d
 
 
 def _numbers(said: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    """Of these keys those that hold a number, or a number as text."""
+    """Return those of these keys that hold a number, or a number as text."""
     found = {}
     for key in keys:
         value = said.get(key)
@@ -133,5 +133,5 @@ def _note(call: Any, words: Words) -> list[Any]:
 
 
 def _ends(text: str) -> bool:
-    """``1->0`` of a send."""
+    """Whether the text has the form ``1->0``, as in the name of a send."""
     return len(text) < 24 and set(text) <= set("0123456789<->")

@@ -1,4 +1,4 @@
-"""Names of files and folders -> names from which the same rank, window and job are read, and nothing else."""
+"""Names of files and folders, replaced by names that show the same rank, window and job, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ _SUFFIX = re.compile(r"(?:\.(?:json|trace|pt|gz|tmp|part))+$", re.IGNORECASE)
 _KNOWN = frozenset({"trace", "traces", "profile", "profiler", "rank", "pt", "step", "window", "attempt", "profiling"})
 _PIECE = re.compile(r"(?P<letters>[^\W\d_]+)|(?P<digits>\d+)|(?P<sign>[-_.=: ])|(?P<other>.)", re.S)
 _LETTERS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqvwx")
-"""No vowels, and none of the letters of which words for ranks consist: they form no such word."""
+"""Without vowels and without the letters of words for ranks, so that no such word can result."""
 _MOST_DIGITS = 4
 """Longer numbers are ids of processes, times and hashes."""
 
 
 def clean_path(path: str, tokens: Tokens) -> str:
-    """The path of a trace below the folder that was given; it ends in ``.json.gz``.
+    """Return the path of a trace below the given folder, for the copy; it ends in ``.json.gz``.
 
-    Words and numbers that tell ranks stay, as do short numbers; other words become letters, the same for the same word.
+    Words and numbers that show ranks are kept, as are short numbers. Other words are replaced by letters, equal ones by
+    equal letters.
     """
     *folders, name = path.split("/")
     stem = _SUFFIX.sub("", name)
@@ -62,6 +63,6 @@ def _letters(token: str) -> str:
 
 
 def _number(digits: str, tokens: Tokens) -> str:
-    """Another number of as many digits."""
+    """Return another number with the same count of digits."""
     least = 10 ** (len(digits) - 1)
     return str(least + tokens.number("path", digits, 9 * least))

@@ -1,4 +1,4 @@
-"""run.json and the records of ranks -> the same for a copy: each field by a rule of its own, unknown ones left out."""
+"""Redaction of run.json and the records of ranks: each field has its own rule, and unknown fields are left out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _THROTTLE = re.compile(r"reason 0x[0-9a-f]{1,8}\Z")
 
 
 def _same(value: Any, _: Words) -> Any:
-    """Numbers, and words of a fixed choice, which the reader of records has checked."""
+    """Keep the value: a number, or a word of a fixed choice, which the reader of records has checked."""
     return value
 
 
@@ -76,7 +76,7 @@ def _inner(value: Any, words: Words) -> Any:
 
 
 def _word(kind: str) -> Rule:
-    """By the method of :class:`Words` of this name."""
+    """Return the rule that applies the method of :class:`Words` of this name."""
     return lambda value, words: getattr(words, kind)(value)
 
 
@@ -152,21 +152,21 @@ RULES: dict[type, dict[str, Rule]] = {
         "lives": _each,
         "notes": _sentences,
         "redaction": _redaction,
-        "hang": lambda _value, _words: None,  # lines of the script are in its sentences
+        "hang": lambda _value, _words: None,  # its sentences contain lines of the script
     },
 }
-"""Of each kind of record the rule of each field. A field that has none is left at its default."""
+"""For each kind of record, the rule of each field. A field without a rule gets its default."""
 
 
 def redact_record(record: T, words: Words) -> T:
-    """A record for the copy. What has no rule is left at its default."""
+    """Return a record for the copy. Fields without a rule get their default."""
     rules = RULES[type(record)]
     given = {name: rule(getattr(record, name), words) for name, rule in rules.items()}
     return type(record)(**given)
 
 
 def config_of(config: Any) -> dict[str, Any]:
-    """Numbers and switches of the keys that rankscope has; no text."""
+    """Return numbers and switches of the keys that rankscope has; no text."""
     found: dict[str, Any] = {}
     for group in dataclasses.fields(ToolConfig):
         said = config.get(group.name) if isinstance(config, dict) else None

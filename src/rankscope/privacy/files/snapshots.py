@@ -1,4 +1,4 @@
-"""A memory snapshot -> its copy: sizes, times and the order of things; stacks as tokens, addresses moved."""
+"""Redaction of a memory snapshot: sizes, times and order are kept; stacks become tokens, addresses are shifted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rankscope.rundir.files import temporary_beside
 __all__ = ["redact_snapshot"]
 
 _PROTOCOL = 4
-"""The newest that PyTorch's memory viewer reads."""
+"""The newest pickle protocol that PyTorch's memory viewer reads."""
 _ACTIONS = frozenset(
     {
         *("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap"),
@@ -29,13 +29,13 @@ _OURS = ("rank", "attempt", "window", "requested_bytes")
 
 
 def redact_snapshot(source: Path, target: Path, secret: bytes, policy: Policy) -> dict[str, str]:
-    """Write the copy; for a process of its own, as it takes memory and time by what the file says.
+    """Write the copy. To be run in a process of its own, since its memory and time depend on the content of the file.
 
     Returns:
         The tokens that were made.
 
     Raises:
-        TraceError, ForeignFileError: it is no snapshot.
+        TraceError, ForeignFileError: it is not a snapshot.
         OSError: the copy cannot be written.
     """
     from rankscope.analysis.memory.process import load_limited
@@ -71,7 +71,7 @@ class _Scrubber:
         return clean
 
     def _address(self, value: Any) -> Any:
-        """The same distance for all: what lies where in a segment stays."""
+        """Shift all addresses by the same distance, so that positions within a segment are kept."""
         return value + self._moved if type(value) is int and value else 0
 
     def _stream(self, value: Any) -> int:
@@ -116,7 +116,7 @@ class _Scrubber:
             token = self.words.tokens.token
             public = _PUBLIC_FILE.search(file)
             number = self.words.tokens.number("line", f"{file}:{line}", 10**6)
-            if public is not None:  # which line of PyTorch it is says what of it was used, and so does its name
+            if public is not None:  # the line in PyTorch, like the name, shows which part of it was used
                 known = {"filename": public[0], "line": number, "name": token("stack", name)}
             else:
                 known = {"filename": f"{token('path', file)}.py", "line": number, "name": token("stack", name)}

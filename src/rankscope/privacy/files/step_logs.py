@@ -1,4 +1,4 @@
-"""A log of all steps -> its copy: entries are written anew, so that nothing else comes along."""
+"""Redaction of a step log: entries are written anew, so that nothing else is copied."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FLAGS = 0x7F
 
 
 def redact_step_log(source: Path, target: Path, words: Words) -> None:
-    """Write the copy: times of steps, and when each ended as the policy says.
+    """Write the copy: step times, and end times as the policy requires.
 
     Raises:
-        ForeignFileError: the log cannot be read, or is of a version that is not known.
+        ForeignFileError: the log cannot be read, or has an unknown version.
         OSError: the copy cannot be written.
     """
     plain = read_foreign_gzip(source, _MOST_BYTES)

@@ -1,4 +1,4 @@
-"""A trace of any size -> its copy, chunk by chunk: the text of a few hundred kilobytes is held at a time."""
+"""Redaction of a trace of any size, chunk by chunk: a few hundred kilobytes of text are in memory at a time."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ _SUFFIXES = ("_runtime", "_driver", "_sync", "_memcpy", "_memset", "_kernel")
 _PLUGINS = frozenset({"xpu", "mtia", "privateuse1", "hpu", "musa", "npu", "mps", "glow", "hip", "cuda", "gpu"})
 _TRACK_KEYS = frozenset({"process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"})
 _ABSOLUTE_US = 10**15
-"""Times above are microseconds since 1970, those below on a zero of the file's own."""
+"""Larger times are microseconds since 1970, smaller ones have the file's own origin."""
 _ODD = "?"
-"""Stands for a duration that was no number."""
+"""Takes the place of a duration that is not a number."""
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def redact_trace(source: Path, target: Path, tokens: Tokens, policy: Policy) -> int:
-    """Write the copy of a trace, packed; whatever the original is packed with.
+    """Write the copy of a trace, compressed, however the original is compressed.
 
     Args:
-        source: Kineto or Chrome trace JSON, plain or gzip, damaged or not.
+        source: Kineto or Chrome trace JSON, plain or gzip, corrupt or not.
         target: must not exist.
         tokens: of the owner's key; gets the tokens that were made.
         policy: what is kept.
@@ -64,11 +64,11 @@ def redact_trace(source: Path, target: Path, tokens: Tokens, policy: Policy) -> 
         Bytes of the original's text.
 
     Raises:
-        TraceError: it is no trace.
+        TraceError: it is not a trace.
         OSError: the copy cannot be written.
     """
     size, merged = _write(source, target, tokens, policy)
-    if merged and policy.process_ids == "shift":  # which rank's an id is is told by its range
+    if merged and policy.process_ids == "shift":  # the range of an id shows its rank
         size, _ = _write(source, target, tokens, replace(policy, process_ids="keep"))
     return size
 
@@ -106,7 +106,7 @@ def _write(source: Path, target: Path, tokens: Tokens, policy: Policy) -> tuple[
 
 @dataclass(slots=True)
 class _Scrubber:
-    """Replaces what reveals in the events of one file."""
+    """Replaces identifying content in the events of one file."""
 
     tokens: Tokens
     policy: Policy
@@ -120,7 +120,7 @@ class _Scrubber:
     _shapes: dict[bytes, msgspec.Raw] = field(default_factory=dict)
     _texts: dict[tuple[str, Any], Any] = field(default_factory=dict)
     _drivers: set[int] = field(default_factory=set)
-    """Ids of processes that issue calls of a device, or step."""
+    """Ids of processes that make calls to a device, or have steps."""
 
     def __post_init__(self) -> None:
         self.words = Words(self.tokens, self.policy)
@@ -128,12 +128,12 @@ class _Scrubber:
 
     @property
     def merged(self) -> bool:
-        """Whether the file is of several ranks, which are told by ranges of ids."""
+        """Whether the file holds several ranks, which ranges of ids distinguish."""
         ids = sorted(self._drivers)
         return len(ids) > 1 and by_range(ids, [], ids) is not None
 
     def chunk(self, part: Part) -> tuple[list[Any], bytes]:
-        """Decode whole events; and the text behind the list, where it turned out to end within them."""
+        """Decode whole events; also return the text after the list, if the list turned out to end within them."""
         text, rest = part.text, b""
         try:
             events = as_events(b"[%b]" % text, exact=self.exact)
@@ -162,12 +162,12 @@ class _Scrubber:
                 self.repairs[repair.UNREADABLE] += 1
 
     def written(self, events: list[Any]) -> bytes:
-        """The events as they stand in the copy, joined by commas."""
+        """Return the events as written to the copy, joined by commas."""
         return bytes(_encoder.encode([event for event in events if self._scrub(event)])[1:-1])
 
     def _scrub(self, event: Any) -> bool:
-        """Clean an event in place; False where it is left out."""
-        if event.__class__ is End:  # it ends what was begun last on its thread, whatever it says itself
+        """Redact an event in place; return False if it is left out."""
+        if event.__class__ is End:  # it ends the last begin event of its thread, independent of its own content
             event.cat, event.name, event.args = None, "", None
         elif isinstance(event, Complete):
             known = self._classes.get(event.cat) if event.cat.__class__ is str else None
@@ -175,7 +175,7 @@ class _Scrubber:
                 known = self._class(event.cat)
             if known is not False:
                 self._named(event, *known)
-            elif event.__class__ is Begin:  # for the sake of its end
+            elif event.__class__ is Begin:  # needed for its end
                 event.cat, event.name, event.args = event.cat if isinstance(event.cat, str) else None, "", None
             else:
                 return False
@@ -211,7 +211,7 @@ class _Scrubber:
         event.cat, event.name = category, clean
 
     def _class(self, category: Any) -> Any:
-        """Class as it is written, names of it that are known, and its code; False for what is left out."""
+        """Return the class as it is written, the known names of it, and its code; False if it is left out."""
         if not isinstance(category, str):
             return False
         if category in DROPPED_CATEGORIES:
@@ -241,7 +241,7 @@ class _Scrubber:
         return True
 
     def _label(self, text: str) -> str:
-        """What a process is called: of one's own words only which rank it is of."""
+        """Return the name of a process; of the user's own words only those that state its rank are kept."""
         clean = self.words.track(text) or ""
         ranks = label_of(text)
         return clean if not ranks or label_of(clean) == ranks else f"{ranks} {clean}".strip()
@@ -342,7 +342,7 @@ _DEEPEST = 4
 
 
 def _inexact(event: Any) -> bool:
-    """Whether a time was written with more digits than a double holds."""
+    """Return whether a time was written with more digits than a double holds."""
     time = getattr(event, "ts", None)
     return time.__class__ is float and time >= exact_float_limit
 
@@ -353,7 +353,7 @@ def _duration(value: Any) -> Any:
 
 
 def _ranks(value: Any) -> Any:
-    """Ranks of a group, as text or as a list; that it was cut off stays visible."""
+    """Return the ranks of a group, as text or as a list; a truncation stays visible."""
     if isinstance(value, str):
         return value if set(value) <= set("0123456789[], .") and len(value) < 1 << 20 else None
     if isinstance(value, list):
@@ -373,7 +373,8 @@ def _packed(raw: IO[bytes]) -> Any:
 
 
 class _collector_off:  # noqa: N801  reads as what it does
-    """Millions of small objects without cycles: the cyclic collector would only walk over them, again and again."""
+    """Switches the garbage collector off: with millions of small objects without cycles it would only traverse them
+    repeatedly."""
 
     def __enter__(self) -> None:
         self._was_on = gc.isenabled()

@@ -1,1 +1,1 @@
-"""What names are public, and the tokens that stand for all others."""
+"""Names that are public, and the tokens that replace all others."""

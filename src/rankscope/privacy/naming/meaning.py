@@ -1,7 +1,7 @@
-"""What the analysis makes of a name, and words that mean the same to it.
+"""Classification of a name by the analysis, and words that are classified equally.
 
-A token in the place of a name has to be taken for the same kind of work, or the numbers of the copy would be others.
-Every test that is applied to names is applied here, to the name and to what replaces it.
+A token has to be classified as the same kind of work as the name it replaces, or the numbers of the copy would differ.
+Every test that is applied to names is applied here, to the name and to its replacement.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COUNTED = ("HtoD", "HostToDevice", "c10d::", "autograd::engine::evaluate", "Pro
 
 
 class _Asked:
-    """Stands for a rank's host time, and notes which names a cause asks for."""
+    """Takes the place of a rank's host time, and collects the names that a cause queries."""
 
     def __init__(self) -> None:
         self.patterns: list[re.Pattern[str]] = []
@@ -55,7 +55,7 @@ _APART = (Category.KERNEL, Category.GPU_MEMCPY, Category.CPU_OP, Category.CUDA_R
 
 @functools.lru_cache(1 << 16)
 def meaning(name: str, category: int) -> tuple[Any, ...]:
-    """What every test that is applied to names of this :class:`Category` says of this one."""
+    """Return the results of all tests that are applied to names of this :class:`Category`."""
     kind = classify(name, category)
     tests = (
         _patterns() if category not in (Category.CUDA_RUNTIME, Category.CUDA_DRIVER) else (*CALL_TESTS, *_patterns())
@@ -86,14 +86,14 @@ _AFTER = (
 
 
 def alike(name: str, token: str, category: int) -> str:
-    """The token, with words around it where it takes them to mean to the analysis what the name means.
+    """Return the token, with added words if these are needed for the analysis to classify it like the name.
 
-    Only the words of this file are used, never a part of the name.
+    Only words of this file are added, never a part of the name.
     """
     category = _ALIKE.get(Category(category), category)
     exactly, nearly = _templates(category if category in _APART else int(Category.OTHER))
     wanted = meaning(name, category)
-    # of a kernel the family is for reading only; what remains decides numbers
+    # the family of a kernel is for display only; the rest affects numbers
     template = exactly.get(wanted) or nearly.get(wanted[1:]) or _SAMPLE
     return template.replace(_SAMPLE, token)
 
@@ -103,7 +103,7 @@ _SAMPLE = "own_000000000000"
 
 @functools.cache
 def _templates(category: int) -> tuple[dict[Any, str], dict[Any, str]]:
-    """Meaning -> the first of all candidates that has it; and the same without the family."""
+    """Return classification -> the first candidate that has it; and the same without the family."""
     exactly: dict[Any, str] = {}
     nearly: dict[Any, str] = {}
     for candidate in _candidates():

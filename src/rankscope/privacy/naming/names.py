@@ -1,4 +1,4 @@
-"""A name of an event -> the same name, where it is everybody's; else a token that means the same to the analysis."""
+"""Names of events: a public name is kept, and any other becomes a token that the analysis classifies equally."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rankscope.trace.libraries import OURS
 __all__ = ["Names", "own_words"]
 
 _LONGEST = 1 << 14
-"""Longer names are cut by the reader; they become one token."""
+"""Longer names are truncated by the reader; they become one token."""
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|`anonymous namespace'")
 _STAND_IN = "\x01"
 _IDENTIFIER = r"[A-Za-z_~\x01][\w\x01]*(?:::~?[A-Za-z_\x01][\w\x01]*)*"
@@ -62,11 +62,11 @@ _TOKEN = re.compile(r"own_[0-9a-f]{12}")
 
 @dataclass(slots=True)
 class Names:
-    """Remembers each name that it has judged.
+    """Caches the result for each name.
 
     Args:
         tokens: of the owner's key.
-        kept: names of one's own that may be read.
+        kept: the user's own names that may be read.
     """
 
     tokens: Tokens
@@ -74,7 +74,7 @@ class Names:
     _known: dict[tuple[int, str], str] = field(default_factory=dict)
 
     def judged(self, category: str | None, name: object) -> str:
-        """What stands in the copy for the name of an event of Kineto's class ``category``."""
+        """Return the replacement for the name of an event of Kineto's class ``category``."""
         text = name if isinstance(name, str) else "" if name is None else str(name)[:200]
         code = category_code(category) if category else int(Category.OTHER)
         known = self._known.get((code, text))
@@ -83,7 +83,7 @@ class Names:
         return known
 
     def own(self, text: str) -> str:
-        """A token for a name of one's own."""
+        """Return a token for the user's own name."""
         return self.tokens.token("own", text)
 
     def _judge(self, code: int, name: str) -> str:
@@ -95,7 +95,7 @@ class Names:
         return alike(name, self.own(name), code)
 
     def _public(self, code: int, name: str) -> str | None:
-        """The name with its own parts as tokens; None where all of it is one's own."""
+        """Return the name with the user's own parts as tokens; None if all of it is the user's own."""
         if code in (Category.CUDA_RUNTIME, Category.CUDA_DRIVER):
             return name if CALL.match(name) or name in OVERHEAD else None
         if code in (Category.GPU_MEMCPY, Category.GPU_MEMSET):
@@ -140,11 +140,11 @@ class Names:
         return None
 
     def path_of_module(self, path: str) -> str:
-        """``layers.3.mlp`` -> a token for each word; numbers stay, so that the order of layers does."""
+        """Convert ``layers.3.mlp`` to a token for each word; numbers are kept, and with them the order of layers."""
         return ".".join(part if part.isdecimal() or not part else self.own(part) for part in path.split("."))
 
     def _kernel(self, name: str) -> str | None:
-        """A kernel of a public library: what of it is one's own, as template arguments, becomes tokens."""
+        """Redact a kernel of a public library: the user's own parts, such as template arguments, become tokens."""
         if (call := _CALL_OF_BACKEND.match(name)) is not None and known_words(call["kind"]):
             return name
         text = _UNNAMED.sub(_STAND_IN, name)
@@ -161,7 +161,7 @@ class Names:
             elif self._is_public(word):
                 parts.append(word)
             elif depth == 0:
-                return None  # the kernel itself: the numbers behind it tell of it, too
+                return None  # the kernel's name is private, and so are the numbers after it
             else:
                 begin = found.start() + (2 if word.startswith("::") else 0)
                 place = _end_of_arguments(text, place)
@@ -169,7 +169,7 @@ class Names:
         return "".join(parts).replace(_STAND_IN, "(anonymous namespace)")
 
     def _is_public(self, word: str) -> bool:
-        if word.startswith("::"):  # goes on behind template arguments
+        if word.startswith("::"):  # continues after template arguments
             return all(AFTER.match(part) for part in word[2:].split("::"))
         root, *inner = word.split("::")
         if inner and (root in CPP_ROOTS or (root in LIBRARY_ROOTS and of_library(inner))):
@@ -180,7 +180,7 @@ class Names:
 
 
 def _end_of_arguments(text: str, place: int) -> int:
-    """Where the template arguments end that begin here; ``place`` where none do."""
+    """Return where the template arguments that begin here end; ``place`` if there are none."""
     if text[place : place + 1] != "<":
         return place
     depth = 0
@@ -192,5 +192,5 @@ def _end_of_arguments(text: str, place: int) -> int:
 
 
 def own_words(text: str) -> list[str]:
-    """Tokens in a text of a copy."""
+    """Return the tokens in a text of a copy."""
     return _TOKEN.findall(text)

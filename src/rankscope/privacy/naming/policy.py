@@ -1,4 +1,4 @@
-"""What a redacted copy keeps. Whatever no field of :class:`Policy` speaks of is left out."""
+"""What a redacted copy keeps. Content that no field of :class:`Policy` covers is left out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MOST_WORDS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What happens to each kind of content: ``keep``, ``token``, ``shift`` or ``drop``."""
+    """Treatment of each kind of content: ``keep``, ``token``, ``shift`` or ``drop``."""
 
     level: str = "public"
     """Its name, for the report of the copy."""
@@ -59,7 +59,7 @@ class Policy:
     times: str = "shift"
     process_ids: str = "shift"
     keep_names: tuple[str, ...] = field(default=())
-    """Names of one's own that may be read, besides those of PyTorch and of the libraries: whole names."""
+    """The user's own names that may be read, in addition to those of PyTorch and of the libraries: whole names."""
 
 
 LEVELS: dict[str, Policy] = {
@@ -67,19 +67,19 @@ LEVELS: dict[str, Policy] = {
     "vendor": Policy(level="vendor", memory="keep", kernel_details="keep"),
     "public": Policy(),
 }
-"""From the most that is kept to the least."""
+"""From the level that keeps most to the one that keeps least."""
 
 
 def load_policy(level: str, path: Path | None) -> Policy:
-    """The policy of a level, with what a file changes of it.
+    """Return the policy of a level, with the changes in a file.
 
     Args:
         level: a name of :data:`LEVELS`.
         path: YAML with any of the fields of :class:`Policy`; ``level`` in it names the level it begins with, and
-            ``name`` what the report calls the outcome.
+            ``name`` the name of the result in the report.
 
     Raises:
-        ConfigError: the file says something that is not known. Nothing is kept by mistake.
+        ConfigError: the file has an unknown key or value, so that nothing is kept by mistake.
     """
     if path is None:
         return LEVELS[level]
@@ -109,7 +109,7 @@ def load_policy(level: str, path: Path | None) -> Policy:
 
 
 def as_plain(policy: Policy) -> dict[str, Any]:
-    """What the copy says of itself: the level and each choice, never a name that was kept."""
+    """Return the description for the copy: the level and each choice, without the names that were kept."""
     return {key: value for key, value in asdict(policy).items() if key != "keep_names"}
 
 

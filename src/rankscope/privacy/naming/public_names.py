@@ -1,7 +1,7 @@
-"""Which names of events are everybody's: of PyTorch, of NCCL and CUDA's libraries, and of the table of libraries.
+"""Public names of events: those of PyTorch, of NCCL and CUDA's libraries, and of the table of libraries.
 
-Nothing is public because it looks harmless. A name is taken apart, each part is looked up here, and what is not found
-is one's own.
+A name is never public because it looks harmless. It is split, each part is looked up here, and a part that is not found
+is the user's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def _listed(name: str) -> list[str]:
-    """Words of one of the lists beside this file."""
+    """Return the words of one of the lists beside this file."""
     text = (resources.files("rankscope.privacy.naming") / name).read_text(encoding="ascii")
     return [word for line in text.splitlines() if not line.startswith("#") for word in line.split()]
 
@@ -44,7 +44,7 @@ OPERATOR_NAMESPACES = frozenset(
         *("symm_mem", "inductor", "fsdp", "quantized", "torchvision", "fbgemm", "profiler", "mkldnn", "xformers"),
     }
 )
-"""Namespaces of operators of PyTorch and of packages beside it. The operator's own words are looked up as well."""
+"""Namespaces of operators of PyTorch and of related packages. The words of the operator are looked up as well."""
 
 CPP_ROOTS = frozenset(
     {
@@ -69,7 +69,7 @@ CPP_ROOTS = frozenset(
         *("transformer_engine", "oneapi", "dnnl", "nvfuser"),
     }
 )
-"""Namespaces of C++ of PyTorch and of what makers of devices ship: all in them is theirs."""
+"""C++ namespaces of PyTorch and of device vendors: all names in them are public."""
 LIBRARY_ROOTS = (
     frozenset(
         {"vllm", "sglang", "flashinfer", "tensorrt_llm", "deep_gemm", "flash", "fa3", "xformers", "mscclpp", "aiter"}
@@ -77,7 +77,7 @@ LIBRARY_ROOTS = (
     )
     - CPP_ROOTS
 )
-"""Namespaces of libraries that many change: in them a name stays only where all its words are known."""
+"""Namespaces of libraries that users modify: a name in them is kept only if all its words are known."""
 
 _CPP_WORDS = frozenset(
     {
@@ -90,23 +90,23 @@ _CPP_WORDS = frozenset(
         *("float8_e4m3fn", "float8_e5m2", "__global__", "__restrict__", "__pack__", "T", "Params", "Kernel"),
     }
 )
-"""Words of the language, its types and those of CUDA, that stand alone."""
+"""Keywords of C++, its types and those of CUDA, as single words."""
 AFTER = re.compile(r"(?:type|value|Params|Arguments|operator|Kernel|GemmKernel|Policy\d{0,4}|enum_type)\Z", re.ASCII)
-"""What may follow the end of template arguments (``Kernel<...>::Params``)."""
+"""Possible text after the end of template arguments (``Kernel<...>::Params``)."""
 _ALONE = frozenset({"softmax_warp_forward", "softmax_warp_backward", "elementwise_kernel_with_index"})
-"""Kernels of PyTorch in an unnamed namespace of none."""
+"""Kernels of PyTorch without a named namespace."""
 
 _BLAS = re.compile(
     r"^(?:nvjet|Cijk|(?:ampere|volta|turing|hopper|maxwell|pascal|blackwell|ada)_|sm\d+_|cutlass_|cudnn_(?:generated|infer"
     r"|train)_|igemm_|gem[mv]\w*_kernel|gemv|gemmk1|gemmSN|scal_kernel|splitK\w*|magma_|explicit_convolve|"
     r"implicit_convolve|nchwToNhwc|nhwcToNchw|cunn_|batched_transpose|cudnn|cublas|sgemm_|dot_kernel|reduce_1Block)"
 )
-"""How the kernels of BLAS and DNN libraries begin that have no namespace."""
+"""Beginnings of kernel names of BLAS and DNN libraries that have no namespace."""
 
 CALL = re.compile(
     r"(?:cu|cuda|hip|ze|sycl|ur|mtia|acl|musa|mu|roctx|nvtx)[A-Z][A-Za-z0-9]{1,80}(?:_v\d{1,2}|_pt[sd][sz]){0,2}\Z"
 )
-"""A call of a runtime or a driver, in the classes of events that hold nothing else."""
+"""A call of a runtime or a driver, in the event classes that contain only such calls."""
 COPIES = re.compile(
     r"(?:Memcpy|Memset)(?: (?:[HDPA]to[HDPA]|Unknown))?"
     r"(?: \((?:Device|Pageable|Pinned|Unified|Managed|Array|Unknown|Host)"
@@ -121,7 +121,7 @@ OVERHEAD = frozenset(
         *("Memory Allocation", "Synchronization", "launch"),
     }
 )
-"""What Kineto calls CUPTI's own work and the synchronisations that it saw."""
+"""Kineto's names for CUPTI's own work and for the synchronisations that it recorded."""
 
 OPTIMIZERS = frozenset(
     {
@@ -159,18 +159,18 @@ EXACT = frozenset(
         *("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "PyTorch Profiler", "wait_tensor"),
     }
 )
-"""Host events that PyTorch itself names so."""
+"""Host events with names given by PyTorch itself."""
 
 DYNAMO = frozenset(_listed("dynamo_phases.txt"))
-"""Phases of torch.compile, as its own timers name them."""
+"""Phases of torch.compile, as named by its own timers."""
 
 _KERNEL_WORDS = frozenset({"triton", "poi", "red", "per", "tem", "spl", "for", "mix", "fused", "persistent"})
-"""Of Inductor, around the words of the operators that a kernel fuses."""
+"""Words that Inductor adds to those of the operators that a kernel fuses."""
 _LIBRARY_WORDS = frozenset({"ring", "tree", "ll", "nvls", "collnet", "direct", "chain", "pat", "simple", "min", "max"})
 
 
 def words_of(name: str) -> list[str]:
-    """The words of an identifier, lower case: ``addmm``, ``backward`` of ``AddmmBackward0``."""
+    """Return the words of an identifier, lower case: ``addmm``, ``backward`` of ``AddmmBackward0``."""
     return [word.lower() for word in _WORD.findall(name)]
 
 
@@ -191,18 +191,19 @@ def _library_words() -> frozenset[str]:
 
 
 def known_words(name: str) -> bool:
-    """Whether an identifier is made of words of PyTorch's operators only, and those with which Inductor joins them."""
+    """Return whether an identifier consists only of words of PyTorch's operators and of words by which Inductor joins
+    them."""
     return all(word in _torch_words() or word in _KERNEL_WORDS for word in words_of(name))
 
 
 def of_library(path: list[str]) -> bool:
-    """Whether what lies in a namespace of a library is made of words of the table of libraries and of PyTorch."""
+    """Return whether a name in a namespace of a library consists of words of the table of libraries and of PyTorch."""
     known = _library_words() | _torch_words()
     return all(word in known for part in path for word in words_of(part))
 
 
 def is_library_kernel(name: str) -> bool:
-    """Whether an identifier without a namespace is a kernel or a type of a public library."""
+    """Return whether an identifier without a namespace is a kernel or a type of a public library."""
     if name in _CPP_WORDS or name in _ALONE:
         return True
     if name.startswith("triton_"):

@@ -1,7 +1,7 @@
-"""Words in the place of words: the same one for the same original, and nothing to compute the original from.
+"""Tokens that replace words: equal for equal originals, and without a way to compute the original.
 
-A token is a keyed digest (HMAC-SHA256). Without the key nobody can try whether a guessed name gives a token; with the
-list that the owner keeps every token is turned back.
+A token is a keyed digest (HMAC-SHA256). Without the key, a guessed name cannot be tested against a token; with the list
+that the owner keeps, every token can be reversed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rankscope.rundir.foreign import read_foreign
 __all__ = ["Tokens", "load_key", "reveal", "save_key"]
 
 _DIGITS = 12
-"""Hexadecimal digits of a token: among ten thousand names two are alike once in five million runs. There is no letter
-beyond f in them, so that they form no word by which a kind of work is recognised."""
+"""Hexadecimal digits of a token: among ten thousand names two collide once in five million runs. No letter is beyond f,
+so that tokens contain no word by which a kind of work is recognised."""
 _MOST_KEY_BYTES = 1 << 30
 _SCHEMA = 1
 _TOKEN = re.compile(r"(?:own|host|group|device|run|thread|path|stack|comm)_[0-9a-f]{12}|s[0-9a-f]{20}x[0-9a-f]{8}")
@@ -30,31 +30,31 @@ _TOKEN = re.compile(r"(?:own|host|group|device|run|thread|path|stack|comm)_[0-9a
 
 @dataclass(slots=True)
 class Tokens:
-    """Makes tokens, and remembers what they stand for."""
+    """Makes tokens, and stores their originals."""
 
     secret: bytes
     made: dict[str, str] = field(default_factory=dict)
     """Token -> original."""
 
     def digest(self, kind: str, text: str) -> bytes:
-        """32 bytes that depend on the key, the kind and the text."""
+        """Return 32 bytes that depend on the key, the kind and the text."""
         return hmac.digest(self.secret, f"{kind}\0{text}".encode("utf-8", "surrogatepass"), "sha256")
 
     def token(self, kind: str, text: str) -> str:
-        """A word for a text: ``own_3f9a...``."""
+        """Return a word for a text: ``own_3f9a...``."""
         word = f"{kind}_{self.digest(kind, text).hex()[:_DIGITS]}"
         if self.made.setdefault(word, text) != text:
             raise ConfigError("two names have one token; run it again without --key, which makes a new one")
         return word
 
     def number(self, kind: str, text: str, below: int) -> int:
-        """A number for a text, from 0; what it stands for is not remembered."""
+        """Return a number for a text, from 0; its original is not stored."""
         return int.from_bytes(self.digest(kind, text)[:8], "big") % below
 
     def ordered(self, size: int) -> int:
-        """A number below 2**80 that is the larger, the larger ``size`` is (0 to 2**63-1), and says nothing else of it.
+        """Return a number below 2**80 that increases with ``size`` (0 to 2**63-1), and shows nothing else of it.
 
-        Halves of the sizes get parts of the numbers that the key draws, then halves of these, and so on.
+        The range of sizes is halved repeatedly, and each half gets a part of the numbers that is drawn from the key.
         """
         low, high, first, last = 0, 1 << 63, 0, 1 << 80
         while high - low > 1:
@@ -69,7 +69,7 @@ class Tokens:
         return first
 
     def shape(self, dims: list[int]) -> str:
-        """A word for a shape: words of shapes with more elements sort later, and equal ones are equal shapes."""
+        """Return a word for a shape: words sort by the number of elements, and equal words are equal shapes."""
         elements = 1
         for dim in dims:
             elements *= max(dim, 0)
@@ -80,10 +80,10 @@ class Tokens:
         return word
 
     def add(self, made: dict[str, str]) -> None:
-        """Take what another process has made with the same key.
+        """Add tokens that another process has made with the same key.
 
         Raises:
-            ConfigError: one token stands for two originals.
+            ConfigError: one token has two originals.
         """
         for word, text in made.items():
             if self.made.setdefault(word, text) != text:
@@ -91,15 +91,15 @@ class Tokens:
 
 
 def new_tokens() -> Tokens:
-    """Tokens of a key that nobody has had."""
+    """Return tokens with a new random key."""
     return Tokens(secrets.token_bytes(32))
 
 
 def load_key(path: Path) -> Tokens:
-    """The key and the list of an earlier copy, so that the same names get the same tokens.
+    """Load the key and the list of an earlier copy, so that equal names get equal tokens.
 
     Raises:
-        ConfigError: the file is none that :func:`save_key` wrote.
+        ConfigError: the file was not written by :func:`save_key`.
     """
     try:
         said = json.loads(read_foreign(path, _MOST_KEY_BYTES))
@@ -115,7 +115,7 @@ def load_key(path: Path) -> Tokens:
 
 
 def save_key(path: Path, tokens: Tokens) -> None:
-    """Write key and list for the owner of the run; nobody else may read the file.
+    """Write key and list for the owner of the run, in a file that only the owner can read.
 
     Raises:
         OSError: it cannot be written.
@@ -142,5 +142,5 @@ def save_key(path: Path, tokens: Tokens) -> None:
 
 
 def reveal(text: str, tokens: Tokens) -> str:
-    """Turn every known token of a text back."""
+    """Replace every known token of a text by its original."""
     return _TOKEN.sub(lambda found: tokens.made.get(found[0], found[0]), text)

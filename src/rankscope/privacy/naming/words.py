@@ -1,4 +1,4 @@
-"""Words that stand in traces and records beside names: kinds of calls, types, groups, hosts, devices, versions."""
+"""Words in traces and records other than event names: kinds of calls, types, groups, hosts, devices, versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GROUPS = re.compile(
     r"|expert|context)(?:_(?:cp|shard|replicate|parallel|group|pg|mod_ep|in_ep)){0,3}",
     re.ASCII,
 )
-"""Numbers, and what PyTorch and its trainers call their groups."""
+"""Numbers, and names that PyTorch and its trainers give their groups."""
 _MAKERS = re.compile(
     r"(?:NVIDIA|Tesla|GeForce|Quadro|AMD|Instinct|Radeon|Intel|Gaudi|Habana|HL-|Ascend|MTIA|Apple|Data Center GPU|Xeon|"
     r"GRID|Graphics Device)[\w \-()/.]{0,60}\Z|cpu(?: \([\w ]{1,20}\))?\Z"
@@ -62,14 +62,14 @@ _TRACK_OF_THREAD = re.compile(r"thread (?P<number>\d{1,20}) \((?P<name>.{0,80})\
 
 @dataclass(slots=True)
 class Words:
-    """Replaces each kind of word as the policy says."""
+    """Replaces each kind of word as the policy requires."""
 
     tokens: Tokens
     policy: Policy
     shift: int = field(init=False, default=0)
-    """What is added to ids of processes and threads."""
+    """Added to ids of processes and threads."""
     earlier_ns: int = field(init=False, default=0)
-    """How much earlier the copy says that it was: whole seconds, up to eight years."""
+    """Subtracted from times in the copy, in ns: whole seconds, up to eight years."""
 
     def __post_init__(self) -> None:
         if self.policy.process_ids == "shift":
@@ -78,23 +78,23 @@ class Words:
             self.earlier_ns = 10**9 * (1 + self.tokens.number("times", "", 8 * 365 * 86_400))
 
     def process(self, value: Any) -> Any:
-        """Id of a process or a thread; small ones (devices, streams) and those that mean none stay."""
+        """Shift the id of a process or a thread; small ones (devices, streams) and those that mean none are kept."""
         if value.__class__ is int and _SMALL_IDS <= value < 1 << 62:
             return value + self.shift
         return value
 
     def time_ns(self, value: int) -> int:
-        """A moment since 1970; times on another clock stay."""
+        """Shift a time since 1970; times on another clock are kept."""
         return value - self.earlier_ns if value >= _SINCE_1970_NS else value
 
     def dtype(self, value: Any) -> str | None:
-        """Type of elements."""
+        """Return the type of elements."""
         if not isinstance(value, str):
             return None
         return value if _DTYPES.match(value) else self.tokens.token("own", value)
 
     def collective(self, value: Any) -> str | None:
-        """Kind of a communication call."""
+        """Return the kind of a communication call."""
         if not isinstance(value, str):
             return None
         return (
@@ -102,47 +102,47 @@ class Words:
         )
 
     def group(self, value: Any) -> Any:
-        """Name or description of a process group."""
+        """Return the name or description of a process group."""
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             return None
         text = str(value)
         return value if not text or _GROUPS.fullmatch(text) else self.tokens.token("group", text)
 
     def backend(self, value: Any) -> str | None:
-        """A communication backend."""
+        """Return a communication backend."""
         if not isinstance(value, str):
             return None
         return value if value in _BACKENDS else self.tokens.token("own", value)
 
     def host(self, value: Any) -> str | None:
-        """A host; the empty word stands for none."""
+        """Return the token of a host; an empty name stays empty."""
         return self.tokens.token("host", value) if isinstance(value, str) and value else value if value == "" else None
 
     def device_model(self, value: Any) -> str | None:
-        """What the maker calls a device."""
+        """Return the vendor's name of a device model."""
         if not isinstance(value, str):
             return None
         keep = self.policy.device_models == "keep" and _MAKERS.match(value) is not None
         return value if keep or not value else self.tokens.token("device", value)
 
     def device_id(self, value: Any) -> str | None:
-        """What distinguishes one device from all others."""
+        """Return the token of the unique id of a device."""
         return self.tokens.token("device", value) if isinstance(value, str) and value else None
 
     def version(self, value: Any) -> str | None:
-        """The released part of a version."""
+        """Return the released part of a version."""
         if self.policy.versions == "drop" or isinstance(value, bool) or not isinstance(value, (str, int)):
             return None
         found = _VERSION.match(str(value))
         return found[0] if found else None
 
     def thread(self, value: Any) -> str:
-        """What the kernel calls a thread."""
+        """Return the name of a thread in the kernel."""
         text = value if isinstance(value, str) else ""
         return text if not text or _THREADS.fullmatch(text) else self.tokens.token("thread", text)
 
     def track(self, value: Any) -> str | None:
-        """What a trace calls a process or a thread."""
+        """Return the name of a process or a thread in a trace."""
         if not isinstance(value, str):
             return None
         if (thread := _TRACK_OF_THREAD.match(value)) is not None:
