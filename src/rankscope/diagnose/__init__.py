@@ -1,1 +1,1 @@
-"""Evidence in, findings and a verdict out. Reads records, never traces."""
+"""From evidence to findings and a verdict. Reads records, never traces."""

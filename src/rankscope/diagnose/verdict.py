@@ -16,11 +16,11 @@ __all__ = ["judge"]
 
 
 def judge(case: Case, actions: Sequence[Action]) -> Verdict:
-    """Return the verdict of a run. It abstains where the evidence is thin, and says what would settle it.
+    """Return the verdict of a run. It abstains if the evidence is insufficient, and states what would decide it.
 
     Args:
-        case: the evidence, and which ranks were decided to hold the job back.
-        actions: what to do, for Next.
+        case: the evidence, and the stragglers.
+        actions: recommended actions, for Next.
     """
     evidence = case.evidence
     thin = abstain(evidence, actions)

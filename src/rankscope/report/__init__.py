@@ -26,18 +26,19 @@ WRITERS: dict[str, Callable[[ClusterReport], str]] = {
 }
 """Format name -> function that renders a report as text."""
 
-# JSON first: if a page could not be rendered, the numbers are already safe.
+# JSON first, so that the numbers are stored even if a page cannot be rendered.
 _FILES = {"json": "report.json", "markdown": "report.md", "html": "report.html"}
 
 
 def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
-    """Write report.json, report.md and report.html into ``folder``, each atomically; of many ranks report.parquet, too.
+    """Write report.json, report.md and report.html into ``folder``, each atomically; with many ranks report.parquet,
+    too.
 
     Returns:
         Format name -> file.
 
     Raises:
-        OSError: the folder cannot be made or written.
+        OSError: the folder cannot be created or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = {}
@@ -54,7 +55,7 @@ def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
 
 
 def link_timeline(folder: Path) -> None:
-    """Write report.html again, now that there is a timeline beside it. Without a readable report.json nothing is done.
+    """Write report.html again, now that there is a timeline beside it. Does nothing without a readable report.json.
 
     Raises:
         OSError: the folder cannot be written.

@@ -1,4 +1,4 @@
-"""Read a report that was written before."""
+"""Read a report from a file."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What to do, with what it would gain and how to check it: one file for each piece of advice, and their table."""
+"""Recommended actions, with gain and a way to check each: one file per piece of advice, and their table."""

@@ -1,4 +1,4 @@
-"""What a piece of advice is: an object of this trace, what to change about it, what that gains, and how to see it."""
+"""Definition of advice: an object in this trace, what to change about it, the gain, and how to check the result."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rankscope.records.report import Action
 __all__ = ["LEAST", "MOST", "NOTHING", "Advice", "at_most", "in_words"]
 
 LEAST = 0.01
-"""Share of the step. What can gain less is not advised."""
+"""Share of the step. Actions with less gain are not recommended."""
 MOST = 3
-"""Told at once: after them the limit may be elsewhere."""
+"""Largest number of actions that are shown, because after them the bottleneck may be elsewhere."""
 NOTHING = "Nothing that was measured is worth 1 % of a step."
-"""Said where there is no advice."""
+"""Shown if there is no advice."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,18 +25,18 @@ class Advice:
     """One kind of advice."""
 
     code: str
-    """``action.code`` in report.json: it never changes."""
+    """``action.code`` in report.json, which never changes."""
     find: Callable[[Case], list[Action]]
-    """What to do in this job: nothing where its object is not there, or its change is in use already."""
+    """Returns the actions for this job: none if its object does not exist, or if the change is in use already."""
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Code of an action -> names of the arguments that it would change, as PyTorch has them and as scripts usually call
-    theirs: by these ``rankscope sweep`` finds what was predicted."""
+    """Code of an action -> names of the arguments that it would change, by PyTorch's names and those usual in scripts.
+    ``rankscope sweep`` finds predictions by them."""
 
 
 def at_most(
     evidence: Evidence, code: str, text: str, gain_ms: float | None, check: str, ranks: list[int] | None = None
 ) -> list[Action]:
-    """Return an action whose gain is known by its bound; nothing where that is too little to be worth doing."""
+    """Return an action whose gain has a known bound; nothing if that is too small."""
     step = evidence.step_ms or 0.0
     if gain_ms is None or gain_ms < LEAST * step or not step:
         return []
@@ -45,7 +45,7 @@ def at_most(
 
 
 def in_words(action: Action, step_ms: float | None) -> str:
-    """Return the action as a line of Next: what to change, and what that saves."""
+    """Return the action as a line of Next: what to change, and the gain."""
     if action.saves_ms is None:
         return action.text
     saved = with_error(action.saves_ms, action.error_ms)

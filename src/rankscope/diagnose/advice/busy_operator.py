@@ -1,4 +1,4 @@
-"""One operator that is called hundreds of times in a step of a job that waits for its hosts."""
+"""One operator that is called hundreds of times per step in a job that waits for its hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from rankscope.records.report import Action
 __all__ = ["ADVICE"]
 
 OFTEN = 500
-"""Calls a step: a model's layers call an operator some hundred times, a loop over elements thousands."""
+"""Calls per step: the layers of a model call an operator some hundred times, a loop over elements thousands of
+times."""
 MOST_OF_THEM = 0.5
 """Share of all launches."""
 

@@ -1,4 +1,4 @@
-"""Fuse element-wise kernels, or launch less: ``torch.compile``, and CUDA graphs where it is in use already."""
+"""Fuse element-wise kernels, or reduce launches: ``torch.compile``, and CUDA graphs if it is in use already."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["ADVICE"]
 
 MEMORY_BOUND = "element-wise, norms and losses"
 LAUNCHES = 500
-"""Of kernels in a step, from which on the number of launches is what a host is slow at."""
+"""Number of kernels per step from which on the number of launches is what slows a host."""
 
 
 def _find(case: Case) -> list[Action]:
     evidence = case.evidence
-    if not evidence.device or evidence.stacks:  # stacks make the host's time their own
+    if not evidence.device or evidence.stacks:  # stacks distort the host's time
         return []
     fused = evidence.work_gains.get(MEMORY_BOUND, 0.0)
     host = evidence.own_host_gain_ms or 0.0

@@ -1,4 +1,4 @@
-"""The optimizer in one kernel, where it takes several."""
+"""Run the optimizer in one kernel instead of several."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _find(case: Case) -> list[Action]:
     text = f"Give the optimizer fused=True: it updates in a few kernels{kernels}."
     gain = evidence.work_gains.get(OPTIMIZER, 0.0)
     if group is not None and evidence.launches:
-        # where the host limits the job, launches that are gone are its time
+        # if the host is the bottleneck, each removed launch saves host time
         host = (evidence.own_host_gain_ms or 0.0) * min(group.kernels_per_step / evidence.launches, 1.0)
         gain = max(gain, host)
     return at_most(evidence, "fused_optimizer", text, gain, "optimizer kernels a step")

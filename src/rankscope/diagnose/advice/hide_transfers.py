@@ -1,4 +1,4 @@
-"""Transfers that no work hides: begin them earlier, by the knobs of what shards the model."""
+"""Transfers that are not overlapped: begin them earlier, by the settings of the sharding wrapper."""
 
 from __future__ import annotations
 

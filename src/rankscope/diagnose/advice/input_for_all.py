@@ -9,7 +9,7 @@ from rankscope.records.report import Action
 __all__ = ["ADVICE", "LOADER"]
 
 LOADER = ("num_workers", "workers", "prefetch_factor", "persistent_workers")
-"""Arguments by which a data loader works ahead."""
+"""Arguments that make a data loader prefetch."""
 
 
 def _find(case: Case) -> list[Action]:

@@ -1,4 +1,4 @@
-"""Copies that sharding makes once a step, whatever the batch: more work a step thins them out."""
+"""Copies that sharding makes once per step, independent of the batch: more work per step reduces their share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["ADVICE"]
 
 SHARDING = "copies for sharding"
 LEAST_FREE = 0.1
-"""Share of the device. With less than this free at the peak a larger batch may not fit: what NCCL and the CUDA context
-hold is not in PyTorch's numbers."""
+"""Share of the device's memory. With less than this free at the peak a larger batch may not fit, because PyTorch's
+numbers do not include the memory of NCCL and of the CUDA context."""
 
 
 def _find(case: Case) -> list[Action]:

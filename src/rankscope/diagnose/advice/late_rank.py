@@ -1,4 +1,4 @@
-"""Late ranks: what to change on each, by its cause and by what its trace names."""
+"""Late ranks: what to change on each, by its cause and by the operators and lines in its trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ADVICE"]
 
 
 def _find(case: Case) -> list[Action]:
-    """One action for ranks that are told the same: with what all of them cost where that is known."""
+    """Return one action for ranks with the same advice, with their joint cost if it is known."""
     evidence, stragglers = case.evidence, case.stragglers
     if not stragglers:
         return []

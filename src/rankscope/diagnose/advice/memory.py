@@ -1,4 +1,4 @@
-"""Device memory that is taken and given back in every step, by all ranks: PyTorch's allocator can keep it."""
+"""Device memory that all ranks allocate and free in every step: PyTorch's allocator can keep it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that give what they can: nothing but less work, or more devices, makes the step shorter."""
+"""Devices near their peak: only less work, or more devices, makes the step shorter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MATRIX = "matrix products"
 NEAR = 70.0
 """Per cent of the peak. Large products of vendor libraries reach 70 to 80 % of the data sheet's number."""
 MOSTLY = 0.7
-"""Share of the step that they take."""
+"""Share of the step in such kernels."""
 
 
 def _find(case: Case) -> list[Action]:

@@ -1,4 +1,4 @@
-"""Stages of a pipeline: even them out, and give the schedule more to overlap."""
+"""Stages of a pipeline: balance them, and give the schedule more to overlap."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rankscope.records.report import Action
 __all__ = ["ADVICE", "CODES"]
 
 CODES = ("even_stages", "more_micro_batches")
-"""Of these actions: in a pipeline they come first, though what they gain is not known without its schedule."""
+"""Codes of these actions. In a pipeline they come first, though their gain is unknown without the schedule."""
 
 UNEVEN = 1.05
-"""Compute of the longest stage over the shortest one's, from which on layers are worth moving."""
+"""Ratio of the longest stage's compute to the shortest one's from which on moving layers is worthwhile."""
 
 
 def _find(case: Case) -> list[Action]:

@@ -1,4 +1,4 @@
-"""What was not recorded, where it would settle something: never what there is already."""
+"""Data that was not recorded and would decide a question; never data that exists already."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rankscope.records.report import Action
 __all__ = ["ADVICE"]
 
 BUSY = 80.0
-"""Per cent of the step that devices compute, from which on what they achieve is the question."""
+"""Per cent of the step in which devices compute, from which on their efficiency is the open question."""
 HOST_SHARE = 10.0
-"""Per cent of the step that devices idle for their hosts, from which on how slow hosts are matters."""
+"""Per cent of the step in which devices wait for their hosts, from which on the hosts' work matters."""
 
 
 def _find(case: Case) -> list[Action]:

@@ -42,17 +42,17 @@ OURS: tuple[Advice, ...] = (
     near_the_peak.ADVICE,
     record_more.ADVICE,
 )
-"""Of equal gain the first is the least effort. Late ranks come before all others: while one holds the job up, nothing
-else can be priced."""
+"""With equal gain, the first needs the least effort. Late ranks come before all others: while one delays the job, no
+other gain can be determined."""
 
 
 def advise(case: Case, failed: Callable[[str, Exception], None] | None = None) -> list[Action]:
-    """Return what to do: late ranks first, then the stages of a pipeline, then most gain first, then what has no price.
+    """Return the actions: late ranks first, then pipeline stages, then in order of gain, then those of unknown gain.
 
-    Nothing is advised on the job while its machine is busy: its times are not the job's.
+    There is no advice on the job under contention, because its times are then not its own.
 
     Args:
-        case: what is known.
+        case: the evidence and the decisions.
         failed: called with the code and the error of advice that raises one. Without it, the error is raised.
     """
     evidence = case.evidence
@@ -69,7 +69,7 @@ def advise(case: Case, failed: Callable[[str, Exception], None] | None = None) -
 
 
 def knobs() -> dict[str, tuple[str, ...]]:
-    """Code of an action -> names of the arguments that it would change."""
+    """Return code of an action -> names of the arguments that it would change."""
     return {code: names for advice in OURS for code, names in advice.knobs.items()}
 
 

@@ -1,1 +1,1 @@
-"""What rules are made of and may use: the rule itself, which ranks are stragglers, contention, reasons for a cause."""
+"""Definition of rules, and what they share: the decision on stragglers, contention, reasons for a cause."""

@@ -1,8 +1,8 @@
-"""A busy machine makes stragglers: who is late because its threads were not let run is not at fault.
+"""Contention: a rank that is late only because its threads did not get a CPU is not a straggler.
 
-The scheduler counts for each rank how long its threads could run and did not (``Evidence.contention``). Taken off, what
-remains of a rank's lateness is its own: that, held against its scatter over the steps, decides whether the rank is
-named. Nothing here depends on how loaded a machine is said to be.
+The scheduler counts for each rank how long its threads were runnable without running (``Evidence.contention``). Without
+this time, a rank's remaining lateness is its own. That, compared with its scatter over the steps, decides whether the
+rank is named. No threshold here depends on the load of a machine.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ __all__ = [
 ]
 
 SURE = 0.05
-"""Chance, over all ranks together, that a rank is named for noise."""
+"""Probability, over all ranks together, that a rank is named because of noise."""
 CONSISTENT = 0.5
 """Share of a rank's lateness that its own work must explain before its CPU time is compared."""
 BY_SILENCE = frozenset({"host_pause"})
-"""Causes that are recognised by the absence of events, which a thread without a CPU causes as well."""
+"""Causes that are recognised by the absence of events, which a thread without a CPU shows as well."""
 
 
 def is_contended(evidence: Evidence) -> bool:
-    """The job would gain on a free machine what a late rank must cost to be accused."""
+    """Return whether the job would gain, without contention, at least what a straggler must cost."""
     witness = evidence.contention
     return witness is not None and witness.cost_ms >= LEAST_COST * evidence.whole_step_ms > 0
 
 
 def is_machines(evidence: Evidence, rank: int, more_ms: float) -> bool:
-    """Whether a busy machine explains that a host spends ``more_ms`` per step more than its peers on something."""
+    """Return whether contention explains that a host spends ``more_ms`` per step more than its peers on something."""
     cpu = None if evidence.contention is None else evidence.contention.of(rank)
     return cpu is not None and is_contended(evidence) and more_ms <= statistics.fmean(cpu.held_ms)
 
 
 def shares_device(evidence: Evidence, rank: int) -> bool:
-    """Whether processes of others use this rank's device, and fewer of them those of its peers."""
+    """Return whether processes outside the job use this rank's device, and fewer of them those of its peers."""
     rows = {row.rank: row.other_processes or 0 for row in evidence.health}
     others = [count for other, count in rows.items() if other != rank]
     return bool(others) and rows.get(rank, 0) > statistics.median(others)
 
 
 def without_machine(suspect: Suspect, evidence: Evidence) -> Suspect:
-    """The suspect with all that the machine can explain taken off: each step's gain less the time in the run queue.
+    """Return the candidate without all that contention can explain: each step's gain less the time on the run queue.
 
-    What a device does more is not explained by its host's run queue.
+    Additional work of a device is not explained by its host's run queue.
     """
     cpu = None if evidence.contention is None else evidence.contention.of(suspect.rank)
     if cpu is None or not suspect.gains_ms or (evidence.device and _is_device_work(suspect)):
@@ -78,13 +78,13 @@ def _is_device_work(suspect: Suspect) -> bool:
 
 
 def beyond_machine(suspect: Suspect, evidence: Evidence) -> Suspect | None:
-    """The suspect as it would be on a free machine, or None where it would be none.
+    """Return the candidate as it would be without contention, or None if it would not be one.
 
-    It is asked for where the machine may explain the lateness. Three questions, each answered by Student's t over the
-    steps: what one cause that a trace shows by itself (waiting for input, compiling, ...) takes more than on the peers;
-    how much more CPU time the rank uses, where its operators are others than its peers'; and what it takes by itself,
-    at the least, the run queue and waits taken off. That the same work takes longer is no answer: CPU time itself grows
-    by 5 to 10 % beside others, which take caches and cores' second threads.
+    It is called if contention may explain the lateness. Three comparisons are made, each by Student's t over the steps:
+    how much more than on the peers one cause takes that a trace shows by itself (waiting for input, compiling, ...);
+    how much more CPU time the rank uses, if its operators differ from its peers'; and a lower bound of its own time,
+    without run queue and waits. That the same work takes longer proves nothing: CPU time itself grows by 5 to 10 % next
+    to other processes, which use caches and the cores' second threads.
     """
     witness = evidence.contention
     own = None if witness is None else witness.of(suspect.rank)
@@ -101,18 +101,20 @@ def beyond_machine(suspect: Suspect, evidence: Evidence) -> Suspect | None:
         _by_itself(suspect, own, peers, least, chance),
     ]
     late = [s for s in found if s is not None]
-    return min(late, key=lambda s: s.p_value or 0.0) if late else None  # the least scattered is the most exact
+    # the one with the least scatter is the most exact
+    return min(late, key=lambda s: s.p_value or 0.0) if late else None
 
 
 def _by_itself(suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: float, chance: float) -> Suspect | None:
     if not all(r.own_ms and r.least_ms for r in (own, *peers)) or suspect.excess_ms <= 0:
         return None
-    # a rank that was held up often misses waits for its peers: it is taken at the least, and they are at the most
+    # If a rank was delayed often, some waits for its peers are missed: its lower bound is compared with the upper
+    # bounds of the peers.
     at_least = [min(pair) for pair in zip(own.own_ms, own.least_ms, strict=True)]
     at_most = [[max(pair) for pair in zip(p.own_ms, p.cpu_ms, strict=True)] for p in peers]
     more = _beyond(at_least, at_most)
     mean = statistics.fmean(more)
-    # more CPU time is work, and what is no CPU time is none
+    # more CPU time is work, and time that is not CPU time is not
     work = statistics.fmean(_beyond(own.cpu_ms, [p.cpu_ms for p in peers])) >= mean / 2
     fitting = {c: ms for c, ms in suspect.explained.items() if c not in NOISY and (c in DEVICE_CAUSES) == work}
     total = sum(fitting.values())
@@ -121,7 +123,8 @@ def _by_itself(suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: floa
     found = _late(suspect, more, {c: ms * mean / total for c, ms in fitting.items()}, least, chance)
     if found is None:
         return None
-    # the cost lies between the least and what is likely: the middle is told, with half of the distance as an error
+    # The cost is between the lower bound and the likely value: the middle is reported, with half of the distance as
+    # error.
     likely = _beyond(own.own_ms, [p.own_ms for p in peers])
     found.gains_ms = [(a + b) / 2 for a, b in zip(more, likely, strict=True)]
     found.cost_ms = found.excess_ms = statistics.fmean(found.gains_ms)
@@ -139,10 +142,11 @@ def _by_causes(
         theirs = [p.named_ms.get(cause, [0.0] * len(p.held_ms)) for p in peers]
         if cause in BY_SILENCE:
             if own.own_ms:
-                continue  # all that keeps a thread from running is silence: what the rank takes by itself tells more
+                # anything that keeps a thread from running is silence: the rank's own time is more informative
+                continue
             may_be = own.held_ms
         else:
-            # it was held up there as often as its peers' work there, of the same length, would have been
+            # The rank was delayed in it as often as its peers' work of the same duration would have been.
             usual = statistics.median(statistics.median(step) for step in zip(*theirs, strict=True))
             may_be = [usual * held / max(cpu, 1e-3) for held, cpu in zip(own.held_ms, own.cpu_ms, strict=True)]
         more = [ms - wait for ms, wait in zip(_beyond(own.named_ms[cause], theirs), may_be, strict=True)]
@@ -153,7 +157,7 @@ def _by_causes(
 def _by_work(suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: float, chance: float) -> Suspect | None:
     work = {c: ms for c, ms in suspect.explained.items() if c in DEVICE_CAUSES - NOISY}
     if not all(r.own_ms for r in (own, *peers)) or sum(work.values()) < CONSISTENT * suspect.excess_ms:
-        return None  # with a device the work is none of the CPU's
+        return None  # with a device the work is not the CPU's
     if not work:
         return None
     more = _beyond(own.cpu_ms, [p.cpu_ms for p in peers])
@@ -163,7 +167,7 @@ def _by_work(suspect: Suspect, own: RankCpu, peers: list[RankCpu], least: float,
 def _late(
     suspect: Suspect, more: list[float], explained: dict[str, float], least: float, chance: float
 ) -> Suspect | None:
-    """The suspect with ``more`` as what it costs in each step, if that is beyond its scatter and matters."""
+    """Return the candidate with ``more`` as its cost in each step, if that is significant and large enough."""
     p_value, mean = _chance(more), statistics.fmean(more)
     if p_value is None or p_value > chance or mean < least or mean <= 0:
         return None

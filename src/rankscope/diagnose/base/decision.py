@@ -1,4 +1,4 @@
-"""When a candidate rank is a straggler. Every threshold of that decision is in this file."""
+"""When a candidate rank is a straggler. All thresholds of that decision are in this file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from rankscope.statistics.thresholds import LEAST_COST, LOSES, MATTERS, UNNAMED_
 __all__ = ["CLEAR", "StragglerDecision", "decide", "slowed_by_others"]
 
 SINGLE_EVENT_SHARE = 0.08
-"""Extra time in few steps must cost more to be distinguished from chance, and must have a named cause."""
+"""If the extra time is in few steps, it must cost at least this share to be distinguished from chance, and must have a
+named cause."""
 DOMINANCE = 2.0
-"""A rank without a clear cause must cost this many times what the next one does."""
+"""A rank without a clear cause must cost this many times as much as the next one."""
 NAMED = 0.5
 """Share of the extra time that a cause must explain to be named."""
 CLEAR = 0.7
-"""Share of the extra time from which on a cause needs no other proof."""
+"""Share of the extra time from which on a cause needs no further proof."""
 P_VALUE = 0.05
 SURE = 0.1
-"""With four steps, the least a window should have, no p-value is below 1/16."""
+"""With four steps, the least that a window should have, no p-value is below 1/16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +40,17 @@ class StragglerDecision:
 
 
 def decide(evidence: Evidence) -> list[StragglerDecision]:
-    """Return the ranks that hold the job back, most costly first. None is an answer too."""
+    """Return the stragglers, in order of cost, the largest first. The result may be empty."""
     return [d for d in _decide(evidence) if not _is_others_doing(evidence, d)]
 
 
 def slowed_by_others(evidence: Evidence) -> list[StragglerDecision]:
-    """Return the ranks that would be in :func:`decide`, did no process of others use their device."""
+    """Return the ranks that would be in :func:`decide` if no process outside the job used their device."""
     return [d for d in _decide(evidence) if _is_others_doing(evidence, d)]
 
 
 def _is_others_doing(evidence: Evidence, decision: StragglerDecision) -> bool:
-    """The same work takes longer on a device that is shared."""
+    """Return whether a shared device explains it: the same work takes longer there."""
     slower = evidence.device and decision.cause in DEVICE_CAUSES & NOISY
     return slower and shares_device(evidence, decision.suspect.rank)
 
@@ -64,7 +65,7 @@ def _decide(evidence: Evidence) -> list[StragglerDecision]:
 
 
 def _machine_taken_off(evidence: Evidence, found: list[StragglerDecision]) -> list[StragglerDecision]:
-    """Return those of ``found`` that are late whatever the machine did, and those whose own part stands out."""
+    """Return those of ``found`` that are late independent of contention, and those whose own part is significant."""
     late_anyway = _decide_all(evidence, [without_machine(s, evidence) for s in evidence.suspects])
     sure = {d.suspect.rank for d in late_anyway}
     kept = [d for d in found if d.suspect.rank in sure]
@@ -96,7 +97,8 @@ def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDe
 
 
 def _may_be_recordings(evidence: Evidence, decision: StragglerDecision) -> bool:
-    """A host is slower at all it does, by no more than recording adds to a step: which it need not add evenly.
+    """Return whether recording may explain it: a host is slower in all its work, by no more than recording adds to a
+    step, which need not be equal on all ranks.
 
     Measured on two H200: a window took 31 ms a step, unrecorded steps 16; a host was late by 15 ms in the window, and
     no rank was in 100 steps around it.
@@ -107,16 +109,16 @@ def _may_be_recordings(evidence: Evidence, decision: StragglerDecision) -> bool:
 
 
 def _measured(suspect: Suspect, step_ms: float) -> StragglerDecision:
-    """A rank whose whole work was measured: its cost and the interval of it have decided already."""
+    """Decide on a rank whose whole work was measured: its cost and the interval of it are sufficient."""
     cause, explained = leading_cause(suspect)
     sure = suspect.cost_ms - suspect.error_ms > LEAST_COST * step_ms
     return StragglerDecision(suspect, cause, min(explained, 1.0), False, "high" if sure else "medium")
 
 
 def _alternating(evidence: Evidence, suspects: list[Suspect], named: set[int]) -> list[StragglerDecision]:
-    """Return ranks that alternate: late for one clear reason, each in too few steps to be decided alone.
+    """Return ranks that alternate: late for one clear cause, each in too few steps to be decided alone.
 
-    Together they are judged as one rank would be. Each must still cost what any single straggler does.
+    Together they are judged as one rank would be. Each must still cost as much as any single straggler.
     """
     step_ms = evidence.step_ms or 0.0
     by_cause: dict[str, list[tuple[Suspect, float]]] = {}
@@ -127,7 +129,7 @@ def _alternating(evidence: Evidence, suspects: list[Suspect], named: set[int]) -
     found = []
     for cause, members in by_cause.items():
         if len({len(s.gains_ms) for s, _ in members}) > 1:
-            continue  # of different windows
+            continue  # they are in different windows
         gains = [sum(step) for step in zip(*(s.gains_ms for s, _ in members), strict=True)]
         hit = sum(g > LOSES * step_ms for g in gains)
         often = hit >= 0.75 * len(gains) and max(gains) < 0.8 * sum(gains)
@@ -139,7 +141,8 @@ def _alternating(evidence: Evidence, suspects: list[Suspect], named: set[int]) -
 
 
 def leading_cause(suspect: Suspect) -> tuple[str, float]:
-    """Return what explains most of the extra time, if it is enough to be named, and the share that it explains."""
+    """Return the cause that explains most of the extra time, if it is enough to be named, and the share that it
+    explains."""
     if not suspect.explained or suspect.excess_ms <= 0:
         return "unexplained", 0.0
     best = max(suspect.explained, key=lambda c: suspect.explained[c])
@@ -161,7 +164,8 @@ def _decide_one(suspect: Suspect, step_ms: float, next_cost: float, clock_us: fl
         if not (usual and proven and dominant and share >= UNNAMED_COST and len(hit) >= 0.75 * len(gains)):
             return None
     else:
-        # a cause that explains nearly all of a large loss needs no other rank to be better: faults may alternate
+        # A cause that explains nearly all of a large loss suffices, even if other ranks cost as much: faults may
+        # alternate.
         clear = dominant or explained >= CLEAR
         if usual and not proven and not (clear and share >= UNNAMED_COST):
             return None

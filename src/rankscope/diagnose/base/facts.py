@@ -1,4 +1,4 @@
-"""What is known of a late rank, for advice that names it."""
+"""Facts on a late rank, for advice that names it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["advice_for", "facts_of"]
 
 
 def facts_of(suspect: Suspect, cause: str, evidence: Evidence) -> Facts:
-    """Return what is known of a late rank."""
+    """Return the facts on a late rank."""
     extra = max(suspect.operators, key=lambda o: o.ms - o.peers_ms, default=None)
     lines = suspect.lines.get(cause) or {}
     line = next(iter(lines), "")
@@ -27,5 +27,5 @@ def facts_of(suspect: Suspect, cause: str, evidence: Evidence) -> Facts:
 
 
 def advice_for(suspect: Suspect, cause: str, evidence: Evidence) -> list[str]:
-    """Return what to do about a cause on this rank, most promising first."""
+    """Return the advice for a cause on this rank, the most promising first."""
     return describe(cause).advice_for(facts_of(suspect, cause, evidence))

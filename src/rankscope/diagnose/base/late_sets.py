@@ -1,4 +1,4 @@
-"""Several ranks that hold the job back in one way are one set: a host, a process group, a rail, or just these ranks."""
+"""Several ranks that delay the job in one way are one set: a host, a process group, a rail, or just these ranks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from rankscope.records.evidence import Evidence, Place
 __all__ = ["LateSet", "late_set", "shared_place"]
 
 CHANCE = 0.01
-"""Most probable that ranks drawn at random among all would lie in one of the places of this kind."""
+"""Largest probability at which ranks drawn at random from all would lie in one of the places of this kind."""
 MOST = 0.5
-"""Of the costliest rank's cost each must have so much (they hide each other), or it must have less than so much of what
-all of them cost (they take turns): else it is the culprit, and the others are mentioned."""
+"""The ranks form a set if each costs at least this share of the costliest rank's cost (they hide each other), or if the
+costliest costs less than this share of their joint cost (they take turns). Otherwise the costliest is the straggler,
+and the others are mentioned."""
 HOST_ADVICE = (
     "Look at the host before the code: power cap and temperature of its devices, other processes, CPU governor, memory "
     "bandwidth, its disk; drain it and test it alone."
@@ -25,7 +26,7 @@ HOST_ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class LateSet:
-    """Ranks that are late for one cause, and what bringing all of them to the level of their peers would gain."""
+    """Ranks that are late for one cause, and the gain of bringing all of them to the level of their peers."""
 
     ranks: list[int]
     place: Place | None
@@ -35,7 +36,7 @@ class LateSet:
 
     @property
     def words(self) -> str:
-        """``All 8 ranks of host gpu04 (8, 9, ...)``, at the beginning of a sentence."""
+        """Return ``All 8 ranks of host gpu04 (8, 9, ...)``, for the beginning of a sentence."""
         if self.place is None:
             return f"Ranks {some_ranks(self.ranks)} together"
         late, count = len(self.ranks), len(self.place.ranks)
@@ -49,14 +50,14 @@ class LateSet:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to do first, where it may be the place and not what its ranks do."""
+        """The first recommended actions, if the place instead of its ranks may be the cause."""
         return (HOST_ADVICE,) if self.place is not None and self.place.kind == "host" else ()
 
 
 def late_set(evidence: Evidence, stragglers: Sequence[StragglerDecision]) -> LateSet | None:
-    """Return the stragglers as one set, where there are several of one cause of which none costs most.
+    """Return the stragglers as one set, if there are several with one cause of which none costs most.
 
-    All of them must have been mended together, else what the set costs is not known.
+    All of them must have been equalised together, else the cost of the set is unknown.
     """
     first = stragglers[0].suspect
     ranks = sorted(s.suspect.rank for s in stragglers)
@@ -71,9 +72,10 @@ def late_set(evidence: Evidence, stragglers: Sequence[StragglerDecision]) -> Lat
 
 
 def shared_place(evidence: Evidence, ranks: Sequence[int]) -> Place | None:
-    """Return the place of which these ranks (sorted) are all, or so many that chance does not explain it.
+    """Return the place that these ranks (sorted) fill, or of which they are so many that chance does not explain it.
 
-    Of n ranks k fall into a given place of m by chance with C(m, k) / C(n, k); as many places of the kind are asked.
+    By chance, k of n ranks are in a given place of m ranks with C(m, k) / C(n, k); this is multiplied by the number of
+    places of the kind.
     """
     for place in evidence.places:
         if place.ranks == ranks:

@@ -1,4 +1,4 @@
-"""Device memory in words: how much, who holds it, how full the fullest device is."""
+"""Device memory in words: its size, the lines that hold it, and the fullest device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def size(count: int) -> str:
 
 
 def held(row: MemoryRow) -> list[str]:
-    """Return a sentence on who holds most at the peak; nothing where no snapshot tells."""
+    """Return a sentence on the line that holds most at the peak; empty without a snapshot."""
     if not row.top:
         return []
     return [
@@ -28,6 +28,6 @@ def held(row: MemoryRow) -> list[str]:
 
 
 def fullest(rows: Sequence[MemoryRow]) -> MemoryRow | None:
-    """Return the row with the largest share of its device reserved; None where no device's size is known."""
+    """Return the row with the largest share of its device reserved; None if no device's size is known."""
     known = [row for row in rows if row.device_bytes]
     return max(known, key=lambda row: row.peak_reserved_bytes / (row.device_bytes or 1), default=None)

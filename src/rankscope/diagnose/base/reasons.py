@@ -14,14 +14,14 @@ __all__ = ["reasons"]
 PAUSES_MS = 1.0
 """Per step. Collections of young objects take microseconds."""
 OWN_THREADS = 0.5
-"""Share of the cost from which on the CPU time of the script's other threads can be its reason: they take a core, or
-Python's lock, for as long as they run."""
+"""Share of the cost from which on the CPU time of the script's other threads can be the reason: they occupy a core, or
+hold the GIL, while they run."""
 
 
 def reasons(case: Case, rank: int, cause: str) -> list[str]:
-    """Return what the state of this rank's device and host says of why it is late, in sentences.
+    """Return the reasons for a rank's lateness that the state of its device and host shows, in sentences.
 
-    What all ranks share is no reason for one of them to be late.
+    A state that all ranks share is not a reason for one of them to be late.
     """
     behind = describe(cause).behind
     found = [finding for kind in behind for finding in case.findings(kind)]

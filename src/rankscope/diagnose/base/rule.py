@@ -1,4 +1,4 @@
-"""What a rule is, what it may read, and what rules of one sort share."""
+"""Definition of a rule, what it may read, and what rules of one sort share."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ __all__ = ["Case", "Rule", "job_finding", "share_of_step", "state_finding", "wit
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """What every rule gets: the evidence, and which ranks were decided to hold the job back."""
+    """Input of every rule: the evidence, and the ranks that were decided to be stragglers."""
 
     evidence: Evidence
     stragglers: Sequence[StragglerDecision]
-    """Most costly first."""
+    """In order of cost, the largest first."""
     rules: Mapping[str, Rule] = field(repr=False)
     """Kind of finding -> the rule that makes it."""
 
     def findings(self, kind: str) -> list[Finding]:
-        """Return what the rule of one kind finds, so that a rule can point at the finding of another."""
+        """Return the findings of the rule of one kind, so that another rule can refer to them."""
         rule = self.rules.get(kind)
         return rule.find(self) if rule is not None else []
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One kind of finding: its words, and the function that decides whether it is there."""
+    """One kind of finding: its words, and the function that decides whether it exists."""
 
     kind: str
-    """``finding.kind`` in report.json: it never changes. A rule whose findings have the names of causes has a kind
+    """``finding.kind`` in report.json, which never changes. A rule whose findings have the names of causes has a kind
     that no finding has, and neither noun nor advice: both come from the cause."""
     noun: str = ""
     """The kind in a few words, without an article where it needs none: ``exposed communication``."""
     advice: tuple[str, ...] = ()
-    """What to do, most promising first, in whole sentences. A finding without advice of its own gets this."""
+    """Recommended actions, the most promising first, in whole sentences. A finding without advice of its own gets
+    these."""
     find: Callable[[Case], list[Finding]]
 
     def __post_init__(self) -> None:
@@ -72,7 +73,7 @@ def job_finding(
 
 
 def share_of_step(gain_ms: float, evidence: Evidence) -> str:
-    """Return a gain per step in every unit a reader may count in: ms, per cent of the step, device hours."""
+    """Return a gain per step in all units that readers use: ms, per cent of the step, device hours."""
     gain = max(gain_ms, 0.0)
     share = 100 * gain / evidence.whole_step_ms
     of_the_day = hours(gain, evidence.whole_step_ms, len(evidence.ranks)) if evidence.device and share >= 1.0 else ""

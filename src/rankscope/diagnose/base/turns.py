@@ -1,4 +1,4 @@
-"""Ranks that take turns: each step waits for another one of them."""
+"""Ranks that take turns: in each step another one of them is late."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TURNS = 0.8
 
 
 def take_turns(stragglers: Sequence[StragglerDecision], evidence: Evidence) -> bool:
-    """Return whether nearly every step loses time to one of them alone, and none of them to most steps.
+    """Return whether nearly every step loses time to one of them alone, and none of them delays most steps.
 
-    Then each costs its own steps, and what all of them cost is the sum.
+    Then each costs its own steps, and their joint cost is the sum.
     """
     counts = {len(d.suspect.gains_ms) for d in stragglers}
     if len(stragglers) < 2 or len(counts) != 1 or min(counts) < 2 or len({d.cause for d in stragglers}) != 1:

@@ -1,1 +1,1 @@
-"""Rules: one file for each kind of finding, in the rooms ``ranks``, ``job`` and ``machine``, and their table."""
+"""Rules: one file per kind of finding, in the folders ``ranks``, ``job`` and ``machine``, and their table."""

@@ -51,7 +51,7 @@ BY_KIND = {rule.kind: rule for rule in RULES}
 
 
 def open_case(evidence: Evidence) -> Case:
-    """Return what the rules and the verdict get: the evidence, and which ranks hold the job back."""
+    """Return the input of the rules and the verdict: the evidence, and the stragglers."""
     return Case(evidence=evidence, stragglers=decide(evidence), rules=BY_KIND)
 
 
@@ -88,13 +88,13 @@ def _guarded(rule: Rule, case: Case, failed: Callable[[str, Exception], None] | 
 
 
 def advice_of(kind: str) -> list[str]:
-    """Return what to do about a kind of finding or a cause, most promising first; nothing for an unknown one."""
+    """Return the advice for a kind of finding or a cause, the most promising first; empty if unknown."""
     words = BY_NAME.get(kind) or BY_KIND.get(kind)
     return list(words.advice) if words is not None else []
 
 
 def name_of(kind: str) -> str | None:
-    """Return a cause or a kind of finding in a few words, None for one that is in no table."""
+    """Return a cause or a kind of finding in a few words, None if it is in no table."""
     words = BY_NAME.get(kind) or BY_KIND.get(kind)
     return (words.noun or None) if words is not None else None
 

@@ -1,1 +1,1 @@
-"""The verdict's words: one file for each answer that it can be."""
+"""Wording of the verdict: one file per kind of answer."""

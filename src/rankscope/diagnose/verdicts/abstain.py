@@ -1,4 +1,4 @@
-"""No verdict: the evidence is thin. The reason that is told is the true one, with what would settle it."""
+"""No verdict, because the evidence is insufficient: states the actual reason, and what would decide it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rankscope.records.report import Action, Verdict
 __all__ = ["abstain"]
 
 LEAST_MATCHED = 50.0
-"""Per cent of the calls. With fewer most of a step is not compared."""
+"""Per cent of the calls. With fewer matched calls, most of a step is not compared."""
 
 
 def abstain(evidence: Evidence, actions: Sequence[Action]) -> Verdict | None:
-    """Return the verdict where ranks cannot be compared, else None. A job of one rank has things to do all the same."""
+    """Return the verdict if ranks cannot be compared, else None. A job of one rank still gets recommended actions."""
     if len(evidence.ranks) < 2:
         return _few_ranks(evidence, actions)
     if not evidence.calls:

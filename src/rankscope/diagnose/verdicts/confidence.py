@@ -1,4 +1,4 @@
-"""How sure a verdict on a rank is: the weakest of its supports counts, and is named."""
+"""Confidence of a verdict on a rank: the weakest of its supports decides, and is named."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["how_sure", "step_log_line"]
 
 LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
 INPUT_AGREES = 0.5
-"""Share of the cost that unrecorded steps must wait for input to agree with it."""
+"""Share of the cost that unrecorded steps must wait for input to confirm it."""
 
 
 def how_sure(decision: StragglerDecision, evidence: Evidence) -> tuple[Confidence, str]:
-    """Return the level, and what keeps it from being higher (or, where nothing does, what it rests on)."""
+    """Return the level, and what keeps it from being higher (or, if nothing does, what it is based on)."""
     suspect = decision.suspect
     steps, ranks = len(suspect.gains_ms), len(evidence.ranks) + len(evidence.missing)
     agrees = _agrees(decision, evidence)
@@ -79,7 +79,7 @@ def _input_unrecorded(rank: int, evidence: Evidence) -> tuple[float, float] | No
 
 
 def _agrees(decision: StragglerDecision, evidence: Evidence) -> bool | None:
-    """Whether the step log shows the same; None where it cannot."""
+    """Return whether the step log confirms it; None if it cannot."""
     if decision.cause != "input_stall" or decision.once:
         return None
     known = _input_unrecorded(decision.suspect.rank, evidence)
@@ -87,7 +87,7 @@ def _agrees(decision: StragglerDecision, evidence: Evidence) -> bool | None:
 
 
 def step_log_line(decision: StragglerDecision, evidence: Evidence) -> list[str]:
-    """What the run's unrecorded steps say of a rank that waits for input."""
+    """Return what the run's unrecorded steps show on a rank that waits for input."""
     known = _input_unrecorded(decision.suspect.rank, evidence)
     if decision.cause != "input_stall" or known is None:
         return []

@@ -1,4 +1,5 @@
-"""No verdict: the job left nothing to judge. What ended it is told, as far as the ranks and the launcher say."""
+"""No verdict, because the job left no usable trace: states what ended it, as far as ranks and launcher recorded
+that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No rank is to blame: what limits the step of the whole job, in one sentence and the numbers behind it."""
+"""No straggler: what limits the step of the whole job, in one sentence with the numbers that support it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rankscope.statistics.thresholds import LEAST_COST
 __all__ = ["Limit", "by_replay", "what_limits"]
 
 COMM_SHARE = 20.0
-"""Per cent of the step, from which on transfers that nothing hides limit the job; likewise waiting for input."""
+"""Per cent of the step from which on exposed transfers limit the job; the same for waiting for input."""
 HOST_SHARE = 30.0
 _BOUND_BY_COMPUTE = 100.0 - COMM_SHARE
-"""Per cent of the step. All else together is less than what would be called a bound by communication."""
+"""Per cent of the step. All other parts together are less than what would count as bound by communication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Limit:
 
 
 def what_limits(evidence: Evidence) -> Limit:
-    """Return the largest part of the step that is not computing, where one is large, else how much it computes."""
+    """Return the largest part of the step other than compute, if one is large, else how much it computes."""
     step = evidence.step_ms or 0.0
     whole = evidence.whole_step_ms
     if not step:
@@ -53,9 +53,10 @@ def what_limits(evidence: Evidence) -> Limit:
 
 
 def _memory(evidence: Evidence, step: float) -> Limit | None:
-    """All ranks take and give back device memory in the step, and that costs more than anything else it waits for."""
+    """Return memory as the limit: all ranks allocate and free device memory in the step, which costs more than any
+    other wait."""
     ms = evidence.allocator_ms
-    other = max(evidence.transfer_ms, evidence.input_ms, evidence.own_host_ms / 2)  # the devices idle for it, too
+    other = max(evidence.transfer_ms, evidence.input_ms, evidence.own_host_ms / 2)  # the devices are idle for it, too
     if not evidence.device or ms < LEAST_COST * step or ms < other:
         return None
     takes = f"taking and giving back device memory holds every host {_of(ms, step)}"
@@ -80,7 +81,7 @@ def _host_sentence(evidence: Evidence) -> str:
 
 
 def _hosts(evidence: Evidence) -> list[str]:
-    """What recording adds to that, and what the hosts have to launch."""
+    """Return what recording adds to that, and how much the hosts have to launch."""
     found = [idle_for_hosts(evidence)] if evidence.recording_ms else []
     most = evidence.most_host_ms
     if most is not None and most > 1.1 * evidence.host_ms and not evidence.recording_ms:
@@ -111,13 +112,13 @@ def _level(evidence: Evidence, step: float) -> str:
 
 
 def _beside(evidence: Evidence) -> list[str]:
-    """The devices idle for their hosts, though not enough to be the limit."""
+    """State that the devices wait for their hosts, though not enough to be the limit."""
     whole = evidence.whole_step_ms
     return [idle_for_hosts(evidence)] if evidence.device and 100.0 * evidence.host_ms >= HOST_SHARE * whole else []
 
 
 def _work(evidence: Evidence) -> list[str]:
-    """What the devices compute, and how close to their peak."""
+    """Return what the devices compute, and how close to their peak."""
     known = evidence.efficiency
     if known is None or not known.groups or evidence.compute_pct < _BOUND_BY_COMPUTE:
         return []
@@ -134,7 +135,7 @@ def _group(group: WorkGroup, known: Efficiency) -> str:
 
 
 def by_replay(asked: dict[str, float], step: float) -> str:
-    """What the step would gain under other assumptions; what is worth less than one per cent of it is not told."""
+    """Return what the step would gain under other assumptions; gains below one per cent of it are left out."""
     worth = [f"{SCENARIO[name]} {amount(ms)}" for name, ms in asked.items() if ms >= step / 100]
     if not worth:
         *most, last = (SCENARIO[name] for name in asked)

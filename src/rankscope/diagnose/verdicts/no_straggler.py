@@ -1,4 +1,4 @@
-"""No rank is to blame."""
+"""No rank is named."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLOW_LINK_ADVICE = [
     "Compare NCCL_IB_HCA and NCCL_SOCKET_IFNAME on these hosts with those of others.",
 ]
 BUSY_HOST = 50.0
-"""Per cent of the time in which threads waited for a CPU: a slow rank can hide in that."""
+"""Per cent of the time in which threads waited for a CPU; a slow rank can stay undetected in that."""
 
 
 def slow_group(evidence: Evidence) -> Verdict | None:
@@ -82,7 +82,7 @@ def pipeline(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
 
 
 def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
-    """Name what limits the job, and say why no rank does."""
+    """State what limits the job, and that no rank does."""
     step = evidence.step_ms or 0.0
     limit = what_limits(evidence)
     why = [*limit.why, _why_nobody(evidence, step)]
@@ -95,7 +95,7 @@ def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     if asked:
         why.append(by_replay(asked, step))
     why.append(smallest_fault(evidence))
-    bare = step - evidence.recording_ms if limit.kind == "host_bound" else step  # as its sentence has it
+    bare = step - evidence.recording_ms if limit.kind == "host_bound" else step  # as in its sentence
     advice = [in_words(action, bare) for action in actions[:MOST]]
     confidence, sure = _confidence(evidence)
     return Verdict(

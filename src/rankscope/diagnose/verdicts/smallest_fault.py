@@ -1,4 +1,4 @@
-"""The smallest fault that an acquittal would have seen."""
+"""The smallest fault that a verdict without a straggler would have detected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["in_short", "smallest_fault"]
 
 
 def smallest_fault(evidence: Evidence) -> str:
-    """Return in a sentence from where on a rank would have been named."""
+    """Return in a sentence the cost from which on a rank would have been named."""
     if evidence.screened:
         most = _percent(SCREENED)
         return f"No rank makes the others wait for {most} of the step, and mending one gains no more than that."

@@ -10,9 +10,10 @@ from rankscope.records.evidence import Evidence
 __all__ = ["Step", "job_step"]
 
 TOLD = 0.10
-"""By how much recorded steps are longer than others from which on the verdict says so."""
+"""Share by which recorded steps are longer than others, from which on the verdict mentions it."""
 DISTORTED = 1.0
-"""From which on recording more than doubles the step: what it shows of the host is not the job's any more."""
+"""The same, from which on recording more than doubles the step, so that recorded host times do not represent the
+job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +22,16 @@ class Step:
 
     ms: float
     unrecorded: bool
-    """It is that of steps in which nobody recorded."""
+    """It is that of steps in which no rank recorded."""
     note: str
-    """What recording did to the step, where it is worth telling."""
+    """Effect of recording on the step, if worth mentioning."""
 
 
 def job_step(evidence: Evidence, cost_ms: float = 0.0) -> Step:
-    """Return the step without recording where the run's step log has it, else the mean recorded one.
+    """Return the step without recording if the run's step log has it, else the mean recorded one.
 
-    Where recording more than doubles the step, or the cost found in recorded steps is no part of an unrecorded one, the
-    cost says nothing of the latter: then the recorded step counts.
+    If recording more than doubles the step, or the cost found in recorded steps cannot be a part of an unrecorded one,
+    the cost does not apply to the latter: then the recorded step is used.
     """
     recorded, bare = evidence.step_ms or 0.0, evidence.unrecorded_step_ms
     if not bare or not recorded:

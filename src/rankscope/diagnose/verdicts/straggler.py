@@ -1,4 +1,4 @@
-"""One rank, several, or a whole host hold the job up."""
+"""One rank, several, or a whole host delay the job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_NAMED = 4
 
 
 def straggler(case: Case, actions: Sequence[Action]) -> Verdict:
-    """Return the verdict on the ranks that were decided to be late, the costliest first."""
+    """Return the verdict on the stragglers, in order of cost, the largest first."""
     evidence, first = case.evidence, case.stragglers[0]
     suspect = first.suspect
     together = late_set(evidence, case.stragglers)
@@ -67,7 +67,7 @@ def _sentence(case: Case, step: Step, gaining: int, together: LateSet | None) ->
 
 
 def _alone(case: Case, step: Step, gaining: int) -> str:
-    """What the costliest rank does."""
+    """Return what the costliest rank does."""
     evidence, first = case.evidence, case.stragglers[0]
     suspect = first.suspect
     of = f"of each {amount(step.ms)} step ({share(suspect.cost_ms, step.ms)})"
@@ -160,14 +160,14 @@ def _why(case: Case, step: Step, gaining: int, together: LateSet | None) -> list
 
 
 def _mended_together(case: Case) -> bool:
-    """Whether the joint cost of all stragglers is known: each was mended beside all others, and no further rank was."""
+    """Return whether the joint cost of all stragglers is known: they, and no further ranks, were equalised together."""
     first = case.stragglers[0].suspect
     ranks = sorted(d.suspect.rank for d in case.stragglers)
     return first.together_ms > first.cost_ms and sorted({first.rank, *first.beside}) == ranks
 
 
 def _named(suspect: Suspect, cause: str, evidence: Evidence) -> list[str]:
-    """Operators and lines of code behind the cause, by name."""
+    """Return operators and lines of code behind the cause, by name."""
     found = []
     if cause in DEVICE_CAUSES and suspect.operators:
         most = suspect.operators[0]

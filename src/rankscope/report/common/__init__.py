@@ -1,1 +1,1 @@
-"""What sections and formats share: tables, wording, rounding, definitions of numbers."""
+"""Parts that sections and formats share: tables, wording, rounding, definitions of numbers."""

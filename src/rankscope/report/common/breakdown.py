@@ -33,7 +33,7 @@ class Segment(NamedTuple):
     start: float
     pct: float
     ms: float | None
-    """ms per step, where measured."""
+    """ms per step, if measured."""
 
 
 def segments(rank: RankSummary, idle: RankIdle | None) -> list[Segment]:
@@ -56,7 +56,7 @@ def segments(rank: RankSummary, idle: RankIdle | None) -> list[Segment]:
     bar: list[Segment] = []
     start = 0.0
     for key, share, cost in parts:
-        # A bar never leaves its frame, whatever the numbers say.
+        # A bar stays within its frame, whatever the numbers are.
         width = min(max(share, 0.0), 100.0 - start)
         if width > 0:
             bar.append(Segment(key, LEGEND[key][0], round(start, 3), round(width, 3), cost))
@@ -65,11 +65,12 @@ def segments(rank: RankSummary, idle: RankIdle | None) -> list[Segment]:
 
 
 def mean(ranks: Sequence[RankSummary], idle: Sequence[RankIdle]) -> tuple[RankSummary, RankIdle | None]:
-    """Several ranks as one: the mean of each share, so that they still sum to 100, and of each kind of idle time.
+    """Combine several ranks into one: the mean of each share, so that they still sum to 100, and of each kind of idle
+    time.
 
     Args:
         ranks: one or more, each with a usable trace.
-        idle: of those for which it is known; None is returned where it is for none.
+        idle: of those for which it is known; None is returned if it is known for none.
     """
     shares: dict[str, Any] = {
         name: sum(getattr(rank, name) or 0.0 for rank in ranks) / len(ranks) for name in (*SHARES, "fused_pct")

@@ -22,7 +22,7 @@ class Column(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What is shown, what it is sorted by, and the full text where what is shown was shortened."""
+    """Displayed text, sort key, and the full text if the displayed one was shortened."""
 
     text: str
     sort: float | str = ""
@@ -47,7 +47,7 @@ class Table(NamedTuple):
 
 
 def metric(defined: Metric, label: str | None = None) -> Column:
-    """Head of a column of numbers. ``label`` replaces the label of the definition where that does not fit."""
+    """Return the head of a column of numbers. ``label`` replaces the label of the definition."""
     return Column(label or defined.label, defined.unit, defined.hover, numeric=True)
 
 
@@ -60,14 +60,14 @@ def numbers(values: Sequence[float | None], decimals: int | None = None) -> list
 
 
 def text(value: object, limit: int = 60) -> Cell:
-    """Return a cell with a name or a phrase, its middle cut out where it is long."""
+    """Return a cell with a name or a phrase; the middle of a long one is removed."""
     full = plain_text.one_line(words.DASH if value is None else value, 1000)
     short = plain_text.elide(full, limit)
     return Cell(short, full.lower()[:80], full if full != short else "")
 
 
 def assemble(columns: list[list[Cell]]) -> list[list[Cell]]:
-    """Columns to rows."""
+    """Convert columns to rows."""
     return [list(cells) for cells in zip(*columns, strict=True)]
 
 

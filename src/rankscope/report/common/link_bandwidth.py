@@ -1,8 +1,8 @@
-"""What the link between two accelerators of one host could give, by its maker's data sheet.
+"""Peak bandwidth of the link between two accelerators of one host, by the vendor's data sheet.
 
-Only devices in the table have a value: the device's full name must match, and all ranks of a group must be on
-one host with the same device. Cards with an optional bridge (A100 PCIe, H100 PCIe and NVL) are left out, since their
-name does not say whether it is there; so are boards whose devices share links unevenly (V100, MI300X).
+Only devices in the table have a value: the device's full name must match, and all ranks of a group must be on one host
+with the same device. Cards with an optional bridge (A100 PCIe, H100 PCIe and NVL) are left out, since their name does
+not show whether it is present; so are boards whose devices share links unevenly (V100, MI300X).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Link(NamedTuple):
 _LINKS = (
     # NVIDIA A100 data sheet: NVLink 600 GB/s, both directions together.
     (r"NVIDIA A100-SXM4-(40|80)GB", Link("NVLink 3", 300.0)),
-    # NVIDIA H100 data sheet, column SXM: NVLink 900 GB/s, both directions. This is how the SXM module calls itself.
+    # NVIDIA H100 data sheet, column SXM: NVLink 900 GB/s, both directions. This is the name of the SXM module.
     (r"NVIDIA H100 80GB HBM3", Link("NVLink 4", 450.0)),
-    # NVIDIA H200 data sheet, column SXM: NVLink 900 GB/s, both directions. The NVL card says so in its name.
+    # NVIDIA H200 data sheet, column SXM: NVLink 900 GB/s, both directions. The NVL card has NVL in its name.
     (r"NVIDIA H200", Link("NVLink 4", 450.0)),
     # NVIDIA Blackwell (HGX B200) data sheet: NVLink 1.8 TB/s a GPU, both directions.
     (r"NVIDIA B200", Link("NVLink 5", 900.0)),
@@ -42,12 +42,12 @@ _LINKS = (
 
 
 def link_of(device: str | None) -> Link | None:
-    """Return the link of a device by its name, None when that is not known."""
+    """Return the link of a device by its name, None if unknown."""
     return next((link for pattern, link in _LINKS if device and re.fullmatch(pattern, device)), None)
 
 
 def link_between(group: Sequence[int], ranks: Mapping[int, RankSummary]) -> Link | None:
-    """Return the link that a group of ranks has, None when it crosses hosts or anything is not known."""
+    """Return the link within a group of ranks, None if it crosses hosts or anything is unknown."""
     members = [ranks.get(rank) for rank in group]
     places = {(member.host, member.device) if member else (None, None) for member in members}
     if len(members) < 2 or len(places) != 1:

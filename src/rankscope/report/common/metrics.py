@@ -1,4 +1,4 @@
-"""What a number means: the definition that the page shows on hover. docs/metrics.md is made from all of them."""
+"""Definitions of the numbers, which the page shows on hover. docs/metrics.md is made from all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Metric"]
 
 
 class Metric(NamedTuple):
-    """One number: how it is called, its unit, what it is, what is in and out, and how HTA's differs."""
+    """One number: its name, unit and definition, what it includes and excludes, and how HTA's differs."""
 
     heading: str
     """Heading of docs/metrics.md under which it is listed."""
@@ -16,13 +16,13 @@ class Metric(NamedTuple):
     unit: str
     definition: str
     bounds: str = ""
-    """What is in and what is out."""
+    """What is included and excluded."""
     hta: str = ""
     """How the number of the same or a similar name in HTA differs."""
     accelerator: bool = False
-    """Whether it is only known of jobs on accelerators."""
+    """Whether it is known for jobs on accelerators only."""
 
     @property
     def hover(self) -> str:
-        """The definition as it is shown on hover: unit, definition, bounds."""
+        """The definition as shown on hover: unit, definition, bounds."""
         return " ".join(part for part in (f"[{self.unit}]", self.definition, self.bounds) if part)

@@ -1,4 +1,4 @@
-"""Text that any screen can show: without control characters, cut to a length, names shortened."""
+"""Text that any display can show: without control characters, limited in length, names shortened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at|c10|cutlass|std)::(?:\(an
 
 
 def clean(text: str) -> str:
-    """Replace what no screen should interpret: control and escape characters, lone surrogates."""
+    """Replace characters that a display would interpret: control and escape characters, lone surrogates."""
     return text.encode("utf-8", "replace").decode("utf-8").translate(_CONTROL)
 
 
@@ -25,7 +25,7 @@ def one_line(text: object, limit: int = 400) -> str:
 
 
 def elide(text: str, limit: int) -> str:
-    """Cut the middle out of a long name: its end often says more than its middle."""
+    """Remove the middle of a long name: its end is often more informative than its middle."""
     if len(text) <= limit:
         return text
     head = (limit - 1) * 2 // 3
@@ -33,7 +33,7 @@ def elide(text: str, limit: int) -> str:
 
 
 def prose(text: object, limit: int = 400) -> str:
-    """Return cleaned text without line breaks, a longer one cut at its end, between words."""
+    """Return cleaned text without line breaks; a longer one is truncated at the end, between words."""
     line = clean(_SPACE.sub(" ", str(text))).strip()
     if len(line) <= limit:
         return line
@@ -42,7 +42,7 @@ def prose(text: object, limit: int = 400) -> str:
 
 
 def keep_units(text: str, glue: str = "\N{NO-BREAK SPACE}") -> str:
-    """Put ``glue`` for the space between a number and its unit, so that no line breaks there."""
+    """Replace the space between a number and its unit by ``glue``, so that no line breaks there."""
     return _BEFORE_UNIT.sub(glue, text)
 
 
@@ -62,12 +62,13 @@ _ASCII = str.maketrans(
 
 
 def to_ascii(text: str) -> str:
-    """Return text that any encoding can hold: signs by their usual stand-ins, other letters as question marks."""
+    """Return text that any encoding can represent: signs by their usual replacements, other letters as question
+    marks."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
 def short_name(name: str, limit: int = 88) -> str:
-    """Return a kernel's name as a person would say it: without return type, common namespaces and parameters."""
+    """Return the short name of a kernel: without return type, common namespaces and parameters."""
     text = one_line(name, 4000).removeprefix("void ")
     text = _NAMESPACES.sub("", text)
     depth = 0

@@ -1,4 +1,4 @@
-"""Which ranks a short table shows, and which it shows as one."""
+"""Ranks that a short table shows separately, and those that it combines into one row."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class RankRow:
     label: str
     host: str = ""
     named: bool = False
-    """By the verdict."""
+    """Whether the verdict names it."""
     shares: RankSummary | None = None
-    """None where there is nothing to show; ``note`` says why."""
+    """None if there is nothing to show; ``note`` states why."""
     parts: tuple[breakdown.Segment, ...] = ()
     """The bar."""
     cost_ms: float | None = None
-    """Per step; None where no cost is claimed of this rank alone."""
+    """Per step; None if no cost is stated for this rank alone."""
     wait_ms: float | None = None
-    """Waiting for peers that nothing hides, per step; of several ranks the mean, never the sum."""
+    """Exposed waiting for peers, per step; for several ranks the mean, never the sum."""
     note: str = ""
 
 
 def rank_rows(report: ClusterReport, limit: int, *, apart: bool = False) -> list[RankRow]:
-    """Each rank where there are few; else those that the verdict names, and all others as one.
+    """Return a row for each rank if there are few; else one for each that the verdict names, and one for all others.
 
-    Ranks without a usable trace have one row for each status: they never take the place of what was recorded.
+    Ranks without a usable trace have one row for each status, so that they do not displace recorded ranks.
 
     Args:
         report: whose ranks.
         limit: of rows for ranks with a trace.
-        apart: each rank without a usable trace has a row of its own, in its place.
+        apart: each rank without a usable trace has a row of its own, in order of rank.
     """
     named = set(report.verdict.ranks)
     usable = sorted((rank for rank in report.ranks if rank.compute_pct is not None), key=lambda rank: rank.rank)

@@ -12,20 +12,20 @@ from rankscope.records.rows import RankSummary
 __all__ = ["SHARES", "tidy"]
 
 SHARES = ("compute_pct", "exposed_comm_pct", "memcpy_pct", "idle_pct")
-"""The shares of a rank's recorded window that always are. With ``fused_pct``, where there is any, they sum to 100."""
+"""Shares of a rank's recorded window that are always present. With ``fused_pct``, if present, they sum to 100."""
 
 _DECIMALS = (("pct", 2), ("ms", 4), ("us", 3), ("ms_per_step", 4), ("gb_s", 3), ("p_value", 9))
 _OTHER_DECIMALS = 6
 _SHARE_TOLERANCE = 0.5
-"""A sum farther than this from 100 is no rounding error: it is reported, not hidden."""
+"""A sum farther than this from 100 is not a rounding error: it is reported."""
 
 T = TypeVar("T")
 
 
 def tidy(report: ClusterReport) -> ClusterReport:
-    """Return a rounded copy that can be written as JSON. Applying it twice changes nothing more.
+    """Return a rounded copy that can be written as JSON. Applying it twice has no further effect.
 
-    Values that are not finite become None, and shares that do not sum to 100 are left alone; both are named in
+    Values that are not finite become None, and shares that do not sum to 100 are left unchanged; both are listed in
     ``errors``.
     """
     lost: list[str] = []
@@ -58,7 +58,7 @@ def _value(value: Any, name: str, path: str, lost: list[str]) -> Any:
         return [_value(item, name, path, lost) for item in value]
     if isinstance(value, dict):
         outer = path + name + "."
-        # HTA's own numbers carry their unit in the key; a table such as step_ms carries it in its name.
+        # HTA's own numbers have their unit in the key; a table such as step_ms has it in its name.
         return {str(key): _value(item, _unit_name(name, str(key)), outer, lost) for key, item in value.items()}
     if dataclasses.is_dataclass(value):
         return _record(value, f"{name}.", lost)
@@ -79,7 +79,7 @@ def _decimals(name: str) -> int:
 
 
 def _balance(rank: RankSummary) -> str | None:
-    """Give the hundredths lost in rounding to the largest share. Return what is wrong, if something is."""
+    """Add the hundredths lost in rounding to the largest share. Return what is wrong, if anything."""
     shares = [getattr(rank, name) for name in SHARES]
     if all(share is None for share in shares):
         return None

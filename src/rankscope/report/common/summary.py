@@ -1,4 +1,4 @@
-"""A report in single lines, its ranks in the order in which they matter, and what limits it."""
+"""Single-line summaries of a report, its ranks in order of importance, and its limitations."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = [
 ]
 
 FEW_RANKS = 24
-"""Up to this many ranks are seen at one look."""
+"""Up to this many ranks are easily read in one table."""
 _COLLECTIVE_BACKENDS = ("nccl", "rccl", "xccl", "oneccl")
 
 
 def has_accelerator(report: ClusterReport) -> bool:
-    """Return whether a rank ran on something other than a CPU, as far as the report says."""
+    """Return whether a rank ran on a device other than a CPU, as far as the report shows."""
     devices = [*report.run.devices, *(rank.device or "" for rank in report.ranks)]
     known = [device.lower() for device in devices if device]
     if known:
@@ -34,7 +34,7 @@ def has_accelerator(report: ClusterReport) -> bool:
 
 
 def in_order(report: ClusterReport) -> list[RankSummary]:
-    """Ranks in order; where there are many, those that the verdict names and broken ones come first."""
+    """Return the ranks in order; if there are many, those that the verdict names and incomplete ones come first."""
     named = set(report.verdict.ranks)
     many = len(report.ranks) > FEW_RANKS
     return sorted(
@@ -44,7 +44,7 @@ def in_order(report: ClusterReport) -> list[RankSummary]:
 
 
 def clock_line(report: ClusterReport) -> str:
-    """How far times of different ranks can be compared."""
+    """Return how accurately times of different ranks can be compared."""
     clock, calls = report.clock, report.collectives
     method = plain_text.one_line(clock.method.replace("_", " "), 40)
     error = "error unknown" if clock.error_us is None else f"within {clock.error_us:,.0f} µs"
@@ -56,7 +56,7 @@ def clock_line(report: ClusterReport) -> str:
 
 
 def overhead_line(report: ClusterReport) -> str | None:
-    """Return what recording cost the job, where it was measured."""
+    """Return what recording cost the job, if it was measured."""
     parts = []
     if report.run.recording_overhead_pct is not None:
         parts.append(f"steps {report.run.recording_overhead_pct:+.0f} % while recorded")
@@ -68,7 +68,7 @@ def overhead_line(report: ClusterReport) -> str | None:
 
 
 def queue_line(report: ClusterReport) -> str | None:
-    """How far the devices wait for their hosts."""
+    """Return how much the devices wait for their hosts."""
     rows = sorted(report.queues, key=lambda row: row.starved_pct or 0.0)
     if not rows:
         return None
@@ -79,7 +79,8 @@ def queue_line(report: ClusterReport) -> str | None:
 
 
 def modules_line(report: ClusterReport, most: int = 3) -> str | None:
-    """Which FSDP modules or DDP buckets are exposed most; nothing where a rank is to blame, for whom they wait."""
+    """Return the most exposed FSDP modules or DDP buckets; empty if a rank is named, since the others wait for it
+    there."""
     if report.verdict.kind == "straggler":
         return None
     rows = sorted(report.modules, key=lambda row: -(row.exposed_ms_per_step or 0.0))[:most]
@@ -97,7 +98,7 @@ def _call(row: ModuleRow) -> str:
 
 
 def pulse_line(report: ClusterReport) -> str | None:
-    """Return whether the windows were recorded in steps like the others, None where that is not known."""
+    """Return whether the windows were recorded in typical steps, None if unknown."""
     pulse = report.pulse
     if pulse is None or pulse.typical is None or pulse.around_ms is None or pulse.median_ms is None:
         return None
@@ -108,7 +109,7 @@ def pulse_line(report: ClusterReport) -> str | None:
 
 
 def between_line(report: ClusterReport) -> str | None:
-    """Return what the log of all steps says, None where it says nothing or the verdict has it already."""
+    """Return the result of the log of all steps, None if there is none or the verdict contains it already."""
     between = report.verdict.between
     if between is None or between.kind == "insufficient_data" or between.sentence == report.verdict.sentence:
         return None
@@ -116,7 +117,7 @@ def between_line(report: ClusterReport) -> str | None:
 
 
 def hang_line(report: ClusterReport) -> str | None:
-    """Return why the job stood still, None where it did not."""
+    """Return why the job stood still, None if it did not."""
     hang = report.hang
     if hang is None:
         return None
@@ -143,11 +144,11 @@ REDACTED_WITHOUT = {
     "grids": "launch grids",
     "versions": "versions",
 }
-"""What a copy does not tell whose policy drops this."""
+"""What a copy lacks if its policy drops this content."""
 
 
 def redacted_line(report: ClusterReport) -> str:
-    """What a copy that `rankscope redact` made does not tell."""
+    """Return what a copy by `rankscope redact` lacks."""
     kinds = report.run.redacted_kinds
     shapes = kinds.get("shapes", "token")
     without = [words for kind, words in REDACTED_WITHOUT.items() if kinds.get(kind) == "drop"]
@@ -160,7 +161,7 @@ def redacted_line(report: ClusterReport) -> str:
 
 
 def warnings(report: ClusterReport) -> list[str]:
-    """Return what limits the report, most serious first."""
+    """Return the limitations of the report, the most serious first."""
     found = [redacted_line(report)] if report.run.redacted is not None else []
     told = set[str]()
     if line := hang_line(report):

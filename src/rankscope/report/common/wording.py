@@ -1,4 +1,4 @@
-"""Numbers and names as words: the same phrase in the page, the terminal and Markdown."""
+"""Numbers and names as words: the same phrases in the page, the terminal and Markdown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 DASH = "\N{EN DASH}"
-"""Stands where a number is not known."""
+"""Shown for an unknown number."""
 KIND_LABELS = {
     "straggler": "Straggler",
     "balanced": "No rank to blame",
@@ -55,12 +55,12 @@ def cause(identifier: str) -> str:
 
 
 def scenario(identifier: str) -> str:
-    """Return what a replay assumed, in words."""
+    """Return the assumption of a replay, in words."""
     return SCENARIO.get(identifier) or plain_text.one_line(identifier.replace("_", " "), 60)
 
 
 def ms(value: float | None, unit: str = " ms") -> str:
-    """Milliseconds with about three significant digits."""
+    """Return milliseconds with about three significant digits."""
     if value is None:
         return DASH
     size = abs(value)
@@ -71,8 +71,8 @@ def ms(value: float | None, unit: str = " ms") -> str:
 def plus_minus(value: float | None, error: float | None, unit: str = " ms") -> str:
     """Return a cost with its uncertainty: ``60.3 ± 1.9 ms``, ``38 ± 8 ms``.
 
-    Both end at the same digit: the error has one, two if it begins with 1 (the usual rule of physics), and the value no
-    digit that the error makes meaningless.
+    Both end at the same digit: the error has one significant digit, two if it begins with 1 (the usual rule of
+    physics), and the value has no digit that the error makes meaningless.
     """
     if value is None or error is None:
         return ms(value, unit)
@@ -82,12 +82,12 @@ def plus_minus(value: float | None, error: float | None, unit: str = " ms") -> s
 
 
 def pct(value: float | None, decimals: int = 1) -> str:
-    """Percent, or a dash when unknown."""
+    """Return per cent, or a dash if unknown."""
     return DASH if value is None else f"{value:.{decimals}f} %"
 
 
 def ranks(numbers: Iterable[int]) -> str:
-    """Ranks as ranges: ``0-3, 7``."""
+    """Return ranks as ranges: ``0-3, 7``."""
     ordered = sorted(set(numbers))
     parts: list[str] = []
     start = 0
@@ -101,23 +101,23 @@ def ranks(numbers: Iterable[int]) -> str:
 
 
 def named_ranks(numbers: Iterable[int]) -> str:
-    """``rank 1`` or ``ranks 0-3, 7``."""
+    """Return ``rank 1`` or ``ranks 0-3, 7``."""
     unique = set(numbers)
     return f"{'rank' if len(unique) == 1 else 'ranks'} {plain_text.elide(ranks(unique), 80)}"
 
 
 def sentence(verdict: Verdict) -> str:
-    """Return the verdict's sentence, or a plain one where the diagnosis left none."""
+    """Return the verdict's sentence, or a plain one if the diagnosis has none."""
     return plain_text.prose(verdict.sentence, 600) or _DEFAULT_SENTENCES.get(verdict.kind, "No verdict.")
 
 
 def share_of_step(cost: float | None, step: float | None) -> float | None:
-    """Return the cost in percent of the step, where both are known."""
+    """Return the cost in per cent of the step, if both are known."""
     return None if cost is None or not step else 100 * cost / step
 
 
 def steps_share(verdict: Verdict) -> str:
-    """In how many of the steps it costs time: ``in every step``, or nothing where that is not known."""
+    """Return in how many of the steps it costs time: ``in every step``, or empty if unknown."""
     share = verdict.share_of_steps_pct
     if share is None:
         return ""
@@ -125,7 +125,7 @@ def steps_share(verdict: Verdict) -> str:
 
 
 def gain(finding: Finding, step: float | None) -> str:
-    """Return in words what removing a finding's cause would gain."""
+    """Return what removing a finding's cause would gain, in words."""
     cost = finding.cost_ms_per_step
     if cost is None:
         return "No gain in time is claimed for this."

@@ -1,4 +1,4 @@
-"""One self-contained page: no request leaves it, and nothing in a trace can become markup or script."""
+"""One self-contained page: it makes no requests, and no text of a trace can become markup or script."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SIGNS = {
 
 
 def render(report: ClusterReport, *, timeline: str | None = None) -> str:
-    """Return the page. ``timeline`` is the name of the merged timeline beside it, where there is one."""
+    """Return the page. ``timeline`` is the name of the merged timeline beside it, if there is one."""
     report = tidy(report)
     style, script = _compact("report.css"), "".join(map(_compact, _SCRIPTS))
     page = _environment().get_template("report.html.j2").render(
@@ -80,7 +80,7 @@ def _versions(report: ClusterReport) -> str:
 
 
 def _sections(report: ClusterReport) -> list[dict[str, Any]]:
-    """Anchor, name, heading and markup of each section that has something to show."""
+    """Return anchor, name, heading and markup of each section that has content."""
     built = [(section, values) for section in SECTIONS if (values := _build(section, report)) is not None]
     defined = definitions(report, (section.anchor for section, _ in built))
     common = {
@@ -100,7 +100,7 @@ def _build(section: Section, report: ClusterReport) -> Variables | None:
 
 
 def _rendered(section: Section, values: Variables) -> dict[str, Any]:
-    """Render one section; where it fails, a sentence replaces it and the rest of the page is unchanged."""
+    """Render one section; if that fails, a sentence replaces it and the rest of the page is unchanged."""
     heads = {"nav": section.nav, "title": section.title} | values
     error = values.get("error")
     if error is None:
@@ -160,7 +160,8 @@ def _compact(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Return a policy that allows our own style and script by hash, and nothing else from anywhere."""
+    """Return a content security policy that allows our own style and script by hash, and nothing else from any
+    source."""
 
     def source(text: str) -> str:
         digest = hashlib.sha256(text.encode()).digest()
@@ -173,6 +174,6 @@ def _policy(style: str, script: str) -> str:
 
 
 def _embed(data: Any) -> Markup:
-    """JSON inside a script element: without the characters that could end it."""
+    """Return JSON for a script element: without the characters that could end the element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704

@@ -22,7 +22,7 @@ SCHEMAS = {"report": ClusterReport, "run": RunManifest, "diff": RunDiff, "sweep"
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of one of :data:`SCHEMAS`. It allows for keys that later versions add."""
+    """Return the JSON Schema (draft 2020-12) of one of :data:`SCHEMAS`. It permits keys that later versions add."""
     import msgspec
 
     made = msgspec.json.schema(SCHEMAS[name])
@@ -31,12 +31,13 @@ def schema(name: str) -> dict[str, Any]:
 
 
 _KINDS_SINCE: dict[VerdictKind, VerdictKind] = {"memory_bound": "balanced", "contended": "insufficient_data"}
-"""Kinds of verdict that the first readers of 1.0 do not know -> what stood in their place then: no rank is to blame, or
-nothing can be said. The sentence says the rest."""
+"""Kinds of verdict that the first readers of 1.0 do not know -> the kind that was used before: no rank is named, or
+there is no verdict. The sentence states the rest."""
 
 
 def in_first_form(report: ClusterReport) -> ClusterReport:
-    """Return the report with the kinds of verdict that schema 1.0 began with. Keys were added since, too: skip them."""
+    """Return the report with the kinds of verdict of the first schema 1.0. Keys have been added since, too, which
+    readers ignore."""
     kind = _KINDS_SINCE.get(report.verdict.kind)
     return report if kind is None else replace(report, verdict=replace(report.verdict, kind=kind))
 
@@ -48,6 +49,6 @@ def render(report: ClusterReport) -> str:
     """
     fields: dict[str, Any] = dict(vars(tidy(report)))
     ordered = {key: fields.pop(key) for key in _FIRST} | fields
-    # Records become objects on the way out: copying a thousand ranks' steps first would take seconds.
+    # Records are converted while writing: copying a thousand ranks' steps first would take seconds.
     text = json.dumps(ordered, indent=1, ensure_ascii=False, allow_nan=False, default=vars) + "\n"
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

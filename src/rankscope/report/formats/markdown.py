@@ -1,4 +1,4 @@
-"""Markdown for a pull request or an issue: short, and nothing from a trace can break its layout."""
+"""Markdown for a pull request or an issue: short, and no text of a trace can break its layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankscope.report.common.rounding import tidy
 __all__ = ["MAX_CHARACTERS", "escape", "render"]
 
 MAX_CHARACTERS = 60_000
-"""GitHub refuses comments above 65,536."""
+"""GitHub rejects comments above 65,536."""
 
 _MAX_RANKS = 16
 _MAX_FINDINGS = 12
@@ -23,9 +23,9 @@ _MENTION = re.compile(r"@(?=\w)")
 
 
 def escape(text: object, limit: int = 400) -> str:
-    """Return one line that Markdown shows as it is: no table break, code, link, HTML or mention."""
+    """Return one line that Markdown shows unchanged: no table break, code, link, HTML or mention."""
     line = _SPECIAL.sub(r"\\\1", plain_text.one_line(text, limit))
-    return _MENTION.sub("@\u200b", line)  # a zero-width space: a kernel's name must not notify a person
+    return _MENTION.sub("@\u200b", line)  # zero-width space, so that a kernel's name does not notify a person
 
 
 def render(report: ClusterReport) -> str:

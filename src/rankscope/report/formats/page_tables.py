@@ -1,4 +1,4 @@
-"""Tables of the page in few bytes: what the script can make or know by itself is not written."""
+"""Compact form of the page's tables: what the script can generate or knows is not written."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rankscope.report.common.cells import Cell, Table
 __all__ = ["SHOWN_ROWS", "as_data", "sorted_by"]
 
 SHOWN_ROWS = 100
-"""Of a table, as elements of the page; the others are made by the script. Of a folded table none is."""
+"""Number of rows written as elements of the page; the script generates the others. A folded table has none."""
 
 
 def as_data(table: Table, shown: int) -> dict[str, Any]:
-    """Return the rows after the first ``shown``, for the script to make when asked.
+    """Return the rows after the first ``shown``, from which the script generates elements on request.
 
-    A thousand rows as elements are most of a page's size and of the time until it is ready. A number is its text; any
-    other cell is the index of what it shows in ``texts``: a text, or a text and a title. A row with an anchor or a mark
+    As elements, a thousand rows would be most of the page's size and of its loading time. A number is its text; any
+    other cell is the index of its content in ``texts``: a text, or a text and a title. A row with an anchor or a mark
     ends with both.
     """
     texts: dict[tuple[str, str], int] = {}
@@ -32,7 +32,7 @@ def as_data(table: Table, shown: int) -> dict[str, Any]:
 
 
 def sorted_by(cell: Cell, numeric: bool) -> str | None:
-    """Return what a cell is sorted by, where its text does not say it already."""
+    """Return the sort key of a cell, unless its text is the key."""
     if not numeric:
         return None if cell.title or cell.sort == cell.text.lower()[:80] else str(cell.sort)
     if cell.sort == "":

@@ -1,4 +1,4 @@
-"""A row a rank as Parquet, for jobs of so many ranks that nobody reads a table of them."""
+"""One row per rank as Parquet, for jobs with too many ranks to read a table of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_ranks(report: ClusterReport, target: Path) -> None:
 
 
 def columns_of(report: ClusterReport) -> dict[str, list[Any]]:
-    """What the report says of each rank, by name; None where it does not say."""
+    """Return the values of each rank by name; None if the report has none."""
     ranks = report.ranks
     found = {name: [getattr(row, name) for row in ranks] for name in _names(RankSummary) if name != "step_ms"}
     for name in ("median", "p95"):

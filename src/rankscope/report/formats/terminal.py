@@ -1,4 +1,4 @@
-"""The report in at most 40 lines. Plain where the output is no terminal; colour is never the only sign."""
+"""The report in at most 40 lines. Plain if the output is not a terminal; colour never carries information alone."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["MAX_LINES", "lines", "render", "show"]
 
 MAX_LINES = 40
 _PLAIN_WIDTH = 80
-"""Of a CI log, and of any reader about whom nothing is known."""
+"""Width for a CI log, and for any other output of unknown width."""
 _WIDE = 100
-"""From here on there is room for shares in numbers behind the bar."""
+"""Width from which on the shares are printed as numbers after the bar."""
 _LEAST_TABLE = 10
-"""Lines of the table and of what parts it from the rest."""
+"""Lines of the table and of its separation from the rest."""
 _MAX_BAR = 60
 _MAX_RANKS = 8
 _LABEL = 9
 """Width of the column that holds Verdict, Why and Next."""
 
 _GLUE = "\ue000"
-"""Stands for a space at which no line may break. rich takes a no-break space for a space."""
+"""Takes the place of a space at which no line may break, since rich treats a no-break space as a space."""
 
 _STYLES = {"straggler": "bold red", "balanced": "bold green", "insufficient_data": "bold yellow"}
 _GLYPHS = {
@@ -49,7 +49,7 @@ _GLYPHS = {
 
 
 def render(report: ClusterReport, width: int = _PLAIN_WIDTH, *, unicode: bool = True) -> str:
-    """Return plain text, ``width`` columns wide; of ASCII letters only where ``unicode`` is false."""
+    """Return plain text, ``width`` columns wide; in ASCII only if ``unicode`` is false."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, legacy_windows=False)
     _print(lines(report, console, unicode=unicode), console)
@@ -57,7 +57,7 @@ def render(report: ClusterReport, width: int = _PLAIN_WIDTH, *, unicode: bool = 
 
 
 def show(report: ClusterReport, console: Console, where: Path | str | None = None) -> None:
-    """Print the report to ``console``; rich decides about colour (NO_COLOR, pipes). ``where`` names the page."""
+    """Print the report to ``console``; rich decides on colour (NO_COLOR, pipes). ``where`` names the page."""
     _print(lines(report, console, where, unicode="utf" in console.encoding.lower()), console)
 
 
@@ -77,7 +77,7 @@ def lines(
         head, foot = _verdict(report, width, 2), _foot(report, width, 1)
     if where is not None:
         foot.append(_labelled("Report", plain_text.clean(str(where)), "bold", 10**6)[0])
-    # The table gives way first: verdict and limits matter more than the eighth rank.
+    # The table is shortened first: verdict and limitations matter more than the eighth rank.
     room = MAX_LINES - len(head) - len(foot) - 2
     found = [*head, Text(), *_table(report, width, unicode, room), Text(), *foot]
     if not unicode:
@@ -103,14 +103,14 @@ def _labelled(label: str, text: str, style: str, width: int, limit: int = 2) -> 
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    """Wrap by terminal cells, so that wide letters and emoji count as two; a number keeps its unit."""
+    """Wrap by terminal cells, so that wide letters and emoji count as two; numbers stay with their units."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
     wrapped = Text(plain_text.keep_units(text, _GLUE)).wrap(console, width)
     return [line.plain.rstrip().replace(_GLUE, " ") for line in wrapped] or [""]
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the beginning of a text that is too long, cut between words where one ends in time, with an ellipsis."""
+    """Truncate a text that is too long, between words if possible, with an ellipsis."""
     line = Text(text)
     if line.cell_len <= width:
         return text
@@ -120,7 +120,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
-    """Verdict, Why, Next and Sure; each item of Why and Next takes at most ``limit`` lines."""
+    """Return Verdict, Why, Next and Sure; each item of Why and Next takes at most ``limit`` lines."""
     verdict = report.verdict
     found = _labelled("Verdict", words.sentence(verdict), _STYLES.get(verdict.kind, "bold"), width, 4)
     for label, items, fallback in (
@@ -141,7 +141,7 @@ def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
 
 
 def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
-    """What follows the table; each warning takes at most ``limit`` lines."""
+    """Return the lines after the table; each warning takes at most ``limit`` lines."""
     found = []
     named = {report.verdict.cause}
     others = [finding for finding in told(report) if finding.kind not in named][:3]
@@ -184,7 +184,7 @@ def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[
     bar = max(min(_MAX_BAR, width - before - sum(len(name) + 2 for name in numbers)), 0)
     step = report.verdict.step_ms
     title = "where its time goes" if step is None else f"where a step of {words.ms(step)} goes"
-    if report.verdict.step_source == "unrecorded":  # the bars are of recorded ones
+    if report.verdict.step_source == "unrecorded":  # the bars show recorded steps
         title = "where a recorded step goes"
     behind = "".join(f"  {name}" for name in numbers)
     found = [Text("  " + _join(heads, widths) + f"  {title:{bar}.{bar}}" + behind, style="dim")]
@@ -240,7 +240,7 @@ def _bar(parts: Iterable[breakdown.Segment], width: int, unicode: bool, used: di
 
 
 def _legend(used: dict[str, None], width: int, unicode: bool) -> list[Text]:
-    """What the glyphs stand for, on as many lines as it takes."""
+    """Return the meaning of the glyphs, on as many lines as needed."""
     found: list[Text] = []
     for key in (key for key in breakdown.LEGEND if key in used):
         glyph, plain, style = _GLYPHS[key]

@@ -1,4 +1,4 @@
-"""What a section of the page is: one file of this folder gives one."""
+"""Definition of a section of the page; every other file of this folder but the table defines one."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Section(NamedTuple):
     """One section of the page below the verdict."""
 
     anchor: str
-    """Its id in the page: it never changes."""
+    """Its id in the page, which never changes."""
     nav: str
-    """Its name in the page's head, unless ``build`` returns another."""
+    """Its name in the page's navigation, unless ``build`` returns another."""
     title: str
     """Its heading, unless ``build`` returns another."""
     build: Callable[[ClusterReport], Variables | None]
-    """Returns the variables of the template, or None where there is nothing to show."""
+    """Returns the variables of the template, or None if there is nothing to show."""
     metrics: Mapping[str, Metric] = {}
-    """The numbers that it is the first to show. Keys are unique over all sections."""
+    """The numbers that this section is the first to show. Keys are unique over all sections."""
     template: str = "tables.html.j2"
     """File in ``report/templates``."""
     optional: bool = False
-    """Whether its numbers are left out of the page's definitions where the section is."""
+    """Whether its numbers are left out of the page's definitions if the section is."""
 
 
 def tables(lead: str, *found: tuple[str, Table]) -> Variables:

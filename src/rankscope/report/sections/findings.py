@@ -1,4 +1,4 @@
-"""Findings as cards, each with an anchor of its own."""
+"""Findings as cards, each with its own anchor."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ METRICS: dict[str, Metric] = {
 }
 
 LEVELS = {"low": 1, "medium": 2, "high": 3}
-"""Confidence -> filled dots of three."""
+"""Confidence -> number of filled dots, of three."""
 
 
 class Card(NamedTuple):
-    """One finding as it is shown."""
+    """One finding as displayed."""
 
     anchor: str
     finding: Finding
@@ -69,13 +69,13 @@ class Card(NamedTuple):
 
 
 def told(report: ClusterReport) -> list[Finding]:
-    """Findings that are not the verdict's own, and cost something or claim no cost."""
+    """Return the findings that are not the verdict's own, and have a cost or state none."""
     cheap = {id(finding) for finding in costs_nothing(report)}
     return [f for f in report.findings if id(f) not in cheap and not _is_verdict(report, f)]
 
 
 def costs_nothing(report: ClusterReport) -> list[Finding]:
-    """Findings that are worth less than one per cent of a step."""
+    """Return the findings that cost less than one per cent of a step."""
     least = (report.verdict.step_ms or 0.0) / 100
     return [f for f in report.findings if f.cost_ms_per_step is not None and f.cost_ms_per_step < least]
 
@@ -86,7 +86,7 @@ _SAME = {
     "pipeline": ("pipeline_wait",),
     "contended": ("contended",),
 }
-"""Verdict -> kinds of findings that say the same."""
+"""Verdict -> kinds of findings with the same content."""
 
 
 def _is_verdict(report: ClusterReport, finding: Finding) -> bool:
@@ -98,7 +98,7 @@ def _is_verdict(report: ClusterReport, finding: Finding) -> bool:
 
 
 def cards(report: ClusterReport) -> list[Card]:
-    """One card a finding, in the report's order. Anchors are unique and safe in a URL."""
+    """Return one card per finding, in the report's order. Anchors are unique and valid in a URL."""
     found: list[Card] = []
     taken: set[str] = set()
     for finding in told(report):

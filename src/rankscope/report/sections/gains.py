@@ -1,4 +1,4 @@
-"""What to do with what it would gain, and the step under other assumptions, by replay."""
+"""Recommended actions with their gains, and the step under other assumptions, by replay."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LONGEST = 400
 
 
 def actions(report: ClusterReport) -> Table:
-    """Return what to do, late ranks first, then most gain first."""
+    """Return the recommended actions: late ranks first, then in order of gain."""
     step = report.verdict.step_ms
     heads = [
         Column("Do"),
@@ -82,7 +82,7 @@ def _left(saves: float | None, step: float | None) -> float | None:
 
 
 def gains(report: ClusterReport) -> Table:
-    """Return what each step would gain by replay under other assumptions, most first."""
+    """Return what each step would gain by replay under other assumptions, in order of gain."""
     items = sorted(report.what_if.items(), key=lambda item: -(item[1] or 0.0))
     step = report.verdict.step_ms
     shares = [words.share_of_step(gain, step) for _, gain in items]

@@ -1,4 +1,4 @@
-"""Collectives by process group, against what the link between the devices could give."""
+"""Collectives by process group, compared with the peak bandwidth of the link between the devices."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def groups(report: ClusterReport) -> Table:
 
 
 def texts(values: Sequence[object], limit: int) -> list[Cell]:
-    """Cells of names, each cut to ``limit`` characters."""
+    """Return cells of names, each shortened to ``limit`` characters."""
     return [text(value, limit) for value in values]
 
 
@@ -92,7 +92,7 @@ def collective_table(
     columns: list[list[Cell]],
     rows: Sequence[GroupRow | ModuleRow],
 ) -> Table:
-    """Append what groups and modules have in common: calls, times, bandwidth, and the link where there are devices."""
+    """Append the columns that groups and modules share: calls, times, bandwidth, and the link if there are devices."""
     for key, values in (
         ("calls_per_step", [r.calls_per_step for r in rows]),
         ("megabytes_per_call", [r.megabytes_per_call for r in rows]),

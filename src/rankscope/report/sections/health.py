@@ -124,7 +124,7 @@ _DEVICE: tuple[tuple[str, int], ...] = (
 )
 """Field and decimals, in the order of the columns."""
 _ERRORS = frozenset({"pcie_replays", "ecc_corrected", "ecc_uncorrected"})
-"""No column where all is well."""
+"""Columns that are left out if all values are zero."""
 _HOST: tuple[tuple[str, int], ...] = (
     ("cpus", 1),
     ("load_1m", 1),
@@ -138,7 +138,7 @@ _HOST: tuple[tuple[str, int], ...] = (
 
 
 def devices(report: ClusterReport) -> Table:
-    """One row a rank of which more is known than its host."""
+    """Return one row per rank of which more is known than its host."""
     rows = sorted((r for r in report.health if r.samples or r.gc_ms_per_step is not None), key=lambda r: r.rank)
     heads = [Column("Rank", numeric=True)]
     columns = [[number(r.rank) for r in rows]]
@@ -153,7 +153,7 @@ def devices(report: ClusterReport) -> Table:
 
 
 def hosts(report: ClusterReport) -> Table:
-    """One row a host: its ranks saw the same, up to when each was sampled; the worst of it is shown."""
+    """Return one row per host. Its ranks saw the same values, up to sampling times; the worst is shown."""
     by_host: dict[str, list[HealthRow]] = {}
     for row in report.health:
         by_host.setdefault(row.host or words.DASH, []).append(row)

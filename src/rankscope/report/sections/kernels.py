@@ -14,7 +14,7 @@ __all__ = ["METRICS", "SECTION", "kernels"]
 
 MAX_KERNELS = 80
 _HOVER = 400
-"""Characters of a name that are shown on hover; report.json has all of it."""
+"""Characters of a name that are shown on hover; report.json has the full name."""
 
 METRICS: dict[str, Metric] = {
     "kernel.ms_per_step": Metric(
@@ -43,7 +43,7 @@ METRICS: dict[str, Metric] = {
 
 
 def kernels(report: ClusterReport) -> Table:
-    """One row a kernel or operator, those with most time first."""
+    """Return one row per kernel or operator, those with most time first."""
     ordered = sorted(report.kernels, key=lambda kernel: -(kernel.ms_per_step or 0.0))
     rows = ordered[:MAX_KERNELS]
     name = "Kernel" if summary.has_accelerator(report) else "Operator"
@@ -70,7 +70,7 @@ def kernels(report: ClusterReport) -> Table:
 
 
 def _kernel_names(names: list[str]) -> list[Cell]:
-    """Return short names where they are unique, else the full ones without their middle; full ones on hover."""
+    """Return short names if unique, else the full ones without their middle; the full ones on hover."""
     short = [plain_text.short_name(name) for name in names]
     often = Counter(short)
     shown = [brief if often[brief] == 1 else plain_text.one_line(n, 120) for brief, n in zip(short, names, strict=True)]

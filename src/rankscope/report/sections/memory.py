@@ -1,4 +1,4 @@
-"""Tables of device memory: peaks by rank and window, and which lines hold it."""
+"""Tables of device memory: peaks by rank and window, and the lines of code that hold it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ METRICS: dict[str, Metric] = {
 
 
 def memory(report: ClusterReport) -> Table:
-    """One row a rank and window (or out-of-memory error) whose memory was recorded; columns without any number go."""
+    """Return one row per rank and window (or out-of-memory error) with recorded memory; empty columns are left out."""
     rows = report.memory
     measured: list[tuple[str, list[float | None], int | None]] = [
         ("peak_allocated_bytes", [_gib(r.peak_allocated_bytes) for r in rows], 2),
@@ -110,7 +110,7 @@ def memory(report: ClusterReport) -> Table:
 
 
 def frames(report: ClusterReport) -> Table:
-    """Which lines of code hold the memory at each peak."""
+    """Return the lines of code that hold the memory at each peak."""
     rows = [(row, frame) for row in report.memory for frame in row.top]
     columns = [
         [text(frame.frame, 90) for _, frame in rows],
@@ -130,7 +130,7 @@ def frames(report: ClusterReport) -> Table:
 
 
 def across(report: ClusterReport) -> Table:
-    """The same line on all ranks: which of them holds more than the others."""
+    """Compare the same line on all ranks: which of them holds more than the others."""
     last = max((row.attempt for row in report.memory), default=0)
     peaks: dict[int, MemoryRow] = {}
     for row in report.memory:
@@ -160,14 +160,14 @@ def across(report: ClusterReport) -> Table:
 
 
 def _worse(row: MemoryRow, other: MemoryRow | None) -> bool:
-    """An out-of-memory error before any window, then the higher peak."""
+    """Order: an out-of-memory error before any window, then by peak."""
     if other is None:
         return True
     return (row.window is None, row.peak_allocated_bytes) > (other.window is None, other.peak_allocated_bytes)
 
 
 def _middle(known: list[int], ranks: int) -> int | None:
-    """The lower median over all ranks, of which those that are not known hold less than each that is."""
+    """Return the lower median over all ranks, where unknown ranks count as less than any known one."""
     place = (ranks - 1) // 2 - (ranks - len(known))
     return sorted(known)[place] if place >= 0 else None
 

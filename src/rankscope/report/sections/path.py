@@ -1,4 +1,4 @@
-"""One step: the chain of work that decides how long it takes, rank by rank."""
+"""One step: the chain of work that decides its duration, rank by rank."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ METRICS: dict[str, Metric] = {
 MOST_LANES = 8
 MOST_ROWS = 60
 SEEN = 0.004
-"""Share of the step from which on a piece is drawn, and named, by itself; shorter ones are one shape a kind."""
+"""Share of the step from which on a piece is drawn and labelled by itself; shorter ones are combined by kind."""
 ROOM = 1.1
-"""Per cent of the width that a letter takes, on a page of usual width."""
+"""Per cent of the width that a letter takes on a page of usual width."""
 _KINDS = {"compute": "compute", "transfer": "transfer", "host": "host", "launch": "idle"}
 """Kind of piece -> class of its colour."""
 _SAID = {"compute": "compute", "transfer": "transfer", "host": "host", "launch": "launch latencies and gaps"}
 
 
 class Box(NamedTuple):
-    """A piece, in per cent of the step, and what it says."""
+    """A piece, in per cent of the step, and its labels."""
 
     x: float
     width: float
     colour: str
     title: str
     text: str = ""
-    """Written into it, where there is room."""
+    """Written inside, if there is room."""
 
 
 class Lane(NamedTuple):
@@ -60,7 +60,8 @@ class Lane(NamedTuple):
 
 
 def lanes(path: CriticalPath, named: Sequence[int] = ()) -> list[Lane]:
-    """Return a lane for each rank that the path visits, longest stay first; beyond eight the others share the last."""
+    """Return a lane for each rank on the path, those with most time first; beyond eight, the others share the last
+    lane."""
     stay: defaultdict[int | None, float] = defaultdict(float)
     for piece in path.pieces:
         stay[piece.rank] += piece.duration_ms
@@ -99,7 +100,7 @@ def _called(piece: PathPiece) -> str:
 
 
 def pieces(path: CriticalPath) -> Table:
-    """Return what the path is made of: the same work of one rank together, most time first."""
+    """Return the components of the path: equal work of one rank is combined, most time first."""
     total: defaultdict[tuple[int | None, str, str], float] = defaultdict(float)
     often: Counter[tuple[int | None, str, str]] = Counter()
     for piece in path.pieces:

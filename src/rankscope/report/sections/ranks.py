@@ -1,4 +1,4 @@
-"""One row a rank: its steps, and how its time divides."""
+"""One row per rank: its steps, and the parts of its time."""
 
 from __future__ import annotations
 

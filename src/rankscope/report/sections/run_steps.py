@@ -84,15 +84,16 @@ METRICS: dict[str, Metric] = {
 }
 
 LOG_ABOVE = 8.0
-"""A longest step of more medians than this makes the scale logarithmic: else one outlier would flatten the curve."""
+"""If the longest step exceeds this many medians, the scale is logarithmic, since one outlier would flatten the
+curve."""
 _NARROWEST = 0.3
-"""Width of a window in the chart, in percent, below which it could not be seen."""
+"""Smallest width of a window in the chart, in per cent, at which it is visible."""
 _INPUT_MATTERS = 0.01
-"""The line of input is drawn where it reaches this share of a step."""
+"""The line of input is drawn if it reaches this share of a step."""
 
 
 class Mark(NamedTuple):
-    """A rectangle over the chart's whole height, percent of its width, and what it says."""
+    """A rectangle over the chart's whole height, in per cent of its width, and its label."""
 
     x: float
     width: float
@@ -121,7 +122,7 @@ def rows(report: ClusterReport) -> Table:
 
 
 def chart(pulse: RunSteps) -> dict[str, Any] | None:
-    """Paths in a box of 100 by 100, marks and ticks in percent; None where no step was timed."""
+    """Return paths in a box of 100 by 100, and marks and ticks in per cent; None if no step was timed."""
     timed = [b for b in pulse.buckets if b.step_ms is not None and b.step_ms > 0]
     if not timed:
         return None
@@ -186,7 +187,7 @@ def _window(first: int, last: int, x: Callable[[float], float]) -> Mark:
 
 
 def _described(bucket: StepBucket) -> list[Any]:
-    """First and last step, their time in ms; the longest step and its rank; the most input and its rank."""
+    """Return first and last step, their time in ms; the longest step and its rank; the most input and its rank."""
     found: list[Any] = [bucket.first, bucket.last, words.ms(bucket.step_ms, "")]
     for value, rank in ((bucket.slowest_ms, bucket.slowest_rank), (bucket.input_ms, bucket.input_rank)):
         found += ["", ""] if value is None or rank is None else [words.ms(value, ""), rank]
@@ -194,7 +195,7 @@ def _described(bucket: StepBucket) -> list[Any]:
 
 
 def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
-    """Round values, three to six of them."""
+    """Return three to six round values."""
     if not logarithmic:
         unit = 10.0 ** math.floor(math.log10(high / 3))
         step = next(unit * factor for factor in (1, 2, 5, 10) if high / (unit * factor) <= 5.5)

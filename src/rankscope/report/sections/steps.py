@@ -52,7 +52,7 @@ METRICS: dict[str, Metric] = {
 }
 
 MAX_CELLS = 24_000
-"""Above this many cells neighbouring steps share a column: the page stays small and fast."""
+"""Above this number of cells neighbouring steps share a column, to keep the page small and fast."""
 
 _SHOWN = {
     "lateness_ms": "lateness_ms",
@@ -66,15 +66,15 @@ _SHOWN = {
 
 
 def waits_for_input(report: ClusterReport) -> bool:
-    """Return whether any step waits for its input, so that idle time has two kinds."""
+    """Return whether any step waits for its input, so that idle time is shown in two kinds."""
     return any(row.input_ms for row in report.steps)
 
 
 def heatmap(report: ClusterReport) -> dict[str, Any] | None:
     """Return ``{ranks, columns, merged, metrics: [{key, label, hover, values}], compute, named}``; None without steps.
 
-    ``values`` are hundredths of a millisecond, row by row (ranks) and column by column, null where there is none.
-    Where steps share a column, the value farthest from zero is shown.
+    ``values`` are hundredths of a millisecond, by row (rank) and column, null if there is none. If steps share a
+    column, the value farthest from zero is shown.
     """
     if not report.steps:
         return None
@@ -95,7 +95,7 @@ def heatmap(report: ClusterReport) -> dict[str, Any] | None:
     ]
     if not metrics:
         return None
-    # Whole steps only: the largest values of merged steps need not come from the same step and would not add up.
+    # Single steps only: the largest values of merged steps may come from different steps and would not add up.
     compute = _grid(cells, "compute_ms", size) if merged == 1 else None
     named = sorted(set(report.verdict.ranks))
     return {

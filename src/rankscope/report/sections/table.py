@@ -62,11 +62,11 @@ OURS: tuple[Section, ...] = (
 _THEIRS = plugins.load("sections", Section, frozenset(section.anchor for section in OURS), "anchor")
 
 SECTIONS = (*OURS[:-1], *_THEIRS, OURS[-1])
-"""Sections of other packages come before the last section, which says how far to trust the page."""
+"""Sections of other packages come before the last section, which states how reliable the page is."""
 
 
 def _numbers(sections: Iterable[Section]) -> dict[str, Metric]:
-    """Return the numbers of some sections, those of one heading together."""
+    """Return the numbers of some sections, grouped by heading."""
     found = {key: metric for section in sections for key, metric in section.metrics.items()}
     headings = list(dict.fromkeys(metric.heading for metric in found.values()))
     return dict(sorted(found.items(), key=lambda item: headings.index(item[1].heading)))
@@ -76,7 +76,7 @@ METRICS = _numbers(SECTIONS)
 
 
 def hover(key: str) -> str:
-    """Return the definition of a number as it is shown on hover."""
+    """Return the definition of a number as shown on hover."""
     return METRICS[key].hover
 
 

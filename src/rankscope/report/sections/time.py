@@ -1,4 +1,4 @@
-"""One bar a rank of the recorded window, with what a screen reader says of it."""
+"""One bar per rank of the recorded window, with a text for screen readers."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ METRICS: dict[str, Metric] = {
 }
 
 MOST_BARS = 8
-"""Of a large job: those that the verdict names, and the others as one. Each rank has its row in the table."""
+"""In a large job: ranks that the verdict names, and the others as one. Each rank has its row in the table."""
 
 
 class Bar(NamedTuple):
-    """The bar of one rank, or of several as one. ``empty`` says why there is none."""
+    """The bar of one rank, or of several as one. ``empty`` states why there is none."""
 
     rank: int | None
-    """None: of several."""
+    """None: several ranks."""
     who: str
     label: str
     named: bool
@@ -70,7 +70,8 @@ class Bar(NamedTuple):
 
 
 def bars(report: ClusterReport) -> list[Bar]:
-    """One bar a rank where there are few; else those that the verdict names, all others as one, and what is missing."""
+    """Return one bar per rank if there are few; else those that the verdict names, all others as one, and missing
+    ones."""
     steps = {rank.rank: rank.step_ms.get("median") for rank in report.ranks}
     few = len(report.ranks) <= summary.FEW_RANKS
     rows = rank_rows(report, summary.FEW_RANKS if few else MOST_BARS, apart=few)
@@ -85,7 +86,7 @@ def bars(report: ClusterReport) -> list[Bar]:
 
 
 def legend(shown: Sequence[Bar]) -> list[tuple[str, str, str]]:
-    """Segment, label and definition of what occurs."""
+    """Return segment, label and definition of the segments that occur."""
     used = {segment.key for bar in shown for segment in bar.segments}
     defined = {**ranks.METRICS, **METRICS}
     return [(key, label, defined[name].hover) for key, (label, name) in breakdown.LEGEND.items() if key in used]

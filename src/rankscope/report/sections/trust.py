@@ -1,4 +1,4 @@
-"""The tables at the page's end: clocks, files, HTA's own numbers."""
+"""The tables at the end of the page: clocks, files, HTA's own numbers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _MAX_HTA_ROWS = 400
 
 
 def clock_offsets(report: ClusterReport) -> Table:
-    """Offset of each rank's clock."""
+    """Return the clock offset of each rank."""
     items = sorted(report.clock.offsets_us.items(), key=lambda item: (len(item[0]), item[0]))
     cells = numbers([value for _, value in items])
     rows = [
@@ -73,7 +73,7 @@ def clock_offsets(report: ClusterReport) -> Table:
 
 
 def sources(report: ClusterReport) -> Table:
-    """Files that were not simply used: ignored, unusable, or repaired."""
+    """Return the files that were not used unchanged: ignored, unusable, or repaired."""
     rows = [
         Row(
             [
@@ -96,7 +96,7 @@ def _repairs(repairs: dict[str, int]) -> list[str]:
 
 
 def hta(report: ClusterReport) -> list[tuple[str, Table | None, str]]:
-    """HTA's own numbers: analysis, a table where they form one, else their text."""
+    """Return HTA's own numbers: analysis, a table if they form one, else their text."""
     found: list[tuple[str, Table | None, str]] = []
     for index, (analysis, by_rank) in enumerate(report.hta.items()):
         title = plain_text.one_line(str(analysis).replace("_", " "), 80)
@@ -123,7 +123,7 @@ def hta(report: ClusterReport) -> list[tuple[str, Table | None, str]]:
 
 
 def _records(by_rank: Any) -> list[tuple[str, dict[str, Any]]] | None:
-    """Flatten ``rank -> numbers`` or ``rank -> list of numbers``; None when it has another shape."""
+    """Flatten ``rank -> numbers`` or ``rank -> list of numbers``; None for another form."""
     if not isinstance(by_rank, dict):
         return None
     records: list[tuple[str, dict[str, Any]]] = []

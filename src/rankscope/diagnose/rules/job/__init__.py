@@ -1,1 +1,1 @@
-"""Rules on the whole job: what limits its step, whichever rank it is."""
+"""Rules on the whole job: what limits its step, independent of single ranks."""

@@ -1,4 +1,4 @@
-"""Communication that no compute hides."""
+"""Communication that is not overlapped by compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices idle because the host hands out work too slowly; ``launch_bound`` where the kernels are tiny."""
+"""Devices idle because the host launches work too slowly; ``launch_bound`` if the kernels are very short."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _find(case: Case) -> list[Finding]:
 
 
 def idle_for_hosts(evidence: Evidence) -> str:
-    """How much of a step the devices wait for work, and what of that is recording's."""
+    """Return how much of a step the devices wait for work, and how much of that recording adds."""
     step = evidence.step_ms or evidence.whole_step_ms
     idle = f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step while no work is queued"
     if not evidence.recording_ms:

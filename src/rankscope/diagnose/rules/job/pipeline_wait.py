@@ -24,7 +24,7 @@ def _find(case: Case) -> list[Finding]:
 
 
 def _passes(evidence: Evidence) -> str:
-    """How long the stages wait and idle, both in ms of the step."""
+    """Return how long the stages wait and idle, both in ms per step."""
     idle = evidence.host_ms + evidence.input_ms
     return f"They wait {amount(evidence.waiting_ms)} and idle {amount(idle)} a step on average."
 

@@ -1,4 +1,4 @@
-"""The machine was busy: the job's threads could run, and no CPU was free for them."""
+"""Contention: the job's threads were runnable, and no CPU was free for them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rankscope.statistics.thresholds import LEAST_COST, LOSES
 __all__ = ["RULE", "beside_contention", "contended_verdict"]
 
 BY_OTHERS = 0.5
-"""Other processes are named when their CPU time makes up this much of what the job's threads waited for: without them
-that is what the job would have had."""
+"""Other processes are named if their CPU time is at least this share of the time that the job's threads waited: without
+them the job would have had that CPU time."""
 
 _END_OTHERS = (
     "End the other processes, or give the job CPUs of its own (taskset, a cpuset, a node for itself).",
@@ -57,7 +57,7 @@ def _find(case: Case) -> list[Finding]:
 
 
 def contended_verdict(evidence: Evidence) -> Verdict | None:
-    """The verdict where no rank is late beyond what the machine explains."""
+    """Return the verdict if no rank is late beyond what contention explains."""
     witness = evidence.contention
     if shared := slowed_by_others(evidence):
         return _shared_verdict(shared[0], evidence)
@@ -80,7 +80,7 @@ def contended_verdict(evidence: Evidence) -> Verdict | None:
 
 
 def beside_contention(abstained: Verdict, evidence: Evidence) -> Verdict:
-    """Return a verdict that abstains, with what is known of the machine: on an idle one there may be a verdict."""
+    """Return a verdict that abstains, with what is known of the contention: without it there may be a verdict."""
     witness = evidence.contention
     if witness is None or not is_contended(evidence):
         return abstained
@@ -132,13 +132,13 @@ def _shared_lines(decision: StragglerDecision, evidence: Evidence) -> list[str]:
 
 
 def _by_others(witness: Contention) -> bool | None:
-    """Whether processes beside the job took the CPUs of the host whose ranks waited most; None where not known."""
+    """Return whether processes outside the job used the CPUs of the host whose ranks waited most; None if unknown."""
     host, held = _most_loaded(witness)
     return None if host not in witness.others_ms else witness.others_ms[host] >= BY_OTHERS * held
 
 
 def _most_loaded(witness: Contention) -> tuple[str, float]:
-    """Return the host whose ranks waited most for a CPU, and how long together, ms per step."""
+    """Return the host whose ranks waited most for a CPU, and their total wait, ms per step."""
     hosts: dict[str, float] = {}
     for rank in witness.ranks:
         hosts[rank.host] = hosts.get(rank.host, 0.0) + statistics.fmean(rank.held_ms)
@@ -158,7 +158,7 @@ def _advice(others: bool | None) -> list[str]:
 
 
 def _lines(evidence: Evidence, witness: Contention, named: Collection[int] = ()) -> list[str]:
-    """What was measured; of a rank that looked late, and is not ``named`` for it all the same, also why it is not."""
+    """Return the measurements; for a rank that seemed late and is not in ``named``, also why it is not named."""
     held = {r.rank: statistics.fmean(r.held_ms) for r in witness.ranks}
     most, least = max(held, key=lambda r: held[r]), min(held, key=lambda r: held[r])
     lines = [
@@ -184,7 +184,7 @@ def _lines(evidence: Evidence, witness: Contention, named: Collection[int] = ())
 
 
 def _own_threads(evidence: Evidence, witness: Contention) -> list[str]:
-    """Ranks whose script runs other threads beside the training, and their peers not."""
+    """Return lines on ranks whose script runs other threads during training that their peers do not run."""
     ran = {r.rank: statistics.fmean(r.script_ms) for r in witness.ranks if r.script_ms}
     usual = {rank: statistics.median([ms for r, ms in ran.items() if r != rank] or [0.0]) for rank in ran}
     return [

@@ -11,7 +11,8 @@ __all__ = ["RULE"]
 
 
 THROTTLED_PERIODS = 5.0
-"""Per cent of the scheduling periods in which the CPU quota ran out; single ones happen to every pool of threads."""
+"""Per cent of the scheduling periods in which the CPU quota was used up; single ones occur with every pool of
+threads."""
 
 
 def _find(case: Case) -> list[Finding]:

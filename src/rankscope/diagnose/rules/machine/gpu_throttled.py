@@ -1,4 +1,4 @@
-"""Device clocks held down by heat or power, on one rank or on all."""
+"""Device clocks reduced by heat or power, on one rank or on all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITING = {
 CLEARLY_SLOWER = 0.90
 """Share of the peers' clock. Devices of one kind under the same load differ by some per cent."""
 SLOWER = 0.97
-"""Enough with a reason that the peers do not have."""
+"""Sufficient with a reason that the peers do not have."""
 OFTEN, SELDOM = 50.0, 10.0
 """Per cent of the samples."""
 
@@ -80,7 +80,7 @@ def _usual(reason: str, peers: list[HealthRow]) -> float:
 
 
 def _beside(row: HealthRow, peers: list[HealthRow]) -> list[str]:
-    """Return lines on temperature and power, which distinguish heat from a bad supply."""
+    """Return lines on temperature and power, which distinguish heat from an insufficient power supply."""
     lines = []
     if row.temperature_c is not None and (warmth := _median(p.temperature_c for p in peers)) is not None:
         lines.append(f"It reached {row.temperature_c:.0f} °C, its peers {warmth:.0f} °C.")

@@ -1,4 +1,4 @@
-"""Ranks whose allocator gave up. Memory that is reserved in pieces is distinguished from too much in use."""
+"""Ranks with an out-of-memory error. Fragmentation is distinguished from too much memory in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FRAGMENTED = (
     "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, so that what is free can be joined.",
     "Keep shapes alike: each new size of a batch leaves pieces behind.",
 )
-"""What to do instead where enough memory was reserved, but in pieces."""
+"""Advice if enough memory was reserved, but in pieces."""
 
 
 def _find(case: Case) -> list[Finding]:
@@ -44,7 +44,7 @@ def _finding(row: MemoryRow, all_rows: Sequence[MemoryRow]) -> Finding:
 
 
 def _others(row: MemoryRow, all_rows: Sequence[MemoryRow]) -> list[str]:
-    """Whether the other ranks hold as much: the peaks of their windows."""
+    """Return whether the other ranks hold as much, by the peaks of their windows."""
     peaks = sorted(r.peak_allocated_bytes for r in all_rows if r.window is not None and r.rank != row.rank)
     if not peaks:
         return []

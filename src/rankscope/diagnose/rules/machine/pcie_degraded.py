@@ -1,4 +1,4 @@
-"""A PCIe link with fewer lanes than it could have, or narrower or older than the peers' links."""
+"""A PCIe link with fewer lanes than possible, or with fewer lanes or an older generation than the peers' links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _find(case: Case) -> list[Finding]:
         lines = []
         if row.pcie_width is not None and row.pcie_width < best:
             lines.append(f"{row.pcie_width} of {best} lanes are in use.")
-        # a link at rest drops its speed; the best seen in the window is compared, and only with devices at work
+        # an idle link reduces its speed; the best in the window is compared, and only for devices that were busy
         if row.pcie_generation is not None and row.pcie_generation < generation:
             lines.append(f"It runs at generation {row.pcie_generation}, its peers' at generation {generation}.")
         if not lines:

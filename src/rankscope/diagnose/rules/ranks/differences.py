@@ -1,6 +1,6 @@
 """Ranks that differ from their peers in a way worth knowing, though it costs the job (nearly) nothing today.
 
-Beside a straggler only what is material is reported, and not the same time twice.
+If there is a straggler, only large differences are reported, and not the same time twice.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rankscope.records.report import Finding
 __all__ = ["RULE"]
 
 MATERIAL_STEP = 0.10
-"""Share of the step from which on a difference is reported beside a straggler. The side effects of a fault (a pause of
-0.5 ms beside a stall of 60) are below; a second fault of that size costs too much to leave out."""
+"""Share of the step from which on a difference is reported in addition to a straggler. Side effects of a fault (a pause
+of 0.5 ms with a delay of 60) are below; a second fault of that size costs too much to leave out."""
 MATERIAL_LATENESS = 0.25
-"""The same as a share of the straggler's lateness, of what the named cause leaves open."""
+"""The same as a share of the straggler's lateness that the named cause does not explain."""
 
 
 def _find(case: Case) -> list[Finding]:
@@ -44,7 +44,8 @@ def _find(case: Case) -> list[Finding]:
 
 
 def _part(suspect: Suspect, cause: str) -> float:
-    """What of a rank's cost is this cause's, so that no cost is told twice: by its share of the rank's extra time."""
+    """Return the part of a rank's cost that belongs to this cause, by its share of the rank's extra time, so that no
+    cost is reported twice."""
     if suspect.excess_ms <= 0 or not suspect.explained:
         return suspect.cost_ms
     return suspect.cost_ms * min(suspect.explained.get(cause, 0.0) / suspect.excess_ms, 1.0)
@@ -55,7 +56,7 @@ def _material(difference: Anomaly, stragglers: Sequence[StragglerDecision], evid
     own = next((a for a in stragglers if a.suspect.rank == difference.rank), None)
     if own is None:
         return more > MATERIAL_STEP * evidence.whole_step_ms
-    # in its late segments the difference is one more account of the same lateness: what the cause leaves open counts
+    # In its late segments the difference is part of the same lateness, so only what the cause does not explain counts.
     late = own.suspect.excess_ms
     rest = late - own.suspect.explained.get(own.cause, 0.0)
     inside = min(own.suspect.explained.get(difference.cause, 0.0), rest)

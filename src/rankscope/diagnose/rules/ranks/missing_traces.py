@@ -1,8 +1,8 @@
-"""A late rank that shares a group with a rank without a trace: who is late is known, what it costs is not.
+"""A late rank that shares a group with a rank without a trace: the late rank is known, its cost is not.
 
-The other ranks wait for the late rank. Of the rank without a trace only one thing is known: its groups waited for it
-too. It may have waited for the late rank, be late by itself, or even be what delayed the late rank. So the verdict
-abstains and says what would settle it.
+The other ranks wait for the late rank. Of the rank without a trace it is only known that its groups waited for it too.
+It may have waited for the late rank, be late by itself, or have delayed the late rank. So the verdict abstains and
+states what would decide it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["RULE", "late_beside_missing", "verdict_beside_missing"]
 
 
 def late_beside_missing(case: Case) -> list[tuple[Suspect, str | None]]:
-    """Return late ranks whose cost is not known because another trace is missing, the latest first.
+    """Return late ranks whose cost is unknown because another trace is missing, the latest first.
 
-    With each of them the cause that its own trace shows, where that is clear.
+    Each has the cause that its own trace shows, if that is clear.
     """
     evidence = case.evidence
     if not evidence.step_ms or evidence.pipeline or case.stragglers:
@@ -58,7 +58,7 @@ def _finding(suspect: Suspect, cause: str | None, evidence: Evidence) -> Finding
 
 
 def verdict_beside_missing(case: Case) -> Verdict | None:
-    """Return the verdict where the latest rank cannot be judged without another's trace, else None."""
+    """Return the verdict if the latest rank cannot be judged without another's trace, else None."""
     found = late_beside_missing(case)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Ranks whose profiler lost device records, so that their numbers are not the truth."""
+"""Ranks whose profiler lost device records, so that their numbers are incomplete."""
 
 from __future__ import annotations
 
