@@ -1,1 +1,1 @@
-"""Two runs in, what became slower or faster and why out (:class:`rankscope.records.diff.RunDiff`)."""
+"""Comparison of two runs: what became slower or faster, and why (:class:`rankscope.records.diff.RunDiff`)."""

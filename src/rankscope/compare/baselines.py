@@ -1,7 +1,7 @@
-"""Baselines: runs that others are compared with, in a folder or behind any URL that fsspec knows.
+"""Baselines: runs that others are compared with, in a folder or at any URL that fsspec supports.
 
-``STORE/NAME/NNNN.json.gz`` holds what is kept of a run (:class:`RunSummary`), in the order in which they were accepted.
-The oldest stays for good: by it slow creep is seen. Of the others the latest are kept.
+``STORE/NAME/NNNN.json.gz`` holds the summary of a run (:class:`RunSummary`), numbered in the order of acceptance. The
+oldest is never removed, because it shows slow creep. Of the others the latest are kept.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ __all__ = ["KEPT", "PREFIX", "Store", "default_store"]
 
 PREFIX = "baseline:"
 KEPT = 30
-"""Runs of a baseline; of more the second oldest goes."""
+"""Number of runs of a baseline; beyond it, the second oldest is removed."""
 MOST_BYTES = 1 << 30
-"""Of one run, unpacked: some 20 kB a rank and window, for tens of thousands of ranks."""
+"""Largest size of one run, uncompressed: some 20 kB per rank and window, for tens of thousands of ranks."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FILE = re.compile(r"(\d{4,9})\.json\.gz")
 
 
 def default_store() -> str:
-    """RANKSCOPE_BASELINES, else a folder beside the runs."""
+    """Return RANKSCOPE_BASELINES, else a folder beside the runs."""
     return os.environ.get("RANKSCOPE_BASELINES") or "rankscope_baselines"
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Where baselines are.
+    """The location of baselines.
 
     Raises:
-        RunDirError: the place cannot be used.
+        RunDirError: it cannot be used.
     """
 
     url: str
 
     def names(self) -> list[str]:
-        """All baselines."""
+        """Return the names of all baselines."""
         files, root = self._open()
         try:
             found = files.ls(root, detail=False) if files.exists(root) else []
@@ -56,7 +56,7 @@ class Store:
         return sorted(name for path in found if _NAME.fullmatch(name := str(path).rstrip("/").rpartition("/")[2]))
 
     def runs(self, name: str) -> list[RunSummary]:
-        """Runs of a baseline, the oldest first.
+        """Return the runs of a baseline, the oldest first.
 
         Raises:
             ConfigError: there is no such baseline.
@@ -68,23 +68,23 @@ class Store:
         return [self._read(place) for place in places]
 
     def side(self, name: str) -> Side:
-        """A baseline to compare with."""
+        """Return a baseline to compare with."""
         return from_summaries(name, self.runs(name))
 
     def put(self, name: str, run: Side, created: str, *, replace: bool) -> int:
-        """Accept a run.
+        """Add a run to a baseline.
 
         Args:
             name: of the baseline.
             run: the run.
             created: when it ended.
-            replace: begin anew with this run.
+            replace: remove the earlier runs.
 
         Returns:
-            How many runs the baseline has then.
+            The number of runs that the baseline has then.
 
         Raises:
-            ConfigError: the run is of another job than the baseline's, or the name is none.
+            ConfigError: the run is of another job than the baseline's, or the name is invalid.
         """
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{name!r} is no name of a baseline; letters, digits, dots and dashes are")
@@ -99,7 +99,7 @@ class Store:
         files, root = self._open()
         number = 1 + max((int(found[1]) for place in places if (found := _file(place))), default=0)
         place = f"{root}/{name}/{number:04d}.json.gz"
-        # records become objects on the way out: copying a thousand ranks' columns first would take half a minute
+        # Records are converted while writing: copying a thousand ranks' columns first would take half a minute.
         text = json.dumps(summary_of(run, created), default=vars, allow_nan=False)
         packed = gzip.compress(text.encode(), 6, mtime=0)
         try:
@@ -136,7 +136,8 @@ class Store:
             raise ForeignFileError(f"{place} is no run of a baseline ({error}); remove it") from error
 
     def _open(self) -> tuple[Any, str]:
-        """The file system and the place in it. fsspec comes with torch; what it needs for a URL it names itself."""
+        """Return the file system and the path in it. fsspec comes with torch; it names the packages that it needs for a
+        URL."""
         import fsspec
 
         try:

@@ -1,4 +1,4 @@
-"""Whether two runs can be compared at all, and what about them is not the same."""
+"""Whether two runs can be compared, and in which settings they differ."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from rankscope.records.report import ClusterReport
 __all__ = ["changed", "disturbed", "not_comparable", "other_job"]
 
 LEAST_ALIKE = 0.5
-"""Share of the kinds of work (operator and shapes) that two runs of one model have in common: of less, more of them is
-other work than the same."""
+"""Least share of the kinds of work (operator and shapes) that two runs of one model have in common. Below it, more of
+their work is different than equal."""
 BUSY_PCT = 20.0
-"""Of ten seconds, in which some task waited for a CPU: from here on the steps of a host-bound job follow the load."""
+"""Per cent of ten seconds in which some task waited for a CPU; from here on the steps of a host-bound job follow the
+load."""
 DISTURBED = {
     "contended": "other load on the machine disturbed it",
     "gpu_throttled": "a device was throttled",
     "cpu_throttled": "the CPU quota held it",
 }
-"""Kinds of findings by which times say more of the machine than of the program."""
+"""Kinds of findings with which times depend more on the machine than on the program."""
 
 
 def not_comparable(before: Side, after: Side) -> list[str]:
-    """Why times of the two say nothing of the program, in words; empty where they do."""
+    """Return why times of the two runs cannot show a change of the program, in words; empty if they can."""
     return [*other_job(before, after), *disturbed(before.name, before.report), *disturbed(after.name, after.report)]
 
 
 def other_job(before: Side, after: Side) -> list[str]:
-    """Why the two are runs of different jobs, in words."""
+    """Return why the two are runs of different jobs, in words."""
     found = []
     a, b = before.report.run, after.report.run
     if a.world_size and b.world_size and a.world_size != b.world_size:
@@ -54,7 +55,7 @@ def _said(use: tuple[str, int]) -> str:
 
 
 def _communication(side: Side) -> set[tuple[str, int]]:
-    """Kinds of collectives with the sizes of their groups."""
+    """Return the kinds of collectives with the sizes of their groups."""
     return {
         (own.text(kind), size)
         for own in side.ranks
@@ -63,7 +64,7 @@ def _communication(side: Side) -> set[tuple[str, int]]:
 
 
 def _alike(before: Side, after: Side) -> float | None:
-    """Share of the kinds of work of the pair of ranks that is most alike; None where they are not known."""
+    """Return the share of common kinds of work, for the pair of ranks with the largest; None if unknown."""
     both = [{own.rank: own for own in side.ranks if own.work.operator} for side in (before, after)]
     shares: list[float] = []
     for rank in sorted(set(both[0]) & set(both[1])):
@@ -82,7 +83,7 @@ def _work(own: RankWindow) -> set[tuple[str, str]]:
 
 
 def disturbed(name: str, report: ClusterReport) -> list[str]:
-    """What slowed a run down besides its program, in words that begin with the run's name."""
+    """Return what slowed a run down besides its program, in sentences that begin with the run's name."""
     kinds = {finding.kind for finding in report.findings} | {str(report.verdict.kind)}
     found = [f"{name}: {words}" for kind, words in DISTURBED.items() if kind in kinds]
     pressure = max((row.pressure_cpu_pct for row in report.health if row.pressure_cpu_pct is not None), default=0.0)
@@ -94,7 +95,7 @@ def disturbed(name: str, report: ClusterReport) -> list[str]:
 
 
 def changed(before: Side, after: Side) -> list[str]:
-    """Versions and settings that are not the same; those that one of the runs does not know are left out."""
+    """Return the versions and settings that differ; those that are unknown for one of the runs are left out."""
     ours, theirs = before.report.run, after.report.run
     found = [
         f"{name} {ours.versions[name]} -> {theirs.versions[name]}"

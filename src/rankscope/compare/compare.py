@@ -1,4 +1,5 @@
-"""Two runs side by side: comparable or not, the step, what explains it, and everything that differs."""
+"""Compare two runs: whether they are comparable, the step, what explains its difference, and everything that
+differs."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ __all__ = ["compare"]
 
 
 def compare(before: Side, after: Side, *, force: bool = False) -> RunDiff:
-    """What became of a run.
+    """Compare a run with an older one.
 
     Args:
         before: the older run, or a baseline.
         after: the newer one.
-        force: give a verdict also where the runs are not comparable.
+        force: give a verdict even if the runs are not comparable.
     """
     one, other, step = compare_steps(before, after)
     reasons = not_comparable(before, after)
@@ -96,7 +97,7 @@ class _NotReplayedError(Exception):
 
 
 def _replayed(before: Side, after: Side) -> Explanation:
-    """Replays of the newer run with the older one's work; where only the older one has traces, the other way round."""
+    """Replay the newer run with the older one's work; if only the older one has traces, the other way round."""
     for run, other, sign in ((after, before, 1.0), (before, after, -1.0)):
         window = _window(run)
         if window is None:

@@ -1,10 +1,10 @@
-"""Why a step takes longer than that of another run: replays of it with the other run's work in the place of its own.
+"""Why a step takes longer than that of another run: replays of it in which the other run's work replaces its own.
 
 The window of the run is replayed with the other run's host work between any two calls, with its device work, with its
-transfers, and with each combination of these. What a kind of work explains is its Shapley value (Lloyd Shapley, 1953):
-the mean of what the step gains when it is replaced, over all orders in which the kinds can be replaced one after the
-other. These values add up to what all replacements gain; the rest of the difference is not explained. So work that is
-hidden behind other work explains nothing, however much more of it there is.
+transfers, and with each combination of these. The part that a kind of work explains is its Shapley value (Lloyd
+Shapley, 1953): the mean of what the step gains when it is replaced, over all orders in which the kinds can be replaced
+one after the other. These values add up to the gain of all replacements; the rest of the difference is not explained.
+So work that is overlapped by other work explains nothing, however much more of it there is.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ _LABELS = {"host": Work.HOST, "device": Work.DEVICE, "transfer": Work.TRANSFER}
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Nanoseconds a step."""
+    """Values in nanoseconds per step."""
 
     step: float
-    """Of the run, by its replay."""
+    """Step of the run, by its replay."""
     replaced: float
-    """With all of the other run's work."""
+    """Step with all of the other run's work."""
     parts: dict[str, float]
-    """Of each kind of work what it makes the step longer by. Their sum is ``step - replaced``."""
+    """For each kind of work, by how much it makes the step longer. The sum is ``step - replaced``."""
     by_rank: dict[str, dict[int, float]]
-    """Of each kind of work and rank how much more of it there is a step, whether it costs the step anything or not."""
+    """For each kind of work and rank, how much more of it there is per step, whether or not it makes the step
+    longer."""
 
 
 def period_ns(replay: Replay, marks: F64) -> float:
-    """Mean step between the ends of the first step and the last; with one step the step itself."""
+    """Return the mean step between the ends of the first step and the last; with one step, that step."""
     return float(np.diff(marks).mean()) if len(marks) > 1 else float(marks[0] - replay.begin)
 
 
 def explain(window: WindowResult, summary: Sequence[RankWindow], templates: dict[int, Template]) -> Explanation | None:
-    """What the other run's work would make of the steps of a window; None where the window was not replayed.
+    """Return how the other run's work would change the steps of a window; None if the window was not replayed.
 
     Args:
         window: of the run.
@@ -87,7 +88,8 @@ def explain(window: WindowResult, summary: Sequence[RankWindow], templates: dict
 
 
 def _step_work(own: RankWindow, template: Template) -> tuple[dict[str, F64], dict[str, F64]]:
-    """The template's work at each of a rank's calls, and the rank's own. Calls outside of steps keep theirs."""
+    """Return the template's work at each of a rank's calls, and the rank's own. Calls outside of steps keep their
+    own."""
     calls = own.calls
     had = {
         "host": np.array(calls.host_ns, np.float64),
@@ -105,7 +107,7 @@ def _step_work(own: RankWindow, template: Template) -> tuple[dict[str, F64], dic
 
 
 def _set_transfers(window: WindowResult, column: int, wanted: F64, work: F64) -> None:
-    """Put other transfers on the edges of a rank's calls."""
+    """Replace the transfer times on the edges of a rank's calls."""
     assert window.replay is not None
     graph, matched, rows = window.replay.graph, window.matched, window.plan.rows[column]
     members = matched.of(column)

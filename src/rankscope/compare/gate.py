@@ -1,6 +1,6 @@
-"""Conditions under which a run does not pass: ``slower > 5 %``, ``launches > 0``, ``slow_rank``.
+"""Conditions under which a run fails: ``slower > 5 %``, ``launches > 0``, ``slow_rank``.
 
-Counts decide on any machine, as they do not vary; times decide only where both runs are comparable, and only beyond
+Counts decide on any machine, because they do not vary. Times decide only if both runs are comparable, and only beyond
 their noise.
 """
 
@@ -36,17 +36,17 @@ _WORDS = (*_TIMED, "memory", *_COUNTED, *_VERDICTS)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition as it was written, and its parts."""
+    """One condition as written, and its parts."""
 
     text: str
     word: str
     limit: float | None = None
     unit: str = ""
-    """``%`` of the older run, ``ms`` or ``gib`` of the run itself, empty: a difference."""
+    """``%`` of the older run, ``ms`` or ``gib`` of the run itself; empty: a difference."""
 
     @property
     def needs_base(self) -> bool:
-        """Whether it takes another run to decide it."""
+        """Whether it needs another run to be decided."""
         return self.word not in _VERDICTS and self.unit not in {"ms", "gib"}
 
 
@@ -57,14 +57,14 @@ class Failure:
     condition: str
     state: Literal["holds", "undecided"]
     text: str
-    """Why, in one sentence."""
+    """The reason, in one sentence."""
 
 
 def parse(text: str) -> list[Condition]:
-    """Conditions, separated by commas.
+    """Parse conditions, separated by commas.
 
     Raises:
-        ConfigError: a condition that is not one.
+        ConfigError: a condition is invalid.
     """
     return [_parse(part) for part in text.split(",") if part.strip()]
 
@@ -91,13 +91,13 @@ def _parse(text: str) -> Condition:
 def decide(
     conditions: Sequence[Condition], report: ClusterReport, diff: RunDiff | None, *, force: bool = False
 ) -> list[Failure]:
-    """The conditions that hold or cannot be decided.
+    """Return the conditions that hold or cannot be decided.
 
     Args:
         conditions: of :func:`parse`.
         report: of the run.
-        diff: of the run against another one, where there is one.
-        force: decide by times although the runs are not comparable.
+        diff: of the run against another one, if there is one.
+        force: decide by times even if the runs are not comparable.
     """
     return [failure for condition in conditions if (failure := _decide(condition, report, diff, force)) is not None]
 

@@ -1,4 +1,4 @@
-"""The runs of a baseline in order: their steps, where they changed for good, and whether they creep."""
+"""The runs of a baseline in order: their steps, permanent changes, and slow creep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["History", "history"]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Columns have an entry a run."""
+    """Columns have one entry per run."""
 
     name: str
     runs: list[str]
@@ -26,20 +26,20 @@ class History:
     step_ms: list[float | None]
     verdicts: list[str]
     findings: list[list[str]]
-    """Titles of what each run's report found."""
+    """Titles of the findings in each run's report."""
     changes: list[Change]
     creep: float | None
-    """By what share the last run is slower than the oldest that was accepted; None where one has no step time."""
+    """Share by which the last run is slower than the oldest that was accepted; None if one has no step time."""
     note: str = ""
 
     @property
     def creeps(self) -> bool:
-        """Whether that is more than runs of one program differ by, although no single change need be."""
+        """Whether the creep exceeds the difference between runs of one program, even if no single change does."""
         return self.creep is not None and self.creep > BETWEEN["host_bound"]
 
 
 def history(name: str, runs: Sequence[RunSummary]) -> History:
-    """Look back over the runs of a baseline, the oldest first."""
+    """Evaluate the runs of a baseline, given the oldest first."""
     steps = [_step(run) for run in runs]
     note = ""
     try:
@@ -61,7 +61,8 @@ def history(name: str, runs: Sequence[RunSummary]) -> History:
 
 
 def _step(run: RunSummary) -> float | None:
-    """Unrecorded steps where there are any, else recorded ones: within a history of one kind of job either."""
+    """Return unrecorded steps if there are any, else recorded ones; in the history of one job it is always the same
+    kind."""
     if run.step_ms:
         return usual(np.array(run.step_ms))
     if run.report is None:

@@ -1,4 +1,4 @@
-"""What the older report said that mending would gain, against what was gained."""
+"""Gains that the older report predicted, compared with the gains that were measured."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["promises"]
 
 
 def promises(before: Side, after: Side, step: DiffRow) -> list[DiffPromise]:
-    """The older verdict's cost, where its cause is gone from the newer report; else the bound of the one piece of
-    advice that the newer report has no more. Of several nobody knows which was followed, and gains do not add up."""
+    """Return the older verdict's cost, if its cause is gone from the newer report; else the bound of the one action
+    that the newer report lacks. If several are gone, it is unknown which was followed, and gains do not add up."""
     old, new = before.report.verdict, after.report.verdict
     if step.change is None:
         return []
@@ -26,7 +26,7 @@ def promises(before: Side, after: Side, step: DiffRow) -> list[DiffPromise]:
         return [DiffPromise(text=text, promised_ms=promised, error_ms=error, got_ms=got, kept=kept)]
     left = {action.code for action in after.report.actions}
     gone = [own for own in before.report.actions if own.kind == "bound" and own.code not in left]
-    if len(gone) != 1 or not step.told or got <= 0:  # advice that was not followed may go for other reasons
+    if len(gone) != 1 or not step.told or got <= 0:  # advice that was not followed may disappear for other reasons
         return []
     (one,) = gone
     bound = one.saves_ms or 0.0

@@ -1,4 +1,4 @@
-"""What a word on the command line, or an argument of the Python API, stands for."""
+"""Interpret a word on the command line, or an argument of the Python API, as a run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["open_side"]
 
 
 def open_side(source: str | Path, store: str | None = None, say: Say | None = None) -> Side:
-    """A run directory, a folder of traces, a ``report.json``, or ``baseline:NAME``.
+    """Open a run directory, a folder of traces, a ``report.json``, or ``baseline:NAME``.
 
     Args:
-        source: which of them.
-        store: where baselines are; default: RANKSCOPE_BASELINES, or ``rankscope_baselines``.
-        say: called with a line of text when something takes long.
+        source: one of these.
+        store: location of baselines; default: RANKSCOPE_BASELINES, or ``rankscope_baselines``.
+        say: called with a line of text when an action takes long.
     """
     if isinstance(source, str) and source.startswith(PREFIX):
         return Store(store or default_store()).side(source.removeprefix(PREFIX))

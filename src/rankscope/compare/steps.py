@@ -1,4 +1,4 @@
-"""The step of two runs: from steps that nobody recorded where both have them, and how sure the difference is."""
+"""The step of two runs: from unrecorded steps if both have them, and the significance of the difference."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["FEWEST", "compare_steps", "is_device_bound"]
 F64 = NDArray[np.float64]
 
 DEVICE_BOUND_PCT = 10.0
-"""A device that is idle for less of the recorded window is the limit of its job."""
+"""Per cent of the recorded window. If a device is idle for less, it is the bottleneck of its job."""
 FEWEST = 20
-"""Unrecorded steps; fewer are no measurement beside those of the windows."""
+"""Least number of unrecorded steps; fewer are not a better measurement than the windows."""
 
 
 def compare_steps(before: Side, after: Side) -> tuple[DiffSide, DiffSide, DiffRow]:
-    """Both steps and their difference; ``told`` where it is beyond the noise.
+    """Return both steps and their difference; ``told`` if it exceeds the noise.
 
-    The noise is that of the steps of each run together with how far two runs of one program are apart: by the runs of
-    the baseline where there are at least three, else by class (``noise.BETWEEN``).
+    The noise combines the scatter of the steps of each run with the usual difference between two runs of one program:
+    by the runs of the baseline if there are at least three, else by class (``noise.BETWEEN``).
     """
     unrecorded = min(len(before.unrecorded_ms), len(after.unrecorded_ms)) >= FEWEST
     series = [side.unrecorded_ms if unrecorded else side.step_ms for side in (before, after)]
     medians = [usual(own) for own in series]
-    if None in medians:  # nothing but reports
+    if None in medians:  # only reports
         medians = [side.report.verdict.step_ms for side in (before, after)]
     sides = [
         DiffSide(
@@ -66,6 +66,6 @@ def _noise(before: Side, after: Side, series: list[F64], step: float, unrecorded
 
 
 def is_device_bound(report: ClusterReport) -> bool:
-    """Whether the devices are the limit of a job."""
+    """Return whether the devices are the bottleneck of a job."""
     idle = [rank.idle_pct for rank in report.ranks if rank.idle_pct is not None and rank.device != "CPU"]
     return bool(idle) and max(idle) < DEVICE_BOUND_PCT

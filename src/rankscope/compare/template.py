@@ -1,4 +1,4 @@
-"""One step of one rank as it usually is: its communication calls in order, and the rank's own work between them."""
+"""The usual step of one rank: its communication calls in order, and the rank's own work between them."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ CallKey = tuple[str, int, int]
 """Kind, ranks of the group, bytes."""
 
 KINDS_OF_WORK = ("host", "device", "transfer")
-"""What a step consists of; waiting is what it leads to."""
+"""The work that a step consists of; waiting results from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Arrays have an entry for each call of the step: work of the rank before it, and what it took to transfer, ns."""
+    """Arrays have one entry per call of the step: work of the rank before it, and its transfer, ns."""
 
     keys: list[CallKey]
     work: dict[str, F64]
-    """Of each of :data:`KINDS_OF_WORK`: means over the steps."""
+    """For each of :data:`KINDS_OF_WORK`: means over the steps."""
 
 
 def call_keys(own: RankWindow) -> list[CallKey]:
-    """What each call of a rank is."""
+    """Return the key of each call of a rank."""
     calls = own.calls
     return [(own.text(kind), size, n) for kind, size, n in zip(calls.kind, calls.size, calls.bytes, strict=True)]
 
 
 def make_template(windows: Sequence[RankWindow]) -> Template | None:
-    """The usual step over windows of one rank; None where none was replayed.
+    """Return the usual step over windows of one rank; None if none was replayed.
 
-    The step with the most common calls is taken. The first of a window is left out where there are others: its
-    recording began somewhere in it.
+    It is the step with the most common calls. The first step of a window is left out if there are others, because
+    recording began inside it.
     """
     steps: list[tuple[tuple[CallKey, ...], F64]] = []
     for own in windows:
@@ -62,15 +62,15 @@ def make_template(windows: Sequence[RankWindow]) -> Template | None:
 
 
 def targets(template: Template, keys: Sequence[CallKey], own: dict[str, F64]) -> dict[str, F64]:
-    """The template's work at the calls of another program's step.
+    """Return the template's work at the calls of another program's step.
 
-    Calls are aligned by what they are. Where the programs differ, the work of a stretch is shared out as the other
-    program has it; what is before a call that only one of them has belongs to the next that both have.
+    Calls are aligned by their keys. Where the programs differ, the work of a stretch is distributed in proportion to
+    the other program's; work before a call that only one of them has is added to the next call that both have.
 
     Args:
         template: of the one program.
         keys: calls of a step of the other one.
-        own: its work, an entry a call.
+        own: its work, one entry per call.
     """
     found = {kind: np.zeros(len(keys)) for kind in own}
     carried = dict.fromkeys(own, 0.0)

@@ -1,4 +1,5 @@
-"""Of many rows some show by chance alone what one of them would not: what is told of all of them."""
+"""Multiple testing: among many rows some seem significant by chance alone, so significance is decided for all
+together."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from rankscope.statistics.chance import discoveries
 __all__ = ["LEAST_SHARE", "LEVEL", "tell"]
 
 LEVEL = 0.01
-"""Share of the rows that are told which may be so by chance."""
+"""Share of the reported rows that may be due to chance."""
 LEAST_SHARE = 0.005
-"""Of the step: rows of less time are judged apart, so that a crowd of small ones does not hide a large one. What takes
-no more than that cannot have changed by more, and is not listed."""
+"""Share of the step. Rows with less time are tested separately, so that many small ones do not hide a large one. A row
+that takes no more than that cannot have changed by more, and is not listed."""
 
 
 def tell(rows: Sequence[DiffRow], step_ms: float) -> None:
-    """Leave told what is also told with all rows of its size taken together (Benjamini and Hochberg, 1995).
+    """Keep ``told`` only for rows that are significant among all rows of their size (Benjamini and Hochberg, 1995).
 
     Args:
-        rows: of one difference. Those without a ``chance`` stay as they are.
+        rows: of one difference. Those without a ``chance`` are left unchanged.
         step_ms: the longer step of both runs.
     """
     least = LEAST_SHARE * step_ms

@@ -1,1 +1,1 @@
-"""Settings in, several runs of each, a table of what each gains out (``records/sweep.py``)."""
+"""Sweeps: several runs of each of several settings, and a table of the gain of each (``records/sweep.py``)."""

@@ -1,8 +1,8 @@
-"""Each run a job of its own on a cluster, by submitit. They may run side by side and on other nodes: what nodes differ
-by is in the scatter of the repeats then.
+"""Run each run as a job of its own on a cluster, by submitit. They may run at the same time and on different nodes; the
+differences between nodes are then part of the scatter of the repeats.
 
-A job notes its own end in the folder of the sweep, so that nothing is lost when the process that has submitted it is
-gone. One that the scheduler has ended notes nothing, and is run again when the sweep goes on.
+A job notes its own end in the folder of the sweep, so that no result is lost if the submitting process has ended. A job
+that the scheduler ends notes nothing, and is repeated when the sweep continues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PORT = 29_400
 
 
 def parameters_of(settings: Sequence[str]) -> dict[str, Any]:
-    """Parameters of submitit, from ``timeout_min=60`` and the like.
+    """Return parameters of submitit, from ``timeout_min=60`` and the like.
 
     Raises:
         ConfigError: one has no value.
@@ -55,19 +55,19 @@ def submit(
     cluster: str,
     parameters: dict[str, Any],
 ) -> None:
-    """Submit what is missing, and wait for it; when we are stopped, jobs that have not ended are cancelled.
+    """Submit the missing runs, and wait for them; if this process is stopped, jobs that have not ended are cancelled.
 
     Args:
         todo: settings and repeats.
         launch: the command line.
-        sweep: where they are kept, which every node sees.
-        stop: which signals have come.
-        say: gets a line for each run.
+        sweep: the folder of the sweep, which every node sees.
+        stop: the signals that have arrived.
+        say: called with a line for each run.
         cluster: ``slurm``, or ``local`` and ``debug`` of submitit.
         parameters: of submitit's executors.
 
     Raises:
-        ConfigError: submitit is not installed, or does not take the parameters.
+        ConfigError: submitit is not installed, or rejects the parameters.
     """
     try:
         import submitit
@@ -84,7 +84,7 @@ def submit(
     for setting, repeat in todo:
         run = sweep.run(setting.number, repeat)
         job = executor.submit(run_in_job, launch.words(setting, run), str(run), setting.number, repeat)
-        sweep.log(run).touch()  # the name is taken
+        sweep.log(run).touch()  # reserves the name
         pending.append((job, setting, repeat))
     say(f"{len(pending)} jobs submitted; Ctrl-C cancels those that have not ended")
     while pending and stop.signal is None:
@@ -107,7 +107,7 @@ def _first_line(failure: BaseException | None) -> str:
 
 
 def run_in_job(words: Sequence[str], run: str, setting: int, repeat: int) -> int:
-    """On a node of a job: the run itself. The first node notes its end.
+    """Run one run, on a node of a job. The first node notes its end.
 
     Returns:
         Its exit code.
@@ -137,7 +137,8 @@ def run_in_job(words: Sequence[str], run: str, setting: int, repeat: int) -> int
 
 
 def with_rendezvous(words: Sequence[str], hosts: Sequence[str], job: str) -> list[str]:
-    """The words of a run on several nodes: they meet on the first one. Flags that the user gave come later and win."""
+    """Return the words of a run on several nodes, whose rendezvous is on the first one. Flags of the user come later
+    and take precedence."""
     first, *rest = words
     meet = [f"--nnodes={len(hosts)}", f"--rdzv-id={job}", "--rdzv-backend=c10d", f"--rdzv-endpoint={hosts[0]}:{_PORT}"]
     return [first, *meet, *rest]

@@ -1,4 +1,4 @@
-"""Files of a sweep: what is planned, what has ended, and a lock, so that one process works on it."""
+"""Files of a sweep: its plan, the runs that have ended, and a lock, so that only one process works on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["SweepDir", "next_free"]
 
 
 class SweepDir:
-    """The folder of one sweep, with a run directory of each run beside these files."""
+    """The folder of one sweep, which contains these files and the run directory of each run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -28,11 +28,11 @@ class SweepDir:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a sweep."""
+        """Return whether there is a sweep."""
         return self._plan.exists()
 
     def begin(self, plan: SweepPlan, *, shown: str) -> SweepPlan:
-        """Write what is planned, or go on with what was.
+        """Write the plan, or continue with the existing one.
 
         Args:
             plan: of the command line.
@@ -61,15 +61,15 @@ class SweepDir:
         return plan
 
     def plan(self) -> SweepPlan:
-        """What is planned.
+        """Return the plan.
 
         Raises:
-            ForeignFileError: there is no sweep, or its file is damaged.
+            ForeignFileError: there is no sweep, or its file is corrupt.
         """
         return read_record(SweepPlan, self._plan, RUN_BYTES)
 
     def ended(self, notes: list[str] | None = None) -> dict[tuple[int, int], SweepJob]:
-        """Runs that have ended, by setting and repeat; of one that was run again the last."""
+        """Return the runs that have ended, by setting and repeat; of a repeated run the last."""
         found: dict[tuple[int, int], SweepJob] = {}
         for path in sorted((self.path / "jobs").glob("*.json")):
             try:
@@ -82,11 +82,11 @@ class SweepDir:
         return found
 
     def note(self, job: SweepJob) -> None:
-        """A run has ended."""
+        """Note that a run has ended."""
         write_new(self.path / "jobs" / f"{job.folder}.json", to_json(job))
 
     def run(self, setting: int, repeat: int) -> Path:
-        """A run directory that nobody has used."""
+        """Return an unused run directory."""
         name, number = f"setting_{setting:03d}_run_{repeat:02d}", 1
         while (free := self.path / (name if number == 1 else f"{name}_try_{number}")).exists() or self.log(
             free
@@ -95,12 +95,12 @@ class SweepDir:
         return free
 
     def log(self, run: Path) -> Path:
-        """Where what a run prints goes."""
+        """Return the path of the log with a run's output."""
         return self.path / f"{run.name}.log"
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Work on it alone.
+        """Hold the lock of the sweep.
 
         Raises:
             RunDirError: another process works on it.
@@ -117,15 +117,15 @@ class SweepDir:
 
 
 def shown_to_others(plan: SweepPlan) -> SweepPlan:
-    """The plan as it is kept: values that look like secrets are masked, as they are in the manifest of a run."""
+    """Return the plan as it is stored: values that look like secrets are masked, as in the manifest of a run."""
     return replace(plan, settings=[replace(own, overrides=mask_arguments(own.overrides)) for own in plan.settings])
 
 
 def next_free(base: Path = RUNS_FOLDER) -> Path:
-    """A folder for a sweep, which is made.
+    """Create a folder for a sweep, and return it.
 
     Raises:
-        RunDirError: it cannot be made.
+        RunDirError: it cannot be created.
     """
     number = 1
     while True:

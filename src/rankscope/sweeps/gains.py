@@ -1,8 +1,9 @@
-"""By how much settings differ, from runs that were repeated in turns.
+"""Differences between settings, from runs that were repeated alternately.
 
-Steps of one setting are multiples of those of another, and so is their scatter: logarithms are compared. They are a sum
-of what the setting does, what the round does (all settings run once in each, one soon after the other, so that what the
-machine was doing then falls on all), and chance: a block design, by least squares, so that runs may be missing.
+Settings change steps by a factor, and so is their scatter proportional: logarithms are compared. They are a sum of an
+effect of the setting, an effect of the round (all settings run once in each, one soon after the other, so that the
+state of the machine affects all of them), and chance: a block design, solved by least squares, so that runs may be
+missing.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from rankscope.statistics.chance import discoveries, student_quantile, student_t
 __all__ = ["LEVEL", "Gain", "gains"]
 
 LEVEL = 0.01
-"""Of the intervals, and of the share of told settings that may be told by chance."""
+"""Level of the intervals, and of the share of reported settings that may be due to chance."""
 LEAST_FREEDOM = 2
-"""Degrees of freedom from which on runs tell their own scatter: with one, an interval is 64 standard errors wide."""
+"""Degrees of freedom from which on the runs' own scatter is used: with one, an interval is 64 standard errors wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """Of one setting; times as natural logarithms of ms."""
+    """Result of one setting; times as natural logarithms of ms."""
 
     usual: float
     """Mean over its runs."""
     noise: float
     """Half the width of its interval."""
     change: float | None
-    """Against the first setting; None of itself, and where that has no run."""
+    """Relative to the first setting; None for that itself, and if that has no run."""
     change_noise: float = 0.0
     told: bool = False
 
@@ -42,11 +43,11 @@ def gains(steps: Mapping[tuple[int, int], float], first: int, usual_noise: float
 
     Args:
         steps: setting and repeat -> usual step of that run, ms, more than 0.
-        first: what the others are compared with.
-        usual_noise: by what share runs of one program may differ, where too few were repeated to tell.
+        first: the setting that the others are compared with.
+        usual_noise: share by which runs of one program may differ, used if there are too few repeats.
 
     Returns:
-        Of each setting that has a run, and whether the noise is that of the runs themselves.
+        The result of each setting with a run, and whether the noise is that of the runs themselves.
     """
     if not steps:
         return {}, False
@@ -55,7 +56,7 @@ def gains(steps: Mapping[tuple[int, int], float], first: int, usual_noise: float
     columns = [[s == own for s, _ in steps] for own in settings]
     with_rounds = np.array(columns + [[r == own for _, r in steps] for own in rounds[1:]], float).T
     design = with_rounds
-    if np.linalg.matrix_rank(design) < design.shape[1]:  # settings that share no round
+    if np.linalg.matrix_rank(design) < design.shape[1]:  # settings without a common round
         design = np.array(columns, float).T
     inverse = np.linalg.inv(design.T @ design)
     found = inverse @ design.T @ value
@@ -84,7 +85,7 @@ def gains(steps: Mapping[tuple[int, int], float], first: int, usual_noise: float
 
 
 def _chance(change: float, error: float, freedom: int) -> float:
-    """Probability that chance alone shows as much, to either side."""
-    if error <= 0:  # runs that agree to the last digit
+    """Return the two-sided probability that chance alone causes such a change."""
+    if error <= 0:  # runs that agree exactly
         return float(change == 0)
     return 2 * student_tail(abs(change) / error, freedom)

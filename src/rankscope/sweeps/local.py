@@ -1,7 +1,7 @@
-"""Run one command after the other on this machine, and stop when we are stopped.
+"""Run one command after the other on this machine, and stop when this process is stopped.
 
-Each command has a session of its own, so that Ctrl-C comes to us alone and is passed on once: the run ends as it does
-under ``rankscope run``, with what it has recorded.
+Each command has a session of its own, so that Ctrl-C reaches this process only and is passed on once: the run ends as
+under ``rankscope run``, and keeps what it has recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Which signal has stopped us, and whom it is passed on to."""
+    """The signal that has stopped this process, and the process that it is passed on to."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -30,7 +30,7 @@ class Stop:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[Stop]:
-        """Within this context signals that stop a process are noted and passed on."""
+        """Within this context, note signals that stop a process and pass them on."""
         before = {}
         for number in _STOPS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
@@ -50,10 +50,10 @@ class Stop:
 
 
 def run_command(words: Sequence[str], log: Path, stop: Stop, environ: Mapping[str, str] | None = None) -> int:
-    """Run a command to its end; what it prints goes to a file.
+    """Run a command to its end; its output goes to a file.
 
     Returns:
-        Its exit code; 128 and the number of the signal by which it died.
+        Its exit code; 128 plus the signal's number if a signal ended it.
 
     Raises:
         OSError: it cannot be started.
@@ -67,11 +67,11 @@ def run_command(words: Sequence[str], log: Path, stop: Stop, environ: Mapping[st
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env=environ,
-            # A sweep that was killed leaves no run behind, which would slow down whatever is run next.
+            # A sweep that was killed leaves no run behind, which would slow down later runs.
             preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs
         )
         stop.child = child
-        if stop.signal is not None:  # it came while the child was being started
+        if stop.signal is not None:  # it arrived while the child was being started
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, stop.signal)
         code = child.wait()

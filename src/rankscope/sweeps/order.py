@@ -1,7 +1,7 @@
 """The order of runs.
 
-Repeats are interleaved, each round the other way round (1 2 3, 3 2 1, ...): a machine that becomes slower while the
-sweep runs does so for all settings alike, and over two rounds for none of them more.
+Repeats are interleaved, and each round reverses the order (1 2 3, 3 2 1, ...): a machine that becomes slower during the
+sweep slows all settings equally over two rounds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["order_in_words", "order_of"]
 
 
 def order_of(settings: int, repeats: int) -> list[tuple[int, int]]:
-    """Setting and repeat of each run, both from 1 on, in the order in which they are run."""
+    """Return setting and repeat of each run, both from 1 on, in the order in which they are run."""
     forward = range(1, settings + 1)
     return [
         (setting, repeat)
@@ -22,7 +22,7 @@ def order_of(settings: int, repeats: int) -> list[tuple[int, int]]:
 
 
 def order_in_words(plan: SweepPlan) -> str:
-    """The order, by the numbers of the settings."""
+    """Return the order, by the numbers of the settings."""
     forward = [str(setting.number) for setting in plan.settings]
     if len(forward) > 6:
         forward = [*forward[:2], "...", *forward[-1:]]

@@ -1,4 +1,4 @@
-"""From runs that have ended to the table: steps of each run from its step log, and the advice of its report."""
+"""Make the table from the runs that have ended: steps of each run from its step log, and the advice of its report."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["predicted", "result_of"]
 
 @dataclass(slots=True)
 class _Run:
-    """What is known of a run that has ended well."""
+    """Data of a run that has ended successfully."""
 
     steps: NDArray[np.float64]
-    """That nobody recorded, ms."""
+    """Unrecorded steps, ms."""
     report: ClusterReport | None
     notes: list[str] = field(default_factory=list)
     disturbed: str = ""
@@ -48,12 +48,12 @@ Open = Callable[[Path], AbstractContextManager[Path]]
 
 
 def result_of(sweep: SweepDir, name: str, opened: Open = nullcontext) -> SweepResult:
-    """The table, of the runs that have ended so far.
+    """Return the table of the runs that have ended so far.
 
     Args:
         sweep: its folder.
-        name: as it was given.
-        opened: where an encrypted run can be read while it is looked at. Such a run has no report, only its steps.
+        name: as given by the user.
+        opened: opens a run for reading, decrypted if it is encrypted. An encrypted run has no report, only its steps.
 
     Raises:
         ForeignFileError: the folder holds no sweep.
@@ -96,8 +96,8 @@ def result_of(sweep: SweepDir, name: str, opened: Open = nullcontext) -> SweepRe
 
 
 def _doubt(result: SweepResult, runs: Sequence[_Run]) -> None:
-    """Say what may have disturbed runs. Without enough repeats nothing is told then: what is usual is so on a quiet
-    machine."""
+    """Add remarks on what may have disturbed runs. Without enough repeats no gain is then reported, because usual
+    differences are those of a quiet machine."""
     words = Counter(run.disturbed or ("" if run.report else "they have no report") for run in runs)
     doubtful = len(runs) - words.pop("", 0)
     if not doubtful:
@@ -161,17 +161,18 @@ def _fill(row: SweepRow, gain: Gain, base: float | None) -> None:
 
 
 def _advice(runs: dict[tuple[int, int], _Run], first: int) -> list[Action]:
-    """Of the first setting's last report."""
+    """Return the advice of the first setting's last report."""
     reports = [run.report for (number, _), run in sorted(runs.items()) if number == first and run.report is not None]
     return reports[-1].actions if reports else []
 
 
 def predicted(before: Mapping[str, str], after: Mapping[str, str], advice: Sequence[Action]) -> Action | None:
-    """What a report advised that turns what is turned here; None where nothing or several things do, as gains do not
-    add up.
+    """Return the action of a report that changes what differs between two settings; None if none or several do.
+
+    Gains of several actions do not add up.
 
     Args:
-        before: arguments and variables of the setting that the report is of.
+        before: arguments and variables of the setting of the report.
         after: those of another setting.
         advice: of the report.
     """
@@ -182,5 +183,5 @@ def predicted(before: Mapping[str, str], after: Mapping[str, str], advice: Seque
 
 
 def _plain(name: str) -> str:
-    """``bucket_cap_mb`` of ``model.bucket-cap-mb``."""
+    """Return ``bucket_cap_mb`` for ``model.bucket-cap-mb``."""
     return name.rpartition(".")[2].replace("-", "_")

@@ -1,4 +1,4 @@
-"""From a plan to runs that have ended: those that are missing are run in order, and noted when they have ended."""
+"""Run the missing runs of a plan in order, and note each when it has ended."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ TAIL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command line of every run, but for what is swept."""
+    """The command line of every run, without the swept values."""
 
     flags: list[str] = field(default_factory=list)
-    """torchrun's, with ``--config-dir``."""
+    """Flags of torchrun, with ``--config-dir``."""
     overrides: list[str] = field(default_factory=list)
-    """Of ``-S``, the same in all runs."""
+    """Overrides by ``-S``, the same in all runs."""
     script: list[str] = field(default_factory=list)
     """The script with its arguments."""
 
     def words(self, setting: SweepSetting, run: Path) -> list[str]:
-        """What follows ``rankscope`` for a run."""
+        """Return the words after ``rankscope`` for a run."""
         settings = [*self.overrides, *setting.overrides, f"run.dir={_quoted(run)}"]
         return ["run", *self.flags, *(word for own in settings for word in ("-S", own)), *self.script]
 
 
 def _quoted(path: Path) -> str:
-    """As Hydra's grammar has it: a backslash stands for itself but before a quotation mark."""
+    """Quote by Hydra's grammar: a backslash is literal except before a quotation mark."""
     text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), str(path))
     return f"'{text}'"
 
 
 def missing(plan: SweepPlan, sweep: SweepDir, *, failed_again: bool) -> list[tuple[SweepSetting, int]]:
-    """Settings and repeats that have not ended, in the order in which they are run."""
+    """Return the settings and repeats that have not ended, in the order in which they are run."""
     ended, by_number = sweep.ended(), {setting.number: setting for setting in plan.settings}
     found = []
     for number, repeat in order_of(len(plan.settings), plan.repeats):
@@ -58,15 +58,15 @@ def missing(plan: SweepPlan, sweep: SweepDir, *, failed_again: bool) -> list[tup
 def go_on(
     todo: Sequence[tuple[SweepSetting, int]], launch: Launch, sweep: SweepDir, stop: Stop, say: Say, *, whole: int
 ) -> None:
-    """Run what is missing, here and one after the other. A run that fails ends itself, and a signal ends all.
+    """Run the missing runs here, one after the other. A failed run does not stop the others, a signal stops all.
 
     Args:
         todo: of :func:`missing`.
         launch: the command line.
-        sweep: where they are kept.
-        stop: which signals have come.
-        say: gets a line for each run.
-        whole: runs of the sweep, for these lines.
+        sweep: the folder of the sweep.
+        stop: the signals that have arrived.
+        say: called with a line for each run.
+        whole: number of runs of the sweep, for these lines.
     """
     for number, (setting, repeat) in enumerate(todo, start=whole - len(todo) + 1):
         if stop.signal is not None:
@@ -89,7 +89,7 @@ def go_on(
 
 
 def told_of(job: SweepJob, sweep: SweepDir) -> str:
-    """What became of a run, in words."""
+    """Return the result of a run, in words."""
     if not job.exit_code:
         return f"done in {job.seconds:.0f} s"
     log = sweep.log(sweep.path / job.folder)
@@ -97,7 +97,7 @@ def told_of(job: SweepJob, sweep: SweepDir) -> str:
 
 
 def _last_line(log: Path) -> str:
-    """What a failed run said at its end, as far as it says something."""
+    """Return the last line of output of a failed run, if there is any."""
     try:
         with log.open("rb") as file:
             file.seek(max(log.stat().st_size - TAIL_BYTES, 0))

@@ -1,5 +1,5 @@
-"""Tracks that no profiler records: steps, waits and transfers of matched calls, the straggler's intervals, the critical
-path."""
+"""Tracks that no profiler records: steps, waits and transfers of matched calls, the straggler's intervals, and the
+critical path."""
 
 from __future__ import annotations
 
@@ -38,22 +38,23 @@ __all__ = [
 I64 = NDArray[np.int64]
 
 PATH_GAP_NS = 50_000
-"""Between two pieces of the path on one rank, up to which they are drawn as one: a launch, a gap of a stream."""
+"""Gap in ns between two pieces of the path on one rank, up to which they are drawn as one: a launch, or a gap of a
+stream."""
 PATH_NAMES = {Part.LAUNCH: "launch", Part.HOST: "host", Part.DEVICE: "compute", Part.TRANSFER: "transfer"}
 
 
 class Slice(NamedTuple):
-    """A slice of a track of its own, ns on the common clock."""
+    """A slice of a derived track, ns on the common clock."""
 
     start: int
     end: int
     name: str
     args: str
-    """Inside of a JSON object."""
+    """The content of a JSON object, without braces."""
 
 
 def steps(window: WindowResult, column: int, selection: Selection) -> list[Slice]:
-    """Return the steps of a rank as its host saw them."""
+    """Return the steps of a rank on its host."""
     marks = window.views[column].trace.steps
     start = on_axis(window.clocks, column, marks.start)
     end = on_axis(window.clocks, column, marks.start + marks.duration)
@@ -65,7 +66,8 @@ def steps(window: WindowResult, column: int, selection: Selection) -> list[Slice
 
 
 def path_slices(window: WindowResult) -> dict[int, list[Slice]]:
-    """Return where the critical path passes, by column: adjacent pieces of one kind as one, short gaps left out."""
+    """Return the stretches of the critical path, by column: adjacent pieces of one kind are joined, short gaps left
+    out."""
     if window.replay is None or window.refused is not None or not window.replay.steps:
         return {}
     chain = critical_path(window.replay)
@@ -85,7 +87,7 @@ def path_slices(window: WindowResult) -> dict[int, list[Slice]]:
 
 
 def wanted_calls(window: WindowResult, column: int, selection: Selection) -> I64:
-    """Return matched calls in which the rank takes part, launched in a step that is wanted."""
+    """Return the matched calls in which the rank takes part, launched in a selected step."""
     members = window.matched.of(column)
     calls = window.matched.call[members].astype(np.int64)
     if selection.steps is None:
@@ -97,9 +99,10 @@ def wanted_calls(window: WindowResult, column: int, selection: Selection) -> I64
 
 
 def waits_and_transfers(window: WindowResult, column: int, calls: I64) -> tuple[list[Slice], list[Slice]]:
-    """Own arrival to last arrival, and from there to the own end; zero lengths are left out.
+    """Return waits (own arrival to last arrival) and transfers (from there to the own end); those of duration 0 are
+    left out.
 
-    So are waits in which recording began on some rank, as the report leaves them out of its sums.
+    So are waits in which recording began on some rank, as in the report's sums.
     """
     view, matched, waits = window.views[column], window.matched, window.waits
     members = matched.at(calls, column)
@@ -121,7 +124,7 @@ def waits_and_transfers(window: WindowResult, column: int, calls: I64) -> tuple[
 
 
 def call_args(window: WindowResult, call: int) -> str:
-    """Return what a matched call is, the same on all its ranks."""
+    """Return the arguments of a matched call, which are the same on all its ranks."""
     channel = window.matched.channels[int(window.matched.channel[call])]
     last = window.views[int(window.waits.last[call])].rank
     return (
@@ -131,9 +134,9 @@ def call_args(window: WindowResult, call: int) -> str:
 
 
 def straggler_intervals(window: WindowResult, column: int, verdict: Verdict) -> list[Slice]:
-    """Where the verdict's rank does more than its peers, of the kind that the verdict names.
+    """Return when the verdict's rank does more than its peers, for the cause that the verdict names.
 
-    Host causes are marked on the host's time; waiting for input exactly, others as the stretch between two launches of
+    Host causes are marked in the host's time: waiting for input exactly, others as the stretch between two launches of
     matched calls. Causes in the device's work are marked where that work ran.
     """
     view, replay = window.views[column], window.replay
@@ -162,7 +165,7 @@ def straggler_intervals(window: WindowResult, column: int, verdict: Verdict) -> 
 def _per_segment(
     window: WindowResult, segments: Segments, column: int, peers: list[int], cause: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what the rank, and the median of its peers, spends in each segment, ns."""
+    """Return the time of the rank, and the median of its peers, in each segment, ns."""
     record = describe(cause)
     if record.host_time and not record.by_count:
         lengths = [p.length[cause] for p in window.profiles]
@@ -188,7 +191,7 @@ def _places(window: WindowResult, column: int, cause: str, begin: int, end: int)
 
 
 def wait_args(window: WindowResult, member: int) -> str:
-    """:func:`call_args` with what one of its ranks waited and transferred."""
+    """Return :func:`call_args` with the wait and transfer of one of its ranks."""
     call = int(window.matched.call[member])
     wait, transfer = round(float(window.waits.wait[member])), round(float(window.waits.transfer[member]))
     began = ',"recording began in it":true' if window.waits.early[call] else ""

@@ -14,7 +14,8 @@ __all__ = ["call_arrows", "count_launches", "launches"]
 
 
 def call_arrows(parts: Sequence[Part]) -> Iterator[tuple[str, int]]:
-    """Each matched call as one chain over its ranks in order of arrival. The second value is 1 on its first line."""
+    """Yield each matched call as one chain over its ranks in order of arrival. The second value is 1 on its first
+    line."""
     number = 0
     for window in dict.fromkeys(id(p.window) for p in parts):
         members = [p for p in parts if id(p.window) == window]
@@ -37,7 +38,7 @@ def call_arrows(parts: Sequence[Part]) -> Iterator[tuple[str, int]]:
 
 
 def count_launches(part: Part, rows: NDArray[np.int64]) -> int:
-    """How many arrows :func:`launches` can find at most once these rows are written."""
+    """Return the largest number of arrows that :func:`launches` can find once these rows are written."""
     launch = part.window.views[part.column].trace.events.launch
     shown = np.zeros(len(launch), np.bool_)
     shown[rows] = True
@@ -46,7 +47,7 @@ def count_launches(part: Part, rows: NDArray[np.int64]) -> int:
 
 
 def launches(part: Part) -> list[tuple[int, int]]:
-    """Yield (launching call, work on the device) where both are shown and in order of time."""
+    """Return (launching call, work on the device) if both are shown and in order of time."""
     launch = part.window.views[part.column].trace.events.launch
     return [
         (source, row)

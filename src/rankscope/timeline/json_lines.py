@@ -1,5 +1,5 @@
-"""Lines of Chrome JSON. Times are whole nanoseconds from the timeline's zero, written as microseconds with three
-decimals: exact, since no more than 15 digits come of it in windows less than ten days apart."""
+"""Lines of Chrome JSON. Times are whole nanoseconds from the timeline's origin, written as microseconds with three
+decimals. This is exact: they have at most 15 digits if windows are less than ten days apart."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ARROW_BYTES = 150
 
 
 def us(ns: int) -> str:
-    """Microseconds, three decimals."""
+    """Return microseconds with three decimals."""
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
     return f"{sign}{ns // 1000}.{ns % 1000:03d}"
 
 
 def slice_line(pid: int, tid: int, start: int, end: int, category: str, name: str, args: str) -> str:
-    """One slice. ``name`` is quoted already, ``args`` the inside of a JSON object."""
+    """Return one slice. ``name`` is quoted already, ``args`` is the content of a JSON object."""
     return (
         f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{us(start)},"dur":{us(end - start)},'
         f'"cat":"{category}","name":{name},"args":{{{args}}}}}'
@@ -26,7 +26,7 @@ def slice_line(pid: int, tid: int, start: int, end: int, category: str, name: st
 
 
 def arrow(phase: str, number: int, pid: int, tid: int, time: int, category: str) -> str:
-    """One end of an arrow (``s`` start, ``t`` between, ``f`` finish), bound to the slice around ``time``."""
+    """Return one end of an arrow (``s`` start, ``t`` between, ``f`` finish), bound to the slice around ``time``."""
     binding = ',"bp":"e"' if phase == "f" else ""
     return (
         f'{{"ph":"{phase}","id":{number},"pid":{pid},"tid":{tid},"ts":{us(time)},'

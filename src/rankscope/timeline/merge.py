@@ -22,7 +22,7 @@ __all__ = ["Merged", "merge", "write"]
 
 Progress = Callable[[str], None]
 Written = Callable[[int, int], None]
-"""Called now and then with the bytes written and the most there can be, unpacked."""
+"""Called now and then with the bytes written and their upper bound, uncompressed."""
 _REPORT_EVERY = 1 << 20
 """Bytes between two calls."""
 
@@ -40,17 +40,17 @@ def merge(
     """Write the merged timeline, atomically.
 
     Args:
-        load: traces of all ranks; those left out by ``selection`` still help to align the clocks.
+        load: traces of all ranks; those that ``selection`` excludes are still used to align the clocks.
         output: the file, usually ``cluster.trace.json.gz``.
-        selection: None for everything within the default bound.
-        manifest: of the run, where there is one.
+        selection: None for everything within the default limit.
+        manifest: of the run, if there is one.
         replace: whether an older file may be replaced.
         progress: called with a line of text for each stage.
         written: called as the file grows.
 
     Raises:
         AnalysisError: no trace is usable.
-        ConfigError: nothing is left of the selection, or it cannot fit.
+        ConfigError: the selection is empty, or cannot fit.
         RunDirError: the file exists and may not be replaced, or cannot be written.
     """
     say = progress or (lambda _text: None)
@@ -70,7 +70,7 @@ def merge(
 
 
 def _wanted(prepared: PreparedTimeline, selection: Selection) -> list[tuple[WindowResult, int]]:
-    """Window and column of each rank to be shown."""
+    """Return window and column of each rank to be shown."""
     wanted = [
         (window, column)
         for window in prepared.windows
@@ -90,7 +90,7 @@ def _wanted(prepared: PreparedTimeline, selection: Selection) -> list[tuple[Wind
 
 
 def write(output: Path, text: Iterable[str], merged: Merged, written: Written | None = None) -> None:
-    """Write lines to a file that is complete or not there, and count them in ``merged``.
+    """Write lines to a file that is either complete or absent, and count them in ``merged``.
 
     Raises:
         OSError: it cannot be written.
@@ -114,10 +114,10 @@ def write(output: Path, text: Iterable[str], merged: Merged, written: Written | 
 
 @contextlib.contextmanager
 def _packed(raw: BinaryIO, output: Path) -> Iterator[BinaryIO]:
-    """Gzip where the name says so. No time of writing inside: the same traces give the same file."""
+    """Compress by gzip if the name ends so. It contains no time stamp: the same traces give the same file."""
     if output.suffix != ".gz":
         yield raw
         return
-    # level 4 packs as fast as we format
+    # Level 4 compresses as fast as the lines are formatted.
     with gzip.GzipFile("", "wb", 4, raw, mtime=0) as packed, io.BufferedWriter(packed, 1 << 20) as stream:
         yield stream

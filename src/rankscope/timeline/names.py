@@ -1,4 +1,5 @@
-"""Text from traces as JSON that every viewer takes: no control characters, no lone surrogates, not endless."""
+"""Text of traces as JSON that every viewer accepts: without control characters and lone surrogates, of limited
+length."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 __all__ = ["LONGEST", "quoted", "quoted_all"]
 
 LONGEST = 500
-"""Characters of a name; the middle of a longer one is left out."""
+"""Characters of a name; the middle of a longer one is removed."""
 
 _CONTROL = {code: 0x2400 + code for code in range(32)} | {127: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 

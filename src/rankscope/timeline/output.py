@@ -10,14 +10,15 @@ from rankscope.rundir.layout import RunDir
 __all__ = ["TIMELINE", "choose_output", "report_folder"]
 
 TIMELINE = "cluster.trace.json.gz"
-"""Name of the merged timeline in a report folder. Readers of traces know it and pass it over."""
+"""Name of the merged timeline in a report folder. Readers of traces ignore files of this name."""
 
 
 def choose_output(run: RunDir, asked: Path | None) -> tuple[Path, bool]:
-    """Return the file to write, and whether it is our own and may be replaced.
+    """Return the file to write, and whether it is rankscope's own and may be replaced.
 
     Raises:
-        ConfigError: the folder is no run directory and no file was named, or the file would pass for a rank's trace.
+        ConfigError: the folder is not a run directory and no file was named, or the file would be taken for a rank's
+            trace.
     """
     own = run.report / TIMELINE
     if asked is None:
@@ -42,7 +43,7 @@ def report_folder(path: Path) -> Path:
     """Return the folder with report.html, of a run directory or the folder itself.
 
     Raises:
-        RunDirError: neither a report nor a timeline is there.
+        RunDirError: it has neither a report nor a timeline.
     """
     for folder in (path / "report", path):
         if (folder / "report.html").is_file() or (folder / TIMELINE).is_file():

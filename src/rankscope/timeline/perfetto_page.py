@@ -1,7 +1,7 @@
-"""A page that hands the timeline to the Perfetto UI in another tab, where that UI may not fetch it itself.
+"""A page that passes the timeline to the Perfetto UI in another tab, if that UI may not fetch it itself.
 
-The UI's own policy lets it connect to one local port only. From any other port the file is passed in the way that
-the UI documents: our page opens it, sends a message until it answers, and posts the bytes.
+The UI's content security policy allows connections to one local port only. From any other port the file is passed in
+the way that the UI documents: our page opens it, sends a message until it answers, and posts the bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def hand_over(name: str, viewer: str) -> str:
     """Return the page.
 
     Args:
-        name: of the timeline, beside the page. Ours, never a user's.
+        name: of the timeline, beside the page. Always a name of rankscope, never the user's.
         viewer: origin of the Perfetto UI.
     """
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()

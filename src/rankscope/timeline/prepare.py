@@ -1,4 +1,4 @@
-"""From loaded traces to what the timeline shows: all windows on one clock, and the verdict."""
+"""From loaded traces to the content of the timeline: all windows on one clock, and the verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PreparedTimeline:
 
     windows: list[WindowResult]
     base_ns: int
-    """Zero of the timeline: the earliest aligned event, on the clock of the first rank of the alignment."""
+    """Origin of the timeline: the earliest aligned event, on the clock of the first rank of the alignment."""
     verdict: Verdict
     notes: list[str] = field(default_factory=list)
 
@@ -61,6 +61,7 @@ def prepare_timeline(load: LoadResult, manifest: RunManifest | None = None) -> P
 
 
 def on_axis(clocks: Clocks, column: int, own: I64) -> I64:
-    """Own-clock times on the common clock, whole nanoseconds. Keeps order, and lengths where there is no drift."""
+    """Convert own-clock times to the common clock, whole nanoseconds. The order is kept, and so are durations without
+    drift."""
     drift = np.round(float(clocks.drift[column]) * (own - clocks.origin)).astype(np.int64)
     return np.asarray(own + round(float(clocks.offset[column])) + drift)

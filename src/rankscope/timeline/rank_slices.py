@@ -1,4 +1,4 @@
-"""One rank of one window as slices: what may be shown, what it costs, and on which tracks it is drawn."""
+"""One rank of one window as slices: the events that may be shown, their size, and their tracks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ I64 = NDArray[np.int64]
 
 _LABELS = {category: name for name, category in CATEGORIES.items()}
 _DEVICE, _ANNOTATION, _HOST = range(3)
-"""Kinds of tracks in the order in which they get their ids: viewers that know no sort index go by those."""
+"""Kinds of tracks in the order of their ids, which is the display order in viewers without a sort index."""
 _GPU_ORDER, _HOST_ORDER = 10, 500
-"""Places of the tracks within a rank, after the ones made here."""
+"""Positions of the tracks within a rank, after the derived ones."""
 
 
 @dataclass(slots=True)
 class Part:
-    """One rank of one window: the events that may be shown."""
+    """One rank of one window, with the events that may be shown."""
 
     window: WindowResult
     column: int
@@ -41,7 +41,7 @@ class Part:
     length: I64
     cost: I64
     calls: I64
-    """Matched calls shown."""
+    """Matched calls that are shown."""
     args: dict[int, str]
     """Arguments of events that are collectives."""
     names: list[str]
@@ -55,7 +55,7 @@ class Part:
 
 
 def make_part(window: WindowResult, column: int, selection: Selection) -> Part:
-    """Events of a rank that the user selected, with what each costs to write."""
+    """Return the events of a rank that the user selected, with the size of each."""
     trace = window.views[column].trace
     events = trace.events
     mask = np.ones(len(events), np.bool_)
@@ -82,14 +82,14 @@ def make_part(window: WindowResult, column: int, selection: Selection) -> Part:
 
 
 def track_count(part: Part) -> int:
-    """How many tracks the part needs at most, with one spare lane each."""
+    """Return the largest number of tracks that the part needs, with one spare lane each."""
     events = part.window.views[part.column].trace.events
     key = _track_keys(part, part.rows)
     return 2 * np.unique(key, axis=1).shape[1] if len(events) else 0
 
 
 def _track_keys(part: Part, rows: I64) -> I64:
-    """Kind of track, process or device, thread or stream."""
+    """Return kind of track, process or device, thread or stream."""
     events = part.window.views[part.column].trace.events
     annotation = events.category[rows] == Category.GPU_USER_ANNOTATION
     kind = np.where(annotation, _ANNOTATION, np.where(events.stream[rows] >= 0, _DEVICE, _HOST))
@@ -97,7 +97,7 @@ def _track_keys(part: Part, rows: I64) -> I64:
 
 
 def event_lines(base_ns: int, part: Part, rows: I64, tracks: Tracks, *, launches: bool) -> Iterator[str]:
-    """Slices of the chosen events, track by track. ``launches``: remember where arrows from launches may end."""
+    """Yield slices of the chosen events, track by track. ``launches``: note where arrows from launches may end."""
     view = part.window.views[part.column]
     events, steps, pid = view.trace.events, view.trace.steps.number.tolist(), tracks.process(part.rank)
     start = on_axis(part.window.clocks, part.column, events.start[rows]) - base_ns
@@ -123,7 +123,7 @@ def event_lines(base_ns: int, part: Part, rows: I64, tracks: Tracks, *, launches
 
 
 def _ends_arrows(part: Part, *, launches: bool) -> list[bool]:
-    """Return collectives, and if wanted work on the device and the calls that launched it."""
+    """Select collectives, and if wanted work on the device and the calls that launched it."""
     launch = part.window.views[part.column].trace.events.launch
     mask = np.zeros(len(launch), np.bool_)
     if launches:
@@ -135,7 +135,7 @@ def _ends_arrows(part: Part, *, launches: bool) -> list[bool]:
 
 
 def _split(part: Part, rows: I64) -> Iterator[tuple[I64, str, int]]:
-    """Rows by thread or stream, with the track's name and order."""
+    """Yield rows by thread or stream, with the track's name and order."""
     if not len(rows):
         return
     distinct, inverse = np.unique(_track_keys(part, rows), axis=1, return_inverse=True)
@@ -149,7 +149,7 @@ def _split(part: Part, rows: I64) -> Iterator[tuple[I64, str, int]]:
 
 
 def _host_track(part: Part, rows: I64, process: int, thread: int, main: tuple[int, int] | None) -> tuple[str, int]:
-    if thread < 0 or process < 0:  # Kineto's own tracks have words for numbers
+    if thread < 0 or process < 0:  # Kineto's own tracks have words instead of numbers
         return f"profiler {abs(min(thread, process))}", _HOST_ORDER + 400
     if (process, thread) == main:
         return f"main thread {thread}", _HOST_ORDER
@@ -168,7 +168,7 @@ def _device_track(part: Part, rows: I64, device: int, stream: int, *, annotation
 
 
 def _main_thread(part: Part) -> tuple[int, int] | None:
-    """Process and thread of the step marks."""
+    """Return process and thread of the step marks."""
     trace = part.window.views[part.column].trace
     if not len(trace.steps):
         return None

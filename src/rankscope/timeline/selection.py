@@ -1,4 +1,4 @@
-"""What goes into a merged timeline: steps, ranks, event classes, and how large it may be."""
+"""Content of a merged timeline: steps, ranks, event classes, and the size limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankscope.trace.columns import Category
 __all__ = ["CATEGORIES", "MAX_MB", "Selection", "parse_categories", "parse_ranks", "parse_steps"]
 
 MAX_MB = 300
-"""Default bound. The Perfetto UI holds several times the unpacked text in memory."""
+"""Default limit. The Perfetto UI needs several times the uncompressed text in memory."""
 
 CATEGORIES = {category.name.lower(): category for category in Category}
 """Name in ``--categories`` and in the timeline's ``cat`` -> event class."""
@@ -20,19 +20,19 @@ CATEGORIES = {category.name.lower(): category for category in Category}
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """None chooses everything.
+    """The user's selection; None selects everything.
 
     Raises:
-        ConfigError: a bound that no timeline can keep.
+        ConfigError: a limit that no timeline can keep.
     """
 
     steps: tuple[int, int] | None = None
     """First and last step number, both included."""
     ranks: frozenset[int] | None = None
     categories: frozenset[Category] | None = None
-    """Of the recorded events; the tracks made here (steps, wait, transfer, straggler) are always there."""
+    """Of the recorded events; derived tracks (steps, wait, transfer, straggler) are always included."""
     max_mb: float = MAX_MB
-    """Bound of the unpacked JSON, 10^6 bytes. The gzip file is about a tenth of it."""
+    """Limit of the uncompressed JSON, 10^6 bytes. The gzip file is about a tenth of it."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -45,16 +45,16 @@ class Selection:
         return int(self.max_mb * 1e6)
 
     def has_rank(self, rank: int) -> bool:
-        """Whether the rank is wanted."""
+        """Return whether the rank is selected."""
         return self.ranks is None or rank in self.ranks
 
     def has_step(self, number: int) -> bool:
-        """Whether the step number is wanted."""
+        """Return whether the step number is selected."""
         return self.steps is None or self.steps[0] <= number <= self.steps[1]
 
 
 def parse_steps(text: str) -> tuple[int, int]:
-    """``13-15`` or ``13``.
+    """Parse ``13-15`` or ``13``.
 
     Raises:
         ConfigError: anything else.
@@ -69,7 +69,7 @@ def parse_steps(text: str) -> tuple[int, int]:
 
 
 def parse_ranks(text: str) -> frozenset[int]:
-    """``0,3`` or ``0-3,7``.
+    """Parse ``0,3`` or ``0-3,7``.
 
     Raises:
         ConfigError: anything else.
@@ -84,10 +84,10 @@ def parse_ranks(text: str) -> frozenset[int]:
 
 
 def parse_categories(text: str) -> frozenset[Category]:
-    """``kernel,cpu_op``.
+    """Parse ``kernel,cpu_op``.
 
     Raises:
-        ConfigError: a name that is no event class.
+        ConfigError: a name that is not an event class.
     """
     wanted = [part.strip().lower() for part in text.split(",") if part.strip()]
     unknown = [name for name in wanted if name not in CATEGORIES]

@@ -1,8 +1,8 @@
 """Report and timeline on loopback, for a browser on this machine and the Perfetto UI in it.
 
-Nothing else is served: two files and a page that hands one over, under a path that only the owner of the terminal
-knows. The Perfetto UI reads the timeline in the browser, so nothing leaves the machine. Its page may connect to no
-local port but 9001; from any other one our page posts the file to it.
+Only two files and a page that passes one on are served, under a path that only the owner of the terminal knows. The
+Perfetto UI reads the timeline in the browser, so no data leaves the machine. Its page may connect to local port 9001
+only; from any other port our page posts the file to it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TYPES = {"report.html": _HTML, TIMELINE: "application/gzip", _PAGE: _HTML}
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the files of ``folder`` that there are, under a random path."""
+    """Serves the existing files of ``folder``, under a random path."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -51,12 +51,13 @@ class Server(ThreadingHTTPServer):
 
     @property
     def report_url(self) -> str:
-        """Where the report is."""
+        """URL of the report."""
         return f"{self.root}/report.html"
 
     @property
     def timeline_url(self) -> str:
-        """URL of the Perfetto UI that opens the timeline; on a port that it may not reach, of our page that does."""
+        """URL of the Perfetto UI that opens the timeline; on a port that it may not connect to, URL of our page that
+        passes it on."""
         return f"{PERFETTO}/#!/?url={self.root}/{TIMELINE}" if self.server_port == PORT else f"{self.root}/{_PAGE}"
 
 
@@ -65,7 +66,7 @@ def make_server(folder: Path, port: int | None = None) -> Server:
 
     Args:
         folder: with report.html and the timeline, or one of them.
-        port: None for the one that suits the Perfetto UI best, or any free one where that is taken.
+        port: None for the one that the Perfetto UI can connect to, or any free one if that is in use.
 
     Raises:
         ConfigError: the configured port is not available.
@@ -139,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _asked(self) -> str | None:
-        """Name of one of our files, None for any other path, token or host name."""
+        """Return the name of one of the served files, None for any other path, token or host name."""
         if self.headers.get("Host") != f"127.0.0.1:{self.server.server_port}":
             return None  # another name that points at this machine: DNS rebinding
         found = re.fullmatch(r"/([^/?#]+)/([^/?#]+)(?:\?[^#]*)?", self.path)
@@ -165,4 +166,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cross-Origin-Resource-Policy", "same-origin" if self._asked() != TIMELINE else "cross-origin")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing: the terminal belongs to the user."""
+        """Log nothing, because the terminal belongs to the user."""

@@ -1,4 +1,4 @@
-"""Which events fit: the important classes first, within the first class that does not fit the longest."""
+"""Selection of events that fit: the important classes first, within the first class that does not fit the longest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CLASSES: tuple[tuple[str, tuple[Category, ...]], ...] = (
 
 @dataclass(slots=True)
 class Choice:
-    """Per part the events to keep, what they cost at most, and words for what had to go."""
+    """Per part the events to keep, an upper bound of their size, and a description of what was removed."""
 
     keep: list[NDArray[np.bool_]]
     bytes: int
@@ -39,7 +39,7 @@ class Choice:
 
 
 def importance(category: NDArray[np.int8], collective: I64) -> NDArray[np.int8]:
-    """Class of each event, most important first.
+    """Return the class of each event; lower numbers are more important.
 
     Args:
         category: of all events.
@@ -60,7 +60,7 @@ def choose(classes: Sequence[NDArray[np.int8]], length: Sequence[I64], cost: Seq
         classes: importance of each event, per part.
         length: duration in ns.
         cost: upper bound of its text in bytes.
-        room: bytes there are.
+        room: available bytes.
     """
     of, long, text = (np.concatenate(list(c)) if c else np.empty(0, np.int64) for c in (classes, length, cost))
     keep = np.zeros(len(of), np.bool_)

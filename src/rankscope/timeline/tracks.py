@@ -1,7 +1,7 @@
-"""Ids that never collide, and lanes in which slices nest.
+"""Unique ids, and lanes in which slices nest.
 
-Viewers draw the slices of one thread as a stack: a slice that begins inside another and ends after it cannot be
-drawn. Such slices get a lane of their own beside the first.
+Viewers draw the slices of one thread as a stack: a slice that begins inside another and ends after it cannot be drawn.
+Such slices get an additional lane.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ __all__ = ["FIRST_PROCESS", "Tracks", "lanes"]
 I64 = NDArray[np.int64]
 
 FIRST_PROCESS = 1000
-"""Process id of rank 0. Viewers show it beside the name, and 0 means the idle process to them."""
+"""Process id of rank 0. Viewers show it with the name, and interpret 0 as the idle process."""
 _FIRST_THREAD = 1_000_000
-"""Above every process id, since viewers take a thread with its process's number for the main one."""
+"""Above every process id, since viewers take a thread with its process's number for the main thread."""
 
 
 @dataclass(slots=True)
 class Tracks:
-    """Hands out process and thread ids and remembers their names."""
+    """Assigns process and thread ids and stores their names."""
 
     _threads: dict[tuple[int, Hashable, int], int] = field(default_factory=dict)
     _lines: list[str] = field(default_factory=list)
 
     def process(self, rank: int) -> int:
-        """Process id of a rank."""
+        """Return the process id of a rank."""
         return FIRST_PROCESS + rank
 
     def name_process(self, rank: int, name: str, label: str) -> None:
-        """Name a rank's process and put it in order of rank."""
+        """Name a rank's process and sort it by rank."""
         pid = self.process(rank)
         self._meta(pid, None, "process_name", f'"name":{quoted(name)}')
         self._meta(pid, None, "process_sort_index", f'"sort_index":{rank}')
@@ -44,7 +44,7 @@ class Tracks:
             self._meta(pid, None, "process_labels", f'"labels":{quoted(label)}')
 
     def thread(self, rank: int, key: Hashable, lane: int, name: str, order: int) -> int:
-        """Thread id of one lane of a track; made and named when first asked for."""
+        """Return the thread id of one lane of a track; it is created and named at the first call."""
         place = (rank, key, lane)
         tid = self._threads.get(place)
         if tid is None:
@@ -56,7 +56,7 @@ class Tracks:
         return tid
 
     def take_lines(self) -> list[str]:
-        """Metadata not yet taken."""
+        """Return the metadata lines that were not returned before."""
         lines, self._lines = self._lines, []
         return lines
 
@@ -66,7 +66,7 @@ class Tracks:
 
 
 def lanes(start: I64, end: I64) -> NDArray[np.int32]:
-    """Lane of each slice such that within a lane any two either nest or are apart.
+    """Return the lane of each slice, such that any two in a lane either nest or do not overlap.
 
     Args:
         start: in ascending order; ties longer first.

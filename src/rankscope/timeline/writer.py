@@ -25,24 +25,24 @@ from rankscope.timeline.tracks import Tracks, lanes
 __all__ = ["Merged", "lines"]
 
 _RANK_BYTES = 3000
-"""Room for a rank's name and label; each track takes ``_TRACK_BYTES``."""
+"""Bytes reserved for a rank's name and label; each track takes ``_TRACK_BYTES``."""
 _TRACK_BYTES = 300
 _FOOT_BYTES = 20_000
 _STRAGGLER, _STEPS, _PATH, _WAIT, _TRANSFER = range(5)
-"""Order of our own tracks within a rank; the recorded ones follow."""
+"""Order of the derived tracks within a rank; the recorded ones follow."""
 
 
 @dataclass(slots=True)
 class Merged:
-    """What was written."""
+    """Result of writing."""
 
     path: Path
     slices: int = 0
     arrows: int = 0
     json_bytes: int = 0
-    """Unpacked size."""
+    """Uncompressed size."""
     most_bytes: int = 0
-    """What that can be at most, known before the events are written."""
+    """Upper bound of the size, known before the events are written."""
     file_bytes: int = 0
     left_out: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

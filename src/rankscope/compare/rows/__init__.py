@@ -1,1 +1,1 @@
-"""What two runs are compared by, one file a kind of rows, and a table (``table.py``)."""
+"""Quantities that two runs are compared by: one file per kind of rows, and a table (``table.py``)."""

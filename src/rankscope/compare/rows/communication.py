@@ -1,4 +1,4 @@
-"""Collectives by what they are: how often, how long their transfers take and at which bus bandwidth; waits apart."""
+"""Collectives by kind and size: number, duration of their transfers and bus bandwidth, and separately their waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F64 = NDArray[np.float64]
 
 
 def communication_rows(before: Side, after: Side) -> list[DiffRow]:
-    """A row for each kind of collective, and one for the time that they waited for the last rank."""
+    """Return a row for each kind of collective, and one for the time that they waited for the last rank."""
     ours, theirs = _calls(before.ranks), _calls(after.ranks)
     rows = [_row(key, ours.get(key), theirs.get(key)) for key in sorted(set(ours) | set(theirs))]
     rows.sort(key=lambda row: (not row.told, -abs(row.change or 0.0)))
@@ -29,7 +29,8 @@ def communication_rows(before: Side, after: Side) -> list[DiffRow]:
 
 
 def _calls(ranks: Iterable[RankWindow]) -> dict[Key, tuple[float, F64, F64]]:
-    """Calls a step, transfers in ms and bus bandwidth in GB/s of each call of each rank in a step."""
+    """Return calls per step, and of each call of each rank in a step the transfer in ms and the bus bandwidth in
+    GB/s."""
     count: dict[Key, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     steps: dict[int, int] = defaultdict(int)
     transfer: dict[Key, list[float]] = defaultdict(list)
@@ -97,7 +98,8 @@ def _name(key: Key) -> str:
 
 
 def _waits(before: Side, after: Side) -> list[DiffRow]:
-    """Of the rank whose waiting changed most. No noise is known for it: it follows from what the others do."""
+    """Return the row of the rank whose waiting changed most. Its noise is unknown, since it depends on the other
+    ranks."""
     ours, theirs = (_waited(side.ranks) for side in (before, after))
     shared = sorted(set(ours) & set(theirs))
     if not shared:

@@ -1,4 +1,4 @@
-"""What a step does and how often: it does not vary between runs of one program, so that any machine can tell."""
+"""Numbers of events per step. They do not vary between runs of one program, so that any machine can compare them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _calls(own: RankWindow, bytes_of: bool) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How to count something."""
+    """One quantity to count."""
 
     unit: str
     values: Callable[[RankWindow], list[int]]
-    """Of each recorded step of one rank."""
+    """Returns the count for each recorded step of one rank."""
     rare: bool = False
-    """It happens in few steps, so that one step with it is news where there was none."""
+    """It occurs in few steps, so that one step with it is a change if there was none."""
 
 
 COUNTS: dict[str, Count] = {
@@ -46,9 +46,9 @@ COUNTS: dict[str, Count] = {
 
 
 def count_rows(before: Side, after: Side) -> list[DiffRow]:
-    """A row for each of :data:`COUNTS`.
+    """Return a row for each of :data:`COUNTS`.
 
-    A change is told of a rank where its steps in one run all have more than any of its steps in the other has.
+    A change is reported for a rank if all its steps in one run have more than any of its steps in the other.
     """
     return [row for name in COUNTS if (row := _row(name, before, after)) is not None]
 

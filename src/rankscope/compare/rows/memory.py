@@ -1,4 +1,4 @@
-"""Device memory: the highest peak, and by how much the peak grows a step."""
+"""Device memory: the highest peak, and the growth of the peak per step."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rankscope.records.rows import MemoryRow
 __all__ = ["memory_rows"]
 
 LEAK_BYTES = 1 << 20
-"""A peak that grows by less than a block of the allocator a step is no leak that fills a device in a day."""
+"""A peak that grows by less than a block of the allocator per step is not a leak that fills a device in a day."""
 
 
 def memory_rows(before: Side, after: Side) -> list[DiffRow]:
-    """Rows of what both runs recorded."""
+    """Return the rows that both runs recorded."""
     found = [
         _row("memory peak", before, after, lambda row: float(row.peak_allocated_bytes)),
         _row("memory reserved", before, after, lambda row: float(row.peak_reserved_bytes)),

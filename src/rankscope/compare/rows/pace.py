@@ -1,8 +1,8 @@
-"""How fast a device went: what all its kernels have in common, from step to step and between two runs.
+"""Pace of a device: the common change of all its kernels, from step to step and between two runs.
 
-Power and temperature move the clock of a device, and with it its kernels, by several percent, some more than others.
-That is no change of any one of them. So of a kernel's change counts what is left when it is taken out how it goes with
-the others (analysis of covariance: Fisher, 1932), and its scatter is what is left of that.
+Power and temperature change the clock of a device, and with it the duration of its kernels, by several per cent, and of
+some kernels more than of others. That is not a change of any one of them. So the change of a kernel counts without the
+part that follows from its dependence on the others (analysis of covariance: Fisher, 1932), and so does its scatter.
 """
 
 from __future__ import annotations
@@ -17,28 +17,31 @@ from rankscope.compare.rows.uses import Key, Use
 __all__ = ["Pace", "Scatter", "pace_of", "scatter_of"]
 
 FEWEST = 5
-"""Kinds of kernels; what fewer have in common may be what happened to one of them."""
+"""Number of kinds of kernels; a common change of fewer may be a change of one of them."""
 LEAST_SHARE = 0.005
-"""Of all compute: shorter kinds follow the clock of the trace more than that of the device."""
+"""Share of all compute; shorter kinds follow the clock of the trace more than that of the device."""
 STILL = 0.001
-"""A pace that moves by less tells little of how a kernel goes with it; then it is taken to go as the others do."""
+"""If the pace varies by less, it shows little of how a kernel depends on it; the kernel is then assumed to follow the
+others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Of one rank in both runs: step -> how long its kernels took, as logarithms on a zero that both runs share."""
+    """Pace of one rank in both runs: step -> log duration of its kernels, relative to an origin that both runs
+    share."""
 
     steps: tuple[Mapping[int, float], Mapping[int, float]] = field(default_factory=lambda: ({}, {}))
 
     @property
     def change(self) -> float:
-        """From the older run to the newer one; 0 where it is not known."""
+        """Change from the older run to the newer one; 0 if unknown."""
         before, after = self.steps
         return fmean(after.values()) - fmean(before.values()) if before and after else 0.0
 
 
 def pace_of(before: Mapping[Key, Use], after: Mapping[Key, Use]) -> Pace:
-    """The pace of a rank, where enough kinds ran beside no communication in all steps of both runs."""
+    """Return the pace of a rank, from the kinds without overlap with communication in all steps of both runs, if
+    enough."""
     sides = [_large(before), _large(after)]
     kinds = sorted(sides[0].keys() & sides[1].keys())
     steps = [max((side[key].steps for key in kinds), key=len, default=[]) for side in sides]
@@ -59,28 +62,28 @@ def pace_of(before: Mapping[Key, Use], after: Mapping[Key, Use]) -> Pace:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Of one kind of work from step to step."""
+    """Scatter of one kind of work from step to step."""
 
     variance: float = 0.0
-    """Of the logarithm of its length, beside the pace."""
+    """Variance of its log duration, without the part explained by the pace."""
     freedom: float = math.inf
-    """Degrees of freedom that it is known by."""
+    """Degrees of freedom of the variance."""
     slope: float = 1.0
-    """By how much it goes with the pace: power limits those most that need most."""
+    """Dependence on the pace: a power limit slows those kernels most that need most power."""
     moved: float = math.inf
-    """By how much the pace moved, as a sum of squares: what the slope is known by."""
+    """Variation of the pace, as a sum of squares, which determines the precision of the slope."""
 
     def of_change(self, steps: tuple[int, int], pace: Pace) -> float:
-        """Variance of a change of the logarithm, from so many steps of both runs."""
+        """Return the variance of a change of the log duration, for these numbers of steps in both runs."""
         before, after = steps
         return self.variance * (1 / before + 1 / after + pace.change**2 / self.moved)
 
 
 def scatter_of(sides: Sequence[Mapping[int, Use]], paces: Mapping[int, Pace]) -> Scatter:
-    """Of all ranks and both runs together, as each has only a few steps.
+    """Return the scatter over all ranks and both runs together, because each has only a few steps.
 
     Args:
-        sides: of each run the kind's use on each rank.
+        sides: for each run, the kind's use on each rank.
         paces: of each rank.
     """
     xx = xy = yy = 0.0

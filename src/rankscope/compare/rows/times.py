@@ -1,4 +1,4 @@
-"""Where the recorded steps of the ranks went, as means over the ranks; it adds up to the step."""
+"""Parts of the ranks' recorded steps, as means over the ranks; they add up to the step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["time_rows"]
 
 
 def time_rows(before: Side, after: Side) -> list[DiffRow]:
-    """A row for each use of time."""
+    """Return a row for each part."""
     both = [side.ranks for side in (before, after)]
     if not all(both):
         return []
@@ -46,7 +46,7 @@ def time_rows(before: Side, after: Side) -> list[DiffRow]:
 
 
 def _means(ranks: Sequence[RankWindow], name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Mean over the ranks of each step, of all windows one after the other, ms."""
+    """Return the mean over the ranks for each step, of all windows one after the other, ms."""
     found = []
     for window in sorted({(own.attempt, own.window) for own in ranks}):
         own = [_spent(r.steps, name) for r in ranks if (r.attempt, r.window) == window and r.steps.number]

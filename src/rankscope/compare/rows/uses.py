@@ -1,4 +1,4 @@
-"""Kinds of compute of each rank, and which of one run are which of another."""
+"""Kinds of compute of each rank, and their correspondence between two runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rankscope.records.rank_window import RankWindow
 __all__ = ["Key", "Use", "Uses", "paired"]
 
 Key = tuple[str, str, str, str]
-"""Operator, shapes, module, kernel; parts that two runs do not share are empty."""
+"""Operator, shapes, module, kernel; parts that the two runs do not share are empty."""
 
 MOSTLY = 0.9
-"""Share of a kind's calls that ran beside no communication, from which on its length is compared. Where more ran beside
-it, the others are other calls in each run: measured between runs of one program, lengths scatter by 1.0 to 1.3 % above
-this share, and by 3 to 9 % below it (benchmarks/README.md)."""
+"""Share of a kind's calls without overlap with communication, from which on its duration is compared. If more calls
+overlap, the others are different calls in each run: between runs of one program, durations scatter by 1.0 to 1.3 %
+above this share, and by 3 to 9 % below it (benchmarks/README.md)."""
 
 _CUTS: tuple[Callable[[Key], Key], ...] = (
     lambda key: (key[0], key[1], key[2], ""),
@@ -26,7 +26,7 @@ _CUTS: tuple[Callable[[Key], Key], ...] = (
     lambda key: (key[0], key[1], "", ""),
     lambda key: (key[0], "", "", ""),
 )
-"""What pairs kinds that only one of the runs has, in turn."""
+"""Keys by which kinds that only one of the runs has are paired, in this order."""
 
 
 @dataclass(slots=True)
@@ -34,34 +34,34 @@ class Use:
     """One kind of work of one rank."""
 
     count: float = 0.0
-    """A step."""
+    """Calls per step."""
     alone: float = 0.0
-    """Of these how many ran beside no communication."""
+    """Number of these without overlap with communication."""
     total_ms: float = 0.0
-    """A step."""
+    """Time per step."""
     steps: list[int] = field(default_factory=list)
-    """The rank's recorded steps, of all windows one after the other, in which some ran beside no communication."""
+    """The rank's recorded steps, of all windows one after the other, in which some did not overlap communication."""
     single_us: list[float] = field(default_factory=list)
-    """Of each of ``steps`` the median of one; of several kinds their mean, for all steps at once."""
+    """For each of ``steps`` the median duration of one call; for several kinds their mean, for all steps at once."""
     kernels: set[str] = field(default_factory=set)
 
     logs: list[float] = field(init=False)
-    """Logarithms of ``single_us``; of less than the clock of a trace counts in, that."""
+    """Logarithms of ``single_us``, which is at least the resolution of a trace's clock."""
     usual_us: float | None = field(init=False)
-    """How long one takes that runs beside no communication, the geometric mean of the steps; None of a kind that mostly
-    runs beside it."""
+    """Duration of a call without overlap with communication, geometric mean over the steps; None for a kind that mostly
+    overlaps it."""
 
     def __post_init__(self) -> None:
         self.settle()
 
     def settle(self) -> None:
-        """Fill what follows from the rest."""
+        """Compute the fields that depend on the others."""
         self.logs = [math.log(max(us, 1e-3)) for us in self.single_us]
         known = bool(self.logs) and self.alone >= MOSTLY * self.count
         self.usual_us = math.exp(fmean(self.logs)) if known else None
 
     def add(self, other: Use) -> None:
-        """Another kind of the same rank, to be told together."""
+        """Add another kind of the same rank, to be reported as one."""
         lengths = [(use.count, use.usual_us) for use in (self, other) if use.usual_us is not None]
         weight = sum(count for count, _ in lengths)
         self.single_us = [sum(count * us for count, us in lengths) / weight] if weight else []
@@ -78,7 +78,7 @@ Uses = dict[Key, dict[int, Use]]
 
 
 def paired(before: Iterable[RankWindow], after: Iterable[RankWindow]) -> tuple[Uses, Uses]:
-    """The kinds of both runs, with the same keys for what is the same in both."""
+    """Return the kinds of both runs, with equal keys for corresponding kinds."""
     sides = [list(before), list(after)]
     modules = all(own.work.module for side in sides for own in side if own.work.operator)
     ours, theirs = (_uses(side, modules=modules) for side in sides)
@@ -102,7 +102,7 @@ def _uses(ranks: Iterable[RankWindow], *, modules: bool) -> Uses:
         numbers = zip(work.step, work.count, work.total_ns, work.alone, work.alone_median_ns, strict=True)
         for kind, (step, count, total, alone, single) in zip(kinds, numbers, strict=True):
             use = known.get(kind)
-            if use is None:  # texts are looked up once a kind, not once a step: a thousand ranks have a million rows
+            if use is None:  # texts are looked up per kind, not per step: a thousand ranks have a million rows
                 operator, shapes, module, kernel = map(own.text, kind)
                 key = (operator, shapes, module, kernel)
                 use = known[kind] = found.setdefault(key, {}).setdefault(own.rank, Use())

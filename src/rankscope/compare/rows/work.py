@@ -1,9 +1,9 @@
-"""Compute by what it is: which kernels are new or gone, run more often, or take longer.
+"""Compute by kind: kernels that are new or gone, run more often, or take longer.
 
-Kinds are paired by operator, its input shapes, module and the kernel's name; what is left without the kernel (the
-library chose another one), then without shapes, without the module (it is called otherwise), and by operator alone.
-Modules count where both runs recorded them. Lengths are compared only of kernels that ran beside no communication: what
-runs beside it in one of the runs is kept apart, as a collective that only waits makes it longer.
+Kinds are paired by operator, its input shapes, module and the kernel's name; the rest without the kernel (the library
+chose another one), then without shapes, without the module (it is called otherwise), and by operator alone. Modules
+count if both runs recorded them. Durations are compared only for kernels without overlap with communication. Kernels
+that overlap it in one of the runs are kept apart, because a collective that only waits makes them longer.
 """
 
 from __future__ import annotations
@@ -24,37 +24,38 @@ __all__ = ["work_rows"]
 
 
 LIKELY = 0.05
-"""No news, whatever else: so the larger of two chances is not sought for each kind of each of a thousand ranks."""
+"""Probability from which on a change is not significant in any case, so that the larger of two probabilities need not
+be computed for each kind of each of a thousand ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Of one kind on one rank, or of several together: ms a step."""
+    """Change of one kind on one rank, or of several together: ms per step."""
 
     ms: float = 0.0
     own_ms: float = 0.0
-    """Without what all kernels of the rank have in common."""
+    """Without the common change of all kernels of the rank."""
     beside_ms: float = 0.0
-    """What only running beside communication adds."""
+    """The part that only overlap with communication adds."""
     floor: float = 0.0
-    """Up to which runs of one program differ."""
+    """Usual difference between runs of one program."""
     variance: float = 0.0
-    """Of ``own_ms``, by how much it scatters within the runs."""
+    """Variance of ``own_ms``, by the scatter within the runs."""
     freedom: float = math.inf
 
     @property
     def noise(self) -> float:
-        """Up to which a change is no news, of this one alone."""
+        """Size up to which this change alone is not significant."""
         return max(self.floor, student(self.freedom) * math.sqrt(self.variance)) if self.variance else self.floor
 
     @property
     def least(self) -> float:
-        """What both say of it, the change itself and that beside all others: the smaller one; 0 where they disagree."""
+        """The smaller one of the change itself and the change relative to all others; 0 if their signs differ."""
         return min(abs(self.ms), abs(self.own_ms)) if self.ms * self.own_ms > 0 else 0.0
 
     @property
     def chance(self) -> float:
-        """How likely as much is seen between two runs of one program."""
+        """Probability of such a change between two runs of one program."""
         if not self.least:
             return 1.0
         between = between_chance(self.least, self.floor, KERNEL_DEVIATIONS)
@@ -65,7 +66,8 @@ class _Change:
 
 
 def work_rows(before: Side, after: Side) -> list[DiffRow]:
-    """A row for each operator, shapes and module, one for what ran beside communication, and one for the pace."""
+    """Return a row for each operator, shapes and module, one for kernels that overlapped communication, and one for the
+    pace."""
     ours, theirs = paired(before.ranks, after.ranks)
     ranks = sorted({own.rank for own in before.ranks} & {own.rank for own in after.ranks})
     sides = [{rank: _of_rank(uses, rank) for rank in ranks} for uses in (ours, theirs)]
@@ -97,7 +99,7 @@ def _of_rank(uses: Uses, rank: int) -> dict[Key, Use]:
 
 
 Pair = tuple[Use, Use]
-"""A kind of work of one rank in both runs; without calls where it is not there."""
+"""A kind of work of one rank in both runs; without calls if it is absent."""
 
 
 def _of(uses: Uses, key: Key, rank: int) -> Use:
@@ -107,7 +109,7 @@ def _of(uses: Uses, key: Key, rank: int) -> Use:
 def _change(one: Use, other: Use, pace: Pace, scatter: Scatter) -> _Change:
     grown, lengths = other.total_ms - one.total_ms, (one.usual_us, other.usual_us)
     a, b = (own if own is not None else rest for own, rest in zip(lengths, reversed(lengths), strict=True))
-    if a is None or b is None:  # mostly beside communication in both runs: nothing but the count can be compared
+    if a is None or b is None:  # mostly overlapping communication in both runs: only the count can be compared
         mean = one.total_ms / one.count if one.count else other.total_ms / other.count
         ms = (other.count - one.count) * mean
         return _Change(ms=ms, own_ms=ms, beside_ms=grown - ms)
@@ -125,7 +127,7 @@ def _change(one: Use, other: Use, pace: Pace, scatter: Scatter) -> _Change:
 
 
 def _sum(changes: Sequence[_Change]) -> _Change:
-    """Of several kinds together; degrees of freedom by Welch and Satterthwaite."""
+    """Return the change of several kinds together; degrees of freedom by Welch and Satterthwaite."""
     if len(changes) == 1:
         return changes[0]
     variance = sum(own.variance for own in changes)
@@ -141,7 +143,7 @@ def _sum(changes: Sequence[_Change]) -> _Change:
 
 
 def _row(name: str, module: str, changes: dict[int, _Change], pairs: dict[int, list[Pair]]) -> DiffRow:
-    """One row of all kernels of an operator, of the rank on which they changed most."""
+    """Return one row for all kernels of an operator, of the rank on which they changed most."""
     told = {rank for rank, own in changes.items() if own.least > own.noise}
     most = max(changes, key=lambda rank: (rank in told, abs(changes[rank].ms)))
     one, other = (sum(pair[side].total_ms for pair in pairs[most]) for side in (0, 1))
@@ -169,7 +171,7 @@ def _name(key: Key) -> str:
 
 
 def _detail(pairs: list[Pair]) -> str:
-    """Counts, length of a single one where there is one kind, and kernels where the operator got others."""
+    """Return counts, the duration of a call if there is one kind, and kernels if the operator got others."""
     counts = [sum(pair[side].count for pair in pairs) for side in (0, 1)]
     words = [f"{counts[0]:g} -> {counts[1]:g} a step" if counts[0] != counts[1] else f"{counts[0]:g} a step"]
     if len(pairs) == 1:
@@ -200,7 +202,7 @@ def _beside(beside: dict[int, float]) -> Iterable[DiffRow]:
 
 
 def _pace(paces: dict[int, Pace], sides: Sequence[dict[int, dict[Key, Use]]]) -> Iterable[DiffRow]:
-    """What all kernels of a rank have in common, of the rank where that is most."""
+    """Return the common change of all kernels of a rank, for the rank with the largest."""
     between = {rank: pace.change for rank, pace in paces.items()}
     if not any(between.values()):
         return

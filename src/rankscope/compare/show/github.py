@@ -10,7 +10,7 @@ __all__ = ["workflow_commands"]
 
 
 def workflow_commands(failures: Sequence[Failure]) -> str:
-    """A line for each condition that holds (an error) or could not be decided (a warning)."""
+    """Return a line for each condition that holds (an error) or could not be decided (a warning)."""
     lines = [
         f"::{'error' if failure.state == 'holds' else 'warning'} title={_property(f'rankscope: {failure.condition}')}::"
         f"{_message(failure.text)}"

@@ -12,7 +12,7 @@ _WIDTH, _HEIGHT, _EDGE = 900, 260, 40
 
 
 def terminal(found: History) -> str:
-    """A line a run, and what changed."""
+    """Return one line per run, and the changes."""
     steps = [step for step in found.step_ms if step is not None]
     most = max(steps, default=1.0)
     marks = {change.index: change for change in found.changes}
@@ -36,7 +36,7 @@ def _conclusions(found: History) -> list[str]:
 
 
 def html(found: History) -> str:
-    """A page with the curve, where it changes, and a table of runs with their findings."""
+    """Return a page with the curve, its changes, and a table of runs with their findings."""
     rows = "".join(
         f"<tr><td>{escape(run)}</td><td>{escape(created)}</td><td class=n>{'?' if step is None else f'{step:.2f}'}</td>"
         f"<td>{escape(verdict)}</td><td>{escape('; '.join(titles))}</td></tr>"
@@ -64,7 +64,7 @@ svg {{ width: 100%; height: auto }} svg text {{ fill: currentColor; font-size: 1
 
 
 def _curve(found: History) -> str:
-    """Points of the runs, the medians between changes, a line at each change. The axis begins at zero."""
+    """Draw the points of the runs, the medians between changes, and a line at each change. The axis begins at zero."""
     steps = [step for step in found.step_ms if step is not None]
     if not steps:
         return ""

@@ -31,13 +31,13 @@ td:first-child {{ white-space: nowrap; text-align: right; width: 9rem; font-vari
 
 
 def render(diffs: list[RunDiff]) -> str:
-    """A page with a part for each run after the first."""
+    """Return a page with a part for each run after the first."""
     title = f"{diffs[0].before.name} against {', '.join(diff.after.name for diff in diffs)}"
     return _PAGE.format(title=escape(title), body=body(diffs))
 
 
 def body(diffs: list[RunDiff]) -> str:
-    """The page's content alone, for a notebook."""
+    """Return the page's content alone, for a notebook."""
     return "\n<hr>\n".join(_one(diff) for diff in diffs)
 
 
@@ -70,7 +70,7 @@ def _promise(diff: RunDiff, number: int) -> str:
 
 
 def _bar(diff: RunDiff) -> str:
-    """The parts that have the sign of the difference, to scale."""
+    """Draw the parts with the sign of the difference, to scale."""
     change = diff.step.change or 0.0
     same = [part for part in diff.parts if part.ms * change > 0]
     whole = sum(abs(part.ms) for part in same) or 1.0

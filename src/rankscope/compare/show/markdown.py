@@ -46,7 +46,7 @@ def _one(diff: RunDiff) -> str:
 
 
 def failures_list(conditions: Sequence[str], failures: Sequence[Failure]) -> str:
-    """What does not pass, or that everything does."""
+    """List the conditions that fail, or state that all pass."""
     lines = [
         f"- {'Fails' if failure.state == 'holds' else 'Undecided'}: `{failure.condition}`: {_plain(failure.text)}"
         for failure in failures
@@ -56,7 +56,7 @@ def failures_list(conditions: Sequence[str], failures: Sequence[Failure]) -> str
 
 
 def _plain(text: str) -> str:
-    """Text that means nothing to Markdown or HTML: names of kernels hold all of these."""
+    """Escape text for Markdown and HTML: names of kernels contain such characters."""
     for sign in "\\`*_<>|[]~":
         text = text.replace(sign, f"\\{sign}")
     return text.replace("\n", " ")

@@ -15,14 +15,14 @@ CHANGE = 12
 
 
 def render(diffs: list[RunDiff], width: int = WIDTH) -> str:
-    """One difference in full; of several a table first."""
+    """Return one difference in full; for several, a table first."""
     blocks = [_table(diffs)] if len(diffs) > 1 else []
     blocks += [_one(diff, width) for diff in diffs]
     return "\n".join(blocks)
 
 
 def _table(diffs: list[RunDiff]) -> str:
-    """The first run, and each other one against it."""
+    """Return a table of the first run and of each other one compared with it."""
     longest = max(len(side.name) for side in (diffs[0].before, *(diff.after for diff in diffs)))
     first = diffs[0].step.before
     lines = [f"{diffs[0].before.name:{longest}}  {amount(first, 'ms'):>10}"]

@@ -37,11 +37,11 @@ class Section:
 
     title: str
     rows: list[tuple[str, str, str]]
-    """Change, what it is, and more in words."""
+    """Change, name, and further description."""
 
 
 def headline(diff: RunDiff) -> str:
-    """The step in one line."""
+    """Return the step in one line."""
     step = diff.step
     if step.change is None or not step.before or step.after is None:
         return "no step time is known of both runs"
@@ -51,14 +51,14 @@ def headline(diff: RunDiff) -> str:
 
 
 def steps_line(diff: RunDiff) -> str:
-    """What the steps are."""
+    """Return what kind of steps is compared."""
     a, b = diff.before, diff.after
     line = f"{b.steps:,} {b.step_source} steps against {a.steps:,}"
     return line + (f", baseline of {a.runs} runs" if a.runs > 1 else "")
 
 
 def parts(diff: RunDiff) -> list[tuple[str, str]]:
-    """Each part of the difference: change and words. What is below a hundredth of the step is ``~``."""
+    """Return each part of the difference: change and words. Parts below a hundredth of the step are ``~``."""
     least = 0.01 * max(diff.step.before or 0.0, diff.step.after or 0.0)
     return [(f"{part.ms:+.1f} ms" if abs(part.ms) > least else "~", _part(part)) for part in diff.parts]
 
@@ -74,7 +74,7 @@ def _part(part: DiffPart) -> str:
 
 
 def sections(diff: RunDiff) -> list[Section]:
-    """What differs beyond its noise, by kind; the rest is counted in the last section."""
+    """Return the differences beyond their noise, by kind; the rest is counted in the last section."""
     least = LEAST_SHARE * max(diff.step.before or 0.0, diff.step.after or 0.0)
     found: dict[str, list[tuple[str, str, str]]] = {}
     small, within = 0, 0
@@ -105,7 +105,7 @@ def _change(row: DiffRow) -> str:
 
 
 def short(name: str) -> str:
-    """``aten::mm [8192,4096]x[4096,4096]`` of an operator and the shapes of all its arguments."""
+    """Return ``aten::mm [8192,4096]x[4096,4096]`` from an operator and the shapes of all its arguments."""
     operator, begins, shapes = name.partition(" [")
     dims = _SHAPE.findall(shapes) if begins else []
     if not dims:
@@ -123,7 +123,7 @@ def _what(row: DiffRow) -> str:
 
 
 def amount(value: float | None, unit: str, *, sign: bool = False) -> str:
-    """A number with its unit."""
+    """Return a number with its unit."""
     if value is None:
         return "?"
     plus = "+" if sign and value > 0 else ""

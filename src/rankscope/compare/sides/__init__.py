@@ -1,1 +1,1 @@
-"""One run, read from wherever it is, and how much its numbers vary."""
+"""Read one run from its various forms, and determine how much its numbers vary."""

@@ -1,9 +1,9 @@
-"""By how much a number may differ between two runs of the same program, so that nobody is told of weather.
+"""Usual differences between two runs of the same program, so that they are not reported as changes.
 
-Within a run the steps tell. They depend on each other, so blocks of them are drawn, as long as that lasts (a moving
-block bootstrap: Kuensch, 1989); a few recorded steps get Student's interval. Between runs only repeated runs tell: a
-baseline of several. Without them the least differences are those that were measured between repeated runs on quiet
-machines (benchmarks/README.md), by what is compared.
+Within a run the scatter of the steps shows it. Steps depend on each other, so blocks of them are drawn that are as long
+as this dependence (a moving block bootstrap: Kuensch, 1989); a few recorded steps get Student's interval. Between runs
+only repeated runs show it: a baseline of several. Without them the least differences are those measured between
+repeated runs on quiet machines (benchmarks/README.md), by the kind of quantity.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ __all__ = [
 F64 = NDArray[np.float64]
 
 LEVEL = 0.005
-"""Of each tail."""
+"""Probability of each tail."""
 MANY = 20
-"""Steps from which on blocks of them are drawn."""
+"""Number of steps from which on blocks of them are drawn."""
 DRAWS = 400
 MOST = 4_000
-"""Steps that are drawn from; of more the last ones."""
+"""Largest number of steps to draw from; of more, the last ones are used."""
 LEAST_BLOCK = 3
 CORRELATED = 0.1
-"""Correlation under which steps are taken for independent."""
+"""Correlation below which steps count as independent."""
 
 BETWEEN = {"device_bound": 0.03, "host_bound": 0.05, "kernel": 0.04, "collective": 0.10, "memory": 0.01}
-"""Relative differences between runs of one program. Steps: medians of repeated jobs were up to 0.4 % apart where the
-device is the limit and up to 13 % where shared hosts are, 3 and 5 % on quiet ones. A kernel that runs alone:
-a standard deviation of 1.1 % between runs (596 kinds in 13 pairs), of which this is 3.5: 99.5 % were within. Transfers:
+"""Relative differences between runs of one program. Steps: medians of repeated jobs differed by up to 0.4 % if the
+device is the bottleneck and up to 13 % if shared hosts are, 3 and 5 % on quiet ones. Kernels without overlap: the
+standard deviation between runs is 1.1 % (596 kinds in 13 pairs), of which this is 3.5; 99.5 % were within. Transfers:
 bus bandwidth of one size."""
 
 KERNEL_DEVIATIONS = 3.5
-"""Of ``BETWEEN["kernel"]``."""
+"""Number of standard deviations in ``BETWEEN["kernel"]``."""
 
 
 def block_length(values: F64) -> int:
-    """How many neighbours depend on each other: at which lag the correlation is gone; at least three."""
+    """Return how many neighbours depend on each other: the lag at which the correlation vanishes; at least three."""
     centred = values - values.mean()
     power = float(centred @ centred)
     for lag in range(1, len(values) // 4):
@@ -64,7 +64,7 @@ def block_length(values: F64) -> int:
 
 
 def within_run(values: Sequence[float] | F64) -> float | None:
-    """Half the width of the 99 % interval of the median, in the values' unit; None for fewer than two."""
+    """Return half the width of the 99 % interval of the median, in the values' unit; None for fewer than two."""
     own = np.asarray(values, np.float64)[-MOST:]
     if len(own) < 2:
         return None
@@ -79,17 +79,18 @@ def within_run(values: Sequence[float] | F64) -> float | None:
 
 
 def usual(values: F64) -> float | None:
-    """What the steps of a run are compared by: their median, or the mean of a few. Of a few recorded steps neighbours
-    borrow from each other, as their bounds move, and the mean does not see that."""
+    """Return the value by which the steps of a run are compared: their median, or the mean of a few. Among a few
+    recorded steps, a shift of a boundary moves time between neighbours, which does not change the mean."""
     if not len(values):
         return None
     return float(np.median(values) if len(values) >= MANY else values.mean())
 
 
 def of_difference(one: Sequence[float] | F64, other: Sequence[float] | F64) -> float | None:
-    """Half the width of the 99 % interval of the difference of two runs' :func:`usual` values, from their scatter.
+    """Return half the width of the 99 % interval of the difference of two runs' :func:`usual` values, from their
+    scatter.
 
-    The scatter of a few values is known better from both runs together. None where neither has two.
+    With few values the scatter is estimated from both runs together. None if neither has two.
     """
     few = [own for own in (one, other) if len(own) < MANY]
     many = [within_run(own) for own in (one, other) if len(own) >= MANY]
@@ -98,7 +99,7 @@ def of_difference(one: Sequence[float] | F64, other: Sequence[float] | F64) -> f
         return combined(*many)
     if not freedom or not all(map(len, few)):
         return None
-    # by hand: numpy takes longer for four numbers, and there are some of each kernel and rank
+    # by hand: numpy takes longer for four numbers, and there are some for each kernel and rank
     squares = 0.0
     for own in few:
         mean = sum(own) / len(own)
@@ -108,7 +109,8 @@ def of_difference(one: Sequence[float] | F64, other: Sequence[float] | F64) -> f
 
 
 def between_runs(medians: Sequence[float]) -> float | None:
-    """How far another run of the same program may be from the mean of some; None for fewer than three of them."""
+    """Return how far another run of the same program may be from the mean of several; None for fewer than three of
+    them."""
     if len(medians) < 3:
         return None
     spread = float(np.std(medians, ddof=1))
@@ -116,23 +118,23 @@ def between_runs(medians: Sequence[float]) -> float | None:
 
 
 def between_chance(change: float, bound: float, deviations: float = 3.0) -> float:
-    """How likely two runs of one program are that far apart.
+    """Return the probability that two runs of one program differ that much.
 
     Args:
-        change: what was seen.
+        change: the observed change.
         bound: of :data:`BETWEEN`, in the unit of the change.
-        deviations: how many standard deviations that is.
+        deviations: the number of standard deviations of the bound.
     """
     return math.erfc(deviations * abs(change) / bound / math.sqrt(2)) if bound else float(not change)
 
 
 def within_chance(change: float, one: Sequence[float] | F64, other: Sequence[float] | F64, bound: float) -> float:
-    """How likely the scatter within two runs alone makes such a change.
+    """Return the probability of such a change from the scatter within the two runs alone.
 
     Args:
         change: of their usual values.
         one: values of the one run; ``other`` likewise.
-        bound: half the width of the 99 % interval of the change, as :func:`within_run` and :func:`combined` have it.
+        bound: half the width of the 99 % interval of the change, as from :func:`within_run` and :func:`combined`.
     """
     if not bound:
         return float(not change)
@@ -144,10 +146,11 @@ def within_chance(change: float, one: Sequence[float] | F64, other: Sequence[flo
 
 
 def combined(*bounds: float | None) -> float:
-    """Independent errors together."""
+    """Combine independent errors."""
     return math.sqrt(sum(bound**2 for bound in bounds if bound is not None))
 
 
 def student(freedom: float) -> float:
-    """Beyond which a share of :data:`LEVEL` of Student's distribution lies; of the normal one for no end of freedom."""
+    """Return the quantile beyond which a share of :data:`LEVEL` of Student's distribution lies; of the normal one for
+    infinite freedom."""
     return student_quantile(LEVEL, min(max(int(min(freedom, 1e6)), 1), 10**6))

@@ -1,5 +1,5 @@
-"""One of the runs that are compared, whatever it was given as: a run directory, a folder of traces, a report, or what
-a baseline has kept of it."""
+"""One of the compared runs, in any form: a run directory, a folder of traces, a report, or the summary in a
+baseline."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Side:
-    """Everything that is known of a run."""
+    """All data on a run."""
 
     name: str
     report: ClusterReport
     ranks: list[RankWindow] = field(default_factory=list)
-    """Of each rank and window; empty where only the report is there."""
+    """Summaries of each rank and window; empty if there is only a report."""
     unrecorded_ms: F64 = field(default_factory=lambda: np.empty(0))
     windows: list[WindowResult] = field(default_factory=list)
-    """What can be replayed: only where the traces are there."""
+    """Windows that can be replayed, which needs the traces."""
     replicates: list[RunSummary] = field(default_factory=list)
-    """Of a baseline: its other runs."""
+    """For a baseline: its other runs."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def step_ms(self) -> F64:
-        """The recorded steps of the job: of each window and step the median over the ranks, ms. The first step of a
-        window is left out where there are others."""
+        """Return the recorded steps of the job: for each window and step the median over the ranks, ms. The first step
+        of a window is left out if there are others."""
         found: list[float] = []
         for window in sorted({(own.attempt, own.window) for own in self.ranks}):
             own = [r.steps.length_ns for r in self.ranks if (r.attempt, r.window) == window and r.steps.length_ns]
@@ -62,10 +62,10 @@ def read_side(path: Path, say: Say | None = None) -> Side:
 
     Args:
         path: a run directory, a folder of traces, or a ``report.json``.
-        say: called with a line of text when something takes long.
+        say: called with a line of text when an action takes long.
 
     Raises:
-        ConfigError: there is nothing of this name.
+        ConfigError: the path does not exist.
         AnalysisError: no trace is usable.
         ForeignFileError: the report or the manifest cannot be read.
     """
@@ -100,12 +100,12 @@ def _is_report(path: Path) -> bool:
     try:
         read_record(ClusterReport, path, run_limit(RunDir(path.parent.parent)))
     except ForeignFileError:
-        return path.name == "report.json"  # and its error is the one to show
+        return path.name == "report.json"  # and its error is the one to be shown
     return True
 
 
 def summary_of(side: Side, created: str = "") -> RunSummary:
-    """What a baseline keeps of a run."""
+    """Return the summary of a run that a baseline keeps."""
     return RunSummary(
         name=side.name,
         created=created,
@@ -116,7 +116,7 @@ def summary_of(side: Side, created: str = "") -> RunSummary:
 
 
 def from_summaries(name: str, runs: list[RunSummary]) -> Side:
-    """A baseline: its latest run is compared, and the others say how far runs of the same program are apart.
+    """Return a baseline: its latest run is compared, and the others show how much runs of the same program differ.
 
     Raises:
         AnalysisError: there is none.

@@ -18,14 +18,15 @@ __all__ = ["unrecorded_steps"]
 F64 = NDArray[np.float64]
 
 SETTLED = 10
-"""First steps that are left out: they compile, allocate and choose algorithms."""
+"""Number of first steps that are left out, because they include compilation, allocation and the choice of
+algorithms."""
 RANKS = 64
-"""Logs that are read; the ranks of a job step together."""
+"""Number of logs that are read, because the ranks of a job step together."""
 
 
 def unrecorded_steps(paths: Sequence[Path], notes: list[str]) -> F64:
-    """Step times in ms, in order: the median over the ranks, each the mean over one synchronisation interval of the
-    host; neither recorded steps nor the one after a window. Empty without logs."""
+    """Return step times in ms, in order: the median over the ranks, each a mean over one synchronisation interval of
+    the host; without recorded steps and without the step after a window. Empty without logs."""
     _, files = last_attempt(paths, notes)
     columns: list[F64] = []
     flags: list[NDArray[np.bool_]] = []

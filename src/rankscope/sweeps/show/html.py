@@ -34,12 +34,12 @@ _STYLE = """
 
 
 def render(result: SweepResult) -> str:
-    """The page."""
+    """Return the page."""
     return _PAGE.format(title=escape(f"Sweep {result.name}"), style=_STYLE, body=body(result))
 
 
 def body(result: SweepResult, *, styled: bool = False) -> str:
-    """The page's content alone, for a notebook; ``styled`` with its style."""
+    """Return the page's content alone, for a notebook; ``styled`` with its style."""
     head = f"<h1>{escape(summary(result) or f'Sweep {result.name}')}</h1>"
     about = "".join(f"<p>{escape(line)}.</p>" for line in [f"Sweep {result.name}", *lead(result)])
     listed = "".join(f"<li>{escape(note)}</li>" for note in remarks(result))
@@ -58,7 +58,8 @@ def _table(result: SweepResult) -> str:
 
 
 def _plot(rows: list[SweepRow]) -> str:
-    """A line a setting: a dot a run, the step with its interval, and the first setting's step as a line through all."""
+    """Draw a line per setting: a dot per run, the step with its interval, and the first setting's step across all
+    lines."""
     known = [row for row in rows if row.step_ms is not None]
     if not known:
         return ""
@@ -86,7 +87,7 @@ def _plot(rows: list[SweepRow]) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two, at most six."""
+    """Return at most six round numbers between two."""
     power = 10.0 ** math.floor(math.log10((high - low) / 5))
     step = next(power * factor for factor in (1, 2, 5, 10) if (high - low) / (power * factor) <= 5)
     first = math.ceil(low / step)

@@ -19,7 +19,7 @@ def render(result: SweepResult) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that means nothing to Markdown or HTML."""
+    """Escape text for Markdown and HTML."""
     for sign in "\\`*_<>|[]~":
         text = text.replace(sign, f"\\{sign}")
     return text.replace("\n", " ")

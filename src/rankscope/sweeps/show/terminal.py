@@ -14,7 +14,7 @@ _LEAST_NAME = 16
 
 
 def render(result: SweepResult, width: int = WIDTH) -> str:
-    """The table; names of settings that are too long for it stand on a line of their own."""
+    """Return the table; names of settings that are too long for it get a line of their own."""
     rows = [COLUMNS, *(cells(row, first=not place) for place, row in enumerate(result.rows))]
     shown = [place for place in range(1, len(COLUMNS)) if any(row[place] for row in rows[1:])]
     wide = {place: max(len(row[place]) for row in rows) for place in shown}

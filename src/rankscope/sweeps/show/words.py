@@ -7,11 +7,11 @@ from rankscope.records.sweep import SweepResult, SweepRow
 __all__ = ["COLUMNS", "cells", "lead", "remarks", "summary"]
 
 COLUMNS = ("setting", "step, ms", "predicted", "gain, ms", "gain")
-"""The first of them is text, the others are numbers."""
+"""The first is text, the others are numbers."""
 
 
 def lead(result: SweepResult) -> list[str]:
-    """What was run, and how it is compared."""
+    """Describe what was run, and how it is compared."""
     lines = [f"{len(result.rows)} settings, {result.ended} of {result.planned} runs; order {result.order}"]
     what = f"{result.steps:,} steps that nobody recorded" if result.step_source == "unrecorded" else "recorded steps"
     noise = (
@@ -23,7 +23,7 @@ def lead(result: SweepResult) -> list[str]:
 
 
 def cells(row: SweepRow, *, first: bool) -> tuple[str, str, str, str, str]:
-    """One line of the table: as of :data:`COLUMNS`."""
+    """Return one line of the table, by :data:`COLUMNS`."""
     if row.step_ms is None:
         return row.name, "failed" if row.failed else "not run", "", "", ""
     step = f"{row.step_ms:.1f}" + (f" ± {row.noise_ms:.1f}" if row.noise_ms is not None else "")
@@ -40,7 +40,7 @@ def _predicted(row: SweepRow) -> str:
 
 
 def _gained(row: SweepRow) -> tuple[str, str]:
-    """The gain in ms with its interval, and its share of the first setting's step; ``~`` where it may be chance."""
+    """Return the gain in ms with its interval, and its share of the first setting's step; ``~`` if it may be chance."""
     if row.gain_ms is None:
         return "?", ""
     if row.gain_low_ms is None or row.gain_high_ms is None:
@@ -50,13 +50,13 @@ def _gained(row: SweepRow) -> tuple[str, str]:
 
 
 def share(row: SweepRow) -> float:
-    """The gain in percent of the first setting's step."""
+    """Return the gain in per cent of the first setting's step."""
     base = (row.step_ms or 0.0) + (row.gain_ms or 0.0)
     return 100 * (row.gain_ms or 0.0) / base if base else 0.0
 
 
 def summary(result: SweepResult) -> str:
-    """What came of it, in a sentence."""
+    """Return the result in a sentence."""
     first = result.rows[0]
     if first.step_ms is None:
         return f"No run of {first.name}, which the others are compared with, has ended well."
@@ -68,7 +68,7 @@ def summary(result: SweepResult) -> str:
 
 
 def remarks(result: SweepResult) -> list[str]:
-    """What has to be known beside the table."""
+    """Return remarks to be shown with the table."""
     found = [*result.notes]
     for row in result.rows:
         found += [f"{row.name}: {note}" for note in row.notes]
