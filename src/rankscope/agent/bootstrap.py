@@ -1,5 +1,4 @@
-"""Arm the agent from the file that the launcher wrote. Standard library only: torch is not imported before the user
-does.
+"""Arm the agent from the file that the launcher wrote. Standard library only: torch is left to the user to import.
 
 As little as possible is imported before the script's first line runs, because every process of the job pays for it.
 Imports after torch's cost little, since torch has imported most of the standard library by then.

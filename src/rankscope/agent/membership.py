@@ -94,11 +94,11 @@ class Membership:
         return f"a process group came after the first steps: this is rank {group[0]} of {group[1]}"
 
     def claim(self) -> bool:
-        """Claim the rank. Of several processes with one rank (a shell wrapper that starts more than one) the first to
-        complete a step gets it.
+        """Claim the rank. Of several processes with one rank, the first to complete a step gets it.
 
-        Also determines the attempt of the job: one has ended when its ranks have exited. torchrun counts only restarts
-        after a failure, not those after a node has joined or left.
+        A shell wrapper may start several processes with the variables of one rank. Also determines the attempt of the
+        job: one has ended when its ranks have exited. torchrun counts only restarts after a failure, not those after a
+        node has joined or left.
         """
         life = self.life
         if life is None:

@@ -26,8 +26,7 @@ def tell_of_attempts(spool: Spool, run_dir: RunDir) -> None:
 
 
 def attempts_before(run_dir: RunDir) -> int:
-    """Return one more than the number of the last attempt in which a rank of another node made steps; 0 if there is
-    none.
+    """Return the number of the last attempt in which a rank of another node made steps, plus one; 0 without any.
 
     Raises:
         OSError: the run directory cannot be read.

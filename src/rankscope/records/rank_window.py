@@ -52,12 +52,11 @@ class StepColumns:
 
 @dataclass(kw_only=True)
 class WorkColumns:
-    """Compute of the steps: a row for each kind of kernel and step in which it ran. On a CPU, operators that no other
-    operator calls take the place of kernels.
+    """Compute of the steps: a row for each kind of kernel and step in which it ran.
 
-    A kind is identified by the operator that launched it, that operator's input shapes, and the kernel's name.
-    Libraries choose different kernels for the same operator, so only the first two show whether two programs do the
-    same.
+    On a CPU, operators that no other operator calls take the place of kernels. A kind is identified by the operator
+    that launched it, that operator's input shapes, and the kernel's name. Libraries choose different kernels for the
+    same operator, so only the first two show whether two programs do the same.
     """
 
     operator: list[int] = field(default_factory=list)

@@ -28,12 +28,12 @@ __all__ = [
 
 @dataclass(kw_only=True)
 class RankSummary:
-    """One rank over its recorded windows. Percentages refer to the recorded window, and ``compute_pct + fused_pct +
-    exposed_comm_pct + memcpy_pct + idle_pct == 100`` up to rounding.
+    """One rank over its recorded windows. Percentages refer to the recorded window.
 
-    ``comm_pct`` is all communication time; ``overlap_pct`` is the share *of communication* that is overlapped by
-    compute; ``memcpy_pct`` is copies and memsets overlapped neither by compute nor by communication. All are None for a
-    rank without a usable trace.
+    ``compute_pct + fused_pct + exposed_comm_pct + memcpy_pct + idle_pct == 100`` up to rounding. ``comm_pct`` is all
+    communication time; ``overlap_pct`` is the share *of communication* that is overlapped by compute; ``memcpy_pct`` is
+    copies and memsets overlapped neither by compute nor by communication. All are None for a rank without a usable
+    trace.
     """
 
     rank: Rank

@@ -31,8 +31,9 @@ _FILES = {"json": "report.json", "markdown": "report.md", "html": "report.html"}
 
 
 def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
-    """Write report.json, report.md and report.html into ``folder``, each atomically; with many ranks report.parquet,
-    too.
+    """Write report.json, report.md and report.html into ``folder``, each atomically.
+
+    With many ranks, report.parquet is written too.
 
     Returns:
         Format name -> file.

@@ -1,5 +1,7 @@
-"""Run each run as a job of its own on a cluster, by submitit. They may run at the same time and on different nodes; the
-differences between nodes are then part of the scatter of the repeats.
+"""Run each run as a job of its own on a cluster, by submitit.
+
+Runs may overlap in time and use different nodes; the differences between nodes are then part of the scatter of the
+repeats.
 
 A job notes its own end in the folder of the sweep, so that no result is lost if the submitting process has ended. A job
 that the scheduler ends notes nothing, and is repeated when the sweep continues.

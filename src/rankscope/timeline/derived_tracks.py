@@ -99,10 +99,9 @@ def wanted_calls(window: WindowResult, column: int, selection: Selection) -> I64
 
 
 def waits_and_transfers(window: WindowResult, column: int, calls: I64) -> tuple[list[Slice], list[Slice]]:
-    """Return waits (own arrival to last arrival) and transfers (from there to the own end); those of duration 0 are
-    left out.
+    """Return waits (own arrival to last arrival) and transfers (from there to the own end), without empty ones.
 
-    So are waits in which recording began on some rank, as in the report's sums.
+    Waits in which recording began on some rank are left out too, as in the report's sums.
     """
     view, matched, waits = window.views[column], window.matched, window.waits
     members = matched.at(calls, column)

@@ -97,7 +97,7 @@ class Events:
 
     @property
     def launching(self) -> NDArray[np.bool_]:
-        """Return the mask of host events that launched device work."""
+        """Mask of the host events that launched device work."""
         mask = np.zeros(len(self), np.bool_)
         mask[self.launch[self.launch >= 0]] = True
         return mask

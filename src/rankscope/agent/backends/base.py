@@ -108,8 +108,9 @@ class DeviceTail:
         self._asked = 0
 
     def is_over(self) -> bool:
-        """Return whether it has; called in the training thread, whose current stream is checked. False while a capture
-        is in progress. True as well after so many calls that it must have finished."""
+        """Return whether it has finished, or must have after so many calls. Called in the training thread, whose
+        current stream is queried. No graph is being captured then (a query would be an error), since no step ends
+        during a capture."""
         self._asked += 1
         if self._device is None or self._asked > _MOST_TAIL_STEPS:
             return True

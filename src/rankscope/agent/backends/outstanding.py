@@ -67,13 +67,13 @@ class OutstandingCalls:
             setattr(group, name, noting)
 
     def _noting(self, name: str, original: Any, thread: int) -> Any:
-        # A device's call must not even be asked whether it is over: within a CUDA graph that is an error.
+        # Calls on a device are not even queried, because a query during the capture of a CUDA graph is an error.
         by_streams = not _backends().isdisjoint(_BY_STREAMS)
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._made is not None and self._originals and args and threading.get_ident() == thread:
-                with contextlib.suppress(Exception):  # the script's call goes on, whatever becomes of our note
+                with contextlib.suppress(Exception):  # an error in our note must not affect the script's call
                     self._made(name, args)
             work = original(*args, **kwargs)
             if self._originals and threading.get_ident() == thread and hasattr(work, "is_completed"):

@@ -16,10 +16,10 @@ teardownContext). That has side effects, which this module prevents:
 - If CUPTI is attached at that time, as after the script's own torch.profiler, the window begins by detaching it and
   contains no kernel (GenericActivityProfiler.cpp, configure). So after the script's profiler CUPTI stays attached, as
   it would without rankscope.
-- Replaying a CUDA graph that was captured while libkineto recorded, after libkineto has detached CUPTI, ends the job:
-  *unspecified launch failure* (CUPTI 13.0.85, nine of nine jobs whose step is one graph, and none of nine where CUPTI
-  stayed; PyTorch's pull requests 112507 and 151124 describe the same before CUDA 12.6). So CUPTI stays attached in jobs
-  that capture graphs as well.
+- A CUDA graph that libkineto's own threads have recorded (not torch.profiler), and that is replayed after they have
+  detached CUPTI, ends the job: *unspecified launch failure* (CUPTI 13.0.85, nine of nine jobs whose step is one graph,
+  and none of nine where CUPTI stayed; PyTorch's pull requests 112507 and 151124 describe the same before CUDA 12.6). So
+  CUPTI stays attached in jobs that capture graphs as well.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = ["CuptiTeardown"]
 _TEARDOWN = "TEARDOWN_CUPTI"
 _NOT_LAZILY = "DISABLE_CUPTI_LAZY_REINIT"
 _WAITS_WITHIN_S = 2.0
-"""libkineto's thread waits for a call from some milliseconds after the window's end on; within this time it surely
-waits."""
+"""libkineto's thread waits for a call from some milliseconds after its creation on; after this time it certainly
+does."""
 _LETS_GO_WITHIN_S = 0.5
 """The same limit where the calls only make the teardown happen earlier."""
 _POLL_S = 0.02

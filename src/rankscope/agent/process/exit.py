@@ -112,8 +112,9 @@ class ExitHandler:
         try:
             watcher.start()
         except RuntimeError:
-            # Python 3.12 starts no threads during shutdown, so the handler alone has to suffice there. Earlier, no
-            # thread could be started because of RLIMIT_NPROC, and a process that hangs would survive the signal.
+            # Python 3.12 starts no threads during shutdown, so the handler alone has to suffice there. Before shutdown
+            # the reason is RLIMIT_NPROC, and the handler is removed: without a watcher, a process that hangs would
+            # survive the signal.
             if not leaving:
                 reader.close()
                 self._unguard()
@@ -198,8 +199,10 @@ def _watch(reader: socket.socket, file: tuple[int, int], grace_s: float) -> None
 
 
 class Settler:
-    """Determines whether a device finishes its work in time. Stopping a profiler waits for the device, and a collective
-    whose peer has exited never finishes: then the window is abandoned so that the process can exit.
+    """Determines whether a device finishes its work in time, without blocking the process.
+
+    Stopping a profiler waits for the device, and a collective whose peer has exited never finishes: then the window is
+    abandoned so that the process can exit.
 
     Its thread is created when the window opens, because Python 3.12 starts no threads during shutdown.
 

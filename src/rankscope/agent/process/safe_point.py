@@ -73,8 +73,7 @@ class CompiledFrames:
 
 
 class _Mark:
-    """Lives as long as the call of the function that it was stored in, because only the frame of that call refers to
-    it.
+    """Lives as long as the call of the function that it was stored in: only the frame of that call refers to it.
 
     Frames do not support weak references, and a strong reference would keep the tensors of the local variables alive.
     Python calls ``f_trace`` only in threads that are traced; this one answers that it wants no events.

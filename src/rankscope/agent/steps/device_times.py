@@ -1,5 +1,4 @@
-"""Duration of the parts of a step on the device, from events that the host records and reads once the device reached
-them.
+"""Duration of the parts of a step on the device, from events that the host records and reads after the device has.
 
 The host of an accelerator job runs ahead of its device, so host times of the parts of a step show only how long
 launching takes. An event (``torch.cuda.Event``) is enqueued in the stream behind the work launched so far, and the

@@ -1,7 +1,6 @@
-"""CPU time of the training thread, and its time on a run queue (runnable, not running), for every step; a read takes 1
-us.
+"""CPU time of the training thread, and its time on a run queue (runnable, not running), for every step.
 
-:mod:`rankscope.agent.steps.cpu_time` reads the same for all threads of a window, with more detail.
+A read takes 1 us. :mod:`rankscope.agent.steps.cpu_time` reads the same for all threads of a window, with more detail.
 """
 
 from __future__ import annotations

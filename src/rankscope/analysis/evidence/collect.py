@@ -94,7 +94,7 @@ def collect(
         evidence.screened = not replayed
         evidence.places = find_places(trusted, ranks)
         evidence.suspects = _suspects(trusted, ranks)
-        for suspect in evidence.suspects:  # waiting that a peer's own work hides is nowhere told as waiting
+        for suspect in evidence.suspects:  # the report shows no waiting that a peer's own work overlaps
             suspect.held_ms = min(suspect.held_ms, _most_waiting(idle, suspect.rank))
         name_what_they_do(evidence.suspects, trusted, evidence.step_ms or 0.0)
         evidence.slow_groups = _slow_groups(replayed)
@@ -115,7 +115,7 @@ def collect(
 
 
 def _most_waiting(idle: Sequence[RankIdle], but: int) -> float:
-    """Longest time a step that another rank waits in collectives with nothing beside."""
+    """Return the longest exposed waiting in collectives of another rank, ms per step."""
     return max((i.waiting_ms or 0.0 for i in idle if i.rank != but), default=0.0)
 
 
@@ -309,10 +309,9 @@ def _anomaly(rank: int, cause: str, own: float, peers: float, counts: tuple[floa
 def _work_anomaly(
     window: WindowResult, own: int, team: Sequence[int], busy: Sequence[float], least: float
 ) -> list[Anomaly]:
-    """Report clearly more device work (operators on a CPU; ``busy``, ms per step) than the median peer, with the
-    reason.
+    """Report clearly more device work than the median peer has, with the reason.
 
-    ``team``: the rank and its peers, sorted by their work.
+    ``busy``: device work (operators on a CPU), ms per step. ``team``: the rank and its peers, sorted by their work.
     """
     if len(team) < 2:
         return []

@@ -39,8 +39,7 @@ _GIVEN = ("segment_free", "segment_unmap")
 
 
 def load_snapshot(stream: IO[bytes]) -> dict[str, Any]:
-    """Read a snapshot without executing it: this reader rejects everything but containers, as a pickle can call
-    functions.
+    """Read a snapshot without executing it: a pickle can call functions, and this reader accepts containers only.
 
     Memory and time are not limited here, but in :mod:`rankscope.analysis.memory.process`.
 

@@ -29,8 +29,8 @@ _ISSUE = re.compile(
 )
 
 EARLY_NS = 500_000
-"""The range of a call on its backend's thread may end this long, or half of the wait, after the waiting thread was
-woken."""
+"""The range of a call on its backend's thread may end at most this long, and at most half of the wait, after the
+waiting thread was woken."""
 
 
 def issuing(trace: RankTrace, chain: Mask) -> I64:

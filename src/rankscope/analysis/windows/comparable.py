@@ -28,8 +28,7 @@ def comparable(
     *,
     lossy: bool,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return two masks, R x S: segments that a rank and all its peers recorded completely, and the same for device
-    work.
+    """Return two masks, R x S: segments that a rank and all its peers recorded completely, and those of device work.
 
     A window may be cut on one of the ranks. A lost device record does not affect the host's time.
 

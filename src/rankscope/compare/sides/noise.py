@@ -87,8 +87,7 @@ def usual(values: F64) -> float | None:
 
 
 def of_difference(one: Sequence[float] | F64, other: Sequence[float] | F64) -> float | None:
-    """Return half the width of the 99 % interval of the difference of two runs' :func:`usual` values, from their
-    scatter.
+    """Return half the width of the 99 % interval of the difference of two runs' :func:`usual` values, by scatter.
 
     With few values the scatter is estimated from both runs together. None if neither has two.
     """

@@ -46,8 +46,8 @@ class Side:
 
     @property
     def step_ms(self) -> F64:
-        """Return the recorded steps of the job: for each window and step the median over the ranks, ms. The first step
-        of a window is left out if there are others."""
+        """The recorded steps of the job: for each window and step the median over the ranks, ms. The first step of a
+        window is left out if there are others."""
         found: list[float] = []
         for window in sorted({(own.attempt, own.window) for own in self.ranks}):
             own = [r.steps.length_ns for r in self.ranks if (r.attempt, r.window) == window and r.steps.length_ns]

@@ -97,11 +97,10 @@ def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDe
 
 
 def _may_be_recordings(evidence: Evidence, decision: StragglerDecision) -> bool:
-    """Return whether recording may explain it: a host is slower in all its work, by no more than recording adds to a
-    step, which need not be equal on all ranks.
+    """Return whether recording may explain it: all work of a host is slower, by no more than recording adds to a step.
 
-    Measured on two H200: a window took 31 ms a step, unrecorded steps 16; a host was late by 15 ms in the window, and
-    no rank was in 100 steps around it.
+    Recording need not add the same on all ranks. Measured on two H200: a window took 31 ms a step, unrecorded steps 16;
+    a host was late by 15 ms in the window, and no rank was in 100 steps around it.
     """
     suspect = decision.suspect
     by_itself = decision.cause in NOISY - DEVICE_CAUSES

@@ -168,8 +168,9 @@ def _begin(
 
 
 def _in_a_child(work: Callable[[], object]) -> None:
-    """Run the work in a child process, so that the helper is not a child of what this process becomes, which may wait
-    for all its children.
+    """Run the work in a child process, so that the helper is not a child of what this process becomes.
+
+    The command may wait for all its children.
 
     Raises:
         RankscopeError: raised by the work.

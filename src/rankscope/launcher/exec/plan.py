@@ -76,8 +76,7 @@ def parse_exec(words: list[str]) -> ExecArguments:
 
 
 def is_elastic(launcher: str, proc: Path = Path("/proc")) -> bool:
-    """Return whether a launcher is a torchrun whose nodes may join and leave (``--nnodes 1:2``), which its ranks are
-    not told.
+    """Return whether a launcher is a torchrun whose nodes may join and leave (``--nnodes 1:2``); ranks are not told.
 
     Args:
         launcher: as :func:`~rankscope.rank_identity.launcher_process` names it.

@@ -72,8 +72,7 @@ def parse(argv: Sequence[str]) -> RunArguments:
 
 
 def split_at_script(argv: Sequence[str]) -> tuple[list[str], list[str], RunArguments]:
-    """Split the words after ``rankscope run`` into torchrun's flags and the script with its arguments; also return the
-    parsed flags.
+    """Split the words after ``rankscope run``: torchrun's flags, the script with its arguments, and the parsed flags.
 
     Raises:
         ConfigError: as of :func:`parse`.

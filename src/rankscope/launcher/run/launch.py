@@ -32,11 +32,11 @@ def launch(
         config: what to record.
         plain: the same configuration for the manifest.
         argv: the whole command line, for the manifest.
-        say: called with single lines on what happens and what failed on the side of rankscope.
+        say: called with single lines on progress and on errors of rankscope.
 
     Raises:
         ConfigError: the flags contradict each other; nothing was started.
-        RunDirError: the run directory that was asked for is not usable; nothing was started.
+        RunDirError: the requested run directory cannot be used; nothing was started.
     """
     session = _begin(arguments, config, plain, argv, say)
     if session is None:

@@ -67,8 +67,7 @@ class _Round:
 
 
 def place_answers(path: Path, found: NodeAnswers) -> None:
-    """Write the answers. Once steps have continued, this is added to the existing file, which keeps the earlier
-    answers.
+    """Write the answers. If steps have continued, that is added to the existing file, which keeps the earlier answers.
 
     Raises:
         OSError: it cannot be written.

@@ -65,8 +65,9 @@ def segments(rank: RankSummary, idle: RankIdle | None) -> list[Segment]:
 
 
 def mean(ranks: Sequence[RankSummary], idle: Sequence[RankIdle]) -> tuple[RankSummary, RankIdle | None]:
-    """Combine several ranks into one: the mean of each share, so that they still sum to 100, and of each kind of idle
-    time.
+    """Combine several ranks into one, by the mean of each share and of each kind of idle time.
+
+    The shares still sum to 100.
 
     Args:
         ranks: one or more, each with a usable trace.

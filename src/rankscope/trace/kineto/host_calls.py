@@ -17,8 +17,7 @@ I64 = NDArray[np.int64]
 
 
 def issues_of(events: Events, strings: list[str], calls: I64, records: I64) -> I64:
-    """Return the row of the event that issued each call, -1 if a thread that launches no device work did, or if it is
-    unknown.
+    """Return the row of the event that issued each call, -1 if a thread without device work did, or if unknown.
 
     Args:
         events: all columns, ``launch`` of device events included.
