@@ -51,8 +51,8 @@ class Mirroring:
 
         Args:
             run_id: name of the run.
-            node: its number, where it has one.
-            patient: a store that does not answer is asked again and again, as a hanging disk is waited for.
+            node: its number, if it has one.
+            patient: repeat the request while the store does not answer, as a hanging disk is waited for.
             place: the other arguments of that function.
 
         Raises:
@@ -153,7 +153,7 @@ class Mirroring:
         return said["done"]
 
     def end(self) -> None:
-        """End the process; the next question starts another."""
+        """End the process; the next request starts another."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""A report as notebooks and scripts want it: tables as DataFrames, and something to look at."""
+"""A report for notebooks and scripts: tables as DataFrames, and its display."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLES = (
     *("ranks", "idle", "steps", "groups", "modules", "kernels", "queues", "findings", "actions", "health", "memory"),
     "sources",
 )
-"""Tables of a report: fields of :class:`ClusterReport` that hold one record a row."""
+"""Tables of a report: fields of :class:`ClusterReport` that hold one record per row."""
 _BY_RANK = ("ranks", "idle")
 _COLOURS = {
     "compute": "#24508f",
@@ -42,19 +42,19 @@ _COLOURS = {
     "input": "#c2410c",
     "host": "#d0d3d8",
 }
-"""As in the page."""
+"""The same labels as in the page."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WhatIf:
-    """What the recorded steps would take if something were different, by replay."""
+    """Duration of the recorded steps under other assumptions, by replay."""
 
     saves_ms: float
-    """Per step, mean; below 0 where it would take longer."""
+    """Gain per step, mean; negative if the step would take longer."""
     step_then_ms: float | None
-    """The report's step less that; None where its step is not known."""
+    """The report's step minus the gain; None if its step is unknown."""
     by_step_ms: list[float]
-    """What each recorded step would be shorter by."""
+    """Gain of each recorded step."""
 
 
 Ask = Callable[[Sequence[int], float, float, Mapping[str, float]], list[float]]
@@ -62,7 +62,7 @@ Ask = Callable[[Sequence[int], float, float, Mapping[str, float]], list[float]]
 
 
 class WhatIfs(dict[str, float]):
-    """``report.what_if``: assumption -> ms that each step would gain, as in report.json. It can be called, too."""
+    """``report.what_if``: assumption -> gain of each step in ms, as in report.json. It can also be called."""
 
     def __init__(self, record: ClusterReport, ask: Ask | None) -> None:
         super().__init__(record.what_if)
@@ -78,17 +78,17 @@ class WhatIfs(dict[str, float]):
     ) -> WhatIf:
         """Replay the recorded steps with other work, all changes together.
 
-        The traces are read again, from their cache where there is one, when the first question is asked.
+        The first call reads the traces again, from their cache if there is one.
 
         Args:
-            rank: a rank, or some, whose work is brought to the level of their peers.
-            network: how many times as fast transfers are; ``math.inf`` for transfers that take no time.
-            host: the same of the hosts' own work: Python, operators, launches.
-            scale: operator or kernel -> what its time on the device is multiplied by, ``{"aten::mm": 0.5}``.
+            rank: a rank, or several, whose work is reduced to the level of their peers.
+            network: factor by which transfers are faster; ``math.inf`` for transfers that take no time.
+            host: the same for the hosts' own work: Python, operators, launches.
+            scale: operator or kernel -> factor for its time on the device, ``{"aten::mm": 0.5}``.
 
         Raises:
             AnalysisError: the report was read from a file, or no window of it can be replayed.
-            ValueError: a factor that is none.
+            ValueError: a factor is not valid.
         """
         if self._answer is None:
             raise AnalysisError("a report that was read from a file cannot be replayed; use rankscope.analyze(traces)")
@@ -105,7 +105,7 @@ class WhatIfs(dict[str, float]):
 
 
 class Report(RecordView):
-    """What :func:`rankscope.analyze` and :func:`rankscope.read_report` return.
+    """The result of :func:`rankscope.analyze` and :func:`rankscope.read_report`.
 
     Every field of ``report.json`` is an attribute of the same name: ``report.verdict.sentence``,
     ``report.ranks[0].host``, ``report.findings``. docs/metrics.md defines the numbers.
@@ -122,19 +122,20 @@ class Report(RecordView):
 
     @property
     def what_if(self) -> WhatIfs:
-        """What each step would gain under the assumptions of report.json, and an answer to any other when called."""
+        """Gain of each step under the assumptions of report.json; to be called with other assumptions."""
         return WhatIfs(self.record, self._ask)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(field.name for field in dataclasses.fields(self.record))]
 
     def table(self, name: str) -> pd.DataFrame:
-        """One of :data:`TABLES` as a DataFrame, one row a record.
+        """Return one of :data:`TABLES` as a DataFrame, one row per record.
 
-        ``ranks`` and ``idle`` are indexed by rank. What a record keeps by name is a column each: ``step_ms_median``.
+        ``ranks`` and ``idle`` are indexed by rank. A mapping in a record becomes one column per key:
+        ``step_ms_median``.
 
         Raises:
-            KeyError: there is no such table; the message names those there are.
+            KeyError: there is no such table; the message lists the existing ones.
         """
         import pandas as pd
 
@@ -148,28 +149,28 @@ class Report(RecordView):
         return frame.set_index("rank") if name in _BY_RANK else frame
 
     def save(self, folder: Path | str) -> dict[str, Path]:
-        """Write report.json, report.md and report.html into a folder, and return where each is.
+        """Write report.json, report.md and report.html into a folder, and return the path of each.
 
         Raises:
-            OSError: the folder cannot be made or written.
+            OSError: the folder cannot be created or written.
         """
         return write_report(self.record, Path(folder))
 
     def to_dict(self) -> dict[str, Any]:
-        """report.json as Python objects."""
+        """Return report.json as Python objects."""
         plain: dict[str, Any] = json.loads(WRITERS["json"](self.record))
         return plain
 
     def to_markdown(self) -> str:
-        """For a pull request or a chat: short enough for a comment."""
+        """Return Markdown for a pull request or a chat, short enough for a comment."""
         return WRITERS["markdown"](self.record)
 
     def to_html(self) -> str:
-        """The whole page."""
+        """Return the whole page."""
         return WRITERS["html"](self.record)
 
     def scalars(self) -> dict[str, float]:
-        """Numbers for an experiment tracker, each under a name that begins with ``rankscope/``; unknown ones are left
+        """Return numbers for an experiment tracker, with names that begin with ``rankscope/``; unknown ones are left
         out. Shares are means over the ranks."""
         verdict = self.record.verdict
         usable = [rank for rank in self.record.ranks if rank.compute_pct is not None]
@@ -186,11 +187,11 @@ class Report(RecordView):
         return "\n".join(lines)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """For Jupyter: text, Markdown, and HTML without script or request."""
+        """Return text, Markdown, and HTML without script or requests, for Jupyter."""
         return {"text/plain": repr(self), "text/markdown": self.to_markdown(), "text/html": self._repr_html_()}
 
     def _repr_html_(self) -> str:
-        """The verdict and the ranks, in one ``<div>`` that takes the colours of its page."""
+        """Return the verdict and the ranks, in one ``<div>`` that uses the colours of its page."""
         report = tidy(self.record)
         verdict = report.verdict
         parts = [Markup("<p><strong>{}</strong></p>").format(words.sentence(verdict))]
@@ -221,7 +222,7 @@ def _html_row(row: RankRow) -> Markup:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """What is kept by name as a column each."""
+    """Convert mappings in a row to one column per key."""
     found: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):

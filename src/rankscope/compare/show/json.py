@@ -14,7 +14,7 @@ DECIMALS = 6
 
 
 def render(diffs: list[RunDiff]) -> str:
-    """The records, rounded."""
+    """Return the records, rounded."""
     plain = [_rounded(to_plain(diff)) for diff in diffs]
     return json.dumps(plain[0] if len(plain) == 1 else plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 

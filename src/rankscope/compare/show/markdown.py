@@ -12,7 +12,7 @@ __all__ = ["failures_list", "render"]
 
 
 def render(diffs: list[RunDiff]) -> str:
-    """One section for each run after the first."""
+    """Return one section for each run after the first."""
     return "\n".join(_one(diff) for diff in diffs)
 
 

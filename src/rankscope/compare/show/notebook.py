@@ -1,4 +1,4 @@
-"""What :func:`rankscope.diff` returns: the record, as DataFrames and as a notebook shows it."""
+"""The result of :func:`rankscope.diff`: the record, as DataFrames and with a display for notebooks."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class Diff(RecordView):
 
     @property
     def table(self) -> pd.DataFrame:
-        """All that was compared, one row a thing; ``told`` says which changes are beyond their noise."""
+        """Return all that was compared, one row per quantity; ``told`` marks changes beyond their noise."""
         return _frame(self.record.rows)
 
     @property
     def operators(self) -> pd.DataFrame:
-        """The compute alone, by operator and shapes."""
+        """Return the rows of compute only, by operator and shapes."""
         return _frame([row for row in self.record.rows if row.kind == "kernel"])
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``rankscope diff --format json`` prints it."""
+        """Return what ``rankscope diff --format json`` prints."""
         plain: dict[str, Any] = json.loads(render([self.record]))
         return plain
 
     def to_markdown(self) -> str:
-        """For a pull request."""
+        """Return Markdown for a pull request."""
         return markdown.render([self.record])
 
 

@@ -9,7 +9,7 @@ __all__ = ["render"]
 
 
 def render(result: SweepResult) -> str:
-    """The table with what was run."""
+    """Return the table and a description of the runs."""
     lines = [f"**{_plain(result.name)}**: {_plain(summary(result))}", "", f"{'; '.join(lead(result))}.", ""]
     lines += [f"| {' | '.join(COLUMNS)} |", f"| --- |{' ---: |' * (len(COLUMNS) - 1)}"]
     for place, row in enumerate(result.rows):

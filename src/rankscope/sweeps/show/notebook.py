@@ -1,4 +1,4 @@
-"""What :func:`rankscope.read_sweep` returns: the record, as a DataFrame and as a notebook shows it."""
+"""The result of :func:`rankscope.read_sweep`: the record, as a DataFrame and with a display for notebooks."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Sweep(RecordView):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row a setting, times in ms."""
+        """Return one row per setting, times in ms."""
         import pandas as pd
 
         names = [field.name for field in dataclasses.fields(SweepRow)]
         return pd.DataFrame([dataclasses.asdict(row) for row in self.record.rows], columns=names).set_index("name")
 
     def to_markdown(self) -> str:
-        """For a pull request."""
+        """Return Markdown for a pull request."""
         return markdown.render(self.record)
