@@ -1,4 +1,4 @@
-"""How the launcher process has to exit."""
+"""Exit of the launcher process, which must look as if the job had been started without rankscope."""
 
 from __future__ import annotations
 

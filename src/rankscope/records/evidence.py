@@ -122,8 +122,7 @@ class Contention:
 
     ranks: list[RankCpu]
     gains_ms: list[float]
-    """What each step would gain on a machine without contention: by replay, else the delay of the least delayed
-    rank."""
+    """Gain of each step on a machine without contention: by replay, else the delay of the least delayed rank."""
     others_ms: dict[str, float] = field(default_factory=dict)
     """Host -> CPU time per step of processes outside the job, on the CPUs that the job may use. Only where known."""
     cpus: dict[str, float] = field(default_factory=dict)

@@ -58,9 +58,9 @@ class RunSteps:
     unprofiled_steps: Step = 0
     """Number of timed unprofiled steps of the rank with most of them."""
     median_ms: float | None = None
-    """Of the unprofiled steps: median over the ranks of their medians; likewise the next."""
+    """Median over the ranks of their medians over unprofiled steps; likewise the next."""
     around_ms: float | None = None
-    """Of the steps just before and after the windows; None if these are most of the run."""
+    """The same for the steps just before and after the windows; None if these are most of the run."""
     typical: bool | None = None
     """Whether the two medians agree."""
     windows: list[RecordedRange] = field(default_factory=list)

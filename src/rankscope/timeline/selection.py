@@ -30,7 +30,7 @@ class Selection:
     """First and last step number, both included."""
     ranks: frozenset[int] | None = None
     categories: frozenset[Category] | None = None
-    """Of the recorded events; derived tracks (steps, wait, transfer, straggler) are always included."""
+    """Classes of the recorded events; derived tracks (steps, wait, transfer, straggler) are always included."""
     max_mb: float = MAX_MB
     """Limit of the uncompressed JSON, 10^6 bytes. The gzip file is about a tenth of it."""
 

@@ -81,9 +81,9 @@ class Events:
     shape: I32
     """Index into ``strings``: input dims of an operator, grid and block of a kernel; -1 if absent."""
     bytes: I64
-    """Of copies and memsets; -1 elsewhere."""
+    """Size of copies and memsets; -1 for other events."""
     bandwidth_gb_s: F64
-    """Of copies and memsets, as recorded by Kineto; 0 elsewhere."""
+    """Bandwidth of copies and memsets, as recorded by Kineto; 0 for other events."""
     position: I64
     """Index in the file's ``traceEvents``, HTA's ``index``."""
 

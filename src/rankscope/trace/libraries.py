@@ -1,14 +1,16 @@
-"""Communication libraries and the names of their work in a trace. To add one: a row. Only HTA's own
-classification (``analysis.hta``) also knows names of kernels; operators of PyTorch (``c10d::``) are not in this table.
+"""Communication libraries and the names of their work in a trace.
+
+To add one: a row. Only HTA's own classification (``analysis.hta``) also contains names of kernels; operators of PyTorch
+(``c10d::``) are not in this table.
 
 Other packages add rows through the entry points ``rankscope.libraries`` (see :mod:`rankscope.plugins`).
 
 Patterns are matched against a kernel's *function*: its qualified name without return type, template arguments and
-parameters (:func:`rankscope.trace.names.function`), so that ``all_reduce`` in a template argument is no all-reduce. A
-pattern names a namespace or the begin of a function; a word somewhere in a name is not enough.
+parameters (:func:`rankscope.trace.names.function`), so that ``all_reduce`` in a template argument does not count as an
+all-reduce. A pattern matches a namespace or the begin of a function; a word somewhere in a name is not enough.
 
-Names change with releases, so each row holds samples from real traces and sources; a test reads them, and a report of a
-kernel that was taken for compute becomes a sample first.
+Names change with releases, so each row has samples from real traces and sources, which a test reads. When a kernel is
+reported that was taken for compute, it becomes a sample first.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What recording does to the process: exits, forks, CUPTI, other profilers, imports."""
+"""Effects of recording on the process: exits, forks, CUPTI, other profilers, imports."""

@@ -1,1 +1,1 @@
-"""What counts as a training step, and the log of all of them."""
+"""Recognition of training steps, and the log of all steps."""

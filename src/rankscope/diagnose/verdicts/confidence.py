@@ -66,7 +66,8 @@ def _below(value: float, high: float, medium: float) -> int:
 
 
 def _input_unrecorded(rank: int, evidence: Evidence) -> tuple[float, float] | None:
-    """How long unrecorded steps of the rank wait for input, and those of the median other rank, ms; None if unknown."""
+    """Return how long unrecorded steps of the rank wait for input, and those of the median other rank, ms; None if
+    unknown."""
     if evidence.run_steps is None or evidence.unrecorded_step_ms is None:
         return None
     waits = {

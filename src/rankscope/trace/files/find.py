@@ -27,7 +27,7 @@ _RUN_RECORDS = re.compile(
     r"|attempt_\d+/(?:window_\d+/)?rank_\d+\.json$"
 )
 _SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
-"""Of a window or, with another middle part, of an out-of-memory error."""
+"""Memory snapshot of a window or, with another middle part, of an out-of-memory error."""
 _PULSE = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
 _OBJECT = re.compile(r"attempt_\d+/window_\d+/columns/[^/]+\.columns$")
 _MERGED = "cluster.trace.json.gz"

@@ -1,4 +1,4 @@
-"""All ranks wait for their input, so that none of them is late."""
+"""All ranks wait for their input, so no rank is late relative to the others."""
 
 from __future__ import annotations
 
