@@ -40,8 +40,8 @@ def call_keys(own: RankWindow) -> list[CallKey]:
 def make_template(windows: Sequence[RankWindow]) -> Template | None:
     """Return the usual step over windows of one rank; None if none was replayed.
 
-    It is the step with the most common calls. The first step of a window is left out if there are others, because
-    recording began inside it.
+    Only steps with the most common sequence of calls are used. The first step of a window is left out if there are
+    others, because recording began inside it.
     """
     steps: list[tuple[tuple[CallKey, ...], F64]] = []
     for own in windows:

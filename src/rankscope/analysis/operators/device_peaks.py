@@ -37,7 +37,7 @@ _BY_NAME: tuple[tuple[str, Peak], ...] = (
     ("MI300X", Peak(1307.0, 5300.0)),
     ("MI325X", Peak(1307.0, 6000.0)),
 )
-"""The first entry whose name begins the device's name is used, ignoring case."""
+"""The first entry whose name occurs in the device's name is used, ignoring case."""
 
 
 def peak_of(device: str | None) -> Peak | None:

@@ -124,7 +124,7 @@ _DEVICE: tuple[tuple[str, int], ...] = (
 )
 """Field and decimals, in the order of the columns."""
 _ERRORS = frozenset({"pcie_replays", "ecc_corrected", "ecc_uncorrected"})
-"""Columns that are left out if all values are zero."""
+"""Columns that are left out if all values are zero or unknown."""
 _HOST: tuple[tuple[str, int], ...] = (
     ("cpus", 1),
     ("load_1m", 1),

@@ -160,7 +160,8 @@ def across(report: ClusterReport) -> Table:
 
 
 def _worse(row: MemoryRow, other: MemoryRow | None) -> bool:
-    """Order: an out-of-memory error before any window, then by peak."""
+    """Return whether ``row`` is worse than ``other``: an out-of-memory error before any window, then the higher
+    peak."""
     if other is None:
         return True
     return (row.window is None, row.peak_allocated_bytes) > (other.window is None, other.peak_allocated_bytes)
