@@ -295,7 +295,7 @@ Sure     medium confidence
   rank    host  where a step of 40.2 ms goes
      0  laptop  █████████████████████████████████████████████████▞▞▞▞▞▞▞╌╌╌╌
      1  laptop  █████████████████████████████████████████████████▞▞▞▞▞▞▞╌╌╌╌
-  █ compute  ▞ exposed communication  ╌ idle
+  █ compute  ▞ waiting and transfer  ╌ idle
 
 Trust    clocks by host clock (error unknown), 100.0 % of 36 collectives matched
          (by order)
