@@ -34,7 +34,7 @@ def find(case):
 RULE = Rule(kind="cloudy", noun="clouds", advice=("Wait.",), find=find)
 """
 SECTIONS = """
-from rankscope.report.sections.base import Section
+from rankscope.report.common.section import Section
 
 CLOUDS = Section("clouds", "Clouds", "Clouds", lambda report: {"lead": "They are white.", "tables": []})
 RAIN = Section("rain", "Rain", "Rain below", lambda report: 1 / 0)

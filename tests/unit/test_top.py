@@ -13,7 +13,7 @@ import pytest
 import rankscope
 from rankscope.agent.latest import latest_numbers
 from rankscope.cli.parts import keys
-from rankscope.cli.verbs import top
+from rankscope.cli.verbs.jobs import top
 from rankscope.records.codec import to_json
 from rankscope.records.running.live import NodeLive, RankLive
 from rankscope.rundir.layout import RunDir

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from rankscope.cli.parser import make_parser
 from rankscope.cli.parts.console import say
-from rankscope.cli.verbs.exec import execute
-from rankscope.cli.verbs.run import run
-from rankscope.cli.verbs.sweep import sweep
+from rankscope.cli.verbs.jobs.exec import execute
+from rankscope.cli.verbs.jobs.run import run
+from rankscope.cli.verbs.jobs.sweep import sweep
 from rankscope.errors import RankscopeError
 from rankscope.records.secrets import mask_text
 

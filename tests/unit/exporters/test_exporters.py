@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli import main
-from rankscope.cli.verbs.export import _NAMES
+from rankscope.cli.verbs.reports.export import _NAMES
 from rankscope.errors import ConfigError
 from rankscope.exporters.openmetrics import as_text
 from rankscope.exporters.table import EXPORTERS

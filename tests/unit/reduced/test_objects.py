@@ -189,7 +189,7 @@ def test_the_verbs_give_the_same_report_in_shares(
 
 
 def test_what_the_verbs_refuse(tmp_path: Path) -> None:
-    from rankscope.cli.verbs.reduce import share_in
+    from rankscope.cli.verbs.reports.reduce import share_in
 
     assert share_in("7/8") == (7, 8)
     for text in ("8/8", "1", "a/b", "-1/2"):

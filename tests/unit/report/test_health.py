@@ -9,7 +9,7 @@ from rankscope.records.rows import HealthRow
 from rankscope.report import WRITERS
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Table
-from rankscope.report.sections import health
+from rankscope.report.sections.devices import health
 
 HOT = {"thermal slowdown (hardware)": 75.0, "power cap": 25.0}
 

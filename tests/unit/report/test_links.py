@@ -8,7 +8,7 @@ from rankscope.records.report import ClusterReport
 from rankscope.records.rows import RankSummary
 from rankscope.report.common import link_bandwidth as links
 from rankscope.report.common import wording as words
-from rankscope.report.sections import groups as calls
+from rankscope.report.sections.ranks import groups as calls
 
 SXM = "NVIDIA H100 80GB HBM3"
 

@@ -7,7 +7,7 @@ import pytest
 from rankscope.analysis.diagnosis import empty_report
 from rankscope.records.report import ClusterReport, Verdict
 from rankscope.records.rows import GroupRow, RankSummary, StepRow
-from rankscope.report.sections.places import SECTION, places
+from rankscope.report.sections.ranks.places import SECTION, places
 
 RANKS, PER_HOST, SLOW = 32, 8, range(8, 16)
 

@@ -10,7 +10,7 @@ from rankscope.records.report import ClusterReport
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
 from rankscope.report.common import summary
 from rankscope.report.formats import html, markdown, terminal
-from rankscope.report.sections import run_steps as pulse
+from rankscope.report.sections.ranks import run_steps as pulse
 
 
 def made(*means: float | None, longest: float = 0.0) -> RunSteps:

@@ -13,8 +13,10 @@ from rankscope.report.common import summary
 from rankscope.report.common.cells import Table
 from rankscope.report.common.wording import DASH
 from rankscope.report.formats import html
-from rankscope.report.sections import gains, memory, modules, path, queues, steps, time
 from rankscope.report.sections import table as sections
+from rankscope.report.sections.devices import memory, queues
+from rankscope.report.sections.ranks import modules, path, steps, time
+from rankscope.report.sections.verdict import gains
 
 
 def shown(report: ClusterReport) -> list[str]:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from rankscope.cli.verbs.analyze import add_analyze
-from rankscope.cli.verbs.capture import add_capture
-from rankscope.cli.verbs.compare_parser import add_compare
-from rankscope.cli.verbs.completion import add_completion
-from rankscope.cli.verbs.config import add_config
-from rankscope.cli.verbs.demo import add_demo
-from rankscope.cli.verbs.doctor import add_doctor
-from rankscope.cli.verbs.exec import add_exec
-from rankscope.cli.verbs.export import add_export
-from rankscope.cli.verbs.gather import add_gather
-from rankscope.cli.verbs.privacy import add_privacy
-from rankscope.cli.verbs.reduce import add_reduce
-from rankscope.cli.verbs.report import add_report
-from rankscope.cli.verbs.run import add_run
-from rankscope.cli.verbs.runs import add_runs
-from rankscope.cli.verbs.stuck import add_stuck
-from rankscope.cli.verbs.sweep import add_sweep
-from rankscope.cli.verbs.timeline import add_timeline
-from rankscope.cli.verbs.top import add_top
+from rankscope.cli.verbs.jobs.capture import add_capture
+from rankscope.cli.verbs.jobs.exec import add_exec
+from rankscope.cli.verbs.jobs.gather import add_gather
+from rankscope.cli.verbs.jobs.run import add_run
+from rankscope.cli.verbs.jobs.stuck import add_stuck
+from rankscope.cli.verbs.jobs.sweep import add_sweep
+from rankscope.cli.verbs.jobs.top import add_top
+from rankscope.cli.verbs.reports.analyze import add_analyze
+from rankscope.cli.verbs.reports.compare_parser import add_compare
+from rankscope.cli.verbs.reports.export import add_export
+from rankscope.cli.verbs.reports.privacy import add_privacy
+from rankscope.cli.verbs.reports.reduce import add_reduce
+from rankscope.cli.verbs.reports.report import add_report
+from rankscope.cli.verbs.reports.runs import add_runs
+from rankscope.cli.verbs.reports.timeline import add_timeline
+from rankscope.cli.verbs.setup.completion import add_completion
+from rankscope.cli.verbs.setup.config import add_config
+from rankscope.cli.verbs.setup.demo import add_demo
+from rankscope.cli.verbs.setup.doctor import add_doctor
 
 __all__ = ["ADD_VERBS"]
 

@@ -16,11 +16,11 @@ from rankscope.records.report import ClusterReport, ReportError
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rounding import tidy
+from rankscope.report.common.section import Section, Variables
 from rankscope.report.formats.page_tables import SHOWN_ROWS, as_data, sorted_by
-from rankscope.report.sections.base import Section, Variables
-from rankscope.report.sections.findings import LEVELS
-from rankscope.report.sections.steps import heatmap
+from rankscope.report.sections.ranks.steps import heatmap
 from rankscope.report.sections.table import SECTIONS, definitions, hover
+from rankscope.report.sections.verdict.findings import LEVELS
 
 __all__ = ["render"]
 

@@ -14,7 +14,7 @@ from rankscope.report.common import breakdown, plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
-from rankscope.report.sections.findings import costs_nothing, told
+from rankscope.report.sections.verdict.findings import costs_nothing, told
 
 __all__ = ["MAX_LINES", "lines", "render", "show"]
 

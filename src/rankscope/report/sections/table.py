@@ -16,26 +16,10 @@ from rankscope import plugins
 from rankscope.records.report import ClusterReport
 from rankscope.report.common import summary
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections import (
-    between,
-    efficiency,
-    findings,
-    gains,
-    groups,
-    health,
-    kernels,
-    memory,
-    modules,
-    path,
-    places,
-    queues,
-    ranks,
-    run_steps,
-    steps,
-    time,
-    trust,
-)
-from rankscope.report.sections.base import Section
+from rankscope.report.common.section import Section
+from rankscope.report.sections.devices import efficiency, health, kernels, memory, queues
+from rankscope.report.sections.ranks import between, groups, modules, path, places, ranks, run_steps, steps, time
+from rankscope.report.sections.verdict import findings, gains, trust
 
 __all__ = ["METRICS", "OURS", "SECTIONS", "as_markdown", "definitions", "hover"]
 

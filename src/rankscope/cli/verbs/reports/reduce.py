@@ -12,7 +12,7 @@ from rankscope.cli.parts.console import say, show
 from rankscope.cli.parts.deeds import note_export
 from rankscope.cli.parts.engines import add_engine, engine_of
 from rankscope.cli.parts.sealed import OF_MANIFEST, missing_one, opened_runs, refuse_beside
-from rankscope.cli.verbs.analyze import manifest_of
+from rankscope.cli.verbs.reports.analyze import manifest_of
 from rankscope.errors import ConfigError, RunDirError
 
 __all__ = ["add_reduce", "cluster_report_verb", "reduce_verb"]

@@ -10,7 +10,7 @@ from rankscope.cli.parts.arguments import Verbs, add_identity, add_output
 from rankscope.cli.parts.console import show
 from rankscope.cli.parts.deeds import note_export
 from rankscope.cli.parts.sealed import opened_runs, refuse_beside
-from rankscope.cli.verbs.analyze import manifest_of
+from rankscope.cli.verbs.reports.analyze import manifest_of
 
 if TYPE_CHECKING:
     from rankscope.records.report import ClusterReport

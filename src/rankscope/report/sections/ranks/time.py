@@ -11,8 +11,8 @@ from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.rank_rows import rank_rows
-from rankscope.report.sections import ranks
-from rankscope.report.sections.base import Section, Variables
+from rankscope.report.common.section import Section, Variables
+from rankscope.report.sections.ranks import ranks
 
 __all__ = ["METRICS", "SECTION", "Bar", "bars", "idle", "legend"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rankscope.records.report import ClusterReport, Finding
 from rankscope.report.common import wording as words
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections.base import Section, Variables
+from rankscope.report.common.section import Section, Variables
 
 __all__ = ["LEVELS", "METRICS", "SECTION", "Card", "cards", "costs_nothing", "told"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rankscope.records.report import ClusterReport
 from rankscope.report.common.cells import Column, Table
-from rankscope.report.sections.base import Section, Variables, tables
-from rankscope.report.sections.groups import collective_table, members, texts
+from rankscope.report.common.section import Section, Variables, tables
+from rankscope.report.sections.ranks.groups import collective_table, members, texts
 
 __all__ = ["SECTION", "modules"]
 

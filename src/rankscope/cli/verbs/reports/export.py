@@ -9,7 +9,7 @@ from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import print_utf8
 from rankscope.cli.parts.deeds import note_export
 from rankscope.cli.parts.sealed import refuse_beside
-from rankscope.cli.verbs.report import report_of
+from rankscope.cli.verbs.reports.report import report_of
 from rankscope.errors import RunDirError
 
 __all__ = ["add_export", "export_verb"]

@@ -13,7 +13,7 @@ from rankscope.cli.parts.console import say
 from rankscope.cli.parts.deeds import note
 from rankscope.cli.parts.keys import key_within, single_keys
 from rankscope.cli.parts.sealed import LIVE, opened_runs
-from rankscope.cli.verbs.capture import CAPTURED, WARMUP
+from rankscope.cli.verbs.jobs.capture import CAPTURED, WARMUP
 from rankscope.errors import RunDirError
 from rankscope.records.codec import to_json
 from rankscope.records.running.live import NodeLive

@@ -8,7 +8,7 @@ from rankscope.records.report import ClusterReport
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections.base import Section, Variables, tables
+from rankscope.report.common.section import Section, Variables, tables
 
 __all__ = ["METRICS", "SECTION", "kernels"]
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_identity
-from rankscope.cli.verbs.compare import baseline_verb, check_verb, diff_verb
+from rankscope.cli.verbs.reports.compare import baseline_verb, check_verb, diff_verb
 
 __all__ = ["add_compare"]
 

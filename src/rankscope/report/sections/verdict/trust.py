@@ -8,7 +8,7 @@ from rankscope.records.report import ClusterReport
 from rankscope.report.common import plain_text
 from rankscope.report.common.cells import Cell, Column, Row, Table, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections.base import Section, Variables
+from rankscope.report.common.section import Section, Variables
 
 __all__ = ["METRICS", "SECTION", "clock_offsets", "hta", "sources"]
 

@@ -11,7 +11,7 @@ from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, numbers, text
 from rankscope.report.common.link_bandwidth import UNKNOWN, link_between
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections.base import Section, Variables, tables
+from rankscope.report.common.section import Section, Variables, tables
 
 __all__ = ["METRICS", "SECTION", "collective_table", "groups", "members", "texts"]
 

@@ -9,7 +9,7 @@ from rankscope.records.rows import HealthRow
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections.base import Section, Variables, tables
+from rankscope.report.common.section import Section, Variables, tables
 
 __all__ = ["METRICS", "SECTION", "devices", "hosts"]
 

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from rankscope.cli.parts.arguments import Verbs
-from rankscope.cli.verbs.run import run
+from rankscope.cli.verbs.jobs.run import run
 from rankscope.errors import ConfigError
 
 __all__ = ["add_demo", "demo_verb"]

@@ -11,7 +11,7 @@ from rankscope.listing import some_ranks
 from rankscope.records.report import ClusterReport
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, numbers, text
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections.base import Section, Variables, tables
+from rankscope.report.common.section import Section, Variables, tables
 
 __all__ = ["METRICS", "SECTION", "places"]
 

@@ -11,7 +11,7 @@ from rankscope.cli.parts.arguments import Verbs, add_identity, add_rank
 from rankscope.cli.parts.console import say
 from rankscope.cli.parts.deeds import note_export
 from rankscope.cli.parts.sealed import opened_runs, refuse_beside
-from rankscope.cli.verbs.analyze import given_ranks, manifest_of
+from rankscope.cli.verbs.reports.analyze import given_ranks, manifest_of
 from rankscope.errors import ConfigError
 from rankscope.rundir.layout import RunDir
 

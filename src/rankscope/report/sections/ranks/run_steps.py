@@ -13,7 +13,7 @@ from rankscope.report.common import summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections.base import Section, Variables
+from rankscope.report.common.section import Section, Variables
 
 __all__ = ["METRICS", "SECTION", "chart", "rows"]
 

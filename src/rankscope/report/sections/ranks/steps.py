@@ -8,8 +8,8 @@ from rankscope.records.report import ClusterReport
 from rankscope.records.rows import StepRow
 from rankscope.report.common import breakdown
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections import ranks, time
-from rankscope.report.sections.base import Section, Variables
+from rankscope.report.common.section import Section, Variables
+from rankscope.report.sections.ranks import ranks, time
 
 __all__ = ["MAX_CELLS", "METRICS", "SECTION", "heatmap", "waits_for_input"]
 

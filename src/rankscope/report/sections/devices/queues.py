@@ -5,7 +5,7 @@ from __future__ import annotations
 from rankscope.records.report import ClusterReport
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers
 from rankscope.report.common.metrics import Metric
-from rankscope.report.sections.base import Section, Variables, tables
+from rankscope.report.common.section import Section, Variables, tables
 
 __all__ = ["METRICS", "SECTION", "queues"]
 

@@ -1,0 +1,1 @@
+"""Verbs that start jobs, watch them and finish what they left."""

@@ -1,0 +1,1 @@
+"""Verbs that read what was recorded: reports, comparisons, copies."""

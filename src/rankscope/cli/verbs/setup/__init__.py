@@ -1,0 +1,1 @@
+"""Verbs for before a job: what this machine can do, settings, a first try."""

@@ -1,0 +1,1 @@
+"""Sections on what devices and hosts do."""

@@ -1,0 +1,1 @@
+"""Sections on ranks beside each other: who waits, when, and where."""
