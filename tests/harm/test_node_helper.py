@@ -410,7 +410,7 @@ def test_step_logs_go_on_while_the_store_hangs(make, monkeypatch):
         answers.wait()
         return claims.claim(*words, **more)
 
-    monkeypatch.setattr("rankscope.node.helper.claim", hangs)
+    monkeypatch.setattr("rankscope.node.mirroring.claim", hangs)
     running = InProcess(node, monkeypatch)
     node.lives(0, world=1, steps_counted=2 * STEP_LOG_CAPACITY)
     log = StepLog(node.spool.pulse(0, 0))

@@ -48,6 +48,11 @@ def late_ms(options, step: int, rank: int, ranks: int) -> float:
     return ms if mine and options.pattern == "always" else 0.0
 
 
+# With torch 2.13 a backward leaves a Python object in what gloo's threads free after a call. DDP that is freed at that
+# moment waits for them with the GIL, and they for the GIL, under any launcher: so it lives as long as the process.
+KEPT: list[nn.Module] = []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pattern")
@@ -65,6 +70,7 @@ def main() -> None:
     blocks = [nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)) for _ in range(4)]
     net = nn.Sequential(*blocks)
     model = DistributedDataParallel(net)
+    KEPT.append(model)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     for step, batch in enumerate(DataLoader(Batches(options, rank, ranks), batch_size=None)):
         model(batch.expand(16, width)).square().mean().backward()

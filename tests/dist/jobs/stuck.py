@@ -22,6 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 FAULTS = ("skip", "order", "asleep", "stopped", "long", "late", "unmet")
 
 
+KEPT: list[nn.Module] = []
+"""See between.py: DDP that is freed beside gloo's threads can wait for ever."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("fault", choices=FAULTS)
@@ -37,6 +41,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Linear(16, 16))
+    KEPT.append(model)
     optimizer = torch.optim.SGD(model.parameters(), 1e-4)
     for step in range(options.after + 10):
         bad = step == options.after

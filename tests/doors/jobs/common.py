@@ -46,10 +46,16 @@ def result(rank: int, parameters) -> None:
     Path(f"{OUT}.{rank}").write_text(f"{values} {left}")
 
 
+KEPT: list[torch.nn.Module] = []
+"""With torch 2.13 a backward leaves a Python object in what gloo's threads free after a call. DDP that is freed at that
+moment waits for them with the GIL, and they for the GIL, under any launcher: so it lives as long as the process."""
+
+
 def train(rank: int) -> None:
     """The loop, once there is a process group."""
     torch.manual_seed(0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(256, 256))
+    KEPT.append(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in steps():
         optimizer.zero_grad()
