@@ -1,6 +1,6 @@
 # make demo   train on two CPU processes, one with a slow input, and find it
 # make unit   run the unit tests that need no trace and no process of their own, in parallel: half a minute
-# make test   run the unit tests, then those that start real training processes, without the long ones: six minutes
+# make test   run the unit tests, then those that start real training processes, without the long ones: nine minutes
 # make test-long  run what make test leaves out: repetitions, fuzzing, planted faults
 # make test-torch VERSION=2.6.0  run the fast tests that meet torch with another version of it
 # make test-harm  run all of tests/harm, also the long ones: what may happen to a job, and what must not
@@ -47,10 +47,10 @@ unit: $(VENV)/.installed-test
 # How often a launch that failed is tried again. What failed the first time is printed all the same.
 RERUNS ?= 0
 # Tests that judge by how long something took need the CPUs for themselves, and devices are not shared.
-launching = $(bin)/python -m pytest tests/dist tests/gpu tests/harm tests/doors --reruns $(RERUNS)
+launching = $(bin)/python -m pytest tests/doors tests/dist tests/gpu tests/harm --reruns $(RERUNS)
 test: $(VENV)/.installed-test
 	$(bin)/python -m pytest tests/unit -m "not long" $(parallel) $(PYTEST_ARGS)
-	$(launching) -m "not long and not alone and not gpu" -n $(LANES) $(PYTEST_ARGS)
+	$(launching) -m "not long and not alone and not gpu" -n $(LANES) --dist loadgroup $(PYTEST_ARGS)
 	$(launching) -m "not long and (alone or gpu)" $(PYTEST_ARGS)
 
 test-long: $(VENV)/.installed-test

@@ -84,7 +84,9 @@ class Launches:
 
 
 def _params() -> list[object]:
-    return [pytest.param(d, id=d.name, marks=[] if d.quick else [pytest.mark.long]) for d in DOORS]
+    """Columns of a row share its launches, in one process."""
+    longer = {True: [], False: [pytest.mark.long]}
+    return [pytest.param(d, id=d.name, marks=[pytest.mark.xdist_group(d.name), *longer[d.quick]]) for d in DOORS]
 
 
 @pytest.fixture(scope="module", params=_params())
