@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+from support.ending import end
 
 JOBS = Path(__file__).parent / "jobs"
 PYTHON = os.environ.get("DOORS_PYTHON", sys.executable)
@@ -77,8 +78,7 @@ def _fails(*command: str) -> str | None:
     try:
         _, said = process.communicate(timeout=ANSWERS_WITHIN_S)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end(process)
         return f"no end within {ANSWERS_WITHIN_S:.0f} s"
     last = said.decode(errors="replace").strip().rpartition("\n")[2]
     return (last or f"exit code {process.returncode}") if process.returncode else None

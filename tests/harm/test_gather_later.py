@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import subprocess
 import sys
 
@@ -38,11 +37,6 @@ def statuses(node: Node) -> list[tuple[int, str]]:
     return [(record.rank, record.status) for record in window.records]
 
 
-def kill(node: Node) -> None:
-    os.kill(node.helper.pid, signal.SIGKILL)
-    node.helper._process.wait(60)
-
-
 def test_what_a_full_store_did_not_take_is_placed_when_there_is_room(make, capsys):
     # GIVEN a store that takes small files only, a job that ends with 1, and a run.json that says what is missing
     node = make().start()
@@ -70,7 +64,7 @@ def test_a_spool_whose_helper_and_launcher_are_gone(make):
     # GIVEN a node on which everything was killed, before anything was gathered
     node = make().start()
     node.lives(0), node.lives(1)
-    kill(node)
+    node.kill()
     node.records(0), node.records(1)
     gathered = gather_later(node.spool.path)
     assert (gathered.windows, gathered.left) == (2, "")
@@ -122,7 +116,7 @@ def test_a_rank_that_still_trains_is_waited_for(make):
     holds = f"import time; ring = open({str(node.spool.pulse(0, 0))!r}); print(1, flush=True); time.sleep(1000)"
     with ending(subprocess.Popen([sys.executable, "-I", "-c", holds], stdout=subprocess.PIPE)) as rank:
         rank.stdout.readline()
-        kill(node)
+        node.kill()
         node.lives(0, pid=rank.pid, world=1)
         with pytest.raises(RunDirError, match="rank 0 still writes"):
             gather_later(node.spool.path)
@@ -136,7 +130,7 @@ def test_a_node_that_comes_late_is_added_to_run_json(make):
     zero, one = make("zero", node="0", **words).start(), make("one", node="1", **words).start()
     zero.lives(0), one.lives(1)
     zero.records(0), one.records(1)
-    kill(one)
+    one.kill()
     zero.end(exit_code=1)
     assert "node node_1 left no result within 1 s" in zero.manifest.notes
     gather_later(one.spool.path)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
-import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -66,11 +64,6 @@ def traces(run: RunDir) -> list[int]:
     return sorted(int(path.name[5:10]) for path in run.window(0, 0).glob("*.trace.json.gz"))
 
 
-def kill(node: Node) -> None:
-    os.kill(node.helper.pid, signal.SIGKILL)
-    node.helper._process.wait()
-
-
 def test_traces_of_the_late_rank_and_of_two_others_are_kept_whole(nodes, texts):
     head, other = nodes
     for number, node in enumerate(nodes):
@@ -98,14 +91,14 @@ def test_a_helper_that_is_killed_before_and_after_the_decision_loses_nothing(nod
         node.start()
         announce(node, number, texts)
     until(lambda: len(head.spool.holds()) + len(other.spool.holds()) == RANKS)
-    kill(other)
+    other.kill()
     head.helper.finish(JobEnd(exit_code=0))
     with ThreadPoolExecutor(1) as pool:  # the head works on while the other is dead: a report needs nothing of it
         heard = pool.submit(head.hear, LIMIT_S)
         other.helper.next_word(0)  # notices it, and starts another
         other.helper.finish(JobEnd(exit_code=0))
         until(lambda: head.run.kept.exists() or len(other.spool.holds()) < RANKS // NODES)
-        kill(other)
+        other.kill()
         other.hear(LIMIT_S)
         heard.result()
     assert traces(head.run) == KEPT
@@ -118,7 +111,7 @@ def test_what_a_killed_node_holds_is_gathered_later_as_was_decided(nodes, texts,
         node.start()
         announce(node, number, texts)
     until(lambda: len(other.spool.holds()) == RANKS // NODES)
-    kill(other)
+    other.kill()
     copy = tmp_path / "undecided"
     shutil.copytree(other.spool.path, copy)
     gathered = gather_later(copy, tmp_path / "ELSEWHERE")

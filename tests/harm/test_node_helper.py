@@ -50,11 +50,6 @@ def whole(node: Node, ranks=(0, 1)) -> bool:
     return placed and [(r.rank, r.status) for r in window.records] == [(rank, "ok") for rank in ranks]
 
 
-def kill(node: Node) -> None:
-    os.kill(node.helper.pid, signal.SIGKILL)
-    node.helper._process.wait(60)
-
-
 # ---------------------------------------------------------------- a helper that dies
 
 
@@ -65,7 +60,7 @@ def test_a_helper_that_is_killed_while_the_job_runs_is_followed_by_another(make)
     node.records(0)
     until(lambda: node.run.record(0, 0, 0).exists())
     dead = node.helper.pid
-    kill(node)
+    node.kill()
     node.records(1)
     until(lambda: node.run.record(0, 0, 1).exists())  # without any word from the launcher
     assert node.helper.pid != dead
@@ -102,7 +97,7 @@ def test_a_helper_that_is_killed_at_the_end_is_followed_by_another(make, times):
     node = make().start()
     node.lives(0), node.lives(1)
     for _ in range(times):
-        kill(node)
+        node.kill()
         node.records(0), node.records(1)
         node.helper.next_word(0)  # notices it
     node.end()
@@ -119,7 +114,7 @@ def test_what_a_dead_helper_had_half_written_is_removed(make):
     half.write_text("half")
     foreign = half.with_name(".rank_00009.trace.json.gz.elsewhere.7.tmp")
     foreign.write_text("of another node that is alive")
-    kill(node)
+    node.kill()
     node.end()
     assert (half.exists(), foreign.exists()) == (False, True)
     assert whole(node)
@@ -248,7 +243,7 @@ def test_a_lost_node_is_named_by_the_head(make):
     zero, one = two(make)
     zero.lives(0), one.lives(1)
     zero.records(0)
-    kill(one)
+    one.kill()
     zero.end(exit_code=1)
     assert [(r.rank, r.status) for r in zero.manifest.windows[0].records] == [(0, "ok"), (1, "missing")]
     assert "node node_1 left no result within 2 s" in zero.manifest.notes
@@ -258,7 +253,7 @@ def test_another_node_writes_run_json_where_the_head_is_lost(make):
     zero, one = two(make)
     zero.lives(0), one.lives(1)
     one.records(1)
-    kill(zero)
+    zero.kill()
     one.end(exit_code=1)
     assert one.helper._process.wait(60) == 0  # its launcher has left long before
     assert [(r.rank, r.status) for r in one.manifest.windows[0].records] == [(0, "missing"), (1, "ok")]

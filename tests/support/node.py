@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,12 @@ class Node:
             if (word := self.helper.next_word(0.2)) is not None:
                 words.append(word)
         return words
+
+    def kill(self) -> None:
+        """Kill the helper, as the kernel does where memory is short; whoever hears it next notices."""
+        assert self.helper is not None
+        os.kill(self.helper.pid, signal.SIGKILL)
+        self.helper._process.wait(60)
 
     def close(self) -> None:
         """End the helper, if it still runs, and wait for it."""

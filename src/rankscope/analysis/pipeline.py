@@ -11,7 +11,7 @@ from typing import Literal
 from rankscope import plugins
 from rankscope.analysis.between_windows import add_between_windows
 from rankscope.analysis.diagnosis import diagnose, empty_report, guarded
-from rankscope.analysis.standstill import stood_still
+from rankscope.analysis.standstill import add_standstill
 from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import add_profiling_overhead
 from rankscope.analysis.tables.run_info import run_info
@@ -109,7 +109,7 @@ def analyze_windows(
     report.hang = manifest.hang if manifest is not None else None
     with guarded("between windows", failed):
         add_between_windows(report, load.pulses, on_host=_trains_on_cpus(report))
-    stood_still(report.verdict, report.hang)
+    add_standstill(report.verdict, report.hang)
     report.run.notes += plugins.notes()
     return report, windows
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rankscope.records.report import Verdict
 from rankscope.records.running.hang import HangVerdict
 
-__all__ = ["stood_still"]
+__all__ = ["add_standstill"]
 
 
-def stood_still(verdict: Verdict, hang: HangVerdict | None) -> None:
+def add_standstill(verdict: Verdict, hang: HangVerdict | None) -> None:
     """Put the standstill first: into the sentence if there is no other verdict, else before its reasons.
 
     Args:

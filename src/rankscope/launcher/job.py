@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rankscope.config import ToolConfig, to_agent_spec
 from rankscope.errors import RunDirError
 from rankscope.launcher.headroom import leave_enough
-from rankscope.launcher.run_plan import RunPlan
+from rankscope.launcher.run_plan import RunPlan, name_of
 from rankscope.node.gathering.signing import load_signing_key
 from rankscope.rank_identity import told, was_told
 from rankscope.records.codec import to_json
@@ -24,7 +24,6 @@ from rankscope.rundir.files import write_new
 from rankscope.rundir.layout import RUNS_FOLDER
 from rankscope.rundir.sealing import recipients_of
 from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, ENV_TOLD, Spool
-from rankscope.rundir.urls import last_name
 
 if TYPE_CHECKING:
     from rankscope.launcher.node_helper import NodeHelper
@@ -112,7 +111,7 @@ def begin(
     try:
         spec = to_agent_spec(
             config,
-            run_id=plan.run_id or (plan.run_dir.name if plan.run_dir else last_name(plan.store or "") or plan.launch),
+            run_id=plan.run_id or name_of(plan.run_dir, plan.store) or plan.launch,
             spool=spool.path,
         )
         task.ends_with_ranks = ends_with_ranks

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
-from rankscope.rundir.urls import is_url
+from rankscope.rundir.urls import is_url, last_name
 
-__all__ = ["RunPlan", "check", "place_of"]
+__all__ = ["RunPlan", "check", "name_of", "place_of"]
 
 _NO_ID = "none"  # torchrun's default of --rdzv-id
 
@@ -78,6 +78,11 @@ def place_of(config: ToolConfig) -> tuple[Path | None, str | None]:
     if named is not None and is_url(named):
         return None, named.rstrip("/")
     return (Path(named).absolute() if named else None), None
+
+
+def name_of(run_dir: Path | None, store: str | None) -> str | None:
+    """Return the last part of a run directory's path or URL; None if neither was given."""
+    return run_dir.name if run_dir is not None else last_name(store or "") or None
 
 
 def _nodes(nnodes: str) -> tuple[int, int]:

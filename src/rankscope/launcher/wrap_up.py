@@ -148,7 +148,7 @@ class _Listener:
     def _manifest(self, by: str) -> None:
         if by or self._config.analysis.enabled or self._where is None:
             return
-        folder = f"{self._where}/report"
+        folder = _report_in(self._where)
         traces = "what could be gathered is" if self._left else "traces are"
         self._say(f"{traces} in {self._where}; `rankscope analyze {self._where} --output {folder}` writes the report")
 

@@ -10,10 +10,21 @@ import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from rankscope.errors import RunDirError
 
-__all__ = ["copy_new", "place", "replace_text", "rewrite", "sha256_of", "stored", "temporary_beside", "write_new"]
+__all__ = [
+    "copy_new",
+    "place",
+    "replace_text",
+    "rewrite",
+    "sha256_of",
+    "sha256_of_stream",
+    "stored",
+    "temporary_beside",
+    "write_new",
+]
 
 _BLOCK = 1 << 20
 
@@ -130,11 +141,16 @@ def sha256_of(path: Path) -> str:
     Raises:
         OSError: it cannot be read, or is none: a FIFO would be waited for, a device has no end.
     """
-    digest = hashlib.sha256()
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as stream:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        while block := stream.read(_BLOCK):
-            digest.update(block)
+        return sha256_of_stream(stream)
+
+
+def sha256_of_stream(stream: IO[bytes]) -> str:
+    """Of all that is left to read of a stream, hexadecimal."""
+    digest = hashlib.sha256()
+    while block := stream.read(_BLOCK):
+        digest.update(block)
     return digest.hexdigest()

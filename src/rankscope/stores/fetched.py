@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.records.manifest import RunManifest
+from rankscope.rundir.files import sha256_of
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.rundir.urls import last_name, url_of
@@ -18,7 +18,6 @@ from rankscope.stores.mirror import Mirror
 
 __all__ = ["fetched"]
 
-_BLOCK = 1 << 20
 _SAYS = r"run\.json|agent\.json|nodes/|kept\.json|stuck/|attempt_\d+/pulse/"
 _RECORDED = r"attempt_"
 
@@ -74,14 +73,6 @@ def _leave_out(run_dir: RunDir, url: str, tell: Callable[[str], None]) -> None:
         raise RunDirError(f"{url}: {error}") from error
     for name, known in files.items():
         path = run_dir.path / name
-        if path.is_file() and (path.stat().st_size != known.bytes or _sha256(path) != known.sha256):
+        if path.is_file() and (path.stat().st_size != known.bytes or sha256_of(path) != known.sha256):
             tell(f"{url}/{name} is not the file that run.json knows, and is left out")
             path.unlink()
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

@@ -7,7 +7,6 @@ and it holds the sums of all other files. No file is taken for what it is by its
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.errors import RunDirError
-from rankscope.rundir.files import temporary_beside
+from rankscope.rundir.files import sha256_of, sha256_of_stream, temporary_beside
 
 __all__ = ["NOTES", "Mirror"]
 
 NOTES = ".sent.jsonl"
-"""In the folder: name, size, time of change and SHA-256 of each file that the store is known to hold, a line each."""
-_BLOCK = 1 << 20
+"""In the folder: name, size and time of change of each file that the store is known to hold, its version there, and
+whether it came from here; a line each."""
 _SUMS = ("ETag", "etag", "md5Hash")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated")
 """What stores say of a file that changes with it. Where there is a sum, times may be told with other precision."""
@@ -96,7 +95,7 @@ class Mirror:
             state, known = _state(path), self._sent.get(name)
             if known is not None and known.state == state and (not known.ours or there.get(name) == known.version):
                 continue  # a store that has lost it since gets it again
-            digest = _sha256(path)
+            digest = sha256_of(path)
             remote = f"{self._root}/{name}"
             if self._remote_sha256(remote, state.size) != digest:
                 self._make_folder(remote)
@@ -105,7 +104,7 @@ class Mirror:
                 if self._remote_sha256(remote, state.size) != digest:
                     raise OSError(f"{self.url}/{name} reads otherwise than what was written")
                 count += 1
-            self._note(name, _Known(state, _version(self._files.info(remote)), True), digest)
+            self._note(name, _Known(state, _version(self._files.info(remote)), True))
         return count
 
     def pull(self, wanted: str = "") -> int:
@@ -140,9 +139,8 @@ class Mirror:
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary_beside(target) as temporary:
             self._files.get_file(f"{self._root}/{name}", str(temporary))
-            digest = _sha256(temporary)
             temporary.replace(target)
-        self._note(name, _Known(_state(target), version, False), digest)
+        self._note(name, _Known(_state(target), version, False))
 
     def _own_files(self) -> Iterator[Path]:
         for path in self._folder.rglob("*"):
@@ -160,10 +158,7 @@ class Mirror:
             if self._files.info(remote)["size"] != size:
                 return ""
             with self._files.open(remote, "rb") as stream:
-                digest = hashlib.sha256()
-                while block := stream.read(_BLOCK):
-                    digest.update(block)
-            return digest.hexdigest()
+                return sha256_of_stream(stream)
         except FileNotFoundError:
             return ""
 
@@ -178,18 +173,18 @@ class Mirror:
         known = {}
         for line in lines:
             try:
-                name, size, changed, _, version, ours = json.loads(line)
+                name, size, changed, version, ours = json.loads(line)
             except ValueError:  # a process died within the line
                 continue
             known[name] = _Known(_State(size, changed), version, ours)
         return known
 
-    def _note(self, name: str, known: _Known, digest: str) -> None:
+    def _note(self, name: str, known: _Known) -> None:
         self._sent[name] = known
         with (self._folder / NOTES).open("a", encoding="utf-8") as stream:
             # a line that another process did not finish ends here
             state = [known.state.size, known.state.changed_ns]
-            stream.write("\n" + json.dumps([name, *state, digest, known.version, known.ours]) + "\n")
+            stream.write("\n" + json.dumps([name, *state, known.version, known.ours]) + "\n")
 
 
 def _state(path: Path) -> _State:
@@ -205,14 +200,6 @@ def _version(about: dict[str, Any]) -> str:
 def _is_plain(name: str) -> bool:
     """Whether a name that a store gives lies below the folder."""
     return not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _opened(url: str) -> tuple[Any, str]:

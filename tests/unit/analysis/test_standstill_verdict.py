@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.analysis.standstill import stood_still
+from rankscope.analysis.standstill import add_standstill
 from rankscope.records.report import Verdict
 from rankscope.records.running.hang import HangVerdict
 
@@ -25,7 +25,7 @@ def nothing() -> Verdict:
 
 def test_a_standstill_is_the_verdict_where_there_is_no_other() -> None:
     verdict = nothing()
-    stood_still(verdict, HANG)
+    add_standstill(verdict, HANG)
     assert (verdict.sentence, verdict.reason) == (HANG.sentence, "stood_still")
     assert verdict.why == ["Rank 37 is in train.py:212.", "No verdict: the job ended."]
     assert verdict.next == ["Look at train.py:212.", "Run"]
@@ -35,7 +35,7 @@ def test_a_standstill_comes_before_the_reasons_of_another_verdict() -> None:
     verdict = Verdict(
         kind="straggler", ranks=[5], sentence="Rank 5 holds up every step.", why=["It waits."], next=["A"]
     )
-    stood_still(verdict, HANG)
+    add_standstill(verdict, HANG)
     assert (verdict.kind, verdict.ranks, verdict.sentence) == ("straggler", [5], "Rank 5 holds up every step.")
     assert verdict.why == [f"The job stood still afterwards: {HANG.sentence}", "It waits."]
     assert verdict.next == ["Look at train.py:212.", "A"]
@@ -44,5 +44,5 @@ def test_a_standstill_comes_before_the_reasons_of_another_verdict() -> None:
 @pytest.mark.parametrize("hang", [None, replace(HANG, resumed=True), replace(HANG, kind="long")])
 def test_a_job_that_went_on_is_judged_as_any_other(hang: HangVerdict | None) -> None:
     verdict = nothing()
-    stood_still(verdict, hang)
+    add_standstill(verdict, hang)
     assert verdict == nothing()

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from rankscope.compare.rows.pace import Pace, Scatter, pace_of, scatter_of
 from rankscope.compare.rows.uses import Key, Use, Uses, paired
-from rankscope.compare.sides.noise import BETWEEN, KERNEL_DEVIATIONS, between_chance, combined, student
+from rankscope.compare.sides.noise import BETWEEN, KERNEL_DEVIATIONS, between_chance, combined, student, student_chance
 from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow
-from rankscope.statistics.chance import simes, student_tail
+from rankscope.statistics.chance import simes
 
 __all__ = ["work_rows"]
 
@@ -61,7 +61,7 @@ class _Change:
         between = between_chance(self.least, self.floor, KERNEL_DEVIATIONS)
         if not self.variance or between > LIKELY:
             return between
-        within = 2 * student_tail(self.least / math.sqrt(self.variance), max(int(self.freedom), 1))
+        within = student_chance(self.least / math.sqrt(self.variance), self.freedom)
         return max(within, between)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "combined",
     "of_difference",
     "student",
+    "student_chance",
     "usual",
     "within_chance",
     "within_run",
@@ -137,11 +138,9 @@ def within_chance(change: float, one: Sequence[float] | F64, other: Sequence[flo
     """
     if not bound:
         return float(not change)
-    freedom = min(len(one), len(other)) - 1 if min(len(one), len(other)) < MANY else math.inf
-    wide = student(freedom)
-    if freedom == math.inf:
-        return math.erfc(wide * abs(change) / bound / math.sqrt(2))
-    return 2 * student_tail(wide * abs(change) / bound, max(int(freedom), 1))
+    fewer = min(len(one), len(other))
+    freedom = fewer - 1 if fewer < MANY else math.inf
+    return student_chance(student(freedom) * change / bound, freedom)
 
 
 def combined(*bounds: float | None) -> float:
@@ -152,4 +151,14 @@ def combined(*bounds: float | None) -> float:
 def student(freedom: float) -> float:
     """Return the quantile beyond which a share of :data:`LEVEL` of Student's distribution lies; of the normal one for
     infinite freedom."""
-    return student_quantile(LEVEL, min(max(int(min(freedom, 1e6)), 1), 10**6))
+    return student_quantile(LEVEL, _whole(freedom))
+
+
+def student_chance(t: float, freedom: float) -> float:
+    """Return the probability of a value as far from zero as ``t``, on either side, of the same distribution."""
+    return 2 * student_tail(abs(t), _whole(freedom))
+
+
+def _whole(freedom: float) -> int:
+    """Return whole degrees of freedom; with a million of them the distribution is the normal one."""
+    return max(int(min(freedom, 1e6)), 1)

@@ -13,13 +13,12 @@ import sys
 from typing import Any
 
 from rankscope.launcher.exec.join import join, sign_in, spool_of
-from rankscope.launcher.run_plan import RunPlan, place_of
+from rankscope.launcher.run_plan import RunPlan, name_of, place_of
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.claim import NodeClaim
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
-from rankscope.rundir.urls import last_name
 
 __all__ = ["main"]
 
@@ -50,10 +49,9 @@ def _begin(spool: Spool, request: dict[str, Any]) -> None:
     composed = compose(request["overrides"], [])
     composed.config.refuse_experiment()
     run_dir, store = place_of(composed.config)
-    name = run_dir.name if run_dir is not None else last_name(store or "") or None
     launch = request["launch"]
     plan = RunPlan(
-        run_id=name if launch else None, run_dir=run_dir, node=None,
+        run_id=name_of(run_dir, store) if launch else None, run_dir=run_dir, node=None,
         launch=launch or request["key"], alone=launch is None, store=store,
     )  # fmt: skip
     begin(plan, composed.config, argv=request["argv"], plain=composed.plain, spool=spool, ends_with_ranks=True)

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
-from rankscope.launcher.run_plan import RunPlan, place_of
+from rankscope.launcher.run_plan import RunPlan, name_of, place_of
 from rankscope.rank_identity import Identity
-from rankscope.rundir.urls import last_name
 
 __all__ = ["ExecArguments", "is_elastic", "parse_exec", "plan_of"]
 
@@ -118,7 +117,7 @@ def plan_of(identity: Identity | None, config: ToolConfig, environ: Mapping[str,
     if (run_dir or store) and named != "none" and is_elastic(launcher):
         # the address of its store changes after nodes have joined
         return RunPlan(
-            run_id=last_name(config.run.dir or ""), run_dir=run_dir, node=None, launch=f"torchrun {named} elastic",
+            run_id=name_of(run_dir, store), run_dir=run_dir, node=None, launch=f"torchrun {named} elastic",
             alone=False, store=store, elastic=True,
         )  # fmt: skip
     if not identity.several_nodes:
@@ -135,11 +134,5 @@ def plan_of(identity: Identity | None, config: ToolConfig, environ: Mapping[str,
         )
     restart = environ.get("SLURM_RESTART_COUNT", "0")  # a requeued job keeps its id
     launch = f"{identity.launcher} {identity.job} {restart}"
-    return RunPlan(
-        run_id=run_dir.name if run_dir is not None else last_name(store or ""),
-        run_dir=run_dir,
-        node=None,
-        launch=launch,
-        alone=False,
-        store=store,
-    )
+    name = name_of(run_dir, store)
+    return RunPlan(run_id=name, run_dir=run_dir, node=None, launch=launch, alone=False, store=store)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from rankscope.node.gathering.room import Room
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.secrets import mask_text
-from rankscope.rundir.files import place, replace_text, stored, temporary_beside
+from rankscope.rundir.files import place, replace_text, sha256_of, stored, temporary_beside
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool
@@ -221,7 +220,7 @@ class Gatherer:
                 except RunDirError:
                     if not _unpacks_to(target, source):
                         raise  # a different trace: both are kept, ours in the spool
-                    sha256 = hashlib.sha256(target.read_bytes()).hexdigest()
+                    sha256 = sha256_of(target)
                 self.placing.known(target, sha256)
         record.trace, record.sha256 = target.name, sha256
         packed.tell(record)
