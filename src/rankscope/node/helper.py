@@ -212,7 +212,8 @@ class Helper:
             holding=holding if self.task.keep == "suspects" else None, room=room,
         )  # fmt: skip
         if not self.state.earlier():
-            note_deed(run_dir, "recorded", self.task.argv, sealed=placing.sealed)
+            by = granted.node if self._where.url else ""
+            note_deed(run_dir, "recorded", self.task.argv, sealed=placing.sealed, by=by)
         requests = RequestRelay(self.spool, run_dir, self.state.note)
         announcements = AnnouncementRelay(self.spool, run_dir)
         self._border("removing what an earlier helper left half written", lambda: sweep(run_dir, self.state.earlier()))

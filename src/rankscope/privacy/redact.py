@@ -27,6 +27,7 @@ from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
 from rankscope.records.report import ClusterReport
+from rankscope.rundir.audit import AUDITS
 from rankscope.rundir.files import write_new
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
@@ -42,7 +43,7 @@ _PULSE = re.compile(r"attempt_\d{1,6}/pulse/rank_\d{1,7}\.bin\.gz\Z", re.ASCII)
 _MADE_AGAIN = re.compile(r"report/|.*\.parquet\Z")
 """Files that the copy, or its reader, makes anew."""
 _PASSING = re.compile(
-    r"agent\.json|nodes/|requests/|announcements/|live/|stuck/|metrics\.prom\Z|audit\.jsonl\Z|run\.json\.sig\Z"
+    rf"agent\.json|nodes/|requests/|announcements/|live/|stuck/|metrics\.prom\Z|{AUDITS}\Z|run\.json\.sig\Z"
 )
 """Files on how the run was started, monitored and signed."""
 

@@ -14,7 +14,7 @@ from rankscope.errors import ConfigError, ForeignFileError, RunDirError
 from rankscope.node.gathering.signing import signed_message
 from rankscope.privacy.origin import origin_of
 from rankscope.records.manifest import FileSum, RunManifest
-from rankscope.rundir.audit import AUDIT
+from rankscope.rundir.audit import AUDITS
 from rankscope.rundir.files import sha256_of
 from rankscope.rundir.foreign import read_foreign
 from rankscope.rundir.layout import RunDir
@@ -23,7 +23,7 @@ from rankscope.rundir.record_files import read_record, run_limit
 __all__ = ["Verified", "verify"]
 
 _MADE_LATER = re.compile(
-    rf"report/|live/|metrics\.prom\Z|stuck/question|{re.escape(AUDIT)}\Z|run\.json(?:\.age)?(?:\.sig)?\Z|.*/rank_\d+\.parquet\Z"
+    rf"report/|live/|metrics\.prom\Z|stuck/question|{AUDITS}\Z|run\.json(?:\.age)?(?:\.sig)?\Z|.*/rank_\d+\.parquet\Z"
 )
 """Files that are made from a run, and renewed; they are not signed."""
 _MOST_SIGNATURE_BYTES = 1 << 16

@@ -19,9 +19,11 @@ from pathlib import Path
 from rankscope.records.secrets import mask_arguments, mask_text
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["AUDIT", "note_deed", "run_of"]
+__all__ = ["AUDIT", "AUDITS", "note_deed", "run_of"]
 
 AUDIT = "audit.jsonl"
+AUDITS = r"audit(?:\.[^/]+)?\.jsonl"
+"""Names of all logs that a run may have, as a regular expression: see ``by`` of :func:`note_deed`."""
 _DEEPEST = 3
 """A trace lies two folders below its run."""
 _MOST_BYTES = 1 << 26
@@ -39,7 +41,9 @@ def run_of(path: Path) -> RunDir | None:
     return None
 
 
-def note_deed(run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: bool = False, **more: str) -> None:
+def note_deed(
+    run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: bool = False, by: str = "", **more: str
+) -> None:
     """Add a line: user, host, time and command, secrets masked. Without a run in this directory nothing is written.
 
     Args:
@@ -47,6 +51,7 @@ def note_deed(run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: boo
         deed: as ``recorded``, ``asked for a window``, ``exported``, ``redacted``, ``verified``, ``pruned``.
         command: the words of the command line.
         sealed: the run is encrypted: of the command only its verb is kept.
+        by: node with a log of its own, since a store adds to no file; empty for the log that all add to.
         more: what else is worth knowing, as where a copy went.
     """
     with contextlib.suppress(Exception):  # it is a courtesy: neither a job nor a command fails for it
@@ -64,7 +69,7 @@ def note_deed(run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: boo
             **{key: mask_text(text) for key, text in more.items()},
         }
         data = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-        path: Path = run_dir.path / AUDIT
+        path: Path = run_dir.path / (f"audit.{by}.jsonl" if by else AUDIT)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         shared = run_dir.path.stat().st_mode & stat.S_IWGRP
         handle = os.open(path, flags, 0o660 if shared else 0o600)

@@ -192,6 +192,14 @@ def test_a_deed_that_cannot_be_noted_stops_nobody(run: Path, tmp_path: Path) -> 
     assert not (tmp_path / "no run").exists()
 
 
+def test_a_node_whose_store_adds_to_no_file_has_a_log_of_its_own(run: Path) -> None:
+    before = verify(run).remarks
+    note_deed(RunDir(run), "recorded", ["rankscope", "run"], by="1")
+    (line,) = (run / "audit.1.jsonl").read_text().splitlines()
+    assert json.loads(line)["deed"] == "recorded"
+    assert (verify(run).wrong, verify(run).remarks) == ([], before)
+
+
 def test_a_run_that_could_not_be_signed_says_so(tmp_path: Path) -> None:
     private, _ = keys(tmp_path, "mine")
     node = Node(tmp_path / "spool", RunDir(tmp_path / "run"), signing_key=str(private))
