@@ -191,8 +191,7 @@ class Helper:
             self.words.say(HelperWord(word="gathered", text=left_in_words(self.spool, {"": why})))
 
     def _placing(self, granted: NodeClaim) -> Placing | None:
-        """Return what places files; None if files have to be encrypted and cannot be, so that nothing may leave this
-        node's disk."""
+        """Return what places files; None if they must be encrypted and cannot be: nothing may leave this disk then."""
         try:
             return Placing(RunDir(Path(granted.run_dir)), self.task.encrypt)
         except RankscopeError as error:
