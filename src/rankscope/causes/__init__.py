@@ -1,1 +1,1 @@
-"""What can slow a rank down: names, words and advice. Standard library only."""
+"""The causes that can slow a rank down: names, wording and advice. Standard library only."""

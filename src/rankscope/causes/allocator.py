@@ -1,4 +1,4 @@
-"""Memory of the device is taken and given back in the step, which synchronises it."""
+"""Cause: device memory is allocated and freed in the step, which synchronises the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cause is: one record, given by one file of this folder. None of them imports the analysis."""
+"""The record of a cause. Each file of this folder defines one; none of them imports the analysis."""
 
 from __future__ import annotations
 
@@ -10,63 +10,65 @@ from typing import Any, Protocol
 __all__ = ["GARBAGE_COLLECTION", "Cause", "Facts", "HostExample", "HostTime", "Spans", "WorkComparison", "WorkExample"]
 
 GARBAGE_COLLECTION = "garbage_collection"
-"""A possible reason for a cause beside the kinds of findings: Python's garbage collector, timed by the rank itself."""
+"""A possible reason for a cause that is not a kind of finding: Python's garbage collector, timed in each rank."""
 
 Spans = Any
 """Sorted, disjoint intervals, ns of the rank's own clock, as in ``analysis.rank.intervals``."""
 
 
 class HostTime(Protocol):
-    """Host time of one rank, as a cause may query it. Implemented by ``analysis.rank.host_time``."""
+    """Host time of one rank, as a cause can query it. Implemented by ``analysis.rank.host_time``."""
 
     def events(self, names: Pattern[str]) -> Spans:
-        """Time in host events of such names, on the threads that drive the training."""
+        """Return the time in host events whose names match, on the threads that drive the training."""
 
     def calls(self, names: Pattern[str]) -> Spans:
-        """Time in runtime and driver calls of such names."""
+        """Return the time in runtime and driver calls whose names match."""
 
     def loading(self) -> Spans:
-        """Time in the data loader."""
+        """Return the time in the data loader."""
 
     def copies_to_device(self) -> Spans:
-        """Time in calls that copy to the device."""
+        """Return the time in calls that copy to the device."""
 
     def silence(self) -> Spans:
-        """Long stretches without any operator or call."""
+        """Return the long intervals without any operator or call."""
 
 
 class WorkComparison(Protocol):
-    """A late rank's operators against a peer's, in the segments where it is late."""
+    """The operators of a late rank, compared with those of a peer, in the segments where the rank is late."""
 
     operators: int
-    """Of the peer."""
+    """Number of operators of the peer."""
     extra_operators: int
-    """That the peer does not run, or fewer of."""
+    """Number of operators that the peer does not run, or runs less often."""
     other_shapes: int
-    """Operators whose input shapes the peer does not have."""
+    """Number of operators whose input shapes do not occur on the peer."""
     shapes_known: bool
+    """Whether input shapes were recorded."""
 
     @property
     def other_grids(self) -> bool:
-        """Whether the kernels' launch grids differ."""
+        """Whether the launch grids of the kernels differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostExample:
-    """A step of 100 ms, and how much of its host time the cause accounts for."""
+    """An example step of 100 ms, and how much of its host time the cause accounts for."""
 
     events: tuple[tuple[str, str, float, float], ...]
-    """(Kineto's category, name, start, length) of events of the main thread, ms from the start of the step. An event on
-    the device was launched by the last runtime call before it."""
+    """Events of the main thread: (Kineto's category, name, start, length), in ms from the start of the step. An event
+    on the device was launched by the last runtime call before it."""
     claims_ms: float
-    """0 in an example of what the cause must leave alone."""
+    """Host time that the cause accounts for, ms; 0 in an example that the cause must not match."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkExample:
-    """A comparison as :class:`WorkComparison` has it, and whether the extra work is of the cause's kind."""
+    """An example comparison (fields as in :class:`WorkComparison`), and whether the cause explains the extra work."""
 
     claims: bool
+    """Whether the cause explains the extra work."""
     operators: int = 100
     extra_operators: int = 0
     other_shapes: int = 0
@@ -76,56 +78,59 @@ class WorkExample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What is known of a late rank and of its trace, so that advice names it and does not ask for what there is."""
+    """Facts about a late rank and its trace. Advice names them, and does not ask to record what is recorded already."""
 
     device: bool = True
-    """False: the job runs on CPUs."""
+    """Whether the job has accelerators; False for a job on CPUs."""
     shapes: bool = False
-    """Shapes of operators were recorded."""
+    """Whether input shapes of operators were recorded."""
     stacks: bool = False
-    """Python's stacks were recorded."""
+    """Whether Python stacks were recorded."""
     operator: str = ""
-    """Name of the operator with most extra time; empty where none is known."""
+    """Name of the operator with the most extra time; empty if unknown."""
     extra_calls: float = 0.0
-    """Of that operator beyond a peer's, per step."""
+    """Calls of that operator per step, more than on a peer."""
     line: str = ""
-    """The user's function in which most of the time passes: ``evaluate() (train.py:212)``."""
+    """The user's function in which most of the time passes, ``evaluate() (train.py:212)``; empty if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cause:
-    """Why a rank can be late. At most one of ``host_time`` and ``more_work`` says how it is recognised."""
+    """A reason why a rank can be late.
+
+    A cause is recognised by ``host_time`` or by ``more_work``; one with neither is assigned by the analysis.
+    """
 
     name: str
-    """``verdict.cause`` in report.json: it never changes."""
+    """Identifier, ``verdict.cause`` in report.json. It never changes."""
     phrase: str
-    """The end of "Rank 1 holds the job back: ...", without a full stop."""
+    """The end of the sentence "Rank 1 holds the job back: ...", without a full stop."""
     noun: str
-    """The end of a title, or what milliseconds are spent on."""
+    """Noun phrase for titles, and for the activity on which milliseconds are spent."""
     advice: tuple[str, ...]
-    """What to do, most promising first. Whole sentences."""
+    """Remedies in whole sentences, the most promising first."""
     first_try: str
-    """Where to look or what to change first, in a few words: a cell of the guide's table."""
+    """Where to look or what to change first, in a few words: a cell of the table in the guide."""
     needs: tuple[str, ...]
-    """What a trace must hold for this cause to be seen."""
+    """What a trace must contain for this cause to be recognised, mostly Kineto categories of events."""
     planted_by: str
-    """Where the fault is planted with known truth: ``demo: NAME`` or ``benchmarks: NAME``; empty where it cannot be."""
+    """Job that plants this fault with known truth: ``demo: NAME`` or ``benchmarks: NAME``; empty if there is none."""
     advise: Callable[[Facts], Sequence[str]] | None = None
-    """What to do where more is known than the cause; without it ``advice``."""
+    """Returns remedies that depend on the facts known about the rank; without it ``advice`` is used."""
     check: str = ""
-    """How to see that it worked, in a few words."""
+    """How to verify that the remedy worked, in a few words."""
     host_time: Callable[[HostTime], Spans] | None = None
-    """Host time that this cause accounts for."""
+    """Returns the host time that this cause accounts for."""
     more_work: Callable[[WorkComparison], bool] | None = None
-    """Whether extra device work (operators on a CPU) is of this kind."""
+    """Returns whether this cause explains extra device work (operators on a CPU)."""
     examples: tuple[HostExample | WorkExample, ...] = ()
-    """What it accounts for and what it leaves alone: at least one of each. They are tests, and show how it is meant."""
+    """Examples that the cause matches and examples that it does not match, run as tests."""
     noisy: bool = False
-    """Whether a busy machine causes it by itself: then the decision takes more proof."""
+    """Whether a busy machine alone can produce this cause: then the decision requires stronger evidence."""
     behind: tuple[str, ...] = ()
-    """What can be the reason for this cause on the late rank: kinds of findings on the state of its device and host."""
+    """Kinds of findings (state of the device and host) that can be the reason for this cause on the late rank."""
     by_count: bool = False
-    """Whether the number of its calls is compared between ranks, and not their time."""
+    """Whether ranks are compared by the number of calls instead of their time."""
 
     def __post_init__(self) -> None:
         if self.host_time and self.more_work:
@@ -134,5 +139,5 @@ class Cause:
             raise ValueError(f"{self.name}: the phrase ends a sentence, and each line of advice is one")
 
     def advice_for(self, facts: Facts) -> list[str]:
-        """What to do about this cause on the rank of which these facts are known."""
+        """Return the remedies for this cause on a rank with these facts, in whole sentences."""
         return list(self.advise(facts) if self.advise is not None else self.advice)

@@ -1,4 +1,4 @@
-"""Operators that the peers do not run, or fewer of."""
+"""Cause: the rank runs operators that its peers do not run, or runs them more often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies to the device that block their caller: from memory that is not pinned."""
+"""Cause: copies to the device from memory that is not pinned block their caller."""
 
 from __future__ import annotations
 

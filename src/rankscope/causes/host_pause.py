@@ -1,4 +1,4 @@
-"""The training threads run neither an operator nor a call: garbage collection, locks, files, sleeps."""
+"""Cause: the training threads run neither an operator nor a call (garbage collection, locks, file I/O, sleeps)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The code waits for the device: ``.item()``, ``.cpu()``, ``torch.cuda.synchronize()``.
+"""Cause: the code waits for the device (``.item()``, ``.cpu()``, ``torch.cuda.synchronize()``).
 
-Not ``aten::item``: an optimizer reads its step counters from CPU tensors hundreds of times without waiting. And how
-long a synchronisation takes says how far the device is behind; that there are many says something of the code."""
+It is recognised by the synchronising calls of the runtime. ``aten::item`` is not counted, because an optimizer reads
+its step counters from CPU tensors with it hundreds of times without waiting. Ranks are compared by the number of calls:
+the duration of a synchronisation shows how far the device lags behind the host, and the number depends on the code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training thread waits in the data loader."""
+"""Cause: the training thread waits in the data loader."""
 
 from __future__ import annotations
 

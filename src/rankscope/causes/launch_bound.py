@@ -1,4 +1,7 @@
-"""The same operators are launched more slowly. Found by what no other cause explains (``analysis.stragglers.cost``)."""
+"""Cause: the host launches the same operators more slowly.
+
+``analysis.stragglers.cost`` assigns it to extra host time between launches that no other cause explains.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation in the step: torch.compile, Triton autotuning."""
+"""Cause: the step compiles (torch.compile, Triton autotuning)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The same operators with the same shapes take longer. Last of the three: what is left when both sides do the same."""
+"""Cause: the same operators with the same shapes take longer.
+
+It is the last cause of extra device work in the table, because it applies where neither the number of operators nor
+their shapes differ.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All causes. To add one: a file beside the others, and a line here. Words, advice, decisions and the guide follow.
+"""Table of all causes. To add one, add a file to this folder and a line here: wording, advice and the guide use it.
 
 Other packages add causes through the entry points ``rankscope.causes`` (see :mod:`rankscope.plugins`).
 """
@@ -39,13 +39,13 @@ OURS: tuple[Cause, ...] = (
     launch_bound.CAUSE,
     unexplained.CAUSE,
 )
-"""Most specific first: host time that two causes claim belongs to the first, and so does extra work."""
+"""The most specific cause first: if two causes account for the same time or extra work, the first one gets it."""
 
 _NOTHING = re.compile(r"(?!)")
 
 
 def _guarded(cause: Cause) -> Cause:
-    """Return a cause of another package that accounts for nothing where its functions raise an error."""
+    """Return a copy of another package's cause whose functions account for nothing when they raise an error."""
 
     def host_time(host: HostTime) -> Spans:
         try:
@@ -69,7 +69,7 @@ def _guarded(cause: Cause) -> Cause:
 _THEIRS = plugins.load("causes", Cause, frozenset(cause.name for cause in OURS), "name")
 
 CAUSES = (*map(_guarded, _THEIRS), *OURS)
-"""Causes of other packages come first, because they are more specific than ours."""
+"""All causes; those of other packages come first, because they are more specific than the built-in ones."""
 
 BY_NAME = {cause.name: cause for cause in CAUSES}
 HOST_CAUSES = tuple(cause for cause in CAUSES if cause.host_time)

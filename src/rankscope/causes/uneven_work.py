@@ -1,4 +1,4 @@
-"""The same operators with other shapes; without recorded shapes, kernels with other grids."""
+"""Cause: the same operators run with other shapes; if shapes were not recorded, kernels with other launch grids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No single cause explains half of the extra time."""
+"""Cause: no other cause explains half of the extra time."""
 
 from __future__ import annotations
 

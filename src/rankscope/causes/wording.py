@@ -1,4 +1,4 @@
-"""Words for people: what a cause is called and what to do about it, and how a report spells durations and ranks."""
+"""Wording of causes, and the format of durations, shares and device hours in reports."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SCENARIO = {
     "even_compute": "compute shared out evenly",
     "no_host_overhead": "no host overhead",
 }
-"""What a replay assumes, after "the step would gain from"."""
+"""Scenario of a replay -> noun phrase that completes "the step would gain from"."""
 
 
 def describe(cause: str) -> Cause:
-    """Return the record of a cause. One that no table holds (any more) gets the words of ``unexplained``."""
+    """Return the record of a cause; for a name that the table does not (or no longer) contain, ``unexplained``."""
     return BY_NAME.get(cause, unexplained.CAUSE)
 
 
 def amount(ms: float) -> str:
-    """Return a duration with the digits that a reader needs."""
+    """Return a duration as text with about two significant digits: ``0.04 ms``, ``9.9 ms``, ``60 ms``, ``12.5 s``."""
     if abs(ms) >= 10_000:
         return f"{ms / 1000:.1f} s"
     if 0 < abs(ms) < 0.095:
@@ -36,8 +36,7 @@ def amount(ms: float) -> str:
 def with_error(ms: float, error_ms: float | None) -> str:
     """Return a duration with its uncertainty: ``60.3 ± 1.9 ms``, ``38 ± 8 ms``.
 
-    Both end at the same digit: the error has one, two if it begins with 1 (the usual rule of physics), and the value no
-    digit that the error makes meaningless.
+    Both are rounded to the same digit: the error keeps one significant digit, or two if it begins with 1.
     """
     if error_ms is None or error_ms <= 0:
         return amount(ms)
@@ -49,21 +48,28 @@ def with_error(ms: float, error_ms: float | None) -> str:
 
 
 def share(ms: float, whole_ms: float) -> str:
-    """Return a part of the step in whole per cent."""
+    """Return a part of the step in whole per cent, or ``less than 1 %``."""
     pct = 100.0 * ms / whole_ms if whole_ms else 0.0
     return f"{pct:.0f} %" if pct >= 1 or pct <= 0 else "less than 1 %"
 
 
 def sentence_of(phrase: str, *, several: bool = False) -> str:
-    """Return a cause's phrase as a sentence: "it waits for input" becomes "It waits for input.", of several ranks "Each
-    waits for input."."""
+    """Return the phrase of a cause as a sentence: "it waits for input" becomes "It waits for input.".
+
+    With ``several`` ranks it becomes "Each waits for input.".
+    """
     for one, each in (("it ", "each "), ("its ", "their ")) if several else ():
         phrase = each + phrase.removeprefix(one) if phrase.startswith(one) else phrase
     return f"{phrase[:1].upper()}{phrase[1:]}."
 
 
 def parts(explained: dict[str, float], *, most: int = 3) -> str:
-    """Return what extra time consists of, largest first: ``waiting for input 60 ms, compiling 2.0 ms``."""
+    """Return the first ``most`` parts of extra time, in their order: ``waiting for input 60 ms, compiling 2.0 ms``.
+
+    Args:
+        explained: cause -> ms per step, the largest first.
+        most: how many are named.
+    """
     named = [
         f"{BY_NAME[c].noun if c in BY_NAME else c} {amount(ms)}"
         for c, ms in list(explained.items())[:most]
@@ -73,10 +79,7 @@ def parts(explained: dict[str, float], *, most: int = 3) -> str:
 
 
 def hours(cost_ms: float, step_ms: float, ranks: int) -> str:
-    """Return what a cost is of the device hours that the job takes a day: ``, 19 of its 96 GPU-hours a day``.
-
-    Empty where it is less than an hour: nobody pays in that unit.
-    """
+    """Return the cost as device hours of the job per day: ``, 19 of its 96 GPU-hours a day``; empty below one hour."""
     day = 24.0 * ranks
     lost = day * cost_ms / step_ms if step_ms else 0.0
     return f", {lost:,.0f} of its {day:,.0f} GPU-hours a day" if lost >= 1 else ""
