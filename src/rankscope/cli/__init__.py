@@ -21,11 +21,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code; a :class:`RankscopeError` becomes one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if words[:1] == ["run"]:  # not through argparse, which would take torchrun's flags for its own
+        if words[:1] == ["run"]:  # argparse would parse torchrun's flags as its own
             return run(words[1:])
-        if words[:1] == ["exec"]:  # nor the command's
+        if words[:1] == ["exec"]:  # likewise the flags of the command
             return execute(words[1:])
-        if words[:1] == ["sweep"]:  # which has run's behind its own
+        if words[:1] == ["sweep"]:  # its own flags are followed by those of `run`
             return sweep(words[1:])
         arguments = make_parser().parse_args(words)
         verb: Callable[[argparse.Namespace], int] = arguments.verb
@@ -34,5 +34,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"error: {mask_text(str(error))}")
         return error.exit_code
     except BrokenPipeError:
-        sys.stderr.close()  # or Python complains about stdout at exit
+        sys.stderr.close()  # otherwise Python reports an error of stdout at exit
         return 1

@@ -1,4 +1,4 @@
-"""The parser of all verbs, and what ``rankscope --help`` says. Heavy imports wait for the verb that needs them."""
+"""The parser of all verbs, and the text of ``rankscope --help``. Each verb does its own heavy imports."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Each verb has its own --help.
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Build the parser. The words of ``run`` and ``exec`` go to others: it knows only that they are there."""
+    """Build the parser. It lists ``run`` and ``exec``, whose arguments other parsers read."""
     parser = _Parser(
         prog="rankscope",
         description="Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?",
@@ -67,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Names what was probably meant, where a word is none of those that are known."""
+    """Parser that suggests the nearest known word in place of an unknown one."""
 
     def error(self, message: str) -> NoReturn:
         unknown = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
@@ -80,7 +80,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Reads the installed version only when asked."""
+    """Option that determines the installed version only when it is used."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version

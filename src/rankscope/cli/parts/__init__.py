@@ -1,1 +1,1 @@
-"""What verbs share: arguments, how they speak, and longer pieces of one."""
+"""Parts that verbs share (arguments, console output), and longer parts of single verbs."""

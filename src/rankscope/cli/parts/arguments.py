@@ -11,11 +11,11 @@ from rankscope.cli.parts.console import FORMATS
 __all__ = ["Verbs", "add_hta", "add_identity", "add_output", "add_rank", "add_settings"]
 
 Verbs: TypeAlias = "argparse._SubParsersAction[Any]"  # noqa: SLF001 - what add_subparsers returns has no public name
-"""What a verb adds itself to."""
+"""Type of the object to which a verb adds its parser."""
 
 
 def add_hta(parser: argparse.ArgumentParser) -> None:
-    """Whether Holistic Trace Analysis is part of the report."""
+    """Add the flag that selects whether Holistic Trace Analysis is part of the report."""
     parser.add_argument("--no-hta", dest="hta", action="store_false", help="leave out Holistic Trace Analysis")
     parser.add_argument(
         "--hta-all", dest="hta", action="store_const", const="all", help="Holistic Trace Analysis of each of many ranks"
@@ -24,20 +24,20 @@ def add_hta(parser: argparse.ArgumentParser) -> None:
 
 
 def add_identity(parser: argparse.ArgumentParser) -> None:
-    """The key of an encrypted run."""
+    """Add the flag that names the key of an encrypted run."""
     parser.add_argument(
         "--identity", type=Path, metavar="FILE", help="the key of age with which an encrypted run is read"
     )
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Configuration, as of ``run``."""
+    """Add the flags for configuration settings, as in ``run``."""
     parser.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
 
 
 def add_rank(parser: argparse.ArgumentParser) -> None:
-    """Ranks of traces that do not tell."""
+    """Add the flag that names the ranks of traces without metadata."""
     parser.add_argument(
         "--rank",
         dest="given_ranks",
@@ -49,7 +49,7 @@ def add_rank(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """How a report is shown, and where it is written."""
+    """Add the flags that select how a report is shown and where it is written."""
     parser.add_argument("--format", choices=FORMATS, default="terminal", help="what goes to stdout (default: terminal)")
     parser.add_argument(
         "--schema",

@@ -1,4 +1,4 @@
-"""What each configuration key means, read from the docstrings beside the fields: one text for program and pages."""
+"""Documentation of the configuration keys, read from the docstrings of the fields, for the terminal and for docs/."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class Key:
     """One configuration key."""
 
     name: str
-    """As ``-S`` takes it: ``schedule.active``."""
+    """Name as ``-S`` accepts it: ``schedule.active``."""
     default: str
-    """As YAML writes it."""
+    """Default value as YAML."""
     meaning: str
-    """Whole sentences, in reStructuredText."""
+    """Meaning in whole sentences, in reStructuredText."""
 
 
 @functools.cache
 def keys() -> tuple[Key, ...]:
-    """All keys in the order of the configuration.
+    """Return all keys in the order of the configuration.
 
     Raises:
-        KeyError: a field without a docstring, which a test keeps from happening.
+        KeyError: a field has no docstring (a test checks that all have one).
     """
     return tuple(_keys(ToolConfig(), ""))
 
 
 def groups() -> dict[str, str]:
-    """Group of keys -> what it is about."""
+    """Return group of keys -> its meaning."""
     return dict(_meanings(ToolConfig))
 
 
 def as_text(key: Key, value: str | None = None) -> str:
-    """A key, its value and its meaning, for a terminal of 80 columns."""
+    """Format a key, its value and its meaning for a terminal of 80 columns."""
     shown = f"{key.name}: {key.default if value is None else value}"
     if value is not None and value != key.default:
         shown += f"   (default: {key.default})"
@@ -54,12 +54,12 @@ def as_text(key: Key, value: str | None = None) -> str:
 
 
 def as_markdown() -> str:
-    """docs/configuration.md."""
+    """Return the text of docs/configuration.md."""
     parts = [_HEAD]
     for group, about in groups().items():
         parts.append(f"\n## {group}\n\n{_inline(about)}\n")
         own = [key for key in keys() if key.name.startswith(f"{group}.")]
-        if own:  # else the names below it are the user's
+        if own:  # otherwise the user chooses the names below it
             parts.append("\n| key | default | meaning |\n| --- | --- | --- |\n")
             for key in own:
                 meaning = _inline(key.meaning).replace("|", "\\|")
@@ -110,7 +110,7 @@ def _keys(config: Any, prefix: str) -> Iterator[Key]:
 
 
 def yaml(value: object) -> str:
-    """A value as YAML and ``-S`` write it."""
+    """Format a value as in YAML and ``-S``."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):
@@ -119,7 +119,7 @@ def yaml(value: object) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Field -> the string that stands below it in the source, of a dataclass and of what it is derived from."""
+    """Return field -> the docstring below it in the source, for a dataclass and its bases."""
     found: dict[str, str] = {}
     for one in reversed(kind.__mro__[:-1]):
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
@@ -137,5 +137,5 @@ def _meanings(kind: type) -> dict[str, str]:
 
 
 def _inline(text: str) -> str:
-    """reStructuredText's literals as those of Markdown."""
+    """Replace the literals of reStructuredText by those of Markdown."""
     return text.replace("``", "`").replace(":mod:", "").replace(":data:", "")

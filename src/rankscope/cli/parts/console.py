@@ -1,4 +1,4 @@
-"""Messages for the person at the terminal."""
+"""Output on the terminal: messages on stderr, reports on stdout."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ __all__ = ["hold_standard_descriptors", "print_utf8", "say", "show", "show_summa
 
 FORMATS = ("terminal", "json", "markdown", "html")
 _READER_S = 2.0
-"""Seconds after which a line is given up where standard error is not read: a stopped terminal must not stop a job."""
+"""Seconds after which a line is dropped if nothing reads standard error: a stopped terminal must not stop a job."""
 
 
 def say(text: str) -> None:
-    """Print one line to stderr, with the program's name. Never raises, and never waits long for a reader."""
+    """Print one line to stderr, prefixed with the program's name.
+
+    Never raises, and drops the rest of the line if standard error is not read for 2 s.
+    """
     _write_to_stderr(f"rankscope: {text}\n")
 
 
 def hold_standard_descriptors() -> None:
-    """Take descriptors 0 to 2 where they are closed, so that nothing that is opened later becomes a standard stream.
+    """Open descriptors 0 to 2 if they are closed, so that no file opened later becomes a standard stream.
 
-    They are opened on the null device and closed in every child, which finds them as it would without rankscope.
+    They are opened on the null device and closed in every child process, which sees them as without rankscope.
     """
     with contextlib.suppress(OSError):
         while (descriptor := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:
@@ -60,15 +63,15 @@ def tell(text: str) -> None:
 
 
 def _write_to_stderr(text: str) -> None:
-    """Unbuffered: what Python cannot flush at its end would change the exit code to 120."""
+    """Write unbuffered, because a buffer that Python cannot flush at exit changes the exit code to 120."""
     with contextlib.suppress(Exception):
         stream = sys.stderr
-        if stream is None:  # it was closed at the start
+        if stream is None:  # descriptor 2 was closed when Python started
             return
         try:
             descriptor = stream.fileno()
             stream.flush()
-        except (OSError, ValueError, AttributeError):  # something that stands for it, in a notebook or a test
+        except (OSError, ValueError, AttributeError):  # a replacement without a descriptor, in a notebook or a test
             print(text, end="", file=stream, flush=True)
             return
         data = text.encode(stream.encoding or "utf-8", "backslashreplace")
@@ -77,7 +80,7 @@ def _write_to_stderr(text: str) -> None:
 
 
 def show(report: ClusterReport, arguments: argparse.Namespace) -> int:
-    """Print a report in the format asked for, and write its files.
+    """Print a report in the requested format, and write its files. Returns the exit code, 0.
 
     Raises:
         RunDirError: the folder of ``--output`` cannot be written.
@@ -97,7 +100,7 @@ def show(report: ClusterReport, arguments: argparse.Namespace) -> int:
 
         from rankscope.report.formats.terminal import show
 
-        show(report, Console())  # rich knows about NO_COLOR, COLUMNS and what the terminal can do
+        show(report, Console())  # rich respects NO_COLOR, COLUMNS and the capabilities of the terminal
     else:
         known = in_first_form(report) if arguments.schema and arguments.format == "json" else report
         print_utf8(WRITERS[arguments.format](known).rstrip("\n"))
@@ -105,10 +108,10 @@ def show(report: ClusterReport, arguments: argparse.Namespace) -> int:
 
 
 def print_utf8(text: str) -> None:
-    """JSON, Markdown and HTML are UTF-8 whatever the terminal speaks."""
+    """Print to stdout in UTF-8, whatever the encoding of the terminal: JSON, Markdown and HTML are UTF-8."""
     try:
         stream = sys.stdout.buffer
-    except AttributeError:  # something that stands for it, in a notebook or a test
+    except AttributeError:  # a replacement without a buffer, in a notebook or a test
         print(text)
         return
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What a verb did with runs, kept in their directories."""
+"""Audit log of verbs: entries in the directories of the runs that a verb has read or changed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ __all__ = ["note", "note_export"]
 
 
 def note(deed: str, paths: Iterable[Path | str], **more: str) -> None:
-    """Keep a deed in each run that the paths are, or lie in. Never raises; of what is no run nothing is kept."""
+    """Append an entry to the audit log of each run to which one of the paths belongs. Never raises.
+
+    Args:
+        deed: the action, in the past tense: ``exported``.
+        paths: run directories, or files in them. A path outside of any run is ignored.
+        **more: further fields of the entry.
+    """
     for path in dict.fromkeys(run.path for run in map(run_of, map(Path, paths)) if run is not None):
         note_deed(RunDir(path), deed, sys.argv, sealed=False, **more)
 
 
 def note_export(paths: Iterable[Path | str], output: object) -> None:
-    """Keep that something of runs was written elsewhere; without an output nothing was."""
+    """Append ``exported`` to the audit logs if something was written to ``output``; None: nothing was."""
     if output is not None:
         note("exported", paths, to=str(output))

@@ -1,4 +1,4 @@
-"""Who works on the files of many ranks: what verbs share."""
+"""Flags that select the engine (local processes, Dask, MPI) which processes the files of many ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["add_engine", "engine_of"]
 
 
 def add_engine(verb: argparse.ArgumentParser) -> None:
-    """Add the arguments, and to the end of the help a line for each engine."""
+    """Add the flags, and a line for each engine to the end of the help."""
     from rankscope.engines.table import ENGINES
 
     verb.epilog = "engines:\n" + "\n".join(f"  {engine.name:7} {engine.about}" for engine in ENGINES)
@@ -26,14 +26,14 @@ def add_engine(verb: argparse.ArgumentParser) -> None:
 
 
 def engine_of(arguments: argparse.Namespace, *, here: bool) -> AbstractContextManager[Executor | None]:
-    """The engine that was chosen, as a context; None in it where this process works, alone or with its own helpers.
+    """Return a context that starts the selected engine and yields its executor.
 
     Args:
-        arguments: with those of :func:`add_engine`.
-        here: what is the same with the local engine is done without one.
+        arguments: parsed arguments, with those of :func:`add_engine`.
+        here: yield None instead of an executor; the caller does the work itself.
 
     Raises:
-        ConfigError: it is not there, or a number makes no sense.
+        ConfigError: the engine is not available, or ``--workers`` is below 1.
     """
     from rankscope.engines.table import BY_NAME
 

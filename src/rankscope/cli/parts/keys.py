@@ -1,4 +1,4 @@
-"""Single keys of a terminal, while something is shown on it."""
+"""Read single keys from the terminal, without echo and without Enter."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ __all__ = ["key_within", "single_keys"]
 
 @contextlib.contextmanager
 def single_keys() -> Iterator[bool]:
-    """Keys are there at once and are not echoed, while the block runs. Yields whether that is so: standard input may be
-    no terminal, or another process group's."""
+    """Switch the terminal to single keys without echo while the block runs, and restore it afterwards.
+
+    Yields:
+        Whether that was possible: not if standard input is no terminal, or another process group is in its foreground.
+    """
     try:
         import termios
         import tty
@@ -39,11 +42,11 @@ def single_keys() -> Iterator[bool]:
 
 
 def key_within(seconds: float, *, keys: bool) -> str:
-    """The key that is pressed within so many seconds; empty where none is.
+    """Return the key that is pressed within some seconds; empty if none is.
 
     Args:
         seconds: how long to wait.
-        keys: what :func:`single_keys` has said.
+        keys: the value that :func:`single_keys` yielded. If it is False, this only waits.
     """
     if not keys:
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Encrypted runs, and runs in a store, on the command line: what every verb does with --identity and with URLs."""
+"""Encrypted runs and runs in an object store, on the command line: ``--identity`` and URLs, for all verbs."""
 
 from __future__ import annotations
 
@@ -15,27 +15,25 @@ from rankscope.rundir.urls import url_of
 __all__ = ["LIVE", "OF_MANIFEST", "missing_one", "opened_runs", "refuse_beside"]
 
 LIVE = re.compile(r"nodes/.*claim|live/|stuck/")
-"""Files of a run that tell how its job is doing."""
+"""Files of a run with the state of its running job."""
 OF_MANIFEST = re.compile(r"run\.json\Z|agent\.json\Z|nodes/|stuck/|attempt_.*\.json\Z")
-"""Files that run.json is put together of, where several nodes wrote an encrypted run."""
+"""Files from which run.json is built if several nodes wrote an encrypted run."""
 
 
 @contextlib.contextmanager
 def opened_runs(
     paths: Sequence[Path], arguments: argparse.Namespace, *, wanted: Callable[[str], object] = lambda _: True
 ) -> Iterator[list[Path]]:
-    """The paths of what can be read: those that were given, or copies of encrypted ones and of those in a store.
-
-    Copies are removed in the end.
+    """Yield readable paths: the given ones, or decrypted and downloaded copies, which are removed at the end.
 
     Args:
-        paths: runs, folders, files.
-        arguments: with ``identity``.
-        wanted: which files of a run the verb looks at.
+        paths: runs, folders, files, or URLs of runs in a store.
+        arguments: parsed arguments, with ``identity``.
+        wanted: whether the verb needs a file, by its path within the run; other files are not copied.
 
     Raises:
-        ConfigError: one is encrypted and no key was given, or the key cannot be used.
-        ForeignFileError: one was encrypted for others, or is damaged.
+        ConfigError: a run is encrypted and no key was given, or the key cannot be used.
+        ForeignFileError: a run was encrypted for other recipients, or is damaged.
     """
     from rankscope.privacy.unlock import opened
     from rankscope.stores.fetched import fetched
@@ -46,15 +44,15 @@ def opened_runs(
 
 
 def missing_one(paths: Sequence[Path]) -> Path | None:
-    """The first that is neither there nor the URL of a store."""
+    """Return the first path that neither exists nor is the URL of a store; None if there is none."""
     return next((path for path in paths if not path.exists() and url_of(path) is None), None)
 
 
 def refuse_beside(paths: Sequence[Path], output: Path | None, option: str = "--output") -> None:
-    """What is made of an encrypted run is not encrypted, and does not lie beside it.
+    """Refuse an output within an encrypted run, because the output is not encrypted.
 
     Raises:
-        ConfigError: it would.
+        ConfigError: the output lies within one of the paths, and that run is encrypted.
     """
     from rankscope.privacy.unlock import is_sealed
 

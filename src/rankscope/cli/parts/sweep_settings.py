@@ -1,4 +1,4 @@
-"""What a sweep tries: the settings that overrides in Hydra's grammar stand for."""
+"""The settings of a sweep, expanded from overrides in Hydra's grammar."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from rankscope.records.sweep import SweepSetting
 __all__ = ["MOST", "settings_of", "split"]
 
 MOST = 10_000
-"""Settings of a sweep; more are a mistake in a range."""
+"""Largest number of settings of a sweep; more indicate a mistake in a range."""
 
 
 def split(overrides: Sequence[str], config_dirs: Sequence[Any] = ()) -> tuple[list[str], list[list[str]]]:
-    """Take what is the same in all runs apart from what is swept.
+    """Separate the overrides with one value, which all runs share, from those with several, which are swept.
 
     Args:
         overrides: in Hydra's grammar, with ``a,b``, ``choice()``, ``range()`` and ``glob()``.
-        config_dirs: the user's folders of groups.
+        config_dirs: the user's folders with configuration groups.
 
     Returns:
-        Overrides of all runs, and of each thing that is swept its overrides.
+        The shared overrides; and for each swept override one override per value.
 
     Raises:
-        ConfigError: what is no override, or has no end of values.
+        ConfigError: an argument is no override, or has infinitely many values.
     """
     found = alternatives(overrides, config_dirs)
     return [one for one, *others in found if not others], [choices for choices in found if len(choices) > 1]
 
 
 def settings_of(overrides: Sequence[str], config_dirs: Sequence[Any] = ()) -> list[SweepSetting]:
-    """All combinations; the last thing that is swept changes fastest.
+    """Return all combinations of the swept values; the last override changes fastest.
 
     Raises:
-        ConfigError: a combination that rankscope would not run with.
+        ConfigError: a combination is not a valid configuration, or there are more than :data:`MOST`.
     """
     fixed, swept = split(overrides, config_dirs)
     if any(word.lstrip("+").startswith("run.dir=") for word in overrides):

@@ -1,4 +1,4 @@
-"""``rankscope demo --then-fix``: the fault found, mended, and what was promised against what was gained."""
+"""``rankscope demo --then-fix``: find the fault, run without it, and compare the predicted gain with the measured."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ def then_fix(arguments: argparse.Namespace, settings: tuple[str, ...], steps: in
     """Run the demo with its fault and without it, each in a process of its own, and compare the two runs.
 
     Args:
-        arguments: of the demo.
-        settings: that its fault needs, so that both runs record the same.
-        steps: of both runs.
+        arguments: parsed arguments of the demo.
+        settings: settings that the fault needs; used in both runs, so that they record the same.
+        steps: number of training steps of each run.
+
+    Returns:
+        The exit code: that of the first job that failed, else 0.
     """
     folder = _free(RUNS_FOLDER)
     for name, fault in (("fault", arguments.fault), ("fixed", "none")):
@@ -53,7 +56,7 @@ def then_fix(arguments: argparse.Namespace, settings: tuple[str, ...], steps: in
 
 
 def _found(report: ClusterReport, fault: str) -> str:
-    """What the first report said, and what was done about it."""
+    """Return verdict and advice of the first report, and the change made for the second run, as lines."""
     lines = [("Found", report.verdict.sentence)]
     lines += [("Advice", action.text) for action in report.actions[:1]]
     lines.append(("Turned", f"--fault {fault} -> --fault none"))

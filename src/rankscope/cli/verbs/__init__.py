@@ -1,1 +1,1 @@
-"""One module a verb: its arguments, and what it does. Those that belong together share a module."""
+"""One module for each verb, with its arguments and its implementation. Related verbs share a module."""

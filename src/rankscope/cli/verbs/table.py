@@ -1,4 +1,4 @@
-"""All verbs, in the order of ``rankscope --help``. A new one is a module beside this and a line here."""
+"""Table of all verbs, in the order of ``rankscope --help``. To add one, add a module in a folder here and a line."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Verbs that start jobs, watch them and finish what they left."""
+"""Verbs that start jobs, watch them, and complete their run directories afterwards."""

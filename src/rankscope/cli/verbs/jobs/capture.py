@@ -19,7 +19,7 @@ from rankscope.rundir.layout import RunDir
 __all__ = ["CAPTURED", "WARMUP", "add_capture", "capture_verb"]
 
 CAPTURED, WARMUP = 5, 2
-"""Steps, where nobody says how many."""
+"""Default numbers of steps to record and of warm-up steps."""
 _RECORD = re.compile(r"nodes/.*claim|attempt_.*/rank_\d+\.json\Z")
 
 
@@ -38,7 +38,7 @@ def add_capture(verbs: Verbs) -> None:
 
 
 def capture_verb(arguments: argparse.Namespace) -> int:
-    """Ask a running job for a window, and wait for the ranks' answers."""
+    """Request a window from a running job, and wait until all ranks have answered."""
     from rankscope.node.watching.requests import answers, ask
 
     for name in ("steps", "warmup"):
@@ -50,7 +50,7 @@ def capture_verb(arguments: argparse.Namespace) -> int:
             )
     run_dir = RunDir(arguments.path)
     with opened_runs([run_dir.path], arguments, wanted=_RECORD.match):
-        pass  # without the key nobody could see the answers
+        pass  # fails early without the key, which is needed to read the answers
     request = ask(run_dir, steps=arguments.steps, warmup=arguments.warmup, detail=arguments.detail)
     note("asked for a window", [run_dir.path], request=request.name)
     say(f"{request.name}: asked for {request.steps} steps of every rank")

@@ -22,7 +22,7 @@ def add_exec(verbs: Verbs) -> None:
 
 
 def execute(words: Sequence[str]) -> int:
-    """Run any command with its ranks recorded. Where we fail, it runs as it would have without us."""
+    """Run any command and record its ranks. If rankscope fails, the command runs as without it."""
     from rankscope.launcher.exec.command import become
     from rankscope.launcher.exec.plan import EXEC_HELP, parse_exec
 

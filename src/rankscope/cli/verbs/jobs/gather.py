@@ -24,7 +24,7 @@ def add_gather(verbs: Verbs) -> None:
 
 
 def gather_verb(arguments: argparse.Namespace) -> int:
-    """Bring what a job had to leave in a spool into its run directory."""
+    """Move the files that a job had to leave in a spool into its run directory."""
     from rankscope.node.later import gather_later
     from rankscope.progress import work
 

@@ -25,7 +25,7 @@ def add_run(verbs: Verbs) -> None:
 
 
 def run(words: Sequence[str]) -> int:
-    """Launch a script under torchrun, record it, and report. Where rankscope fails, the job runs as under torchrun."""
+    """Launch a script under torchrun, record it, and report. If rankscope fails, the job runs as under torchrun."""
     from rankscope.launcher.run.arguments import HelpAsked, help_text, parse
     from rankscope.launcher.run.torchrun import run_torchrun
     from rankscope.launcher.wrap_up import Outcome
@@ -73,7 +73,7 @@ def _recorded(arguments: RunArguments, words: Sequence[str]) -> Outcome:
 
 @contextlib.contextmanager
 def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """What the ranks inherit."""
+    """Change environment variables, which the ranks inherit, while the block runs."""
     before = {name: os.environ.get(name) for name in changes}
     _set_environment(changes)
     try:

@@ -19,7 +19,7 @@ from rankscope.rundir.layout import RunDir
 __all__ = ["add_stuck", "why_stuck_verb"]
 
 _FRESH_S = 30.0
-"""What was found so lately is shown at once, instead of asking again."""
+"""Answers younger than this are shown at once, instead of asking again."""
 
 
 def add_stuck(verbs: Verbs) -> None:
@@ -32,7 +32,7 @@ def add_stuck(verbs: Verbs) -> None:
 
 
 def why_stuck_verb(arguments: argparse.Namespace) -> int:
-    """Print where the ranks are. Asks a running job; of one that has ended, what was found when it stood still."""
+    """Print where the ranks are: now in a running job, or in one that has ended, when it last stood still."""
     run_dir = RunDir(arguments.path)
     if not any(run_dir.nodes.glob("*.claim.json")):
         raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
@@ -63,7 +63,7 @@ def why_stuck_verb(arguments: argparse.Namespace) -> int:
 
 
 def in_lines(verdict: HangVerdict) -> list[str]:
-    """The verdict as text, a label before each part."""
+    """Return the lines of the verdict, each part after its label."""
     lines = [f"{'Stuck':9}{verdict.sentence}"]
     lines += [f"{'Why' if not number else '':9}{line}" for number, line in enumerate(verdict.why)]
     if verdict.next:

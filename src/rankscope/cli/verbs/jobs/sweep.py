@@ -50,7 +50,7 @@ exit codes:
 
 
 _OF_STEPS = re.compile(r"attempt_[^/]*/pulse/|report/report\.json\Z")
-"""Files of a run that the table is made of."""
+"""Files of a run from which the table is made."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,7 +59,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The sweep's own flags."""
+    """Return the parser of the sweep's own flags."""
     own = _Parser(
         prog="rankscope sweep",
         usage="rankscope sweep [--repeat N] [--dir DIR] [torchrun flags] [-S key=a,b ...] script.py [script arguments]",
@@ -96,13 +96,13 @@ def _add_flags(own: argparse.ArgumentParser) -> None:
 
 
 def add_sweep(verbs: Verbs) -> None:
-    """Add the verb to those that are listed; its words are parsed by :func:`sweep`."""
+    """Add the verb to the listed ones; :func:`sweep` parses its arguments."""
     listed = verbs.add_parser("sweep", help="run a script with different settings in turns: what does each gain?")
     _add_flags(listed)
 
 
 def sweep(words: Sequence[str]) -> int:
-    """Run all settings, and show the table."""
+    """Run all settings and show the table. Returns the exit code."""
     from rankscope.launcher.run.arguments import HelpAsked
 
     own = parser()
@@ -128,9 +128,10 @@ def sweep(words: Sequence[str]) -> int:
 
 
 def _ours(own: argparse.ArgumentParser, words: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Our flags, which may stand among torchrun's, and all other words in their order; behind the script none is ours.
+    """Separate the sweep's flags, which may be mixed with torchrun's, from all other arguments, in their order.
 
-    The shortest head that is a command line of ``rankscope run`` without our flags ends with the script.
+    The arguments after the script belong to the script. The script is the last argument of the shortest prefix that,
+    without the sweep's flags, is a command line of ``rankscope run``.
     """
     from rankscope.launcher.run.arguments import split_at_script
 
@@ -145,7 +146,7 @@ def _ours(own: argparse.ArgumentParser, words: list[str]) -> tuple[argparse.Name
         return arguments, [*head, *words[length:]]
     arguments, rest = own.parse_known_args(words)
     if rest:
-        split_at_script(rest)  # says what is wrong
+        split_at_script(rest)  # raises the error
     return arguments, rest
 
 
@@ -210,7 +211,7 @@ def _run_all(arguments: argparse.Namespace, plan: SweepPlan, launch: Launch) -> 
 
 
 def _again(arguments: argparse.Namespace) -> int:
-    """The table of a sweep that was run before."""
+    """Show the table of an earlier sweep."""
     from rankscope.sweeps.folder import SweepDir
 
     if arguments.dir is None:
@@ -222,7 +223,7 @@ def _again(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace, folder: SweepDir, shown: str) -> int:
-    """Write the table in all formats, and print it in one."""
+    """Write the table in all formats, and print it in the requested one."""
     from rankscope.privacy.unlock import is_sealed
     from rankscope.rundir.files import rewrite
     from rankscope.sweeps.result import result_of
@@ -241,7 +242,7 @@ def _show(arguments: argparse.Namespace, folder: SweepDir, shown: str) -> int:
 
     result = result_of(folder, shown, of_run)
     print_utf8(SWEEP_WRITERS[arguments.format](result).rstrip("\n"))
-    if not sealed:  # nothing that is not encrypted is left beside what is
+    if not sealed:  # the table of encrypted runs is not written, since it would not be encrypted
         try:
             for name, form in (("table.json", "json"), ("table.md", "markdown"), ("table.html", "html")):
                 rewrite(folder.path / name, SWEEP_WRITERS[form](result))

@@ -1,4 +1,4 @@
-"""``rankscope top`` and ``status``: how a running job is doing, from anywhere its run directory can be read."""
+"""``rankscope top`` and ``status``: the state of a running job, on any machine that can read its run directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ __all__ = ["add_top", "status_verb", "top_verb"]
 
 PAUSE_S = 2.0
 _STALE_S = 90.0
-"""A helper writes every few seconds, one of a thousand every 50."""
+"""A node that has written nothing for so long is reported as stale. Helpers write every few seconds, and in a job of a
+thousand nodes every 50 s."""
 
 
 def add_top(verbs: Verbs) -> None:
@@ -42,7 +43,7 @@ def add_top(verbs: Verbs) -> None:
 
 
 def status_verb(arguments: argparse.Namespace) -> int:
-    """Print the line that `rankscope run` prints, or what it is made of."""
+    """Print the status line of `rankscope run`, or with ``--json`` the records behind it."""
     nodes = _nodes(RunDir(arguments.path), arguments)
     if arguments.json:
         print("[" + ",\n".join(to_json(node) for node in nodes) + "]")
@@ -52,7 +53,7 @@ def status_verb(arguments: argparse.Namespace) -> int:
 
 
 def top_verb(arguments: argparse.Namespace) -> int:
-    """Print all ranks; on a terminal again and again until ``q`` or an interrupt, and ``c`` asks for a window."""
+    """Print all ranks; on a terminal repeatedly until ``q`` or an interrupt. ``c`` requests a window."""
     run_dir = RunDir(arguments.path)
     if not sys.stdout.isatty() or arguments.once:
         print(_screen(run_dir, arguments))
@@ -71,7 +72,7 @@ def top_verb(arguments: argparse.Namespace) -> int:
 
 
 def _ask(run_dir: RunDir) -> str:
-    """Ask for a window as `rankscope capture` does by default, without waiting for it."""
+    """Request a window with the defaults of `rankscope capture`, without waiting for it. Returns a message."""
     from rankscope.node.watching.requests import ask
 
     try:

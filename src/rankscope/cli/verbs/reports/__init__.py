@@ -1,1 +1,1 @@
-"""Verbs that read what was recorded: reports, comparisons, copies."""
+"""Verbs that read recorded runs: reports, comparisons, copies."""

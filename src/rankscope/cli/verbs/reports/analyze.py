@@ -44,7 +44,7 @@ def add_analyze(verbs: Verbs) -> None:
 
 
 def analyze_verb(arguments: argparse.Namespace) -> int:
-    """Analyse a run, a folder or trace files, and show the report."""
+    """Analyse a run, a folder or trace files, and show the report. Returns the exit code."""
     if (missing := missing_one(arguments.paths)) is not None:
         raise ConfigError(f"{missing} does not exist; name a run directory, a folder or trace files")
 
@@ -61,7 +61,7 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
             raise ConfigError("an encrypted run, or one in a store, is opened on this machine only: use --engine local")
         manifest = manifest_of(paths)
         executor = stack.enter_context(engine_of(arguments, here=arguments.engine == "local"))
-        if executor is not None:  # its workers are in other folders
+        if executor is not None:  # its workers may have other current folders
             paths = [path.absolute() for path in paths]
         doing = stack.enter_context(work(say))
         load = load_traces(
@@ -82,10 +82,10 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
 
 
 def given_ranks(words: Sequence[str]) -> dict[Path, int]:
-    """``FILE=RANK`` of each ``--rank``.
+    """Parse the values of ``--rank``, each ``FILE=RANK``.
 
     Raises:
-        ConfigError: an argument of another form, or a file with two ranks.
+        ConfigError: a value has another form, or a file is given two ranks.
     """
     ranks: dict[Path, int] = {}
     for word in words:
@@ -98,7 +98,10 @@ def given_ranks(words: Sequence[str]) -> dict[Path, int]:
 
 
 def manifest_of(paths: Sequence[Path]) -> RunManifest | None:
-    """Read run.json, which knows more than the traces: steps, hosts, missing ranks. Several folders share none."""
+    """Read run.json, which has information that traces lack: steps, hosts, missing ranks.
+
+    Returns None for several paths, which share none, and if it is missing or unreadable.
+    """
     from rankscope.records.manifest import RunManifest
     from rankscope.rundir.record_files import read_record, run_limit
 

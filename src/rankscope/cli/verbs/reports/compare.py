@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["UNDECIDED", "WORSE", "baseline_verb", "check_verb", "diff_verb"]
 
 WORSE = 10
-"""Exit code: a condition holds."""
+"""Exit code: a condition of ``--fail-if`` holds, or a run is slower."""
 UNDECIDED = 11
-"""Exit code: it cannot be decided."""
+"""Exit code: the runs or conditions cannot be decided."""
 
 
 def diff_verb(arguments: argparse.Namespace) -> int:
-    """Compare runs with the first one."""
+    """Compare each run with the first one, and print the differences. Returns the exit code."""
     from rankscope.compare.compare import compare
     from rankscope.compare.show import DIFF_WRITERS
 
@@ -49,7 +49,7 @@ def diff_verb(arguments: argparse.Namespace) -> int:
 
 
 def check_verb(arguments: argparse.Namespace) -> int:
-    """Say whether a run passes."""
+    """Check a run against the conditions of ``--fail-if``, and print those that hold. Returns the exit code."""
     from rankscope.compare.compare import compare
     from rankscope.compare.gate import decide, parse
 
@@ -70,7 +70,7 @@ def check_verb(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _sides(sources: Sequence[str], arguments: argparse.Namespace) -> Iterator[list[Side]]:
-    """What the words stand for; encrypted runs are open for as long as they are compared."""
+    """Yield the runs and baselines named by ``sources``; decrypted copies exist while the block runs."""
     from rankscope.compare.sources import open_side
 
     paths = _paths(sources)
@@ -80,7 +80,7 @@ def _sides(sources: Sequence[str], arguments: argparse.Namespace) -> Iterator[li
 
 
 def _paths(sources: Sequence[str]) -> list[Path]:
-    """Those that are no baselines."""
+    """Return the sources that are paths of runs, not baselines."""
     from rankscope.compare.baselines import PREFIX
 
     return [Path(source) for source in sources if not source.startswith(PREFIX)]
@@ -125,7 +125,7 @@ def _show_failures(form: str, conditions: list[str], failures: list[Failure], di
 
 
 def baseline_verb(arguments: argparse.Namespace) -> int:
-    """Accept runs, or show what was accepted."""
+    """Add runs to a baseline, show it, or list all. Returns the exit code."""
     from rankscope.compare.baselines import Store, default_store
     from rankscope.compare.history import history
     from rankscope.compare.show import history as pages
@@ -159,7 +159,7 @@ def baseline_verb(arguments: argparse.Namespace) -> int:
 
 
 def _ended(run: Path) -> str:
-    """When a run ended, by its newest record, ISO 8601 in UTC."""
+    """Return when a run ended, by the modification time of its manifest, ISO 8601 in UTC."""
     from rankscope.rundir.layout import RunDir
 
     known = [path for path in (RunDir(run).manifest, RunDir(run).sealed_manifest, run) if path.exists()]

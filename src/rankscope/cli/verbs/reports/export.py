@@ -35,7 +35,7 @@ def add_export(verbs: Verbs) -> None:
 
 
 def export_verb(arguments: argparse.Namespace) -> int:
-    """Write the numbers of a report that was made before."""
+    """Export the numbers of an existing report."""
     from rankscope.exporters.table import EXPORTERS
     from rankscope.report.notebook import Report
 

@@ -55,7 +55,7 @@ def add_privacy(verbs: Verbs) -> None:
 
 
 def redact_verb(arguments: argparse.Namespace) -> int:
-    """Copy a run without what reveals models, machines and people; or turn tokens back."""
+    """Copy a run without identifying names of models, machines and people; or replace tokens by their names."""
     if arguments.reveal is not None:
         return _reveal(arguments.reveal, arguments.path)
     if arguments.path is None or arguments.output is None:
@@ -89,7 +89,7 @@ def redact_verb(arguments: argparse.Namespace) -> int:
 
 
 def verify_verb(arguments: argparse.Namespace) -> int:
-    """Compare a run with what its manifest and its signature say."""
+    """Compare the files of a run with its manifest and signature. Returns the exit code."""
     from rankscope.privacy.verify import verify
 
     run_dir = RunDir(arguments.path)
@@ -113,7 +113,11 @@ def verify_verb(arguments: argparse.Namespace) -> int:
 
 
 def _left_out(files: dict[str, str]) -> list[str]:
-    """Which files are not in the copy, a line for each reason, and those that are not known by name."""
+    """Return a line for each reason, with the files that are not in the copy for it.
+
+    Args:
+        files: file -> reason.
+    """
     reasons = Counter(files.values())
     lines = []
     for reason, count in reasons.most_common():
@@ -124,7 +128,7 @@ def _left_out(files: dict[str, str]) -> list[str]:
 
 
 def _reveal(key: Path, path: Path | None) -> int:
-    """Print a text, or standard input, with every known token turned back."""
+    """Print a file, or standard input, with every known token replaced by its name."""
     from rankscope.privacy.naming.tokens import load_key, reveal
     from rankscope.rundir.foreign import read_foreign
 

@@ -48,7 +48,7 @@ def add_reduce(verbs: Verbs) -> None:
 
 
 def reduce_verb(arguments: argparse.Namespace) -> int:
-    """Turn traces into columns, where they are."""
+    """Reduce traces to columns on the machine that stores them."""
     if (missing := missing_one(arguments.paths)) is not None:
         raise ConfigError(f"{missing} does not exist; name a run directory, a folder or trace files")
     if "://" not in arguments.output:
@@ -67,7 +67,7 @@ def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
     from rankscope.reduced.store import is_url
 
     local, output = arguments.engine == "local", arguments.output
-    if not local:  # its workers are in other folders
+    if not local:  # its workers may have other current folders
         paths = [path.absolute() for path in paths]
         output = output if is_url(output) else str(Path(output).absolute())
     shares = shares_of(paths, output, objects=arguments.objects)
@@ -100,10 +100,10 @@ def _one_share(arguments: argparse.Namespace, paths: list[Path]) -> int:
 
 
 def share_in(text: str) -> tuple[int, int]:
-    """``I/N``: which share, and of how many.
+    """Parse ``I/N``: the number of a share, and the number of shares.
 
     Raises:
-        ConfigError: it is nothing of the kind.
+        ConfigError: the text has another form.
     """
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     number, of = (int(found[1]), int(found[2])) if found else (0, 0)
@@ -113,7 +113,7 @@ def share_in(text: str) -> tuple[int, int]:
 
 
 def cluster_report_verb(arguments: argparse.Namespace) -> int:
-    """Report on a job from its objects of reduced traces."""
+    """Report on a job from its reduced traces, in a folder or an object store."""
     from rankscope.analysis.pipeline import analyze, stages
     from rankscope.progress import work
     from rankscope.reduced.collected import load_objects

@@ -1,4 +1,4 @@
-"""``rankscope report`` and ``schema``: what was written before, and its form."""
+"""``rankscope report`` and ``schema``: show an existing report, and print JSON Schemas."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_report(verbs: Verbs) -> None:
 
 
 def report_verb(arguments: argparse.Namespace) -> int:
-    """Show a report that was written before."""
+    """Show an existing report. Returns the exit code."""
     refuse_beside([arguments.path], arguments.output)
     code = show(report_of(arguments.path, arguments), arguments)
     note_export([arguments.path], arguments.output)
@@ -46,11 +46,11 @@ def report_verb(arguments: argparse.Namespace) -> int:
 
 
 def report_of(path: Path, arguments: argparse.Namespace) -> ClusterReport:
-    """The report that was written before; of an encrypted run, which keeps none, the one that its traces make.
+    """Read the report of a run. An encrypted run has none, so its traces are analysed.
 
     Args:
         path: a run directory, its report folder or report.json.
-        arguments: with ``identity``.
+        arguments: parsed arguments, with ``identity``.
     """
     from rankscope.privacy.unlock import is_sealed
     from rankscope.report.read import read_report

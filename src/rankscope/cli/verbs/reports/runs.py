@@ -48,7 +48,7 @@ def add_runs(verbs: Verbs) -> None:
 
 
 def list_verb(arguments: argparse.Namespace) -> int:
-    """One line a run."""
+    """Print one line for each run."""
     runs = _runs(arguments.path)
     wide = max(len(run.name) for run in runs)
     for run in runs:
@@ -57,7 +57,7 @@ def list_verb(arguments: argparse.Namespace) -> int:
 
 
 def show_verb(arguments: argparse.Namespace) -> int:
-    """All about one run."""
+    """Print the details of one run."""
     (run, *others) = _runs(arguments.path)
     if others:
         raise RunDirError(
@@ -83,7 +83,7 @@ def show_verb(arguments: argparse.Namespace) -> int:
 
 
 def prune_verb(arguments: argparse.Namespace) -> int:
-    """Free the space of old runs."""
+    """Delete traces or whole directories of old runs."""
     from rankscope.rundir.runs import remove, to_prune
 
     if arguments.keep < 0 or not arguments.older_than >= 0:

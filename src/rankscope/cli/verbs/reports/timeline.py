@@ -41,7 +41,7 @@ def add_timeline(verbs: Verbs) -> None:
 
 
 def merge_verb(arguments: argparse.Namespace) -> int:
-    """Write all ranks on one timeline."""
+    """Write the traces of all ranks on one timeline into one file."""
     run: Path = arguments.path
     if not run.is_dir():
         raise ConfigError(f"{run} is no folder; name a run directory or a folder of traces")
@@ -84,7 +84,7 @@ def merge_verb(arguments: argparse.Namespace) -> int:
 
 
 def view_verb(arguments: argparse.Namespace) -> int:
-    """Serve report and timeline on this machine."""
+    """Serve the report and the timeline on the loopback interface."""
     from rankscope.privacy.unlock import is_sealed
     from rankscope.timeline.output import TIMELINE, report_folder
     from rankscope.timeline.serve import make_server

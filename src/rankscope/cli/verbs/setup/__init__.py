@@ -1,1 +1,1 @@
-"""Verbs for before a job: what this machine can do, settings, a first try."""
+"""Verbs used before a job: checks of this machine, settings, the demo."""

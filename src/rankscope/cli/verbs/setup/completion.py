@@ -19,7 +19,7 @@ def add_completion(verbs: Verbs) -> None:
 
 
 def completion_verb(arguments: argparse.Namespace) -> int:
-    """Print the script for a shell. It is made on request, with the flags of the installed torchrun.
+    """Print the completion script for a shell, generated with the flags of the installed torchrun.
 
     Args:
         arguments: with the name of the shell, and the parser of all verbs, to whose ``run`` the flags of torchrun

@@ -1,4 +1,4 @@
-"""``rankscope config``: what would be recorded, and what a key means."""
+"""``rankscope config``: show what would be recorded, and explain keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_config(verbs: Verbs) -> None:
 
 
 def config_verb(arguments: argparse.Namespace) -> int:
-    """Print the composed configuration and what it records, or what its keys mean."""
+    """Print the composed configuration and what it records, or the meaning of its keys."""
     from rankscope.compose import compose
     from rankscope.config import plan_in_words
 
@@ -47,7 +47,7 @@ def config_verb(arguments: argparse.Namespace) -> int:
 
 
 def _explained(name: str, config: ToolConfig) -> Iterator[str]:
-    """Each key that is meant by ``name`` (a key, a group, or nothing for all) with its value and meaning."""
+    """Yield value and meaning of each key that ``name`` selects: a key, a group, or empty for all."""
     from rankscope.cli.parts.config_help import as_text, keys, yaml
 
     found = [key for key in keys() if not name or key.name == name or key.name.startswith(f"{name}.")]

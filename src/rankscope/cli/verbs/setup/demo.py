@@ -51,8 +51,8 @@ def demo_verb(arguments: argparse.Namespace) -> int:
         from rankscope.cli.parts.then_fix import then_fix
 
         return then_fix(arguments, tuple(fault.settings), arguments.steps or fault.steps)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would set, without its banner
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else Kineto logs each start and stop
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the value that torchrun would set, with a warning
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise Kineto logs each start and stop
     job = ["--fault", arguments.fault, "--bad-rank", bad, "--steps", arguments.steps or fault.steps]
     if arguments.size is not None:
         job += ["--size", arguments.size]

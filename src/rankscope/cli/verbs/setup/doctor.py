@@ -23,7 +23,7 @@ def add_doctor(verbs: Verbs) -> None:
 
 
 def doctor_verb(arguments: argparse.Namespace) -> int:
-    """Look at this node before the job; 1 where something would keep it from being recorded."""
+    """Check this node before a job. Returns 1 if something would prevent the recording, else 0."""
     from rankscope.compose import compose
     from rankscope.doctor.base import Question
     from rankscope.doctor.table import examine
