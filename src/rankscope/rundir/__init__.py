@@ -1,1 +1,1 @@
-"""The files of a run: their names, atomic writes, and the claim of a node to its place in a run."""
+"""The files of a run: their names, atomic writes, encryption, and the claim of a node in a run directory."""

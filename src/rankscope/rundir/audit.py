@@ -1,7 +1,7 @@
-"""Who did what with a run: a line a deed in ``audit.jsonl`` of its directory, added and never changed.
+"""Audit log of a run: ``audit.jsonl`` in its directory, with one line for each action on the run, only appended to.
 
-It helps those who may be trusted to remember; who may write the directory may also remove the file, which
-``rankscope verify`` does not see. Nothing here raises, and nothing waits.
+It is a record for cooperating users, not a protection: whoever can write the directory can also remove the file, and
+``rankscope verify`` does not detect that. No function here raises or blocks.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["AUDIT", "AUDITS", "note_deed", "run_of"]
 
 AUDIT = "audit.jsonl"
 AUDITS = r"audit(?:\.[^/]+)?\.jsonl"
-"""Names of all logs that a run may have, as a regular expression: see ``by`` of :func:`note_deed`."""
+"""Regular expression of the names of all logs of a run; see ``by`` of :func:`note_deed`."""
 _DEEPEST = 3
-"""A trace lies two folders below its run."""
+"""Most folders above a file in which its run is searched. A trace lies two folders below its run directory."""
 _MOST_BYTES = 1 << 26
-"""Beyond it nothing is added: no script may fill a disk with its own deeds."""
+"""Largest size of a log, bytes; nothing is appended beyond it, so that a script in a loop cannot fill the disk."""
 
 
 def run_of(path: Path) -> RunDir | None:
-    """The run that a path is, or lies in; None where it is of none."""
+    """Return the run directory that a path is or lies in; None if there is none."""
     with contextlib.suppress(OSError, RuntimeError):
         path = path.resolve()
         for folder in (path, *path.parents[:_DEEPEST]):
@@ -44,21 +44,22 @@ def run_of(path: Path) -> RunDir | None:
 def note_deed(
     run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: bool = False, by: str = "", **more: str
 ) -> None:
-    """Add a line: user, host, time and command, secrets masked. Without a run in this directory nothing is written.
+    """Append a line with user, host, time and command; secrets are masked. Does nothing if the directory holds no run.
 
     Args:
-        run_dir: of the run.
-        deed: as ``recorded``, ``asked for a window``, ``exported``, ``redacted``, ``verified``, ``pruned``.
-        command: the words of the command line.
-        sealed: the run is encrypted: of the command only its verb is kept.
-        by: node with a log of its own, since a store adds to no file; empty for the log that all add to.
-        more: what else is worth knowing, as where a copy went.
+        run_dir: the run directory.
+        deed: the action: ``recorded``, ``asked for a window``, ``exported``, ``redacted``, ``verified``, ``pruned``.
+        command: the command line.
+        sealed: whether the run is encrypted; then only the verb of the command is written.
+        by: name of a node that writes a log of its own, because a store cannot append to a file; empty for the shared
+            log.
+        more: further fields, for instance where a copy was written.
     """
-    with contextlib.suppress(Exception):  # it is a courtesy: neither a job nor a command fails for it
+    with contextlib.suppress(Exception):  # neither a job nor a command may fail because of the log
         if run_of(run_dir.path) is None:
             return
         words = mask_arguments(list(command))
-        if sealed or run_dir.sealed_manifest.exists():  # of an encrypted run the command is nobody's either
+        if sealed or run_dir.sealed_manifest.exists():  # the log is not encrypted
             words, more = words[:2], {}
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -75,9 +76,9 @@ def note_deed(
         handle = os.open(path, flags, 0o660 if shared else 0o600)
         try:
             if shared and os.fstat(handle).st_uid == os.geteuid():
-                os.fchmod(handle, 0o660)  # whatever the umask of the first to write: others of the group write, too
+                os.fchmod(handle, 0o660)  # independent of the umask, so that the group can append
             if os.fstat(handle).st_size + len(data) <= _MOST_BYTES:
-                os.write(handle, data)  # one write: lines of several hosts do not mix
+                os.write(handle, data)  # a single write, so that lines of several hosts do not mix
         finally:
             os.close(handle)
 
@@ -85,5 +86,5 @@ def note_deed(
 def _user() -> str:
     try:
         return getpass.getuser()
-    except Exception:  # no name for this id, as in many containers
+    except Exception:  # the user id has no name, as in many containers
         return str(os.getuid())

@@ -1,4 +1,4 @@
-"""Which run directory a launch may use, and under which name its node takes part."""
+"""Claim a run directory for a launch, and a name in it for this node."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def claim(
     pid: int | None = None,
     elastic: bool = False,
 ) -> NodeClaim:
-    """Take this node's place in a run directory that other nodes of the same run may share.
+    """Claim a name for this node in a run directory, which other nodes of the same run may share.
 
     The first launch writes its identity; a launch with another identity is refused.
 
     Args:
-        run_dir: created when missing.
+        run_dir: the run directory, created if it does not exist.
         run_id: name of the run.
-        node: a name unique in the run (the node rank), or None to be known by host name; several launchers of one
-            run on one host then get ``host``, ``host.1`` and so on while the earlier ones still live.
-        launch: what the launchers of one run have in common and no other launch has.
-        alone: the launch shares its directory with no other.
-        owner: path of the spool, by which a helper that follows another recognises the claim of its node.
-        pid: of the launcher.
-        elastic: a node may have left the run and come back; then it gets another place, as if the first still lived.
+        node: a name unique in the run (the node rank). None uses the host name; several launchers of one run on one
+            host then get ``host``, ``host.1`` and so on while the earlier ones run.
+        launch: identity of the launch, equal for all launchers of one run and different for any other launch.
+        alone: whether this is the only launcher of the run.
+        owner: path of the spool, by which a restarted helper recognises the claim of its node.
+        pid: process id of the launcher.
+        elastic: whether nodes may leave the run and come back. A node that comes back gets another name.
 
     Raises:
-        RunDirError: the directory holds another or a finished run, this place is taken, or it cannot be written.
+        RunDirError: the directory holds another or a finished run, the name is claimed, or it cannot be written.
     """
     if run_dir.ended:
         raise RunDirError(f"{run_dir.path} holds a finished run; choose another run.dir (nothing is overwritten)")
@@ -117,7 +117,11 @@ def _refused(run_dir: RunDir, theirs: dict[str, Any]) -> RunDirError:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What a claim says; one that cannot be read is no reason to think that it is ours."""
+    """Read a claim.
+
+    Raises:
+        RunDirError: it cannot be read, so that it cannot be known to be of this launch.
+    """
     try:
         said = json.loads(read_foreign(path, _MOST_BYTES))
     except (ForeignFileError, ValueError) as error:
@@ -142,7 +146,7 @@ def _alive(pid: object) -> bool:
 
 
 def next_run_dir(base: Path) -> tuple[RunDir, str]:
-    """Make ``base/run_0001`` or the next free one. The name is the run id: a number, never a clock."""
+    """Create ``base/run_0001`` or the next free number. Returns it and its name, which is the run id."""
     try:
         base.mkdir(parents=True, exist_ok=True)
         taken = [int(m[1]) for entry in base.iterdir() if (m := re.fullmatch(r"run_(\d{1,9})", entry.name))]

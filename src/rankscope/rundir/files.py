@@ -1,4 +1,4 @@
-"""Atomic writes: a file is complete or absent. What was recorded is never replaced; what is made of it may be."""
+"""Atomic writes: a file is complete or absent. Recorded files are never replaced; files derived from them may be."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BLOCK = 1 << 20
 
 
 def place(source: Path, target: Path) -> None:
-    """Give a finished temporary file its name, atomically; refuses to replace.
+    """Rename a finished temporary file to its final name, atomically. Never replaces a file.
 
     Raises:
         RunDirError: ``target`` exists.
@@ -51,26 +51,30 @@ def place(source: Path, target: Path) -> None:
 
 
 def replace_text(target: Path, text: str) -> None:
-    """Write a file of a spool, which has one writer; readers see all of it or what was there before."""
+    """Write a file of a spool, which has one writer; readers see the new or the old content, never a part."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(target)
 
 
 def write_new(target: Path, text: str | bytes) -> None:
-    """Write a file that must not exist yet; readers see all of it or nothing."""
+    """Write a file that must not exist yet; readers see the whole file or none.
+
+    Raises:
+        RunDirError: ``target`` exists.
+    """
     with temporary_beside(target) as temporary:
         temporary.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
         place(temporary, target)
 
 
 def rewrite(target: Path, text: str) -> Path:
-    """Write UTF-8 text to a file that may exist; readers see the old text or the new one, and never a part of it.
+    """Write UTF-8 text to a file that may exist; readers see the old or the new text, never a part.
 
-    Lone surrogates, which UTF-8 cannot hold, become question marks.
+    Lone surrogates, which UTF-8 cannot encode, become question marks. Returns the path.
 
     Raises:
-        OSError: the folder cannot be written. No temporary file is left, and an older file stays as it was.
+        OSError: the folder cannot be written. No temporary file is left, and an older file is unchanged.
     """
     with temporary_beside(target) as temporary:
         with temporary.open("wb") as stream:
@@ -83,7 +87,8 @@ def rewrite(target: Path, text: str) -> Path:
 
 @contextlib.contextmanager
 def temporary_beside(target: Path) -> Iterator[Path]:
-    """A temporary name in the folder of ``target`` (same file system), removed when it is still there at the end."""
+    """Yield a temporary path in the folder of ``target`` (same file system). The file is removed at the end if it still
+    exists."""
     temporary = target.with_name(f".{target.name}.{socket.gethostname()}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -92,16 +97,16 @@ def temporary_beside(target: Path) -> Iterator[Path]:
 
 
 def copy_new(source: Path, target: Path) -> str:
-    """Copy a file to a name that must not exist yet, and make sure that it is there.
+    """Copy a file to a name that must not exist yet, and verify the copy.
 
-    A target that holds the same already, as after a helper that died between copy and removal, is as good.
+    A target with the same content is accepted: a helper may have been killed between copy and removal.
 
     Returns:
-        Its SHA-256.
+        SHA-256 of the file, hexadecimal.
 
     Raises:
-        RunDirError: ``target`` exists and is another file.
-        OSError: the copy could not be written, or reads otherwise than what was written.
+        RunDirError: ``target`` exists with other content.
+        OSError: the copy could not be written, or reads back differently.
     """
     digest = hashlib.sha256()
     with temporary_beside(target) as temporary:
@@ -119,15 +124,15 @@ def copy_new(source: Path, target: Path) -> str:
 
 
 def stored(path: Path, sha256: str) -> None:
-    """Make sure that the store has taken a file: flush it, and read it back.
+    """Verify that a file is on its disk or network file system: flush it, and read it back.
 
     Raises:
-        OSError: the store has not taken it (a quota, say, that shows only now), or gives back something else.
+        OSError: it could not be flushed (for instance because of a quota), or reads back differently.
     """
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
-        if hasattr(os, "posix_fadvise"):  # so that the store is asked, and not our own memory
+        if hasattr(os, "posix_fadvise"):  # drops the page cache, so that the file is read from the disk
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(handle)
@@ -136,10 +141,10 @@ def stored(path: Path, sha256: str) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Of all that a regular file holds, hexadecimal.
+    """Return the SHA-256 of a regular file, hexadecimal.
 
     Raises:
-        OSError: it cannot be read, or is none: a FIFO would be waited for, a device has no end.
+        OSError: it cannot be read, or is not a regular file: a FIFO would block, and a device may have no end.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as stream:
@@ -149,7 +154,7 @@ def sha256_of(path: Path) -> str:
 
 
 def sha256_of_stream(stream: IO[bytes]) -> str:
-    """Of all that is left to read of a stream, hexadecimal."""
+    """Return the SHA-256 of the rest of a stream, hexadecimal."""
     digest = hashlib.sha256()
     while block := stream.read(_BLOCK):
         digest.update(block)

@@ -1,8 +1,8 @@
-"""Opening a file of another program: only a regular one, and never more of it than its content can need.
+"""Open files of other programs: regular files only, and at most as many bytes as such a file can need.
 
-Traces and run directories come from other people and other machines. In the place of a file there may be a FIFO, whose
-opening waits for ever, a link to a device that never ends, or a gzip that unfolds a thousandfold. Whatever reads a file
-that this process did not write itself opens it here.
+Traces and run directories come from other people and other machines. Instead of a file there may be a FIFO, whose
+opening blocks forever, a link to a device without an end, or a gzip that expands a thousandfold. All code that reads a
+file which this process did not write opens it with this module.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _KINDS = {
 def open_foreign(path: Path, limit: int) -> io.BufferedReader:
     """Open a regular file of at most ``limit`` bytes for reading; never waits for a writer.
 
-    Links are followed, as far as the system does. The stream has a file descriptor and can seek. Should the file grow
-    while it is read, reading beyond the limit raises, too.
+    Symbolic links are followed. The stream has a file descriptor and can seek. If the file grows while it is read,
+    reading beyond the limit raises as well.
 
     Raises:
-        ForeignFileError: it is missing, not to be read, not a regular file, or longer than ``limit``.
+        ForeignFileError: it is missing, cannot be read, is not a regular file, or is longer than ``limit``.
     """
     try:
-        _refuse_other_kinds(path, path.stat().st_mode)  # first, since opening a device can do things
+        _refuse_other_kinds(path, path.stat().st_mode)  # before opening, because opening a device can have effects
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         try:
-            found = os.fstat(handle)  # and again: what lies there now need not be what lay there then
+            found = os.fstat(handle)  # checked again, because the file may have been replaced
             _refuse_other_kinds(path, found.st_mode)
             if found.st_size > limit:
                 raise _too_long(path, found.st_size, limit)
@@ -52,30 +52,30 @@ def open_foreign(path: Path, limit: int) -> io.BufferedReader:
 
 
 def read_foreign(path: Path, limit: int, *, within_s: float | None = None) -> bytes:
-    """All of a regular file of at most ``limit`` bytes.
+    """Return the content of a regular file of at most ``limit`` bytes.
 
     Args:
         path: the file.
-        limit: bytes.
-        within_s: give up after so many seconds, for a store that may hang; the waiting is left to a thread that nothing
-            waits for.
+        limit: largest size in bytes.
+        within_s: time limit in seconds, for a file system that may hang; then a daemon thread reads, and is abandoned
+            after the limit.
 
     Raises:
-        ForeignFileError: as :func:`open_foreign` raises it, or the time was up.
+        ForeignFileError: as of :func:`open_foreign`, or the time limit was exceeded.
     """
     return _read(path, limit) if within_s is None else _in_time(path, limit, within_s)
 
 
 def read_foreign_gzip(path: Path, limit: int) -> bytes:
-    """All that a gzip file holds, if that is at most ``limit`` bytes. Unpacked piece by piece up to there.
+    """Return the unpacked content of a gzip file, at most ``limit`` bytes; no more than that is unpacked.
 
     Raises:
-        ForeignFileError: as :func:`open_foreign` raises it, or it is damaged, or holds more.
+        ForeignFileError: as of :func:`open_foreign`, or the file is damaged, or unpacks to more.
     """
-    import gzip  # here, so that who only opens a file needs none of it: rankscope's agent is a guest in its process
+    import gzip  # imported here, because the agent in a training process only opens files and must import quickly
     import zlib
 
-    packed_limit = limit + limit // 1000 + 4096  # what does not shrink grows by its headers, less than a thousandth
+    packed_limit = limit + limit // 1000 + 4096  # data that cannot be compressed grows by headers, by less than 0.1 %
     try:
         with open_foreign(path, packed_limit) as packed, gzip.GzipFile(fileobj=packed, mode="rb") as stream:
             plain = stream.read(limit + 1)
@@ -89,13 +89,13 @@ def read_foreign_gzip(path: Path, limit: int) -> bytes:
 
 
 def shown(path: Path | str) -> str:
-    """A path for messages and reports: what is not UTF-8 in it, or would move a terminal's cursor, is escaped."""
+    """Return a path as text for messages and reports, with bytes that are not UTF-8 and control characters escaped."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class _Bounded(io.FileIO):
-    """A file of which nothing beyond the limit is read."""
+    """A file that raises when it is read beyond the limit."""
 
     def __init__(self, handle: int, path: Path, limit: int) -> None:
         super().__init__(handle, "rb")
@@ -103,23 +103,23 @@ class _Bounded(io.FileIO):
         self._limit = limit
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Fill the buffer."""
+        """Read into the buffer and return the number of bytes; raises ForeignFileError beyond the limit."""
         count = super().readinto(buffer)
-        if count is None:  # O_NONBLOCK means nothing to a regular file, but to some of /proc
+        if count is None:  # O_NONBLOCK has no effect on regular files, except some in /proc
             raise ForeignFileError(f"{shown(self._path)}: gives nothing without waiting; give a plain file")
         if count and (place := self.tell()) > self._limit:
             raise _too_long(self._path, place, self._limit)
         return count
 
     def readall(self) -> bytes:
-        """The rest, within the limit."""
+        """Return the rest of the file."""
         parts = []
         while part := self.read(1 << 20):
             parts.append(part)
         return b"".join(parts)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most ``size`` bytes."""
+        """Return at most ``size`` bytes; all that are left for None or a negative size."""
         if size is None or size < 0:
             return self.readall()
         buffer = bytearray(size)
@@ -140,7 +140,7 @@ def _in_time(path: Path, limit: int, within_s: float) -> bytes:
     def work() -> None:
         try:
             came.append(_read(path, limit))
-        except BaseException as error:  # goes on in the thread that asked
+        except BaseException as error:  # raised again in the calling thread
             came.append(error)
 
     reader = threading.Thread(target=work, name="read_foreign", daemon=True)

@@ -1,4 +1,4 @@
-"""Every file name in a run directory."""
+"""Names of all files in a run directory."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 __all__ = ["RUNS_FOLDER", "RunDir"]
 
 RUNS_FOLDER = Path("rankscope_runs")
-"""Where runs and sweeps go that were given no folder, below the current one."""
+"""Default folder of runs and sweeps, in the current folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """The layout of one run directory, shared by all nodes. Creates nothing by itself."""
+    """The layout of one run directory, shared by all nodes. Its methods return paths and create nothing."""
 
     path: Path
 
     @property
     def manifest(self) -> Path:
-        """The RunManifest; its presence says that the run has ended."""
+        """The RunManifest; it exists once the run has ended."""
         return self.path / "run.json"
 
     @property
     def sealed_manifest(self) -> Path:
-        """The same of an encrypted run."""
+        """The RunManifest of an encrypted run."""
         return self.path / "run.json.age"
 
     @property
     def signature(self) -> Path:
-        """Signature of the manifest, where a key was configured."""
+        """Signature of the manifest, if a key was configured."""
         return self.path / "run.json.sig"
 
     @property
@@ -49,12 +49,12 @@ class RunDir:
 
     @property
     def kept(self) -> Path:
-        """KeptTraces: of which ranks whole traces are kept, where that was left to the verdict."""
+        """KeptTraces: the ranks whose traces are kept, if the verdict decides about that."""
         return self.path / "kept.json"
 
     @property
     def nodes(self) -> Path:
-        """One claim and one result file per node."""
+        """Folder with one claim and one result file per node."""
         return self.path / "nodes"
 
     @property
@@ -63,25 +63,25 @@ class RunDir:
         return self.nodes / "launch.json"
 
     def node_claim(self, node: str) -> Path:
-        """Written with O_EXCL when a node starts."""
+        """Claim of a node, written with O_EXCL when the node starts."""
         return self.nodes / f"{node}.claim.json"
 
     def node_result(self, node: str) -> Path:
-        """Written when a node has gathered all it will gather."""
+        """NodeResult of a node, written after it has gathered all files."""
         return self.nodes / f"{node}.result.json"
 
     @property
     def request_folder(self) -> Path:
-        """What ``rankscope capture`` asks of the running job."""
+        """Folder of the requests of ``rankscope capture`` to the running job."""
         return self.path / "requests"
 
     def request(self, number: int) -> Path:
-        """One CaptureRequest, numbered in the order of asking."""
+        """One CaptureRequest, numbered in order."""
         return self.request_folder / f"request_{number:04d}.json"
 
     @property
     def live_folder(self) -> Path:
-        """How the job is doing while it runs: a file a node, replaced every few seconds."""
+        """Folder with the state of the running job: one file per node, replaced every few seconds."""
         return self.path / "live"
 
     def live(self, node: str) -> Path:
@@ -90,12 +90,12 @@ class RunDir:
 
     @property
     def metrics(self) -> Path:
-        """The same as OpenMetrics text, where that is asked for."""
+        """The state of the running job as OpenMetrics text, if configured."""
         return self.path / "metrics.prom"
 
     @property
     def stuck_folder(self) -> Path:
-        """Answers of ranks that stood still, or were asked where they are."""
+        """Folder with the answers of ranks that were asked where they are."""
         return self.path / "stuck"
 
     def stuck(self, node: str) -> Path:
@@ -104,11 +104,11 @@ class RunDir:
 
     @property
     def stuck_question(self) -> Path:
-        """Written by who wants to know where the ranks are now."""
+        """File that requests such answers, written by ``rankscope why-stuck``."""
         return self.stuck_folder / "question"
 
     def announcement(self, attempt: int, number: int) -> Path:
-        """A window that rank 0 announced, for the other nodes of a job without a store that all reach."""
+        """A window that rank 0 announced, for the other nodes of a job without a store that all nodes reach."""
         return self.path / "announcements" / f"attempt_{attempt}_window_{number:04d}.json"
 
     def requests(self) -> list[Path]:
@@ -124,7 +124,7 @@ class RunDir:
         return self.window(attempt, window) / f"rank_{rank:05d}.memory.pickle"
 
     def out_of_memory(self, attempt: int, rank: int) -> Path:
-        """A rank's CUDA memory snapshot of the moment the allocator gave up."""
+        """A rank's CUDA memory snapshot at an out-of-memory error."""
         return self.path / f"attempt_{attempt}" / f"rank_{rank:05d}.oom.memory.pickle"
 
     def window(self, attempt: int, window: int) -> Path:
@@ -136,7 +136,7 @@ class RunDir:
         return self.window(attempt, window) / f"rank_{rank:05d}.trace.json.gz"
 
     def columns(self, attempt: int, window: int, node: str) -> Path:
-        """Columns of the traces that a node recorded in a window, where the traces themselves are not kept."""
+        """Columns of the traces that a node recorded in a window, if the traces themselves are not kept."""
         return self.window(attempt, window) / "columns" / f"{node}.columns"
 
     def record(self, attempt: int, window: int, rank: int) -> Path:

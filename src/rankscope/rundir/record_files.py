@@ -1,4 +1,4 @@
-"""Records as files: opened like any foreign file, and checked like any foreign record."""
+"""Read records from files, with the checks of foreign files and foreign records."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["RECORD_BYTES", "RUN_BYTES", "read_record", "run_limit"]
 
 T = TypeVar("T")
 RECORD_BYTES = 16 << 20
-"""Of what one rank says of one window, a request, a specification: some kilobytes, and 0.6 for each sample of its
-accelerator's state."""
+"""Largest record of one rank and window, a request or a specification, bytes. Such files take some kilobytes, and 0.6
+for each sample of the accelerator's state."""
 RUN_BYTES = 64 << 20
-"""Of what tells of all ranks (run.json, report.json, a node's result), where there are not more than
-:func:`run_limit` finds: some kilobytes for each rank and window."""
+"""Largest record of a whole run (run.json, report.json, a node's result) unless :func:`run_limit` allows more, bytes.
+Such files take some kilobytes for each rank and window."""
 _BYTES_PER_RECORD = 64 << 10
 
 
@@ -26,10 +26,10 @@ def read_record(cls: type[T], path: Path, limit: int = RECORD_BYTES, *, within_s
     """Read the record of type ``cls`` that a file holds.
 
     Args:
-        cls: one of :mod:`rankscope.records`, or of its kind.
+        cls: a class of :mod:`rankscope.records`, or a similar dataclass.
         path: the file.
-        limit: bytes that such a file holds at most.
-        within_s: as :func:`rankscope.rundir.foreign.read_foreign` has it.
+        limit: largest size of such a file, bytes.
+        within_s: time limit in seconds, see :func:`rankscope.rundir.foreign.read_foreign`.
 
     Raises:
         ForeignFileError: the file cannot be read, or holds no such record.
@@ -41,6 +41,6 @@ def read_record(cls: type[T], path: Path, limit: int = RECORD_BYTES, *, within_s
 
 
 def run_limit(run_dir: RunDir) -> int:
-    """Bytes that a file may have that tells of all ranks and windows of a run: the more, the more of them left records
-    in its directory."""
+    """Return the largest size in bytes of a record of a whole run. It grows with the number of records in the
+    directory."""
     return RUN_BYTES + _BYTES_PER_RECORD * sum(1 for _ in run_dir.path.glob("attempt_*/window_*/rank_*.json"))

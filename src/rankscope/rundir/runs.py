@@ -1,7 +1,7 @@
-"""A folder of runs: what is in it, and what can be removed from it without losing an answer.
+"""List the runs in a folder, and remove the large files of old runs, whose reports stay.
 
-A run is finished when it has a run.json. Any other may be running still, on a node that cannot be asked, and is never
-touched. Only files that rankscope wrote, under the names it gives them, are removed; links are not followed.
+A run is finished when it has a run.json. A run without it may still be running, on another node, and is never
+changed. Only files with names that rankscope gives are removed; symbolic links are not followed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECORDED = re.compile(
     r"|rank_\d+\.oom\.memory\.pickle)"
     r"(?:\.age)?"
 )
-"""What takes the space of a run: traces, their columns, snapshots of memory. Below the run directory."""
+"""Large files of a run, by their path below its directory: traces, their columns, memory snapshots."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """Name of the folder."""
         return self.dir.path.name
 
     @property
@@ -47,18 +47,18 @@ class Run:
 
     @property
     def encrypted(self) -> bool:
-        """Whether only who has the key can read it."""
+        """Whether the run is encrypted."""
         return self.dir.sealed_manifest.exists() and not self.dir.manifest.exists()
 
     @cached_property
     def time(self) -> float:
-        """When it ended, or began where it has not; seconds since 1970."""
+        """When the run ended, or if it has not, when it began; seconds since 1970."""
         marks = [self.dir.manifest, self.dir.sealed_manifest, self.dir.launch, self.dir.agent_spec, self.dir.path]
         return next(mark.stat().st_mtime for mark in marks if mark.exists())
 
     @cached_property
     def manifest(self) -> RunManifest | None:
-        """Its run.json, None where that cannot be read."""
+        """Its run.json; None if it cannot be read."""
         try:
             return read_record(RunManifest, self.dir.manifest, run_limit(self.dir))
         except ForeignFileError:
@@ -66,7 +66,7 @@ class Run:
 
     @cached_property
     def report(self) -> ClusterReport | None:
-        """Its report, None where there is none that can be read."""
+        """Its report; None if there is none, or it cannot be read."""
         try:
             return read_record(ClusterReport, self.dir.report / "report.json", run_limit(self.dir))
         except ForeignFileError:
@@ -74,23 +74,23 @@ class Run:
 
     @cached_property
     def files(self) -> list[tuple[Path, int]]:
-        """Its files and their sizes in bytes."""
+        """All files of the run, with sizes in bytes."""
         return [(path, path.lstat().st_size) for path in _walk(self.dir.path)]
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Size of all files, bytes."""
         return sum(size for _, size in self.files)
 
     @property
     def recorded(self) -> list[tuple[Path, int]]:
-        """The files that :data:`RECORDED` is."""
+        """The files that :data:`RECORDED` matches, with sizes in bytes."""
         root = self.dir.path
         return [(path, size) for path, size in self.files if RECORDED.fullmatch(path.relative_to(root).as_posix())]
 
 
 def find_runs(folder: Path) -> list[Run]:
-    """Return the runs in a folder, or the one that it is; the latest last.
+    """Return the runs in a folder, or the folder itself if it is a run; the latest last.
 
     Raises:
         RunDirError: the folder cannot be read.
@@ -103,16 +103,16 @@ def find_runs(folder: Path) -> list[Run]:
 
 
 def to_prune(runs: Sequence[Run], *, keep: int, before: float, whole: bool = False) -> Iterator[tuple[Run, str | None]]:
-    """Choose what to prune: finished runs that ended before a time, but for the latest ones.
+    """Select finished runs that ended before a time, except for the latest ones.
 
     Args:
-        runs: of :func:`find_runs`.
-        keep: so many of the latest finished ones stay as they are.
+        runs: the result of :func:`find_runs`.
+        keep: number of the latest finished runs that are not selected.
         before: seconds since 1970.
-        whole: the whole run goes; otherwise what was recorded does, and report, records and step logs stay.
+        whole: whether whole runs are to be removed; otherwise report, records and step logs stay.
 
     Yields:
-        Runs that are due with None, or with the reason why they stay.
+        A selected run with None, or with the reason why it cannot be pruned.
     """
     finished = [run for run in runs if run.finished]
     for run in finished[: max(len(finished) - keep, 0)]:
@@ -129,13 +129,13 @@ def to_prune(runs: Sequence[Run], *, keep: int, before: float, whole: bool = Fal
 
 
 def remove(run: Run, *, whole: bool = False) -> int:
-    """Remove what was recorded of a run, or all of it.
+    """Remove the large files of a run, or the whole run.
 
     Returns:
-        Bytes that are free now.
+        Bytes that were freed.
 
     Raises:
-        RunDirError: something cannot be removed, or the run is none that is finished.
+        RunDirError: a file cannot be removed, or the run is not finished.
     """
     if not run.finished or run.dir.path.is_symlink():
         raise RunDirError(f"{run.dir.path} is no finished run, and stays")

@@ -1,7 +1,7 @@
-"""Files that only who holds a key can read: age's format, by the library ``pyrage``, loaded when it is asked for.
+"""Encrypted files, in the format of age, by the library ``pyrage``, which is imported when it is needed.
 
-What is sealed has ``.age`` behind its name. A file of one run is sealed for all its recipients, and by nobody's own
-key: who writes cannot read again what was written.
+An encrypted ("sealed") file has the suffix ``.age``. The files of a run are encrypted for all its recipients. The
+process that writes them holds none of their private keys, and cannot decrypt what it wrote.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _INSTALL = "install it with: pip install 'rankscope[encrypt]'"
 
 
 def sealed_name(path: Path) -> Path:
-    """The name of a file once it is sealed."""
+    """Return the name of a file after encryption."""
     return path.with_name(path.name + SEALED)
 
 
 def recipients_of(said: Sequence[str]) -> list[str]:
-    """The recipients that a configuration names, each checked: ``age1...``, ``ssh-ed25519 ...``, a file of such lines.
+    """Return the recipients that a configuration names: ``age1...``, ``ssh-ed25519 ...``, or files of such lines.
 
     Raises:
-        ConfigError: one is none, a file cannot be read, or the library is missing.
+        ConfigError: a recipient is not valid, a file cannot be read, or the library is missing.
     """
     found: list[str] = []
     for word in said:
@@ -72,7 +72,7 @@ def _recipient(text: str) -> Any:
 
 
 class Seal:
-    """Seals for some recipients.
+    """Encrypts for a list of recipients.
 
     Raises:
         ConfigError: see :func:`recipients_of`.
@@ -82,21 +82,21 @@ class Seal:
         self._recipients = [_recipient(text) for text in recipients]
 
     def stream(self, plain: IO[bytes], sealed: IO[bytes]) -> None:
-        """Seal all of a stream."""
+        """Encrypt the rest of a stream."""
         _library().encrypt_io(plain, sealed, self._recipients)
 
     def data(self, plain: bytes) -> bytes:
-        """Seal a few bytes."""
+        """Encrypt bytes in memory."""
         sealed = io.BytesIO()
         self.stream(io.BytesIO(plain), sealed)
         return sealed.getvalue()
 
 
 def identities_of(path: Path) -> list[Any]:
-    """The keys in a file of age (``AGE-SECRET-KEY-...``), or an SSH key.
+    """Read private keys from a file of age (``AGE-SECRET-KEY-...``) or of SSH.
 
     Raises:
-        ConfigError: there is none in it, or the library is missing.
+        ConfigError: the file contains no key, or the library is missing.
     """
     age = _library()
     try:
@@ -116,10 +116,16 @@ def _none() -> Any:
 
 
 def unseal(source: Path, target: Path, identities: list[Any], limit: int) -> None:
-    """Write what was sealed into a new file that only this user may read.
+    """Decrypt a file into a new file that only this user may read.
+
+    Args:
+        source: the encrypted file.
+        target: the new file.
+        identities: the result of :func:`identities_of`.
+        limit: largest size of the encrypted file, bytes.
 
     Raises:
-        ForeignFileError: it was sealed for others, or is damaged.
+        ForeignFileError: the file was encrypted for other recipients, or is damaged.
         OSError: ``target`` cannot be written.
     """
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

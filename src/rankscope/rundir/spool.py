@@ -1,4 +1,4 @@
-"""Every file name in the node-local folder between ranks and node helper."""
+"""Names of all files in the spool, the node-local folder between ranks and node helper."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["ENV_DISABLE", "ENV_PYTHONPATH", "ENV_SPEC", "ENV_TOLD", "Spool", "di
 
 
 ENV_SPEC = "RANKSCOPE_AGENT"
-"""Path of the AgentSpec. Present only between the launcher and the first Python process of a rank."""
+"""Variable with the path of the AgentSpec. Set only between the launcher and the first Python process of a rank."""
 ENV_PYTHONPATH = "RANKSCOPE_PYTHONPATH"
-"""The user's own PYTHONPATH, which the agent puts back; there only if that was, be it empty."""
+"""Variable with the user's own PYTHONPATH, which the agent restores; set only if PYTHONPATH was, even if empty."""
 ENV_TOLD = "RANKSCOPE_TOLD"
-"""What the launcher above ``rankscope exec`` had told it (:func:`rankscope.rank_identity.was_told`). A process below
-that was told something else was started as a rank by a launcher below."""
+"""Variable with the identity that a launcher gave to ``rankscope exec`` (:func:`rankscope.rank_identity.was_told`). A
+descendant with another identity was started as a rank by another launcher in between."""
 ENV_DISABLE = "RANKSCOPE_DISABLE"
-"""The way out: torchrun and nothing else."""
+"""Variable that switches rankscope off: the job then runs under torchrun alone."""
 
 
 def disabled(environ: Mapping[str, str]) -> bool:
-    """Whether the user has switched rankscope off: the variable is there and is not empty, ``0`` or ``false``."""
+    """Return whether the user has switched rankscope off: the variable is set and not empty, ``0`` or ``false``."""
     return environ.get(ENV_DISABLE, "").strip().lower() not in ("", "0", "false")
 
 
@@ -29,14 +29,14 @@ def disabled(environ: Mapping[str, str]) -> bool:
 class Spool:
     """The node-local folder between the ranks (writers) and the node helper (reader).
 
-    A rank announces a trace by the record beside it, written last; the helper takes both away.
+    A rank writes a trace first and its record last, so that the record announces the trace; the helper removes both.
     """
 
     path: Path
 
     @property
     def spec(self) -> Path:
-        """The AgentSpec every rank of this node reads."""
+        """The AgentSpec that every rank of this node reads."""
         return self.path / "agent.json"
 
     @property
@@ -46,40 +46,40 @@ class Spool:
 
     @property
     def helper_lock(self) -> Path:
-        """Locked (``flock``) by the one process that is this node's helper."""
+        """Lock (``flock``) that the helper of this node holds."""
         return self.path / "helper.lock"
 
     @property
     def begin_lock(self) -> Path:
-        """Locked by the one ``rankscope exec`` of this node that starts the run."""
+        """Lock that the one ``rankscope exec`` of this node holds that starts the run."""
         return self.path / "begin.lock"
 
     @property
     def begun(self) -> Path:
-        """What that one came to: a line for all others that share its run."""
+        """Result of starting the run: a line for all other ``rankscope exec`` of the same run."""
         return self.path / "begun.json"
 
     def joined(self, pid: int) -> Path:
-        """Left by each process of this node that was started as a part of the run, with the time of its start."""
+        """File of a process of this node that was started as a part of the run, with its start time."""
         return self.path / f"joined_{pid}"
 
     def joined_ones(self) -> list[Path]:
-        """All such files."""
+        """All files of :meth:`joined`."""
         return sorted(self.path.glob("joined_*"))
 
     @property
     def helper_log(self) -> Path:
-        """Standard error of this node's helper, and of what it starts."""
+        """Standard error of this node's helper and of its child processes."""
         return self.path / "helper.log"
 
     @property
     def claimed(self) -> Path:
-        """The NodeClaim that the helper has been granted, kept for the helper that may have to follow it."""
+        """The NodeClaim of the helper, kept for a helper that replaces it."""
         return self.path / "claimed.json"
 
     @property
     def helper_state(self) -> Path:
-        """What each helper of this node leaves to the next: its process id and its notes, a JSON line each."""
+        """State that each helper of this node leaves to its successor: process id and notes, one JSON line each."""
         return self.path / "helper.jsonl"
 
     @property
@@ -89,18 +89,18 @@ class Spool:
 
     @property
     def earlier(self) -> Path:
-        """How many attempts of the job there had been when this node came to it; absent where there was none."""
+        """Number of attempts of the job before this node joined it; absent if there was none."""
         return self.path / "earlier_attempts"
 
     def earlier_attempts(self) -> int:
-        """That number."""
+        """The number in :attr:`earlier`; 0 if absent."""
         try:
             return max(0, int(self.earlier.read_text(encoding="ascii")))
         except (OSError, ValueError):
             return 0
 
     def life(self, attempt: int, rank: int) -> Path:
-        """A rank's RankRecord with ``window`` None: rewritten at its start and at its end."""
+        """Process record of a rank: a RankRecord with ``window`` None, written at its start and again at its end."""
         return self.path / f"life_{attempt}_{rank}.json"
 
     def lives(self) -> list[Path]:
@@ -108,59 +108,59 @@ class Spool:
         return sorted(self.path.glob("life_*_*.json"))
 
     def stage(self, attempt: int, rank: int) -> Path:
-        """How far a rank is on its way to its first step: a :data:`~rankscope.records.running.hang.Stage`, and since
-        when (ns on CLOCK_REALTIME)."""
+        """Progress of a rank before its first step: a :data:`~rankscope.records.running.hang.Stage`, and the time when
+        it began (ns on CLOCK_REALTIME)."""
         return self.path / f"stage_{attempt}_{rank}"
 
     def pulse(self, attempt: int, rank: int) -> Path:
-        """A rank's ring of step times; see :data:`rankscope.records.running.step_log.STEP_LOG_ENTRY`."""
+        """A rank's ring buffer of step times; see :data:`rankscope.records.running.step_log.STEP_LOG_ENTRY`."""
         return self.path / f"pulse_{attempt}_{rank}"
 
     def pulses(self) -> list[Path]:
-        """All such rings."""
+        """All ring buffers of step times."""
         return sorted(self.path.glob("pulse_*_*"))
 
     def step_log(self, ring: Path) -> Path:
-        """What the helper has taken out of a ring so far."""
+        """Step times that the helper has read from a ring buffer so far."""
         return self.path / f"steps_{ring.name}"
 
     @property
     def live(self) -> Path:
-        """How the ranks of this node are doing now, a NodeLive; replaced every few seconds."""
+        """The current state of the ranks of this node, a NodeLive; replaced every few seconds."""
         return self.path / "live.json"
 
     def question(self, attempt: int, rank: int) -> Path:
-        """A named pipe at which a rank listens; what is written into it is answered."""
+        """Named pipe from which a rank reads; it answers each line with its position in the program."""
         return self.path / f"question_{attempt}_{rank}"
 
     def answer(self, attempt: int, rank: int) -> Path:
-        """Where a rank is that was asked, a RankAnswer."""
+        """RankAnswer of a rank: its position in the program."""
         return self.path / f"answer_{attempt}_{rank}.json"
 
     def notice(self, attempt: int, name: str) -> Path:
-        """What ranks of this node tell each other; see :mod:`rankscope.agent.windows.notices`."""
+        """Notice between the ranks of this node; see :mod:`rankscope.agent.windows.notices`."""
         return self.path / f"notice_{attempt}_{name}"
 
     def request(self, number: int) -> Path:
-        """The ``number``-th CaptureRequest as passed on by the helper."""
+        """The ``number``-th CaptureRequest, copied from the run directory by the helper."""
         return self.path / f"request_{number}.json"
 
     @property
     def answered(self) -> Path:
-        """Number of requests that rank 0 has announced windows for."""
+        """Number of requests for which rank 0 has announced windows."""
         return self.path / "answered"
 
     def out_of_memory(self, attempt: int, rank: int) -> Path:
-        """CUDA memory when the allocator gave up."""
+        """A rank's CUDA memory snapshot at an out-of-memory error."""
         return self.path / f"memory_oom_{attempt}_{rank}.pickle"
 
     def out_of_memories(self) -> list[Path]:
-        """All such files."""
+        """All files of :meth:`out_of_memory`."""
         return sorted(self.path.glob("memory_oom_*_*.pickle"))
 
     @property
     def answers(self) -> Path:
-        """Where the ranks of this node stood when they were asked last, a NodeAnswers."""
+        """The latest answers of the ranks of this node, a NodeAnswers."""
         return self.path / "answers.json"
 
     @property
@@ -173,12 +173,12 @@ class Spool:
         return self.path / f"memory_{attempt}_{window}_{rank}.pickle"
 
     def owner(self, attempt: int, rank: int) -> Path:
-        """Claimed by the one process that profiles a rank, when it has counted its first step."""
+        """File by which a process claims a rank, after its first step; only that process is profiled."""
         return self.path / f"owner_{attempt}_{rank}"
 
     @property
     def claim_lock(self) -> Path:
-        """Locked by the process that claims its rank."""
+        """Lock that a process holds while it claims its rank."""
         return self.path / "claim.lock"
 
     def record(self, attempt: int, window: int, rank: int) -> Path:
@@ -186,7 +186,7 @@ class Spool:
         return self.path / f"window_{attempt}_{window}_{rank}.json"
 
     def records(self) -> list[Path]:
-        """All such records not yet taken."""
+        """All records of finished windows that the helper has not processed yet."""
         return sorted(self.path.glob("window_*_*_*.json"))
 
     def placed(self, attempt: int, window: int, rank: int) -> Path:
@@ -202,22 +202,22 @@ class Spool:
         return self.path / f"columns_{attempt}_{window}.columns"
 
     def reduced(self, attempt: int, window: int) -> Path:
-        """Ranks whose columns are in the run directory, a ReducedRanks."""
+        """The ranks whose columns are in the run directory, a ReducedRanks."""
         return self.path / f"reduced_{attempt}_{window}.json"
 
     @property
     def part(self) -> Path:
-        """This node's part of a run directory that lies in a store."""
+        """This node's part of a run directory in a store."""
         return self.path / "run"
 
     def held(self, attempt: int, window: int, rank: int) -> Path:
-        """A window's trace, compressed, while it is not decided whether it is kept."""
+        """A window's trace, compressed, until it is decided whether it is kept."""
         return self.path / f"held_{attempt}_{window}_{rank}.trace.json.gz"
 
     def holds(self) -> list[Path]:
-        """All such traces."""
+        """All traces of :meth:`held`."""
         return sorted(self.path.glob("held_*_*_*.trace.json.gz"))
 
     def trace(self, attempt: int, window: int, rank: int) -> Path:
-        """A window's plain trace."""
+        """A window's uncompressed trace."""
         return self.path / f"trace_{attempt}_{window}_{rank}.json"

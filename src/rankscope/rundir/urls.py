@@ -1,4 +1,4 @@
-"""Run directories that are no folders: ``s3://bucket/run``, ``gs://``, ``az://``, ``sftp://``."""
+"""URLs of run directories in a store: ``s3://bucket/run``, ``gs://``, ``az://``, ``sftp://``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _AS_PATH = re.compile(r"([a-z][a-z0-9+.-]+):/+")
 
 
 def is_url(text: str) -> bool:
-    """Return whether this names a place in a store, and no path."""
+    """Return whether the text is the URL of a store, not a path."""
     return _URL.match(text) is not None
 
 
 def url_of(path: Path) -> str | None:
-    """The URL that was taken for a path, which has one slash where a URL has two; None of a path."""
+    """Return the URL from which a ``Path`` was made (``Path`` removes one of its two slashes); None for other paths."""
     found = _AS_PATH.match(str(path))
     if found is None or path.exists():
         return None
@@ -25,5 +25,5 @@ def url_of(path: Path) -> str | None:
 
 
 def last_name(url: str) -> str:
-    """What stands behind the last slash."""
+    """Return the part of a URL after the last slash."""
     return url.rstrip("/").rpartition("/")[2]

@@ -1,1 +1,1 @@
-"""A run directory in an object store: a copy on this node's own disk, and what brings the two together."""
+"""A run directory in an object store: a copy on this node's own disk, and the process that keeps the two in step."""

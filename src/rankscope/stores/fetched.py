@@ -1,4 +1,4 @@
-"""Runs in a store, for whatever reads a run: a copy on this machine of what run.json vouches for."""
+"""Download a run from a store to a temporary folder, and check its files against run.json."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _RECORDED = r"attempt_"
 def fetched(
     path: Path, *, wanted: Callable[[str], object] = lambda _: True, tell: Callable[[str], None] = lambda _: None
 ) -> Iterator[Path]:
-    """The path itself, or where it is the URL of a run a copy, removed in the end.
+    """Yield a path that can be read: the path itself, or for the URL of a run a copy, which is removed at the end.
 
     Args:
-        path: a path, or a URL that was taken for one.
-        wanted: which files are looked at, by their path in the run.
-        tell: is told of each file that is left out, as it is not what run.json says.
+        path: a path, or a URL converted to a ``Path``.
+        wanted: whether the caller needs a file, by its path within the run.
+        tell: called with a message for each file that is left out because its size or SHA-256 differs from run.json.
 
     Raises:
-        RunDirError: there is no run, or its store cannot be read.
+        RunDirError: there is no run at the URL, or its store cannot be read.
     """
     url = url_of(path)
     if url is None:
@@ -62,7 +62,7 @@ def fetched(
 
 
 def _leave_out(run_dir: RunDir, url: str, tell: Callable[[str], None]) -> None:
-    """Remove what is not as run.json says; without one nothing of the run can be held against anything."""
+    """Remove files whose size or SHA-256 differs from run.json. Without run.json nothing can be checked."""
     if not run_dir.manifest.exists():
         if not run_dir.sealed_manifest.exists():
             tell(f"{url} has no run.json: its job runs, or could not bring all of it there")

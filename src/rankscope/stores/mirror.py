@@ -1,8 +1,8 @@
-"""A folder on this node's own disk and the run directory in a store that it is a part of.
+"""Synchronise a folder on this node's own disk with the run directory in a store.
 
-Every file is put whole, read back, and noted beside the folder; so a process that follows one that was killed goes on
-where that one stopped, and puts again what was not noted. run.json goes last: who reads the store believes that alone,
-and it holds the sums of all other files. No file is taken for what it is by its name or its size.
+Every file is uploaded whole, read back, and noted in the folder. After a process was killed, the next one continues
+from the notes, and uploads again what was not noted. run.json is uploaded last: readers of the store trust only that
+file, which holds the SHA-256 of all others. Files are compared by SHA-256, never by name and size alone.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from rankscope.rundir.files import sha256_of, sha256_of_stream, temporary_beside
 __all__ = ["NOTES", "Mirror"]
 
 NOTES = ".sent.jsonl"
-"""In the folder: name, size and time of change of each file that the store is known to hold, its version there, and
-whether it came from here; a line each."""
+"""File in the folder with one JSON line for each file that the store is known to hold: name, size, time of change, its
+version in the store, and whether it was uploaded from here."""
 _SUMS = ("ETag", "etag", "md5Hash")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated")
-"""What stores say of a file that changes with it. Where there is a sum, times may be told with other precision."""
+"""Properties by which stores identify the version of a file. Times are used only without a checksum, because the same
+store may report them with different precision."""
 _ORDER = (re.compile(r"nodes/.*\.result\.json"), re.compile(r"run\.json(\.age)?"), re.compile(r"run\.json\.sig"))
-"""Each of these says that what comes before it is there."""
+"""Files that are uploaded last, in this order: each one states that the files before it are complete."""
 _OURS = re.compile(r"attempt_\d+/window_\d+/rank_\d+\.parquet|(?:.*/)?\.[^/]*")
 """Caches and temporary files stay on the node."""
 
@@ -42,22 +43,22 @@ class _Known:
     """A file that the store holds."""
 
     state: _State
-    """Of the file here."""
+    """Size and time of change of the local file."""
     version: str
-    """Of the file there, by which it is known again."""
+    """Version of the file in the store."""
     ours: bool
-    """Put from here, or come from there."""
+    """Whether it was uploaded from here; otherwise it was downloaded."""
 
 
 class Mirror:
-    """Brings files to a store and from it.
+    """Uploads files to a store and downloads files from it.
 
     Args:
-        folder: this node's own.
-        url: of the run directory in the store.
+        folder: the folder on this node's own disk.
+        url: the run directory in the store.
 
     Raises:
-        RunDirError: fsspec cannot use the URL; what it needs for it is named.
+        RunDirError: fsspec cannot use the URL; the message names the missing package.
     """
 
     def __init__(self, folder: Path, url: str) -> None:
@@ -66,7 +67,7 @@ class Mirror:
         self._sent = self._notes()
 
     def claim(self, name: str) -> bool:
-        """Put a file that nobody else may have put; returns whether it was ours to put, or is ours already."""
+        """Upload a file that must not exist in the store. Returns whether this node owns it, now or already before."""
         own = (self._folder / name).read_bytes()
         remote = f"{self._root}/{name}"
         self._make_folder(remote)
@@ -74,27 +75,27 @@ class Mirror:
             self._files.pipe_file(remote, own, mode="create")
         except FileExistsError:
             return bool(self._files.cat_file(remote) == own)
-        except (TypeError, ValueError, NotImplementedError):  # a store that does not know of "create"
+        except (TypeError, ValueError, NotImplementedError):  # a store without the mode "create"
             if self._files.exists(remote):
                 return bool(self._files.cat_file(remote) == own)
             self._files.pipe_file(remote, own)
         return True
 
     def push(self) -> int:
-        """Put all files that the store does not hold as they are here.
+        """Upload all files that are missing or different in the store.
 
         Returns:
-            How many.
+            The number of uploaded files.
 
         Raises:
-            OSError: one could not be put, or reads otherwise than what was put. Those before it are there.
+            OSError: a file could not be uploaded, or reads back differently. The files before it are in the store.
         """
         count, there = 0, self._versions()
         for path in sorted(self._own_files(), key=self._place_in_order):
             name = path.relative_to(self._folder).as_posix()
             state, known = _state(path), self._sent.get(name)
             if known is not None and known.state == state and (not known.ours or there.get(name) == known.version):
-                continue  # a store that has lost it since gets it again
+                continue  # unchanged here and in the store; a file that the store has lost is uploaded again
             digest = sha256_of(path)
             remote = f"{self._root}/{name}"
             if self._remote_sha256(remote, state.size) != digest:
@@ -108,13 +109,13 @@ class Mirror:
         return count
 
     def pull(self, wanted: str = "") -> int:
-        """Bring files here that are not here, and newer ones of those that came from there.
+        """Download missing files, and newer versions of files that were downloaded before.
 
         Args:
-            wanted: regular expression which names must match from their beginning.
+            wanted: regular expression that names must match from their beginning.
 
         Returns:
-            How many.
+            The number of downloaded files.
         """
         count = 0
         for name, version in sorted(self._versions().items()):
@@ -127,7 +128,7 @@ class Mirror:
         return count
 
     def _versions(self) -> dict[str, str]:
-        """All files that there are in the store, by name: something that changes when one is put again."""
+        """Return name -> version of all files in the store. The version changes when a file is uploaded again."""
         self._files.invalidate_cache()
         try:
             found = self._files.find(self._root, detail=True)
@@ -153,7 +154,7 @@ class Mirror:
         return next((n for n, order in enumerate(_ORDER, 1) if order.fullmatch(name)), 0), name
 
     def _remote_sha256(self, remote: str, size: int) -> str:
-        """Of what the store gives back; empty where there is nothing of that size."""
+        """Return the SHA-256 of a file in the store; empty if there is none of that size."""
         try:
             if self._files.info(remote)["size"] != size:
                 return ""
@@ -174,7 +175,7 @@ class Mirror:
         for line in lines:
             try:
                 name, size, changed, version, ours = json.loads(line)
-            except ValueError:  # a process died within the line
+            except ValueError:  # a process was killed while it wrote the line
                 continue
             known[name] = _Known(_State(size, changed), version, ours)
         return known
@@ -182,7 +183,7 @@ class Mirror:
     def _note(self, name: str, known: _Known) -> None:
         self._sent[name] = known
         with (self._folder / NOTES).open("a", encoding="utf-8") as stream:
-            # a line that another process did not finish ends here
+            # The leading line break ends a line that a killed process left incomplete.
             state = [known.state.size, known.state.changed_ns]
             stream.write("\n" + json.dumps([name, *state, known.version, known.ours]) + "\n")
 
@@ -198,7 +199,7 @@ def _version(about: dict[str, Any]) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name that a store gives lies below the folder."""
+    """Return whether a name reported by a store lies below the folder."""
     return not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
 
 
@@ -208,7 +209,7 @@ def _opened(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise RunDirError(f"{url} needs the package fsspec, which comes with torch; pip install fsspec") from error
     try:
-        # no listing is older than the question, and no connection older than the answer that failed
+        # No cached listings, which may be stale, and a new connection, because the last one may have failed.
         files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except (ImportError, ValueError, OSError, TypeError) as error:
         raise RunDirError(f"{url} cannot be used as a store: {error}") from error
