@@ -8,6 +8,9 @@ with 2 processes that burn CPU, a third with 6; jobs with a planted fault run be
 - healthy: no rank is named; beside load the verdict is that the machine was busy, or that the job is balanced;
 - with a fault: the faulty rank is named, or the machine; never another rank.
 
+What burns is kept on the two cores of its cell. What decides is what the scheduler counts for each thread, which cells
+do not share; only the confidence of a verdict sees the pressure of the whole machine.
+
 The ranks are forked from a process that has imported torch, which makes a launch cost half a second of CPU instead of
 eight. Each job leaves one line in RESULTS/cell_N.jsonl, with the evidence, so that other rules can be tried on it:
 ``--judge`` does that with the rules of this tree. Called again with the same RESULTS it goes on where it stopped.
