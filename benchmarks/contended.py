@@ -49,6 +49,7 @@ from rankscope.diagnose.rules.table import find, open_case  # noqa: E402
 from rankscope.diagnose.verdict import judge  # noqa: E402
 from rankscope.records.codec import from_json, to_plain  # noqa: E402
 from rankscope.records.evidence import Evidence  # noqa: E402
+from rankscope.rundir.layout import RunDir  # noqa: E402
 
 MESHES = {
     "ddp2": (2, ("--parallel", "ddp")),
@@ -127,24 +128,25 @@ def as_rank(spec: str, words: list[str], fault: str, bad: int) -> None:
     print("the agent:", said(), flush=True)
 
 
-def launch(
-    job: Job, folder: Path, meshes: dict[str, tuple[int, tuple[str, ...]]] = MESHES, more: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Record the job and analyse it; what came of it, for the results. ``more`` are flags of the script."""
+def record(
+    job: Job,
+    folder: Path,
+    meshes: dict[str, tuple[int, tuple[str, ...]]] = MESHES,
+    more: Sequence[str] = (),
+    *,
+    shapes: bool = False,
+) -> RunDir:
+    """Record the job, and return its run directory. ``more`` are flags of the script."""
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    from rankscope.analysis.pipeline import analyze
     from rankscope.launcher.job import begin
     from rankscope.launcher.run_plan import RunPlan
-    from rankscope.records.manifest import RunManifest
     from rankscope.records.running.node_task import JobEnd
-    from rankscope.rundir.layout import RunDir
-    from rankscope.trace.files.load import load_traces
 
     ranks, flags = meshes[job.mesh]
     config = ToolConfig()
     config.capture.backend, config.schedule.skip_first, config.schedule.wait = "inline", 6, 0
-    config.capture.record_shapes = job.fault == "uneven_work"
+    config.capture.record_shapes = shapes
     config.analysis.enabled = False  # it is done here, where the evidence can be kept
     folder.mkdir(parents=True, exist_ok=True)
     run_dir = RunDir(folder / "run")
@@ -167,6 +169,18 @@ def launch(
             break
     session.helper.end()
     shutil.rmtree(session.spool.path, ignore_errors=True)
+    return run_dir
+
+
+def launch(
+    job: Job, folder: Path, meshes: dict[str, tuple[int, tuple[str, ...]]] = MESHES, more: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Record the job and analyse it; what came of it, for the results."""
+    from rankscope.analysis.pipeline import analyze
+    from rankscope.records.manifest import RunManifest
+    from rankscope.trace.files.load import load_traces
+
+    run_dir = record(job, folder, meshes, more, shapes=job.fault == "uneven_work")
     manifest = from_json(RunManifest, run_dir.manifest.read_bytes())
     kept: list[Evidence] = []
     with keeping(kept):

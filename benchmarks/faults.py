@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-JOB_WIDE = ("redundant_sync",)
+JOB_WIDE = ("redundant_sync", "longer_steps")
 """Planted in all ranks."""
 
 
@@ -28,7 +28,8 @@ class Planted:
     names: tuple[str, ...]
     device: torch.device
     size: float
-    """Scales the fault: 60 ms of stall, 50 ms of pause, 120 products of 4096 x 4096, 8 copies of 64 MiB."""
+    """Scales the fault: 60 ms of stall, 50 ms of pause, 120 products of 4096 x 4096, 8 copies of 64 MiB, steps that are
+    10 % longer."""
     first: int
     micro: int
     """Micro-batches a step: what is planted after the forward pass is shared out over them."""
@@ -36,6 +37,8 @@ class Planted:
     turns_from: int = 0
     """From this step on the fault comes and goes: ``turns`` steps with it, then as many without; 0 for never."""
     turns: int = 3
+    ended: float | None = None
+    """When the previous step ended, ``time.perf_counter``."""
 
     def at(self, place: str) -> None:
         for name in self.active():
@@ -117,6 +120,15 @@ def _empty(planted: Planted) -> None:
         torch.cuda.empty_cache()
 
 
+def _longer(planted: Planted) -> None:
+    """Keep the host busy for a tenth of the step that ends."""
+    now = time.perf_counter()
+    until = now if planted.ended is None else now + 0.1 * planted.size * (now - planted.ended)
+    while (now := time.perf_counter()) < until:
+        pass
+    planted.ended = now
+
+
 def _crash(planted: Planted) -> None:
     if planted.step == 15:
         raise RuntimeError("planted failure")
@@ -145,7 +157,8 @@ ACTS: dict[str, tuple[str, Callable[[Planted], None]]] = {
     "extra_compute": ("backward", _compute),
     "crash": ("backward", _crash),
     "allocator": ("end", _empty),
+    "longer_steps": ("end", _longer),
     "neighbour": ("fetch", _neighbour),
 }
 """Fault -> its place in the step (``fetch``, ``forward``, ``backward``, ``end``) and what it does there."""
-NAMES = ("none", *ACTS, "uneven_work", "recompile", "host_sync", *JOB_WIDE)
+NAMES = tuple(dict.fromkeys(("none", *ACTS, "uneven_work", "recompile", "host_sync", *JOB_WIDE)))
