@@ -1,9 +1,9 @@
 """Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?
 
-Importing has no effects and needs nothing but the standard library. A training script may call :func:`step` where
-its steps cannot be seen from outside, and :func:`attach` where no command of rankscope can stand before it. A notebook
-calls :func:`analyze`, :func:`load` and :func:`read_report`, which are loaded when they are first used. Everything else
-is the command ``rankscope``.
+Importing has no side effects and needs only the standard library. A training script may call :func:`step` if its steps
+cannot be detected from outside, and :func:`attach` if it cannot be started by a command of rankscope. A notebook calls
+:func:`analyze`, :func:`load` and :func:`read_report`, which are loaded when they are first used. Everything else is
+done by the command ``rankscope``.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ __version__ = "0.1.0"
 def step() -> None:
     """Mark the end of a training step.
 
-    Needed only when the automatic detection miscounts (``rankscope config`` and the report say which detector
-    counts). From the first call on, these calls alone count. Does nothing outside ``rankscope run``.
+    Needed only if the automatic detection miscounts (``rankscope config`` and the report name the signal that counts
+    steps). From the first call on, only these calls count. Does nothing in a process that is not recorded.
     """
     agent = sys.modules.get("rankscope.agent.session")
     if agent is not None:
@@ -62,15 +62,16 @@ def step() -> None:
 
 
 def latest() -> dict[str, float] | None:
-    """How the job is doing now, in numbers for the script's own logger: ``wandb.log(rankscope.latest() or {})``.
+    """Return current numbers of the job for the script's own logger: ``wandb.log(rankscope.latest() or {})``.
 
-    Of the ranks of this node, over their last 200 steps: ``rankscope/step_ms``, the median step; ``rankscope/own_ms``,
-    the time before the ranks meet of the rank that has most, and ``rankscope/slowest_rank``, which one that is;
-    ``rankscope/input_pct``, the largest share of the time spent in a data loader; ``rankscope/named_ranks``, how many
-    ranks the step logs name; ``rankscope/step``, how far the last rank is.
+    They describe the ranks of this node over their last 200 steps: ``rankscope/step_ms``, the median step time, ms;
+    ``rankscope/own_ms``, the largest time of a rank before the ranks synchronise, ms per step, and
+    ``rankscope/slowest_rank``, the number of that rank; ``rankscope/input_pct``, the largest share of time in a data
+    loader, %; ``rankscope/named_ranks``, the number of ranks that the step logs name as slow; ``rankscope/step``, the
+    step of the rank that is furthest behind.
 
     Returns:
-        The numbers, which are renewed every two seconds; None outside of ``rankscope run`` and before there are any.
+        The numbers, updated every two seconds; None in a process that is not recorded, and before the first update.
         Reads one small file on the node's own disk. Raises nothing.
     """
     agent = sys.modules.get("rankscope.agent.session")
@@ -80,20 +81,20 @@ def latest() -> dict[str, float] | None:
 def attach(
     run_dir: Path | str | None = None, schedule: str | Mapping[str, int] | None = None, settings: Sequence[str] = ()
 ) -> Attached:
-    """Record this process, if it turns out to be a rank of a training job; for what cannot be put under a command.
+    """Record this process if it becomes a rank of a training job; for jobs that no command of rankscope can start.
 
-    Every rank calls it, before it makes its optimizers. Does nothing where the process is recorded already, under
-    ``rankscope run`` or ``rankscope exec``, and where RANKSCOPE_DISABLE is set. Raises nothing: where it cannot record
-    it warns, and the job goes on.
+    Every rank calls it, before it creates its optimizers. Does nothing if the process is recorded already, under
+    ``rankscope run`` or ``rankscope exec``, or if RANKSCOPE_DISABLE is set. Raises nothing: if the process cannot be
+    recorded, it warns, and the job continues.
 
     Args:
-        run_dir: the run directory, the same in all ranks. On several nodes a folder that all of them see. Default: the
-            next free number below rankscope_runs.
+        run_dir: the run directory, the same in all ranks. On several nodes it is a folder that all nodes can access.
+            Default: the next free number below rankscope_runs.
         schedule: the name of a schedule (``short``), or its numbers (``{"skip_first": 5, "active": 3}``).
-        settings: what else to change, as after ``-S``: ``["capture.record_shapes=true"]``.
+        settings: further settings, as after ``-S``: ``["capture.record_shapes=true"]``.
 
     Returns:
-        A handle whose ``close()`` ends recording, for a notebook whose process goes on; it is a context manager too.
+        A handle whose ``close()`` ends recording, for a notebook whose process continues; it is a context manager, too.
     """
     from rankscope.agent.attach import attach as attach_here
 

@@ -1,4 +1,4 @@
-"""``python -m rankscope``: the same as ``rankscope``, also where its folder of scripts is not on the PATH."""
+"""``python -m rankscope``: the same as the command ``rankscope``, for installations whose scripts are not on PATH."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The public Python API. It is loaded when a function of it is first used, as ``rankscope.load_traces``.
+"""The public Python API. It is loaded when one of its functions is first used, as ``rankscope.load_traces``.
 
-Together with :func:`rankscope.step`, the command line, ``report.json``, ``run.json`` and the Parquet columns these are
-what rankscope promises to keep (docs/api.md). Every other module may change with any release.
+These functions, :func:`rankscope.step`, the command line, ``report.json``, ``run.json`` and the Parquet columns are
+public (docs/api.md). Every other module may change with any release.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def load_traces(
 ) -> LoadResult:
     """Find and read the traces of a job.
 
-    A file that cannot be used is listed with the reason in the result. No error is raised for a file.
+    No error is raised for a file that cannot be used; the result lists it with the reason.
 
     Args:
         paths: run directories, folders of Kineto traces, or trace files.
-        ranks: the ranks of files that do not say theirs.
-        workers: processes to read in, this one included. None chooses by size and number of CPUs.
-        cache: keep the columns of each trace as Parquet: beside a trace of a run directory, else in the user's cache
-            folder, or in a folder given here. False reads and writes none.
+        ranks: ranks of files whose content does not state it.
+        workers: number of processes that read, including this one. None chooses by size and number of CPUs.
+        cache: whether the columns of each trace are stored as Parquet: next to a trace of a run directory, for other
+            traces in the user's cache folder, or in a folder given here. False neither reads nor writes them.
     """
     given = {Path(path): rank for path, rank in (ranks or {}).items()}
     return files.load_traces([Path(path) for path in paths], ranks=given, workers=workers, cache=cache)
@@ -86,12 +86,12 @@ def analyze(
     """Compare the ranks of a job and diagnose it.
 
     Args:
-        source: a run directory, a folder, trace files, or what :func:`load_traces` returned.
-        manifest: from :func:`read_manifest`: it knows missing ranks and host clocks. Read by itself where ``source`` is
-            one run directory.
-        ranks: the ranks of files that do not say theirs.
-        hta: whether the report holds the numbers of HolisticTraceAnalysis too; above 64 ranks of those at fault and one
-            other, unless it is ``all``.
+        source: a run directory, a folder, trace files, or the result of :func:`load_traces`.
+        manifest: the result of :func:`read_manifest`, with missing ranks and host clocks. It is read automatically if
+            ``source`` is one run directory.
+        ranks: ranks of files whose content does not state it.
+        hta: whether the report includes the numbers of HolisticTraceAnalysis. Above 64 ranks they are computed for the
+            slow ranks and one other, unless it is ``all``.
         cache: as for :func:`load_traces`.
 
     Raises:
@@ -111,7 +111,7 @@ def analyze(
 
 
 def _replays(loaded: Callable[[], LoadResult], manifest: RunManifest | None) -> Ask:
-    """What answers ``report.what_if(...)``: windows are compared when the first question is asked, and kept."""
+    """Return the function behind ``report.what_if(...)``. It analyses the windows at its first call, and keeps them."""
     kept: list[WindowResult] = []
 
     def ask(ranks: Sequence[int], network: float, host: float, scale: Mapping[str, float]) -> list[float]:
@@ -135,16 +135,16 @@ def load(
     ranks: Mapping[Path | str, int] | None = None,
     cache: bool | Path = True,
 ) -> pa.Table:
-    """All events of all ranks as one Arrow table: ``.to_pandas()``, ``polars.from_arrow``, and DuckDB sees it by name.
+    """Return all events of all ranks as one Arrow table, for ``.to_pandas()``, ``polars.from_arrow`` or DuckDB.
 
     Args:
         source: a run directory, a folder or trace files.
-        ranks: the ranks of files that do not say theirs.
+        ranks: ranks of files whose content does not state it.
         cache: as for :func:`load_traces`.
 
     Returns:
-        The columns of docs/parquet.md behind ``attempt``, ``window`` and ``rank``. Times are nanoseconds on each rank's
-        own clock.
+        Table with ``attempt``, ``window``, ``rank`` and the columns of docs/parquet.md. Times are nanoseconds on each
+        rank's own clock.
 
     Raises:
         rankscope.errors.AnalysisError: no trace is usable.
@@ -163,13 +163,13 @@ def diff(before: Path | str, after: Path | str, *, store: str | None = None, for
     """Compare two runs: what became slower or faster, and why.
 
     Args:
-        before: the older one: a run directory, a folder of traces, a ``report.json`` or ``baseline:NAME``.
-        after: the newer one.
-        store: where baselines are; default: RANKSCOPE_BASELINES, or ``rankscope_baselines``.
-        force: give a verdict also where the runs are not comparable.
+        before: the older run: a run directory, a folder of traces, a ``report.json`` or ``baseline:NAME``.
+        after: the newer run.
+        store: folder or URL of the baselines; default: RANKSCOPE_BASELINES, or ``rankscope_baselines``.
+        force: give a verdict even if the runs are not comparable.
 
     Raises:
-        rankscope.errors.RankscopeError: one of them cannot be read.
+        rankscope.errors.RankscopeError: a run cannot be read.
     """
     return Diff(compare(open_side(before, store), open_side(after, store), force=force))
 
@@ -182,17 +182,17 @@ def check(
     store: str | None = None,
     force: bool = False,
 ) -> list[Failure]:
-    """The conditions that hold, or cannot be decided (``failure.state``); empty where the run passes.
+    """Return the conditions that hold or cannot be decided (``failure.state``); empty if the run passes.
 
     Args:
         run: a run directory, a folder of traces, or a report.
-        conditions: as ``rankscope check --fail-if`` has them: ``["slower > 5 %", "slow_rank"]``.
+        conditions: in the syntax of ``rankscope check --fail-if``: ``["slower > 5 %", "slow_rank"]``.
         against: another run, or ``baseline:NAME``.
-        store: where baselines are.
-        force: decide by times although the runs are not comparable.
+        store: folder or URL of the baselines.
+        force: decide conditions on times even if the runs are not comparable.
 
     Raises:
-        rankscope.errors.ConfigError: a condition that is not one, or that takes another run.
+        rankscope.errors.ConfigError: a condition is not valid, or needs ``against``.
     """
     parsed = [condition for text in conditions for condition in parse(text)]
     side = Side("report", run.record) if isinstance(run, Report) else open_side(run, store)
@@ -201,7 +201,7 @@ def check(
 
 
 def read_sweep(path: Path | str) -> Sweep:
-    """Read what a sweep has found so far: ``.table`` is a DataFrame, ``.best`` the fastest setting.
+    """Read the results of a sweep so far: ``.table`` is a DataFrame, ``.best`` the fastest setting.
 
     Args:
         path: the folder of the sweep.
@@ -219,7 +219,7 @@ def read_report(path: Path | str) -> Report:
         path: the file, the folder that holds it, or a run directory.
 
     Raises:
-        rankscope.errors.RunDirError: there is no report, or the file is not one.
+        rankscope.errors.RunDirError: there is no report, or the file is not a report.
     """
     return Report(read.read_report(path))
 

@@ -1,7 +1,7 @@
-"""All capture backends: who can record a window. Standard library only, because the launcher reads this table too.
+"""Table of all capture backends. Standard library only, because the launcher reads this table too.
 
-To add one: a file in ``agent/backends`` with a class that has the methods of ``Capture`` in its ``base``, a row here,
-and a paragraph in docs/capture.md. Nothing else knows a backend by its name.
+To add one, add a file to ``agent/backends`` with a class that has the methods of ``Capture`` in its ``base``, a row
+here, and a paragraph in docs/capture.md. No other code refers to a backend by its name.
 
 Other packages add backends through the entry points ``rankscope.backends`` (see :mod:`rankscope.plugins`).
 """
@@ -24,22 +24,22 @@ _PLACE = re.compile(r"[\w.]+:\w+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backend:
-    """One value of ``capture.backend``: a class that records, or the name of the backend that records instead."""
+    """One value of ``capture.backend``: a class that records, or the name of another backend that is used instead."""
 
     name: str
     """The value of ``capture.backend``, and ``capture`` in the records of ranks."""
     recorder: str
-    """Who records, in the words of the report."""
+    """Name of the recorder in reports."""
     capture: str = ""
     """``module:class`` of the capture. A rank imports it when the training script has imported torch, and calls the
     class with the :class:`~rankscope.records.spec.CaptureSpec` of the window and the rank's ``CuptiTeardown``."""
     instead: str = ""
-    """The backend that records where this one is asked for; empty where it records itself."""
+    """The backend that is used instead of this one; empty if this one records."""
     reason: str | None = None
-    """Why another one records, for the record of each rank; None where that needs no reason."""
+    """Why another backend is used, for the records of the ranks; None if no reason is given."""
 
     def __post_init__(self) -> None:
-        """Check that exactly one of ``capture`` and ``instead`` says who records."""
+        """Check that exactly one of ``capture`` and ``instead`` is set."""
         if bool(self.capture) == bool(self.instead) or not (self.instead or _PLACE.fullmatch(self.capture)):
             raise ValueError(
                 f"{self.name}: a backend has a capture (module:class), or another one that records instead"
@@ -66,7 +66,7 @@ _OURS: Mapping[str, Backend] = {backend.name: backend for backend in OURS}
 
 
 def _named(name: str) -> Backend | None:
-    # Entry points are looked up only for a name that is not ours: a rank does not pay for reading them.
+    # Reading entry points takes time in each rank, so they are read only for a name that is not built in.
     return _OURS.get(name) or next((backend for backend in _theirs() if backend.name == name), None)
 
 
@@ -81,9 +81,9 @@ def backend_names() -> list[str]:
 
 
 def resolve(name: str) -> tuple[str, str | None]:
-    """Return which backend records where ``name`` is configured, and the reason where that is another one.
+    """Return the backend that records if ``name`` is configured, and the reason if that is another one.
 
-    A name that this process does not know stays: the rank that records with it says what is missing.
+    A name unknown to this process is returned unchanged; the rank that cannot import it reports the error.
     """
     backend = _named(name)
     if backend is None or not backend.instead:
@@ -108,5 +108,5 @@ def load_capture(name: str) -> Callable[..., Any]:
 
 
 def recorder(name: str) -> str:
-    """Return who recorded with a backend, in words; the name itself where no row has it."""
+    """Return the recorder of a backend as reports name it; for an unknown backend its name."""
     return _OURS[name].recorder if name in _OURS else name

@@ -32,7 +32,7 @@ from rankscope.errors import ConfigError
 __all__ = ["Composed", "alternatives", "compose"]
 
 _FREE = ("script.", "env.")
-"""Keys below these have names of the user's: none of them is there before it is set."""
+"""Prefixes of keys whose names the user chooses; such a key does not exist before it is set."""
 _CONF = Path(str(resources.files("rankscope.conf"))).resolve()
 
 
@@ -53,11 +53,11 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
         config_dirs: the user's folders. They add groups and files, and cannot replace a built-in file.
 
     Raises:
-        ConfigError: a folder, key, group or value that does not exist, or a value out of its limits.
+        ConfigError: a folder, key, group or value does not exist, or a value is out of its limits.
     """
     asked = [*(f"++{word}" if word.startswith(_FREE) else word for word in overrides), *_search(config_dirs)]
     with initialize_config_dir(config_dir=str(_CONF), version_base="1.3"), warnings.catch_warnings():
-        # Hydra only warns where a search path does not exist; here that is an error.
+        # Hydra only warns if a search path does not exist; here that is an error.
         warnings.filterwarnings("error", message=".*is not available", category=UserWarning)
         try:
             composed = hydra_compose("config", overrides=asked)
@@ -75,17 +75,17 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
 
 
 def alternatives(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[list[str]]:
-    """Take overrides of a sweep apart, by the grammar of Hydra's own sweeps.
+    """Expand the overrides of a sweep, by the grammar of Hydra's own sweeps.
 
     Args:
-        overrides: as of :func:`compose`, with ``key=a,b``, ``choice()``, ``range()`` and, for groups, ``glob()``.
+        overrides: as in :func:`compose`, also with ``key=a,b``, ``choice()``, ``range()`` and, for groups, ``glob()``.
         config_dirs: the user's folders.
 
     Returns:
-        Of each override those that it stands for, of which each has one value.
+        For each override the overrides with single values that it expands to.
 
     Raises:
-        ConfigError: what is no override, has no end of values (``interval()``), or no value at all.
+        ConfigError: a text is no override, has infinitely many values (``interval()``), or no value.
     """
     with initialize_config_dir(config_dir=str(_CONF), version_base="1.3"):
         loader = _Groups(GlobalHydra.instance().config_loader(), _search(config_dirs))
@@ -108,7 +108,7 @@ def _values(override: Override) -> list[str]:
 
 
 class _Groups:
-    """What Hydra's parser asks to resolve ``glob()``: files of a group, the user's as well as ours."""
+    """Interface by which Hydra's parser resolves ``glob()``: lists the files of a group, built-in and the user's."""
 
     def __init__(self, loader: Any, search: list[str]) -> None:
         self._loader, self._search = loader, search
@@ -134,7 +134,7 @@ def _quoted(text: str) -> str:
 
 
 def _explain(error: Exception) -> str:
-    """Return one or two lines: what Hydra could not resolve, and which known names are nearest."""
+    """Return a message of one or two lines: what Hydra could not resolve, and the nearest known names."""
     text = str(error)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = str(error.missing_cfg_file).removesuffix(".yaml").rpartition("/")

@@ -1,7 +1,7 @@
-"""The typed configuration, its checks, and what it means in words. Standard library only.
+"""The typed configuration, its checks, and its description in sentences. Standard library only.
 
-Hydra composes it (:mod:`rankscope.compose`), but nothing here knows that: ``ToolConfig()`` is the default
-configuration. The dataclasses are not frozen because omegaconf cannot build frozen ones with slots.
+``ToolConfig()`` is the default configuration; :mod:`rankscope.compose` builds others with Hydra, on which this module
+does not depend. The dataclasses are not frozen because omegaconf cannot build frozen ones with slots.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ __all__ = [
 ]
 
 ACTIVITIES = ("auto", "cpu", "cuda", "xpu")
-"""ROCm devices are ``cuda`` to torch.profiler."""
+"""Values of ``capture.activities``. torch.profiler calls ROCm devices ``cuda``."""
 MAX_MEGABYTES = 100e6
-"""100 TB: more than the disks of a node hold."""
+"""100 TB, more than the disks of a node can store."""
 MAX_WAIT_S = 86_400.0
-"""A day."""
+"""One day."""
 
 
 def _at_least(name: str, value: float, limit: float, remedy: str) -> None:
-    if not value >= limit:  # nor is NaN
+    if not value >= limit:  # also true for NaN
         raise ConfigError(f"{name}={value} is below its limit of {limit}; {remedy}")
 
 
@@ -87,7 +87,7 @@ class ScheduleConfig(ScheduleSpec):
         _at_most("schedule.repeat", self.repeat, MAX_WINDOWS, "each window leaves a file of every rank; use fewer")
 
     def windows(self) -> list[tuple[int, int]]:
-        """First and last recorded step of each window, inclusive."""
+        """Return the first and last recorded step of each window, inclusive."""
         return [(w.first, w.last) for number in range(self.repeat) if (w := self.window(number)) is not None]
 
 
@@ -128,14 +128,14 @@ class BudgetConfig(BudgetSpec):
 
 @dataclass(kw_only=True, slots=True)
 class RunConfig:
-    """Where the run is kept."""
+    """Where the run is stored."""
 
     dir: str | None = None
-    """The run directory. On several nodes a folder that all of them see, or the URL of a store: s3://, gs://, az:// or
-    another that fsspec knows. Default: rankscope_runs/run_NNNN."""
+    """The run directory. On several nodes it is a folder that all nodes can access, or the URL of an object store
+    (s3://, gs://, az:// or another that fsspec supports). Default: rankscope_runs/run_NNNN."""
 
     def __post_init__(self) -> None:
-        """Refuse the empty path, which would mean the current folder."""
+        """Refuse an empty path, which would be the current folder."""
         if self.dir is not None and not self.dir.strip():
             raise ConfigError("run.dir is empty; name a folder (-S run.dir=DIR) or leave it out")
 
@@ -145,10 +145,10 @@ class StepsConfig:
     """How steps are counted and agreed on."""
 
     source: str = "auto"
-    """``auto``, or the one signal to believe: user (``rankscope.step()``), optimizer, scaler (GradScaler), profiler,
-    backward (of DDP and FSDP), input (DataLoader), forward (of the outermost module)."""
+    """``auto``, or the only signal that counts steps: user (``rankscope.step()``), optimizer, scaler (GradScaler),
+    profiler, backward (of DDP and FSDP), input (DataLoader), forward (of the outermost module)."""
     agreement_lead: int = 3
-    """How many steps before a window opens its start is announced to the other ranks."""
+    """Number of steps by which a window is announced to the other ranks before it opens."""
 
     def __post_init__(self) -> None:
         """Check source and lead."""
@@ -165,23 +165,25 @@ MAX_GB = 1e6
 
 @dataclass(kw_only=True, slots=True)
 class GatherConfig:
-    """How the files of the ranks get to the run directory, and how long is waited for them."""
+    """How the files of the ranks are moved to the run directory, and time limits for that."""
 
     keep: str = "all"
-    """Which traces go to the run directory. ``all``: every one. ``none``: their columns only, as one file a node and
-    window, which is all that a report needs; a trace only where it could not be reduced. ``suspects``: the columns of
-    all, and when the report is made from them the traces of the ranks that it names, of one beside each, and of rank
-    0."""
+    """Which traces are moved to the run directory. ``all``: every trace. ``none``: only their columns, one file per
+    node and window, which suffice for the report; a trace that could not be reduced is moved as a whole. ``suspects``:
+    the columns of all ranks, and after the report is made from them, the traces of the ranks that it names, of one
+    other rank for each, and of rank 0."""
     leave_free_gb: float = 1.0
-    """What a trace does not fit beside on the run directory's disk stays on the node's own disk: job and checkpoints
-    may need the rest."""
+    """Free space, in gigabytes, that is left on the disk of the run directory for the job and its checkpoints. A trace
+    that would take it stays on the node's own disk."""
     most_gb: float = 0.0
-    """Most gigabytes of traces that one node places in a run; 0 is no limit. What is more stays on its own disk."""
+    """Largest amount of traces, in gigabytes, that one node adds to a run; 0 is no limit. Further traces stay on the
+    node's own disk."""
 
     timeout_s: float = 120.0
-    """Longest wait of the launcher for this node's traces, and again for the other nodes, when the job has ended."""
+    """Longest time, in seconds, that the launcher waits after the end of the job for the traces of this node, and then
+    again for the other nodes."""
     exit_grace_s: float = 10.0
-    """Longest time a rank whose window is still open may hold up its own end to save it."""
+    """Longest time, in seconds, by which a rank whose window is still open delays its exit to save the window."""
 
     def __post_init__(self) -> None:
         """Check the limits."""
@@ -197,30 +199,31 @@ class GatherConfig:
 
 @dataclass(kw_only=True, slots=True)
 class StoreConfig:
-    """How the run is kept."""
+    """How the files of the run are protected."""
 
     encrypt: list[str] = field(default_factory=list)
-    """For whom all files of a run are encrypted before they leave a node's own disk: recipients of age (age1..., or
-    ssh-ed25519 ...), or files of such lines. Needs rankscope[encrypt]; docs/privacy.md."""
+    """Recipients for whom all files of a run are encrypted before they leave a node's own disk: recipients of age
+    (age1..., or ssh-ed25519 ...), or files with such lines. Needs rankscope[encrypt]; see docs/privacy.md."""
     signing_key: str | None = None
-    """File with an Ed25519 private key with which run.json is signed, for `rankscope verify`. Needs rankscope[sign]."""
+    """File with an Ed25519 private key that signs run.json, for `rankscope verify`. Needs rankscope[sign]."""
 
     def __post_init__(self) -> None:
-        """Refuse empty words."""
+        """Refuse empty recipients."""
         if any(not word.strip() for word in self.encrypt):
             raise ConfigError("store.encrypt holds an empty recipient; write it as age1..., or leave it out")
 
 
 @dataclass(kw_only=True, slots=True)
 class AnalysisConfig:
-    """What happens when the job has ended."""
+    """What is done after the end of the job."""
 
     enabled: bool = True
-    """Analyse and write the report at once; otherwise ``rankscope analyze RUN`` does it later."""
+    """Analyse the traces and write the report at once; otherwise ``rankscope analyze RUN`` does it later."""
     hta: bool = True
     """Include the analyses of Holistic Trace Analysis."""
     timeout_s: float = 600.0
-    """Longest time that making the report may take; after it the command is told that makes it later."""
+    """Longest time, in seconds, for making the report. After it the launcher prints the command that makes the report
+    later."""
 
     def __post_init__(self) -> None:
         """Check the limit."""
@@ -230,11 +233,12 @@ class AnalysisConfig:
 
 @dataclass(kw_only=True, slots=True)
 class HangConfig:
-    """When a job is taken to stand still."""
+    """When a job counts as standing still."""
 
     after_s: float = 60.0
-    """No rank of a node has made a step for so long, and for 20 usual steps: all are asked where they stand. Before the
-    first step it is five times as long. 0 never asks, and ranks are not made ready to answer."""
+    """Time in seconds without a step of any rank of a node, and without one for 20 usual steps, after which all ranks
+    are asked where they are. Before the first step the time is five times as long. 0 never asks; the ranks then do not
+    prepare to answer."""
 
     def __post_init__(self) -> None:
         """Check the limits."""
@@ -245,11 +249,12 @@ class HangConfig:
 
 @dataclass(kw_only=True, slots=True)
 class StepLogConfig:
-    """What the log of all steps holds beside the host's own times."""
+    """What the step log records in addition to host times."""
 
     device_events: bool = False
-    """Also how long the parts of each step take on the device: five CUDA events a step, which are read when the device
-    has come to them and never waited for. So far tried on a stand-in for CUDA only, hence not the default."""
+    """Whether the step log records how long the parts of each step take on the device. That takes five CUDA events per
+    step, which are read after the device has reached them, without waiting. It is not the default because it was tested
+    only on a substitute for CUDA so far."""
 
 
 LIVE_MODES = ("auto", "off", "line", "log")
@@ -257,13 +262,13 @@ LIVE_MODES = ("auto", "off", "line", "log")
 
 @dataclass(kw_only=True, slots=True)
 class LiveConfig:
-    """What is said while the job runs."""
+    """What is reported while the job runs."""
 
     mode: str = "auto"
     """``auto`` and ``log``: a line on standard error after 1, 5 and 30 minutes and then every hour, and when the step
-    logs name a rank or the job stands still. ``line``: one line of a terminal, drawn again and again. ``off``: none."""
+    logs name a rank or the job stands still. ``line``: one line on the terminal, redrawn repeatedly. ``off``: none."""
     metrics: bool = False
-    """Also write RUN/metrics.prom, OpenMetrics text, every few seconds."""
+    """Whether RUN/metrics.prom (OpenMetrics text) is written every few seconds."""
 
     def __post_init__(self) -> None:
         """Check the mode."""
@@ -272,39 +277,39 @@ class LiveConfig:
 
 @dataclass(kw_only=True, slots=True)
 class ToolConfig:
-    """Everything that can be configured."""
+    """The whole configuration."""
 
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    """Which steps."""
+    """Which steps are recorded."""
     capture: CaptureConfig = field(default_factory=CaptureConfig)
-    """What is recorded of them."""
+    """What the profiler records."""
     budget: BudgetConfig = field(default_factory=BudgetConfig)
-    """How much of it."""
+    """How much may be recorded."""
     run: RunConfig = field(default_factory=RunConfig)
-    """Where it is kept."""
+    """Where the run is stored."""
     steps: StepsConfig = field(default_factory=StepsConfig)
     """How steps are counted."""
     hang: HangConfig = field(default_factory=HangConfig)
-    """When it is asked why the job stands still."""
+    """When a job counts as standing still."""
     step_log: StepLogConfig = field(default_factory=StepLogConfig)
-    """What is noted of every step."""
+    """What is recorded of every step."""
     live: LiveConfig = field(default_factory=LiveConfig)
-    """What is said while it runs."""
+    """What is reported while the job runs."""
     gather: GatherConfig = field(default_factory=GatherConfig)
-    """How long is waited."""
+    """How files are moved to the run directory."""
     store: StoreConfig = field(default_factory=StoreConfig)
-    """Whether it is encrypted and signed."""
+    """Whether the run is encrypted and signed."""
     analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
-    """What follows."""
+    """What is done after the end of the job."""
     script: dict[str, Any] = field(default_factory=dict)
     """Arguments of the script: ``script.lr=0.1`` sets its ``--lr``, or ``lr=`` of a script of Hydra. ``true`` is a flag
-    without a value; ``false`` and ``null`` leave it out. Of ``rankscope run`` and ``rankscope sweep`` only."""
+    without a value; ``false`` and ``null`` omit the argument. Only for ``rankscope run`` and ``rankscope sweep``."""
     env: dict[str, str | None] = field(default_factory=dict)
-    """Variables of the ranks' environment: ``env.OMP_NUM_THREADS=2``. ``null`` takes one away. Of ``rankscope run`` and
-    ``rankscope sweep`` only."""
+    """Environment variables of the ranks: ``env.OMP_NUM_THREADS=2``. ``null`` removes a variable. Only for
+    ``rankscope run`` and ``rankscope sweep``."""
 
     def __post_init__(self) -> None:
-        """Refuse what leaves nobody to decide."""
+        """Refuse ``gather.keep=suspects`` without a report that decides which traces are kept."""
         if self.gather.keep == "suspects" and not (self.analysis.enabled and not self.store.encrypt):
             said = "store.encrypt leaves" if self.store.encrypt else "analysis.enabled=false makes"
             raise ConfigError(
@@ -313,7 +318,7 @@ class ToolConfig:
             )
 
     def refuse_experiment(self) -> None:
-        """Refuse what only a launch of a script can follow.
+        """Refuse ``script`` and ``env``, for verbs that do not launch a script.
 
         Raises:
             ConfigError: arguments or variables are set.
@@ -324,7 +329,7 @@ class ToolConfig:
 
 
 def step_sources() -> tuple[str, ...]:
-    """``auto`` and the names of all step signals: of the files in agent/signals, and of entry points."""
+    """Return ``auto`` and the names of all step signals, from the files in agent/signals and from entry points."""
     folder = Path(__file__).parent / "agent" / "signals"
     ours = sorted(path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "base", "table"))
     theirs = [point.name for point in entry_points(group="rankscope.step_signals")]
@@ -332,7 +337,13 @@ def step_sources() -> tuple[str, ...]:
 
 
 def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
-    """Return what the ranks of one node must know."""
+    """Return the specification for the ranks of one node.
+
+    Args:
+        config: the configuration.
+        run_id: name of the run.
+        spool: the spool of the node.
+    """
     capture = CaptureSpec(**vars(config.capture))
     capture.activities, capture.ranks = list(capture.activities), capture.ranks.replace(" ", "")
     return AgentSpec(
@@ -350,7 +361,7 @@ def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
 
 
 def plan_in_words(config: ToolConfig) -> list[str]:
-    """What a run with this configuration will do, one sentence a line."""
+    """Describe what a run with this configuration will do, one sentence per line."""
     windows, every = config.schedule.windows(), config.schedule.every
     if every:
         windows = windows[:1]
@@ -386,7 +397,7 @@ def plan_in_words(config: ToolConfig) -> list[str]:
 
 
 def _beyond_the_plan(budget: BudgetConfig, *, every: bool) -> list[str]:
-    """What is recorded besides the planned windows, and up to which amount."""
+    """Describe what is recorded in addition to the planned windows, and its limits; empty if nothing is."""
     slow = f"after a step {budget.slow_step:g} times as slow as usual" if budget.slow_step else ""
     wanted = " and ".join(filter(None, ("every so many steps" if every else "", slow)))
     if not wanted:

@@ -6,7 +6,7 @@ __all__ = ["AnalysisError", "ConfigError", "ForeignFileError", "RankscopeError",
 
 
 class RankscopeError(Exception):
-    """Something that the user can put right. The message says what, where, and how.
+    """An error that the user can correct. The message says what is wrong, where, and how to correct it.
 
     ``exit_code`` is what the process ends with when the error is not handled.
     """
@@ -15,25 +15,25 @@ class RankscopeError(Exception):
 
 
 class ConfigError(RankscopeError):
-    """A flag or a configuration value that cannot be honoured."""
+    """A flag or a configuration value is not valid."""
 
     exit_code = 2
 
 
 class RunDirError(RankscopeError):
-    """A run directory that cannot be used: taken, not a run, or not writable."""
+    """A run directory cannot be used: it belongs to another run, holds no run, or is not writable."""
 
     exit_code = 3
 
 
 class TraceError(RankscopeError):
-    """A file that cannot be used as a trace, with the reason."""
+    """A file cannot be used as a trace."""
 
     exit_code = 4
 
 
 class ForeignFileError(RankscopeError):
-    """A file of another program that is not read: missing, not a regular file, too long, or damaged."""
+    """A file of another program cannot be read: it is missing, not a regular file, too long, or damaged."""
 
     exit_code = 4
 

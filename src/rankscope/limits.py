@@ -1,7 +1,7 @@
-"""What is possible: the largest numbers that a record, a request or a configuration may hold, with the reason for each.
+"""The largest numbers that a record, a request or a configuration may hold, with the reason for each.
 
-A number that is read is no size to allocate by. One beyond these limits is damage or malice, and the record that holds
-it is refused.
+Numbers read from files must not determine how much memory is allocated. A record with a number beyond these limits is
+damaged or malicious, and is refused.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ __all__ = [
 ]
 
 MAX_RANKS = 1 << 20
-"""Of a job: some ten times the accelerators of the largest cluster there is."""
+"""Ranks of a job: about ten times the accelerators of the largest existing cluster."""
 MAX_ABSENT_ROWS = 4096
-"""Ranks that left nothing and are named one by one; more than these are only counted."""
+"""Ranks without any file that are listed one by one; further ones are only counted."""
 MAX_NODES = 4096
-"""Files of nodes that are read in one folder: some ten times the nodes of the largest jobs there are."""
+"""Files of nodes that are read in one folder: about ten times the nodes of the largest existing jobs."""
 MAX_REQUESTS = 1_000
-"""For windows, in a run. Each is a file for which the helper of every node looks once a second."""
+"""Requests for windows in a run. Each is a file for which the helper of every node looks once a second."""
 MAX_STEP = 10**12
-"""A step of a millisecond, for thirty years."""
+"""Number of a step: steps of a millisecond for thirty years."""
 MAX_WINDOWS = 10_000
-"""Of a run. Each leaves a folder, and a file of every rank."""
+"""Windows of a run. Each creates a folder, and a file of every rank."""
 MAX_ATTEMPTS = 1_000_000
-"""Times torchrun may start the ranks: one a second, for eleven days."""
+"""Attempts of a job: one start of all ranks per second, for eleven days."""
 MAX_WINDOW_STEPS = 1_000
-"""Recorded in one window, and likewise of warm-up. A step is a few thousand to a few ten thousand events, and every
-rank holds them in memory until the window closes: a thousand steps are gigabytes. Three to ten are enough for a
-verdict."""
+"""Recorded steps of a window, and likewise warm-up steps. A step has a few thousand to a few ten thousand events, and
+every rank holds them in memory until the window closes: a thousand steps take gigabytes. Three to ten steps are enough
+for a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Both ends are allowed."""
+    """A range of numbers, including both ends."""
 
     least: int
     most: int
@@ -63,20 +63,22 @@ class Between:
 
 Rank = Annotated[int, Between(0, MAX_RANKS - 1)]
 LocalRank = Annotated[int, Between(-1, MAX_RANKS - 1)]
-"""-1 where it is not known."""
+"""Range of a number that is -1 if unknown."""
 WorldSize = Annotated[int, Between(1, MAX_RANKS)]
 Step = Annotated[int, Between(0, MAX_STEP)]
 WindowNumber = Annotated[int, Between(0, MAX_WINDOWS)]
 Attempt = Annotated[int, Between(0, MAX_ATTEMPTS)]
 WindowSteps = Annotated[int, Between(1, MAX_WINDOW_STEPS)]
 FileName = Annotated[str, "a name without a folder"]
-"""Of a file that lies beside the record."""
+"""Range of the name of a file next to the record."""
 Count = Annotated[int, Between(0, 2**63 - 1)]
 
 
 def absent_ranks(world_size: int, present: Collection[int]) -> tuple[list[int], int]:
-    """The ranks of a world that are not ``present``, the first :data:`MAX_ABSENT_ROWS` of them; and how many more there
-    are. Takes the time of what is present and named, not of what ``world_size`` says."""
+    """Return the first :data:`MAX_ABSENT_ROWS` ranks that are not ``present``, and the number of further ones.
+
+    The run time depends on the number of present and returned ranks, not on ``world_size``.
+    """
     there = set(present)
     named = list(islice((rank for rank in range(world_size) if rank not in there), MAX_ABSENT_ROWS))
     return named, max(world_size - sum(0 <= rank < world_size for rank in there) - len(named), 0)

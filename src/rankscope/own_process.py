@@ -1,9 +1,9 @@
-"""Start a Python process of our own so that it runs our code only, whatever is in the current folder.
+"""Start Python processes of rankscope so that they never import modules from the current folder.
 
 ``python -m`` and ``python -c`` put the current folder first on ``sys.path``, and PYTHONPATH comes before the standard
-library: a file called ``gzip.py`` in the folder from which a job is launched would run in our process. So every process
-is started by file, in Python's isolated mode (``-I``, since ``-P`` needs 3.11), and gets the path of our package as an
-argument.
+library: a file called ``gzip.py`` in the folder from which a job is launched would be imported instead of the standard
+library's. So every process is started by file, in Python's isolated mode (``-I``, since ``-P`` needs 3.11), and gets
+the path of the package as an argument.
 
 This file is both the module that makes the command and the script that the command runs.
 """
@@ -28,15 +28,15 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Build the environment of such a process: what reaches the ranks, and PYTHONPATH, is left out."""
+    """Build the environment of such a process, without PYTHONPATH and the variables for ranks."""
     return {k: v for k, v in environ.items() if k != "PYTHONPATH" and not k.startswith("RANKSCOPE_")}
 
 
 @contextlib.contextmanager
 def safe_spawn() -> Iterator[None]:
-    """Start worker processes of :mod:`multiprocessing` within this context without the current folder on their path.
+    """Make :mod:`multiprocessing` start worker processes without the current folder on their path, within the context.
 
-    They begin with ``python -c``. Python 3.11 and later read PYTHONSAFEPATH; before, the flags have to say it.
+    Workers are started with ``python -c``. Python 3.11 and later read PYTHONSAFEPATH; Python 3.10 needs flags.
     """
     if sys.version_info >= (3, 11):
         before = os.environ.get(_SAFE_PATH)
@@ -61,7 +61,7 @@ def safe_spawn() -> Iterator[None]:
 
 
 def _flags() -> list[str]:
-    # Isolated mode ignores PYTHONHOME, without which such a Python does not find its standard library.
+    # Isolated mode ignores PYTHONHOME. A Python that needs it would not find its standard library.
     flags = ["-s"] if _PYTHONHOME in os.environ else ["-I"]
     if sys.dont_write_bytecode:
         flags.append("-B")
@@ -69,9 +69,9 @@ def _flags() -> list[str]:
 
 
 def _roots() -> list[str]:
-    """Where our modules and those we need are found: absolute folders only, after those that Python itself adds.
+    """Return the folders of rankscope and its dependencies, absolute, to append to the path of a process.
 
-    A folder of PYTHONPATH counts only if rankscope was loaded from it, as with ``pip install --target``.
+    A folder of PYTHONPATH is included only if rankscope was loaded from it, as with ``pip install --target``.
     """
     own = Path(__file__).absolute().parent.parent
     theirs = {Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)} | _current_folder()
@@ -82,7 +82,7 @@ def _roots() -> list[str]:
 def _current_folder() -> set[Path]:
     try:
         return {Path.cwd()}
-    except OSError:  # it was removed
+    except OSError:  # the folder was removed
         return set()
 
 
@@ -90,7 +90,7 @@ def _become(roots: str, module: str, arguments: list[str]) -> None:
     import runpy
 
     here = Path(__file__).absolute().parent
-    sys.path[:] = [p for p in sys.path if p and Path(p).absolute() != here]  # "" and our package's inside, without -I
+    sys.path[:] = [p for p in sys.path if p and Path(p).absolute() != here]  # without -I: "", this folder
     sys.path += [p for p in roots.split(os.pathsep) if p not in sys.path]
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -5,8 +5,8 @@ An entry point of the group ``rankscope.causes``, for example, names a :class:`~
     [project.entry-points."rankscope.causes"]
     pinned_memory = "my_package.pinned_memory:CAUSE"
 
-The module that an entry point names imports only what the entry is made of (``rankscope.causes.base`` here): it is
-loaded while rankscope's own table is, which does not exist before.
+The module that an entry point names must import only the module of the entry's type (``rankscope.causes.base`` here),
+and not the table: it is loaded while the table is being built.
 
 An entry that cannot be loaded is left out and named in the notes of the report. It never makes an analysis fail.
 """
@@ -24,12 +24,12 @@ _NOTES: list[str] = []
 
 
 def load(kind: str, expected: type[T], taken: frozenset[str], key: str) -> tuple[T, ...]:
-    """Load the entries of one table that other packages provide.
+    """Load the entries that other packages provide for one table.
 
     Args:
         kind: the table; the group of entry points is ``rankscope.KIND``.
         expected: the type of each entry.
-        taken: names that the table already holds. An entry under such a name is refused.
+        taken: names that the table already contains. An entry with such a name is refused.
         key: the attribute of an entry that holds its name.
 
     Returns:

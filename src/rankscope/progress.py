@@ -1,4 +1,4 @@
-"""Bars with rates and remaining time for long work, on a terminal; elsewhere one line of text for each stage."""
+"""Progress of long work: bars with rates and remaining time on a terminal, otherwise one line for each stage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Say = Callable[[str], None]
 
 
 class _Amount(ProgressColumn):
-    """``12 of 80 MB, 35 MB/s`` or ``2 of 3``."""
+    """Column with ``12 of 80 MB, 35 MB/s`` or ``2 of 3``."""
 
     def render(self, task: Task) -> Text:
         done, total = task.completed, task.total or 0.0
@@ -27,7 +27,7 @@ class _Amount(ProgressColumn):
 
 
 class Work:
-    """Hooks for the parts of one verb. One bar is seen at a time: that of the hook called last."""
+    """Callbacks for the stages of one verb. One bar is visible at a time, that of the callback called last."""
 
     def __init__(self, say: Say, bars: Progress | None) -> None:
         self._say, self._bars = say, bars
@@ -35,11 +35,11 @@ class Work:
 
     @property
     def drawn(self) -> bool:
-        """Whether bars are drawn; otherwise lines are printed."""
+        """Whether bars are drawn; otherwise each stage is a line."""
         return self._bars is not None
 
     def bytes(self, title: str) -> Callable[..., None]:
-        """Return a callback that takes bytes done and bytes in all."""
+        """Return a callback that takes the number of bytes done and the total."""
         bars = self._bars
         if bars is None:
             return lambda *_: None
@@ -75,18 +75,23 @@ class Work:
 
 
 def on_terminal(console: Console) -> bool:
-    """Whether bars can be drawn. NO_COLOR removes the colour, not the bars."""
+    """Return whether bars can be drawn. NO_COLOR removes the colour, not the bars."""
     return console.is_terminal and not console.is_dumb_terminal
 
 
 @contextmanager
 def work(say: Say, console: Console | None = None) -> Iterator[Work]:
-    """Draw on stderr while the block runs, and leave nothing there."""
+    """Draw progress on stderr while the block runs, and remove it at the end.
+
+    Args:
+        say: called with the title of each stage if bars cannot be drawn.
+        console: where to draw; None: stderr.
+    """
     console = console or Console(stderr=True)
     if not on_terminal(console):
         yield Work(say, None)
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(24), _Amount(), TimeRemainingColumn())
-    # what is printed to stdout meanwhile belongs there, even if a bar has to be drawn again below it
+    # Output to stdout must stay on stdout, even if a bar is then drawn again below it.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bars:
         yield Work(say, bars)

@@ -1,7 +1,7 @@
-"""What launchers tell the processes that they start, in their own variables: which rank of how many, of which job.
+"""Identity of a process (rank, world size, job), read from the environment variables that its launcher sets.
 
-Nothing is guessed. A variable is read only where a launcher sets it, a number that is none counts as not told, and a
-rank without a size is completed by the process group once that exists (:mod:`rankscope.agent.membership`).
+No value is guessed. A variable is read only if a known launcher sets it, and one that is not a number counts as not
+set. If the world size is missing, the process group provides it later (:mod:`rankscope.agent.membership`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["DIALECTS", "Dialect", "Identity", "launcher_process", "started_proce
 
 
 class Dialect:
-    """The variables of one launcher. An empty name: the launcher does not set it.
+    """The environment variables of one launcher. An empty name: the launcher does not set such a variable.
 
     Args:
-        name: of the launcher.
-        rank: variable with the rank of a process; likewise the next three.
+        name: name of the launcher.
+        rank: variable with the rank of a process; the next three are named likewise.
         nodes: variable with the number of nodes.
-        job: variables that together name the job, the same on all nodes.
-        at_once: variables without which the others are set where no rank was started.
+        job: variables that together identify the job, the same on all nodes.
+        at_once: variables that must be set as well; without them the process was not started as a rank.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Dialect:
 
 
 class Identity:
-    """What a launcher told one process: None where it did not say. Two are equal where they say the same."""
+    """The identity that a launcher gave to one process; None for values that it did not provide."""
 
     def __init__(
         self,
@@ -102,11 +102,15 @@ DIALECTS = (
     Dialect("mpiexec (Hydra)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", job=("PMI_PORT",)),
     Dialect("PMIx", "PMIX_RANK", job=("PMIX_NAMESPACE",)),
 )  # fmt: skip
-"""Nearest to the rank first: torchrun inside of a Slurm step says which rank, the step only which task."""
+"""The launcher nearest to the rank first: torchrun within a Slurm step sets the rank, the step only sets the task."""
 
 
 def told(environ: Mapping[str, str]) -> Identity | None:
-    """What the nearest launcher says of this process; None where none does."""
+    """Return the identity that the nearest launcher gave to a process; None if no launcher did.
+
+    Args:
+        environ: environment of the process.
+    """
     for dialect in DIALECTS:
         rank = _number(environ, dialect.rank)
         if rank is None or not all(name in environ for name in dialect.at_once):
@@ -124,7 +128,7 @@ def told(environ: Mapping[str, str]) -> Identity | None:
 
 
 def was_told(identity: Identity | None) -> str:
-    """An identity in a word, to be compared with that of a process further down."""
+    """Return an identity as one string, for comparison with the identity of a descendant process."""
     return "" if identity is None else f"{identity.launcher} {identity.rank}/{identity.world_size}"
 
 
@@ -134,7 +138,7 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def _tasks_here(environ: Mapping[str, str]) -> int | None:
-    """``SLURM_STEP_TASKS_PER_NODE`` is a list like ``4(x2),3``: so many tasks on each node, in order."""
+    """Return the number of tasks on this node, from a list like ``4(x2),3`` (``SLURM_STEP_TASKS_PER_NODE``)."""
     node = _number(environ, "SLURM_NODEID")
     here = 0
     for part in environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(","):
@@ -149,13 +153,14 @@ def _tasks_here(environ: Mapping[str, str]) -> int | None:
 
 
 def launcher_process(identity: Identity, proc: Path | None = None) -> str:
-    """The process that started the ranks of this node: its id, its start and the boot, which no other launch shares.
+    """Return the process that started the ranks of this node: its id, start time and boot id, unique to the launch.
 
-    It is the nearest ancestor that was not told this rank itself. Shell wrappers around a rank were told it too; the
-    environment of another user's process (Slurm's daemon) cannot be read, and its ranks are not its own.
+    It is the nearest ancestor whose environment has another identity. Shell wrappers around a rank have the same
+    identity. An ancestor whose environment cannot be read, because it belongs to another user (Slurm's daemon), counts
+    as another identity.
 
     Raises:
-        OSError: the kernel does not tell of processes here.
+        OSError: /proc does not describe processes on this system.
     """
     from pathlib import Path
 
@@ -167,10 +172,10 @@ def launcher_process(identity: Identity, proc: Path | None = None) -> str:
 
 
 def started_process(identity: Identity, proc: Path | None = None) -> int:
-    """The process that the launcher started for this rank: this one, or a wrapper above it that was told the same.
+    """Return the id of the process that the launcher started for this rank: this one, or a wrapper above it.
 
     Raises:
-        OSError: the kernel does not tell of processes here.
+        OSError: /proc does not describe processes on this system.
     """
     from pathlib import Path
 
@@ -178,7 +183,7 @@ def started_process(identity: Identity, proc: Path | None = None) -> int:
 
 
 def _way_up(identity: Identity, proc: Path) -> tuple[int, int]:
-    """The nearest ancestor that was not told this rank, and the one below it on the way here."""
+    """Return the ids of the nearest ancestor with another identity, and of its child on the way to this process."""
     pid, below = os.getppid(), os.getpid()
     while pid > 1:
         try:

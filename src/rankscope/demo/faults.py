@@ -15,15 +15,15 @@ from typing import Literal
 __all__ = ["FAULTS", "Fault", "Place", "Who"]
 
 Place = Literal["input", "forward", "backward", "between", "job"]
-"""Where a fault acts: while a batch is fetched, between forward and backward, inside of backward, between the
-optimizer and the next batch; or in how the job is set up."""
+"""Place where a fault acts: while a batch is fetched, between forward and backward, during backward, between the
+optimizer and the next batch; or in the setup of the job."""
 
 Who = Literal["bad rank", "taking turns", "all ranks", "no rank"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One fault, and what the diagnosis should find."""
+    """One fault, and the expected diagnosis."""
 
     does: str
     """One line for the help, in which ``{size}`` is replaced by the size."""
@@ -31,21 +31,21 @@ class Fault:
     """Ranks in which it is planted. The verdict should name the bad rank, or each rank that takes turns, and no
     other."""
     cause: str | None
-    """Kind of the expected finding; None where none is expected."""
+    """Kind of the expected finding; None if none is expected."""
     place: Place = "job"
     size: float = 0.0
-    """Milliseconds of a pause, or number of matrix products; else the unit that ``does`` says."""
+    """Default size: milliseconds of a pause, or number of matrix products; otherwise in the unit named in ``does``."""
     computes: bool = False
-    """Whether it computes instead of pausing."""
+    """Whether the fault computes instead of pausing."""
     every: int = 1
-    """It acts in each step whose number is a multiple of this."""
+    """The fault acts in each step whose number is a multiple of this."""
     steps: int = 40
-    """Training steps that the demo runs, so that a window contains it."""
+    """Number of training steps of the demo, chosen so that a window contains the fault."""
     settings: tuple[str, ...] = ()
-    """Settings of the recording (as after -S) with which a window contains it."""
+    """Settings (as after -S) with which a window contains the fault."""
     script: str = "train.py"
     needs: tuple[str, ...] = ()
-    """Packages beyond those that rankscope depends on, ``MKL``, or ``cores`` (a core for each rank)."""
+    """Additional requirements: packages that rankscope does not depend on, ``MKL``, or ``cores`` (one per rank)."""
 
     def acts(self, step: int, rank: int, ranks: int, bad: int) -> bool:
         """Return whether the fault acts on this rank in this step."""
@@ -63,11 +63,11 @@ class Fault:
         return {"bad rank": [bad], "taking turns": list(range(ranks))}.get(self.who, [])
 
     def line(self) -> str:
-        """Return what it does, with its usual size."""
+        """Return what the fault does, with its default size."""
         return self.does.format(size=f"{self.size:g}")
 
     def lacking(self, ranks: int) -> str | None:
-        """Return what the fault needs and this machine lacks, as the end of a sentence; None for nothing."""
+        """Return the requirement that this machine does not meet, as the end of a sentence; None if it meets all."""
         for need in self.needs:
             if need == "cores":
                 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0

@@ -1,1 +1,1 @@
-"""What on this node would keep a job from being recorded well, with the remedy: ``rankscope doctor``."""
+"""Checks for problems of this node that would prevent or degrade recording, with remedies: ``rankscope doctor``."""

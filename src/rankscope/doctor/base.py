@@ -1,4 +1,4 @@
-"""What a check is: one function that looks at one thing and says what it found."""
+"""Types of a check: a function that inspects one property of this node and yields findings."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from rankscope.config import ToolConfig
 __all__ = ["Check", "Finding", "Question", "State"]
 
 State = Literal["ok", "note", "bad"]
-"""``bad``: with this nothing, or not all, would be recorded. ``note``: worth knowing."""
+"""``bad``: a job would not, or not completely, be recorded. ``note``: a possible problem. ``ok``: no problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line."""
+    """One line of the output."""
 
     state: State
     text: str
     remedy: str = ""
-    """What to do; empty where nothing has to be done."""
+    """Remedy; empty if none is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked."""
+    """Input of all checks."""
 
     config: ToolConfig
     run_dir: Path
-    """The folder in which runs would be kept, or its nearest parent that exists."""
+    """Folder in which runs would be stored, or its nearest parent that exists."""
     hosts: int
-    """On so many hosts the same question is asked at the same time."""
+    """Number of hosts on which the same checks run at the same time."""
 
 
 Check = Callable[[Question], Iterable[Finding]]

@@ -1,4 +1,4 @@
-"""Accelerators, CUPTI's rights, and other tools that would record at the same time."""
+"""Checks of accelerators, of the permission to use CUPTI, and of other profilers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _DAEMONS = {"nv-hostengine": "DCGM", "dcgm-exporter": "DCGM's exporter", "dynolo
 
 
 def accelerators(_question: Question, root: Path = Path("/")) -> Iterator[Finding]:
-    """Which drivers are there."""
+    """Report for which accelerators a driver is loaded."""
     found = [name for path, name in _DEVICES.items() if (root / path.lstrip("/")).exists()]
     yield Finding("ok", f"accelerators: {', '.join(found)}" if found else "no accelerator: the CPU is recorded")
 
 
 def cupti(_question: Question, root: Path = Path("/")) -> Iterator[Finding]:
-    """Whether CUPTI may be used, and whether devices are cut in parts (MIG)."""
+    """Report whether this user may use CUPTI, and whether devices are partitioned (MIG)."""
     params = root / "proc/driver/nvidia/params"
     if not params.exists():
         return
@@ -46,7 +46,7 @@ def cupti(_question: Question, root: Path = Path("/")) -> Iterator[Finding]:
 
 
 def other_profilers(_question: Question, proc: Path = Path("/proc")) -> Iterator[Finding]:
-    """CUPTI serves one tool at a time."""
+    """Report other profilers, because CUPTI can be used by one tool at a time."""
     quiet = True
     for name, text in _INJECTED.items():
         if os.environ.get(name):
@@ -55,7 +55,7 @@ def other_profilers(_question: Question, proc: Path = Path("/proc")) -> Iterator
             yield Finding("note", f"{text} ({name})", remedy)
     seen = {_text(comm) for comm in proc.glob("[0-9]*/comm")}
     for name, tool in _DAEMONS.items():
-        if name[:15] in seen:  # the kernel keeps 15 characters
+        if name[:15] in seen:  # the kernel truncates names to 15 characters
             quiet = False
             remedy = (
                 "dcgmi profile --pause while a job is recorded" if "DCGM" in tool else "stop it if traces are empty"
@@ -68,5 +68,5 @@ def other_profilers(_question: Question, proc: Path = Path("/proc")) -> Iterator
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:  # a process that has just ended
+    except OSError:  # the process has just ended
         return ""

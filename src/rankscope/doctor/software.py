@@ -1,4 +1,4 @@
-"""Versions, and what would be recorded by whom. Decided from the metadata of packages; nothing is imported."""
+"""Checks of versions, of the launcher, and of what would be recorded. Packages are not imported; metadata is read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rankscope.doctor.base import Finding, Question
 __all__ = ["launcher", "plan", "versions"]
 
 OLDEST_TORCH = (2, 6)
-"""As pyproject.toml has it; docs/compatibility.md says which versions were tried."""
+"""Oldest supported version, as in pyproject.toml; docs/compatibility.md lists the tested versions."""
 
 
 def versions(_question: Question) -> Iterator[Finding]:
-    """This rankscope, Python, and the torch that it would meet."""
+    """Report the versions of rankscope, Python and torch."""
     yield Finding("ok", f"rankscope {__version__}, Python {platform.python_version()} ({sys.executable})")
     try:
         torch = metadata.version("torch")
@@ -34,14 +34,14 @@ def versions(_question: Question) -> Iterator[Finding]:
 
 
 def plan(question: Question) -> Iterator[Finding]:
-    """What would be recorded."""
+    """Report what would be recorded, and by which backend."""
     backend, reason = resolve(question.config.capture.backend)
     yield Finding("ok", plan_in_words(question.config)[0])
     yield Finding("note" if reason else "ok", f"recorded by {recorder(backend)}" + (f": {reason}" if reason else ""))
 
 
 def launcher(_question: Question) -> Iterator[Finding]:
-    """Who this process is, as `rankscope exec` would take it."""
+    """Report the rank that a launcher gave to this process, as `rankscope exec` would read it."""
     import os
 
     from rankscope.rank_identity import told

@@ -1,4 +1,4 @@
-"""The shared folder, this node's own disk, limits, and how far clocks are apart."""
+"""Checks of the shared folder, the clocks of the hosts, this node's own disk, limits, and encryption."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["limits", "own_disk", "protection", "shared_folder"]
 
 _TRIAL_BYTES = 32 << 20
 _ENOUGH_BYTES = 2 << 30
-"""Room for some hundred traces of 20 MB; a window of 8 ranks leaves 8 of them before they are placed."""
+"""Least free space: about a hundred traces of 20 MB. A window of 8 ranks writes 8 of them before they are moved."""
 _SLOW_MB_S = 20.0
-"""A window of 8 ranks is some 160 MB compressed: beyond 8 s it would wait for the disk, not for the ranks."""
+"""Least write speed: a window of 8 ranks has about 160 MB compressed, which must not take longer than 8 s."""
 _MOST_APART_S = 0.5
-"""Traces are aligned by their collectives; clocks further apart than this make windows of minutes look apart."""
+"""Largest difference of clocks that is not reported. Traces are aligned by their collectives, not by these clocks."""
 _HOSTS_WITHIN_S = 60.0
 
 
 def shared_folder(question: Question) -> Iterator[Finding]:
-    """Writable, room, speed, seen by all hosts, and how far their clocks are from that of the store."""
+    """Check the folder of the runs: writable, free space, speed, visible on all hosts; and the clocks of the hosts."""
     folder = question.run_dir
     if not os.access(folder, os.W_OK):
         yield Finding("bad", f"{folder} cannot be written", "name another with -S run.dir=DIR")
@@ -51,7 +51,10 @@ def shared_folder(question: Question) -> Iterator[Finding]:
 
 
 def _hosts(folder: Path, hosts: int) -> Iterator[Finding]:
-    """Each host leaves a file with its clock's time; the store's time is that of the file."""
+    """Check that all hosts see the folder and have the same time.
+
+    Each host writes a file that contains the time of its clock; the modification time is of the file server's clock.
+    """
     place = folder / ".rankscope_doctor"
     place.mkdir(exist_ok=True)
     own = place / f"{socket.gethostname()}.json"
@@ -77,7 +80,7 @@ def _hosts(folder: Path, hosts: int) -> Iterator[Finding]:
 
 
 def _seen(place: Path) -> dict[str, float]:
-    """Host -> its clock minus the store's, seconds."""
+    """Return host -> its clock minus the clock of the file server, seconds."""
     found = {}
     for path in place.glob("*.json"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -86,7 +89,7 @@ def _seen(place: Path) -> dict[str, float]:
 
 
 def _speed(folder: Path) -> float:
-    """MB/s of one file that is written and flushed."""
+    """Return the speed of writing and flushing one file, MB/s."""
     data = os.urandom(1 << 20)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".rankscope_doctor_") as trial:
         begun = time.monotonic()
@@ -108,7 +111,7 @@ def _file_system(folder: Path) -> str:
 
 
 def protection(question: Question) -> Iterator[Finding]:
-    """Whether what is to be encrypted and signed can be."""
+    """Check the configured recipients and the signing key."""
     store = question.config.store
     try:
         recipients = recipients_of(list(store.encrypt))
@@ -122,7 +125,7 @@ def protection(question: Question) -> Iterator[Finding]:
 
 
 def own_disk(_question: Question) -> Iterator[Finding]:
-    """Where ranks leave their traces first."""
+    """Check the disk of the temporary folder, where ranks write their traces first."""
     folder = Path(tempfile.gettempdir())
     free = shutil.disk_usage(folder).free
     bad = free < _ENOUGH_BYTES
@@ -131,7 +134,7 @@ def own_disk(_question: Question) -> Iterator[Finding]:
 
 
 def limits(_question: Question) -> Iterator[Finding]:
-    """Open files and processes."""
+    """Check the limits of open files and processes."""
     for name, kind, least in (("open files", resource.RLIMIT_NOFILE, 1024), ("processes", resource.RLIMIT_NPROC, 4096)):
         soft, hard = resource.getrlimit(kind)
         low = soft != resource.RLIM_INFINITY and soft < least

@@ -1,4 +1,4 @@
-"""All checks. To add one: a function in a file beside the others, and a line here."""
+"""Table of all checks. To add one, add a function to a file of this folder, and a line here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def examine(question: Question, checks: tuple[Check, ...] = CHECKS) -> Iterator[Finding]:
-    """Ask all; one that cannot be answered says so, and costs its own lines only."""
+    """Run all checks and yield their findings; a check that raises yields a note instead."""
     for check in checks:
         yield from _answers(check, question)
 

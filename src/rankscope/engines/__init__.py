@@ -1,1 +1,1 @@
-"""Where work on many ranks is done: engines behind ``concurrent.futures.Executor``."""
+"""Engines that process the files of many ranks in parallel, each a ``concurrent.futures.Executor``."""

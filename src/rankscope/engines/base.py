@@ -1,4 +1,4 @@
-"""What an engine is."""
+"""The record of an engine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Engine:
 
     name: str
     about: str
-    """One line, for ``--help``."""
+    """Description in one line, for ``--help``."""
     open: Callable[[str, int | None], AbstractContextManager[Executor]]
-    """Start it, with an address (empty: its own default) and how many workers (None: its own choice). It raises
-    :class:`~rankscope.errors.ConfigError` where it is not there."""
+    """Starts the engine, with an address (empty: its default) and the number of workers (None: its own choice). It
+    raises :class:`~rankscope.errors.ConfigError` if the engine is not available."""
 
 
 def missing_package(engine: str, package: str, extra: str) -> ConfigError:
-    """The error for an engine whose package is not installed."""
+    """Return the error for an engine whose package is not installed."""
     return ConfigError(
         f"--engine {engine} needs the package {package}, which is not installed here; "
         f"pip install 'rankscope[{extra}]', on every machine that works, or leave --engine out"

@@ -1,4 +1,4 @@
-"""Dask's scheduler and workers: a cluster that runs already, or processes of this machine."""
+"""Engine that uses the workers of Dask: a running cluster, or processes of this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rankscope.errors import ConfigError
 __all__ = ["ENGINE"]
 
 _WAIT_S = 30
-"""For a scheduler to answer."""
+"""Time limit for the scheduler to answer, seconds."""
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
 
 
 def _where(address: str, workers: int | None) -> dict[str, Any]:
-    """A scheduler's address or the file that it wrote; without either, workers on this machine."""
+    """Return the arguments of the client for a scheduler's address or file; without one, workers on this machine."""
     if not address:
         return {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
     return {"scheduler_file": address} if Path(address).is_file() else {"address": address}

@@ -1,4 +1,4 @@
-"""Processes of this machine."""
+"""Engine that uses processes of this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
     if address:
         raise ConfigError(f"--address {address}: the local engine has none; name another --engine, dask for instance")
     count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    # never fork: the caller may have threads
+    # Never fork, because the caller may have threads.
     spawning = multiprocessing.get_context("spawn")
     with own_process.safe_spawn(), ProcessPoolExecutor(count, mp_context=spawning) as pool:
         yield pool

@@ -1,4 +1,7 @@
-"""MPI: ``mpiexec -n N python -m mpi4py.futures -m rankscope reduce ... --engine mpi``. Rank 0 leads, others work."""
+"""Engine that uses the processes of MPI. Rank 0 runs the command, the other ranks are its workers.
+
+``mpiexec -n N python -m mpi4py.futures -m rankscope reduce ... --engine mpi``
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
         mpi: Any = import_module("mpi4py.MPI")
         futures: Any = import_module("mpi4py.futures")
     except (ImportError, RuntimeError) as error:
-        if not isinstance(error, ModuleNotFoundError):  # the package is there; the MPI that it was built for is not
+        if not isinstance(error, ModuleNotFoundError):  # the package is installed, but not its MPI library
             raise ConfigError(
                 f"--engine mpi: no MPI library can be loaded ({error}); install one, or load its module"
             ) from error

@@ -1,4 +1,4 @@
-"""All engines. To add one: a file here that gives an ``ENGINE``, and a line."""
+"""Table of all engines. To add one, add a file with an ``ENGINE`` to this folder and a line here."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The numbers of a report where a team looks: one file a place, and a table (``table.py``)."""
+"""Exporters of the numbers of a report to other tools: one file for each tool, and a table (``table.py``)."""

@@ -1,4 +1,4 @@
-"""What an exporter is."""
+"""The record of an exporter, and what all exporters share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ __all__ = ["Exporter", "needed", "run_name"]
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """One place that numbers can go to."""
+    """One tool to which the numbers of a report can be exported."""
 
     name: str
     place: str
-    """What the destination is, for the help."""
+    """Description of the destination, for the help."""
     write: Callable[[Report, str, int], str]
-    """Gets the report, the destination, and the training step to file the numbers under; says what it has written.
+    """Writes the numbers. Takes the report, the destination, and the training step under which the numbers are stored;
+    returns a message that names what was written.
 
     Raises:
         ConfigError: a package is not installed; the message says which.
@@ -33,7 +34,7 @@ def needed(module: str, extra: str) -> Any:
     """Import a package that only an exporter needs.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: the package is not installed.
     """
     try:
         return import_module(module)
@@ -43,5 +44,5 @@ def needed(module: str, extra: str) -> Any:
 
 
 def run_name(report: Report) -> str:
-    """How the run is called there."""
+    """Return the name under which the run is exported."""
     return str(report.record.run.run_id or "traces")

@@ -1,7 +1,7 @@
-"""OpenMetrics text: a file that Prometheus' node_exporter reads, or that a gateway is given.
+"""OpenMetrics text: a file for Prometheus' node_exporter, or for a push gateway.
 
-Format: https://prometheus.io/docs/specs/om/open_metrics_spec/. Milliseconds become seconds and percentages ratios, as
-it wants base units.
+Format: https://prometheus.io/docs/specs/om/open_metrics_spec/. It requires base units, so milliseconds are converted
+to seconds, and percentages to ratios.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS = {"_ms": ("seconds", 1e-3), "_pct": ("ratio", 1e-2)}
 
 
 def as_text(report: Report) -> str:
-    """The numbers of a report as gauges, each with the name of the run."""
+    """Return the numbers of a report as gauges, labelled with the name of the run."""
     label, text = _escaped(run_name(report)), ""
     for key, value in report.scalars().items():
         name, unit, factor = _unit(key.replace("/", "_"))
@@ -30,7 +30,7 @@ def as_text(report: Report) -> str:
 
 
 def _unit(name: str) -> tuple[str, str, float]:
-    """A name in base units, the unit, and what to multiply with."""
+    """Return the name with its base unit, the base unit, and the factor that converts a value to it."""
     for end, (unit, factor) in _UNITS.items():
         if name.endswith(end):
             return f"{name.removesuffix(end)}_{unit}", unit, factor
@@ -44,7 +44,7 @@ def _escaped(text: str) -> str:
 def _write(report: Report, destination: str, _step: int) -> str:
     path = Path(destination)
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, as_text(report))  # a collector never reads half of it
+    replace_text(path, as_text(report))  # atomic, so that a collector never reads a partial file
     return str(path)
 
 

@@ -1,4 +1,4 @@
-"""All exporters. To add one: a file beside the others, a line here, and an extra of its name in pyproject.toml."""
+"""Table of all exporters. To add one, add a file to this folder, a line here, and an extra to pyproject.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""trackio: a run in a local database, which ``trackio show`` opens. Nothing is sent anywhere."""
+"""trackio: a run in a local database, which ``trackio show`` opens. No data leaves this machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rankscope.report.notebook import Report
 __all__ = ["EXPORTER"]
 
 _ELSEWHERE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL", "TRACKIO_BUCKET_ID", "TRACKIO_WEBHOOK_URL")
-"""Variables by which trackio would send numbers to other places."""
+"""Variables that make trackio send numbers to other machines."""
 
 
 def _write(report: Report, destination: str, step: int) -> str:
     folder, verdict = Path(destination).absolute(), report.record.verdict
-    with _environment(folder), redirect_stdout(StringIO()):  # it tells how its dashboard is opened
+    with _environment(folder), redirect_stdout(StringIO()):  # trackio prints how its dashboard is opened
         trackio = needed("trackio", "trackio")
         place = Path(needed("trackio.utils", "trackio").TRACKIO_DIR).absolute()
         if place != folder:
@@ -33,7 +33,7 @@ def _write(report: Report, destination: str, step: int) -> str:
         )
         numbers = {**report.scalars(), "rankscope/verdict": str(verdict.kind), "rankscope/sentence": verdict.sentence}
         run.log(numbers, step)
-        trackio.finish()  # which forgets it, or it would be finished again when the process ends
+        trackio.finish()  # otherwise trackio finishes the run again when the process ends
     return f"{folder}; TRACKIO_DIR={folder} trackio show --project rankscope"
 
 

@@ -1,4 +1,4 @@
-"""Weights & Biases, offline: a folder that ``wandb sync`` sends, where and when its owner wants it to."""
+"""Weights & Biases, offline: a run in a folder, which the user uploads with ``wandb sync``."""
 
 from __future__ import annotations
 
