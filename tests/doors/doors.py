@@ -1,4 +1,4 @@
-"""The doors: how two ranks are started with and without rankscope. One row here, and it is a row of the table."""
+"""The doors: how ranks are started with and without rankscope. One row here, and it is a row of the table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RANKSCOPE = [PYTHON, "-m", "rankscope"]
 
 @dataclass(frozen=True)
 class Door:
-    """How a job is started. ``{ours}`` in the command is where ``rankscope exec`` stands."""
+    """How a job is started. ``{ours}`` in the command is where ``rankscope exec`` stands, ``{ranks}`` their number."""
 
     name: str
     job: str
@@ -52,16 +52,16 @@ class Door:
             if not shutil.which(name) and (why := _fails(PYTHON, "-c", f"import {name}")):
                 return f"{name} is not installed, neither on the PATH nor for {PYTHON}: {why}"
         if self.command[0] != PYTHON and shutil.which(self.needs):
-            launcher = [word for word in self.command if word not in ("{ours}", PYTHON)]
+            launcher = [word.replace("{ranks}", "2") for word in self.command if word not in ("{ours}", PYTHON)]
             if why := _fails(*launcher, "true"):
                 return f"{self.needs} starts nothing here: {why}"
         return None
 
-    def words(self, ours: list[str], *arguments: str) -> list[str]:
+    def words(self, ours: list[str], *arguments: str, ranks: int = 2) -> list[str]:
         """The command line, with ``ours`` in its place or nowhere."""
         words: list[str] = []
         for word in self.command:
-            words += ours if word == "{ours}" else [word]
+            words += ours if word == "{ours}" else [str(ranks) if word == "{ranks}" else word]
         return [*words, str(JOBS / self.job), *arguments]
 
 
@@ -84,8 +84,8 @@ def _fails(*command: str) -> str | None:
     return (last or f"exit code {process.returncode}") if process.returncode else None
 
 
-TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2")
-MPI = ("--allow-run-as-root", "--oversubscribe", "-n", "2")
+TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "{ranks}")
+MPI = ("--allow-run-as-root", "--oversubscribe", "-n", "{ranks}")
 DOORS = (
     Door("torchrun (`rankscope run`)", "ranked.py", TORCHRUN, by_run=True),
     Door("`exec` above torchrun", "ranked.py", ("{ours}", *TORCHRUN)),
@@ -94,10 +94,10 @@ DOORS = (
          "mpirun.openmpi", failing=(3,)),
     Door("`exec` above mpirun (Open MPI)", "ranked.py", ("{ours}", "mpirun.openmpi", *MPI, PYTHON), "mpirun.openmpi",
          failing=(3,)),
-    Door("mpiexec (MPICH), one `exec` a rank", "ranked.py", ("mpiexec.mpich", "-n", "2", "{ours}", PYTHON),
+    Door("mpiexec (MPICH), one `exec` a rank", "ranked.py", ("mpiexec.mpich", "-n", "{ranks}", "{ours}", PYTHON),
          "mpiexec.mpich", failing=(3,), stopped=(0, 15, -15)),
     Door("srun, one `exec` a task", "ranked.py",
-         ("srun", "-n", "2", "--overcommit", "--kill-on-bad-exit=1", "{ours}", PYTHON), "srun", failing=(3, 143),
+         ("srun", "-n", "{ranks}", "--overcommit", "--kill-on-bad-exit=1", "{ours}", PYTHON), "srun", failing=(3, 143),
          settings=("gather.exit_grace_s=300",)),
     Door("mp.spawn", "spawned.py", ("{ours}", PYTHON), quick=True, orphans=True),
     Door("Lightning's subprocess launcher", "lightning_job.py", ("{ours}", PYTHON), "lightning", failing=(1,)),

@@ -2,8 +2,7 @@
 
 import os
 
-import torch.distributed as dist
-from common import arguments, train
+from common import arguments, join, train
 
 NAMES = (
     ("RANK", "WORLD_SIZE"),
@@ -12,5 +11,5 @@ NAMES = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
 rank, world = next((int(os.environ[a]), int(os.environ[b])) for a, b in NAMES if a in os.environ)
-dist.init_process_group("gloo", **({} if "RANK" in os.environ else arguments(rank, world)))
+join(rank, **({} if "RANK" in os.environ else arguments(rank, world)))
 train(rank)
