@@ -31,6 +31,7 @@ examples:
   rankscope redact rankscope_runs/run_0001 -o copy    a copy that may be shown to others
   rankscope verify rankscope_runs/run_0001            whether its files are what they were
   rankscope gather /tmp/rankscope_x1y2z3              what could not be gathered when the job ended
+  rankscope collect /scratch/run_7 --to node-0:29511  this node's part of a run whose nodes share no folder
   rankscope runs prune --keep 10                      free the space of old runs; their reports stay
   rankscope doctor -S run.dir=/shared/runs/first      what on this node would keep a job from being recorded
   rankscope config -S schedule.active=3               what would be recorded

@@ -30,7 +30,7 @@ from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.rundir.sealing import sealed_name
 
-__all__ = ["finish_again", "finish_run", "is_head", "nodes_of", "result_of", "stood_still"]
+__all__ = ["finish_again", "finish_run", "is_head", "nodes_of", "result_of", "small_files", "stood_still"]
 
 _POLL_S = 0.1
 _MOST_SMALL_BYTES = 1 << 24
@@ -103,7 +103,7 @@ def finish_run(
     placing = Placing(run_dir, task.encrypt)
     with contextlib.suppress(RunDirError):
         placing.record(run_dir.agent_spec, to_json(spec))
-    _small_files(run_dir, placing)
+    small_files(run_dir, placing)
     key = _signing_key(task, notes)
     manifest = _manifest(task, spec, claim, list(results.values()), notes, placing)
     marker.touch()
@@ -140,7 +140,7 @@ def _sign(run_dir: RunDir, manifest: RunManifest, key: Any) -> list[str]:
     return []
 
 
-def _small_files(run_dir: RunDir, placing: Placing) -> None:
+def small_files(run_dir: RunDir, placing: Placing) -> None:
     """Add checksums of small files that nodes and users left while the job ran."""
     for pattern in ("agent.json*", "kept.json", "nodes/*.json*", "requests/*.json", "announcements/*.json", "stuck/*"):
         for path in sorted(run_dir.path.glob(pattern)):
@@ -171,7 +171,7 @@ def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeRes
     placing = Placing(run_dir, task.encrypt)
     with contextlib.suppress(RunDirError):
         placing.record(run_dir.agent_spec, to_json(spec))
-    _small_files(run_dir, placing)
+    small_files(run_dir, placing)
     manifest = _manifest(task, spec, claim, results, notes, placing)
     run_dir.signature.unlink(missing_ok=True)  # that of the earlier run.json
     placing.again(run_dir.manifest, to_json(manifest))

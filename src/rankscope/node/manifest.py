@@ -112,7 +112,10 @@ def _window(attempt: int, number: int, members: list[RankRecord], lives: list[Ra
 
 def _missing(rank: int, attempt: int, number: int, world: int, life: RankRecord | None) -> RankRecord:
     if life is None:
-        reason = "no word from this rank: its node left nothing here (is run.dir the same folder on every node?)"
+        reason = (
+            "no word from this rank: its node left nothing here (is run.dir the same folder on every node? "
+            "If it is not, `rankscope collect` brings the parts together)"
+        )
         return RankRecord(
             rank=rank, local_rank=-1, world_size=world, host="", pid=-1, attempt=attempt, window=number,
             status="missing", reason=reason,

@@ -8,16 +8,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from rankscope.errors import ConfigError, ForeignFileError
-from rankscope.node.finish import is_head, nodes_of, stood_still
-from rankscope.node.manifest import NodeResult, build_manifest
+from rankscope.node.combined import combined
 from rankscope.records.codec import to_json
-from rankscope.records.manifest import RunManifest
-from rankscope.records.spec import AgentSpec
 from rankscope.rundir.layout import RunDir
-from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.rundir.sealing import SEALED, identities_of, unseal
 
 __all__ = ["is_sealed", "opened"]
@@ -74,27 +69,8 @@ def _copied(path: Path, target: Path, identities: list[object], wanted: Callable
                 unseal(Path(where, name), plain, identities, _MOST_BYTES)
             elif name + SEALED not in names and Path(where, name).is_file():
                 shutil.copyfile(Path(where, name), plain)
+    run_dir = RunDir(target)
     with contextlib.suppress(ForeignFileError):
-        _put_nodes_together(RunDir(target))
+        # the node that wrote run.json could not read the results of the others; the owner of the key can
+        run_dir.manifest.write_text(to_json(combined(run_dir)), encoding="utf-8")
     return target
-
-
-def _put_nodes_together(run_dir: RunDir) -> None:
-    """Combine the nodes' results: the node that wrote run.json could not read those of the others, the owner of the key
-    can."""
-    manifest = read_record(RunManifest, run_dir.manifest, run_limit(run_dir))
-    paths = sorted(run_dir.nodes.glob("*.result.json"))
-    if len(paths) > 1:
-        spec = read_record(AgentSpec, run_dir.agent_spec)
-        results = [read_record(NodeResult, path, run_limit(run_dir)) for path in paths]
-        known: dict[str, Any] = {
-            "run_id": manifest.run_id, "argv": manifest.argv, "config": manifest.config, "schedule": spec.schedule,
-            "versions": manifest.versions,
-        }  # fmt: skip
-        heads = [result for result in results if is_head(result, result.node, nodes_of(run_dir))]
-        of_one = build_manifest(heads, **known).notes  # the notes as its writer had to see them
-        whole = build_manifest(results, **known, notes=[note for note in manifest.notes if note not in of_one])
-        whole.files = dict(sorted({**{k: v for r in results for k, v in r.files.items()}, **manifest.files}.items()))
-        manifest = whole
-    manifest.hang = stood_still(run_dir)
-    run_dir.manifest.write_text(to_json(manifest), encoding="utf-8")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RUNS_FOLDER", "RunDir"]
+__all__ = ["ARRIVING", "RUNS_FOLDER", "RunDir"]
+
+ARRIVING = ".collecting_"
+"""How the name of a folder begins that holds what has come of another node's part, until all of it is there."""
 
 RUNS_FOLDER = Path("rankscope_runs")
 """Default folder of runs and sweeps, in the current folder."""
@@ -56,6 +59,10 @@ class RunDir:
     def nodes(self) -> Path:
         """Folder with one claim and one result file per node."""
         return self.path / "nodes"
+
+    def arriving(self, node: str) -> Path:
+        """What has come of a node's part."""
+        return self.path / f"{ARRIVING}{node}"
 
     @property
     def launch(self) -> Path:

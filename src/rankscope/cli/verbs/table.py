@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankscope.cli.verbs.jobs.capture import add_capture
+from rankscope.cli.verbs.jobs.collect import add_collect
 from rankscope.cli.verbs.jobs.exec import add_exec
 from rankscope.cli.verbs.jobs.gather import add_gather
 from rankscope.cli.verbs.jobs.run import add_run
@@ -38,6 +39,7 @@ ADD_VERBS = (
     add_export,
     add_timeline,
     add_gather,
+    add_collect,
     add_privacy,
     add_runs,
     add_doctor,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rankscope.errors import TraceError
 from rankscope.records.report import SourceFile
+from rankscope.rundir.layout import ARRIVING
 from rankscope.trace.files.formats import is_offered, recognise
 from rankscope.trace.files.naming import rank_of_name
 from rankscope.trace.format import Format
@@ -108,7 +109,7 @@ def find_traces(paths: Sequence[Path]) -> Found:
 
 def _walk(folder: Path) -> Iterator[Path]:
     for where, folders, files in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not name.startswith(ARRIVING))
         yield from (Path(where, name) for name in sorted(files))
 
 

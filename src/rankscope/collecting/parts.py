@@ -1,0 +1,98 @@
+"""A node's part of a run: the run directory of a job whose nodes share no folder, as one of them has it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.records.manifest import FileSum
+from rankscope.rundir.files import sha256_of
+from rankscope.rundir.foreign import read_foreign, shown
+from rankscope.rundir.layout import RunDir
+
+__all__ = ["Part", "is_part_file", "launch_of", "part_of", "same_claim"]
+
+_FILE = re.compile(r"(attempt_\d+/(?:[\w+=@-][\w.+=@-]*/)*|nodes/|stuck/|requests/|announcements/)[\w+=@-][\w.+=@-]*")
+_OF_JOB = re.compile(r"(agent\.json|kept\.json|run\.json)(\.age)?")
+_CACHE = re.compile(r"attempt_\d+/window_\d+/rank_\d+\.parquet")
+_MOST_CLAIM_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one run directory holds of a job."""
+
+    nodes: list[str]
+    """Names of the nodes whose results are in it."""
+    launch: str
+    """What all nodes of the job have in common, and no other job has."""
+    files: dict[str, FileSum]
+    """By path in the run directory, run.json last."""
+
+
+def part_of(path: Path) -> Part:
+    """Look at a run directory, and read each of its files once.
+
+    Raises:
+        RunDirError: it is no run directory, or its job has not ended.
+    """
+    run_dir = RunDir(path)
+    if not run_dir.ended:
+        raise RunDirError(
+            f"{path} has no run.json: its job runs, its node helper still waits for the other nodes, or it is no run; "
+            "name a run directory whose job has ended"
+        )
+    nodes = sorted(p.name.partition(".result.json")[0] for p in run_dir.nodes.glob("*.result.json*"))
+    if not nodes:
+        raise RunDirError(f"{path} has no result of a node in nodes/; name the run directory that a job has written")
+    try:
+        names = sorted(_names(path), key=lambda name: (name.startswith("run.json"), name))
+        files = {name: FileSum(sha256=sha256_of(path / name), bytes=(path / name).stat().st_size) for name in names}
+    except OSError as error:
+        raise RunDirError(f"{path} cannot be read: {error}") from error
+    return Part(nodes=nodes, launch=launch_of(run_dir), files=files)
+
+
+def is_part_file(name: str) -> bool:
+    """Return whether a path in a run directory, maybe of someone else, is that of a file that belongs to the run."""
+    return bool(_FILE.fullmatch(name) or _OF_JOB.fullmatch(name)) and not _CACHE.fullmatch(name)
+
+
+def launch_of(run_dir: RunDir) -> str:
+    """Return the identity of the launch that a run directory belongs to.
+
+    Raises:
+        RunDirError: it does not say.
+    """
+    launch = _claim(run_dir.launch).get("launch")
+    if not isinstance(launch, str) or not launch:
+        raise RunDirError(f"{run_dir.launch} does not say which launch the run is of; name another run directory")
+    return launch
+
+
+def same_claim(one: Path, other: Path) -> bool:
+    """Return whether two claims are of one node: the same launcher of the same host, with the same spool."""
+    mine, theirs = _claim(one), _claim(other)
+    return all(mine.get(key) == theirs.get(key) for key in ("launch", "host", "pid", "spool"))
+
+
+def _claim(path: Path) -> dict[str, Any]:
+    try:
+        said = json.loads(read_foreign(path, _MOST_CLAIM_BYTES))
+    except (ForeignFileError, ValueError) as error:
+        raise RunDirError(
+            f"{shown(path)} should be a claim and is none ({error}); name another run directory"
+        ) from error
+    return said if isinstance(said, dict) else {}
+
+
+def _names(path: Path) -> Iterator[str]:
+    for file in path.rglob("*"):
+        name = file.relative_to(path).as_posix()
+        if is_part_file(name) and file.is_file() and not file.is_symlink():
+            yield name

@@ -1,0 +1,113 @@
+"""What two ends of a connection say to each other when a part goes over the job's own network.
+
+Both ends prove that they know the same key, over what was said until then, so that the sums of all files are as their
+sender gave them; the files are held against these sums. Nothing is encrypted.
+
+    receiver   {"rankscope": 1, "nonce": ...}
+    sender     {"nonce": ..., "nodes": [...], "files": {path: [bytes, sha256]}, "proof": ...}
+    receiver   {"lacks": [path, ...], "proof": ...}
+    sender     these files, one after the other, nothing between them
+    receiver   {"done": number of files, "proof": ...}
+
+Instead of an answer the receiver may say {"error": ...}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import socket
+import struct
+from typing import Any
+
+from rankscope.errors import ConfigError, RunDirError
+
+__all__ = ["KEY", "VERSION", "address_in", "key_from", "nonce", "proof", "proves", "receive", "send"]
+
+KEY = "RANKSCOPE_COLLECT_KEY"
+"""The variable with the key: arguments of a process can be read by every user of its machine."""
+VERSION = 1
+_MOST_BYTES = 64 << 20
+"""Of a message; the longest lists the files of a part, some 150 bytes each."""
+_LENGTH = struct.Struct(">I")
+_LEAST_KEY = 16
+
+
+def key_from(environment: dict[str, str]) -> bytes | None:
+    """Return the key that a user gave; None if there is none.
+
+    Raises:
+        ConfigError: it is too short to keep anybody out.
+    """
+    key = environment.get(KEY, "")
+    if key and len(key) < _LEAST_KEY:
+        raise ConfigError(
+            f"{KEY} has {len(key)} characters; give it {_LEAST_KEY} or more, as of `openssl rand -hex 16`"
+        )
+    return key.encode() or None
+
+
+def address_in(text: str) -> tuple[str, int]:
+    """``HOST:PORT`` or ``PORT``, the host then empty; an IPv6 address stands in brackets.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 <= int(port) < 1 << 16:
+        raise ConfigError(f"{text} is no HOST:PORT; write for instance node-0:29511")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def nonce() -> str:
+    """Return a value that was never said before."""
+    return secrets.token_hex(16)
+
+
+def proof(key: bytes, who: str, *said: Any) -> str:
+    """Return what only somebody with the key can say, after this was said."""
+    return hmac.new(key, json.dumps([who, *said], sort_keys=True).encode(), hashlib.sha256).hexdigest()
+
+
+def proves(given: object, key: bytes, who: str, *said: Any) -> bool:
+    """Return whether a proof is the right one."""
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), proof(key, who, *said).encode())
+
+
+def send(connection: socket.socket, **message: Any) -> None:
+    """Send a message."""
+    data = json.dumps(message).encode()
+    connection.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive(connection: socket.socket) -> dict[str, Any]:
+    """Return the next message.
+
+    Raises:
+        RunDirError: the other end says no, or nothing that is a message.
+        OSError: the connection is gone.
+    """
+    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    if length > _MOST_BYTES:
+        raise RunDirError("the other end does not speak `rankscope collect`; check host and port")
+    try:
+        said = json.loads(_exactly(connection, length))
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise RunDirError("the other end does not speak `rankscope collect`; check host and port")
+    if "error" in said:
+        raise RunDirError(str(said["error"]))
+    return said
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        part = connection.recv(min(count - len(data), 1 << 20))
+        if not part:
+            raise ConnectionError("the connection was closed in the middle of a message")
+        data += part
+    return bytes(data)
