@@ -24,12 +24,13 @@ SETTINGS = [f"schedule.{key}" for key in ("skip_first=2", "wait=1", "warmup=1", 
 pytestmark = [pytest.mark.doors, pytest.mark.long, pytest.mark.timeout(850)]
 
 
-@pytest.mark.parametrize("door", ["run", "exec"])
-def test_each_round_of_a_growing_job_has_windows_of_its_own(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("door", "to"), [("run", "folder"), ("exec", "folder"), ("run", "store")])
+def test_each_round_of_a_growing_job_has_windows_of_its_own(door: str, to: str, tmp_path: Path) -> None:
     run, out = RunDir(tmp_path / "RUN"), tmp_path / "out"
+    run_dir = run.path.as_uri() if to == "store" else run.path
     # torch 2.13 keeps the store's address over rounds, and a node that joins waits for it in vain without this
     env = environment() | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    ours = flags_of(f"run.dir={run.path}", *SETTINGS)
+    ours = flags_of(f"run.dir={run_dir}", *SETTINGS)
     place = ["--nnodes", "1:2", "--nproc-per-node", "1", "--rdzv-id", "job9", "--rdzv-backend", "c10d"]
     place += ["--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--monitor-interval", "0.5"]
     command = {
@@ -52,6 +53,7 @@ def test_each_round_of_a_growing_job_has_windows_of_its_own(door: str, tmp_path:
                 ENDS_WITHIN_S,
             )
             assert all(f.exists() for f in begun), (said("first"), name)
+            until(lambda: list(run.live_folder.glob("*.json")), ENDS_WITHIN_S)  # by it the second learns of the first
         Path(f"{out}.over").touch()
         assert [node.wait(ENDS_WITHIN_S) for node in nodes.values()] == [0, 0], (said("first"), said("second"))
     until(run.manifest.exists, ENDS_WITHIN_S)

@@ -345,9 +345,7 @@ class Helper:
     def _place_live(self, run_dir: RunDir, node: str, placing: Placing) -> None:
         """Place the current status of the job in the run directory."""
         found, self._live.found = self._live.found, None
-        if found is None:
-            return
-        if time.monotonic() < self._live_due:
+        if found is None or time.monotonic() < self._live_due:
             return
         # Limits the files that all nodes of a job write together per second, independent of their number.
         nodes = found.world_size / max(len(found.ranks), 1)
@@ -355,6 +353,7 @@ class Helper:
         found.node = node
         run_dir.live_folder.mkdir(exist_ok=True)
         placing.passing(run_dir.live(node), to_json(found, indent=None))
+        self._where.push_new_attempt(found)
         if self.task.metrics and not placing.sealed and any(rank.rank == 0 for rank in found.ranks):
             replace_text(run_dir.metrics, as_openmetrics(read_live(run_dir)))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from rankscope import own_process
 from rankscope.errors import RunDirError
+from rankscope.records.running.live import NodeLive
 from rankscope.records.running.node_task import NodeTask
 from rankscope.rundir.claim import NodeClaim, claim
 from rankscope.rundir.layout import RunDir
@@ -26,6 +27,7 @@ __all__ = ["Mirroring", "mirroring_of"]
 _MODULE = "rankscope.stores.process"
 _OF_ALL = r"nodes/|run\.json|kept\.json|stuck/"
 """Files that all nodes need."""
+_OF_THE_JOB = r"live/|attempt_\d+/"
 _PAUSE_S = 30.0
 """Between two attempts while the job runs, because each verification costs a request per file."""
 
@@ -43,6 +45,7 @@ class Mirroring:
         self._folder, self.url, self._limit_s = folder, url, limit_s
         self._process: subprocess.Popen[bytes] | None = None
         self._next = 0.0
+        self._attempt = -1
         self.left = ""
         """Why some files are not in the store."""
 
@@ -69,11 +72,28 @@ class Mirroring:
                 raise RunDirError(str(error).replace(str(self._folder), self.url)) from error
             names = [run_dir.node_claim(granted.node), run_dir.launch]
             if all(self._answer(patient, do="claim", name=p.relative_to(self._folder).as_posix()) for p in names):
-                self.end()
                 return granted
             for path in names:  # another node was faster: read its claim
                 path.unlink()
         raise RunDirError(f"{self.url}: this node's place is taken again and again; choose another run.dir")
+
+    def state_of_others(self) -> list[str]:
+        """Copy the state that other nodes have pushed while the job runs, if the store answers.
+
+        Returns:
+            The names of all files of recorded attempts and of such states in the store.
+        """
+        try:
+            self._ask(do="pull", wanted="live/")
+            return list(self._ask(do="names", wanted=_OF_THE_JOB))
+        except OSError:  # the claim has succeeded, and this is no reason to give it up
+            return []
+
+    def push_new_attempt(self, live: NodeLive) -> None:
+        """Copy new files once an attempt has made steps, because a node that joins has to know of it. Never raises."""
+        if live.attempt > self._attempt and any(rank.steps > 0 for rank in live.ranks):
+            self._attempt, self._next = live.attempt, 0.0
+            self.push()
 
     def push(self, *, last: bool = False) -> bool:
         """Copy new files to the store; while the job runs, not more often than allowed. Never raises.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,11 @@ def take_place(
     }
     if to is None and where.url:
         try:
-            return where.claims(task.run_id or last_name(where.url), task.node, patient=patient, **mine)
+            granted = where.claims(task.run_id or last_name(where.url), task.node, patient=patient, **mine)
+            if task.elastic and not spool.lives():
+                _tell_of_attempts_in_store(spool, where)
+            where.end()
+            return granted
         except OSError as error:
             where.close()
             raise RunDirError(f"{where.url} cannot be used: {error}; check the address and your rights") from error
@@ -59,3 +64,9 @@ def take_place(
     if not task.alone and not spool.lives():
         tell_of_attempts(spool, run_dir)
     return granted
+
+
+def _tell_of_attempts_in_store(spool: Spool, where: Mirroring) -> None:
+    part = RunDir(spool.part)
+    tell_of_attempts(spool, part, where.state_of_others())
+    shutil.rmtree(part.live_folder, ignore_errors=True)  # would not be renewed here

@@ -127,6 +127,10 @@ class Mirror:
                 count += 1
         return count
 
+    def names(self, wanted: str) -> list[str]:
+        """Return the names of all files in the store that match a regular expression from their beginning."""
+        return [name for name in self._versions() if re.match(wanted, name)]
+
     def _versions(self) -> dict[str, str]:
         """Return name -> version of all files in the store. The version changes when a file is uploaded again."""
         self._files.invalidate_cache()

@@ -39,12 +39,15 @@ def main(folder: str, url: str) -> None:
 def answered(mirror: Mirror, question: dict[str, Any]) -> Any:
     """Execute one request.
 
-    ``push`` and ``pull`` (with ``wanted``) return the number of files, ``claim`` (with ``name``) whether it succeeded.
+    ``push`` and ``pull`` (with ``wanted``) return the number of files, ``claim`` (with ``name``) whether it succeeded,
+    ``names`` (with ``wanted``) the names in the store.
     """
     if question["do"] == "push":
         return mirror.push()
     if question["do"] == "claim":
         return mirror.claim(question["name"])
+    if question["do"] == "names":
+        return mirror.names(question["wanted"])
     return mirror.pull(question["wanted"])
 
 
