@@ -1,13 +1,25 @@
-"""Medians over all others, and of what is known, for many ranks at once."""
+"""Medians over all others, of what is known, and along an axis, for many ranks at once."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["median_of_known", "median_of_known_others", "median_of_others"]
+__all__ = ["median_along", "median_of_known", "median_of_known_others", "median_of_others"]
 
 F64 = NDArray[np.float64]
+
+
+def median_along(table: F64 | Sequence[F64], axis: int) -> F64:
+    """What ``numpy.median`` gives along an axis, which is kept, by a sort: several times as fast if that is short."""
+    ordered = np.sort(table, axis=axis)
+    size = ordered.shape[axis]
+    if not size or np.isnan(np.take(ordered, -1, axis=axis)).any():
+        return np.asarray(np.median(ordered, axis=axis, keepdims=True))
+    low, high = (np.take(ordered, [n], axis=axis) for n in ((size - 1) // 2, size // 2))
+    return np.asarray((low + high) / 2.0)
 
 
 def median_of_others(table: F64) -> F64:

@@ -11,7 +11,7 @@ from rankscope.analysis.replay.build import begins
 from rankscope.analysis.replay.collective_nodes import END, HOST, JOINED, START
 from rankscope.analysis.replay.critical_path import Part, critical_path
 from rankscope.analysis.replay.device_rank import _without_rounding
-from rankscope.analysis.replay.graph import Builder, Work
+from rankscope.analysis.replay.graph import Builder, Work, _sorted
 from rankscope.analysis.replay.longest_path import Levels, by_node
 from rankscope.analysis.stragglers.cost import sign_flip
 from rankscope.analysis.windows.analyse import MAX_REPLAY_ERROR, analyse_window
@@ -79,7 +79,7 @@ def test_by_levels_and_by_node_the_times_are_the_same() -> None:
     weight = rng.normal(10.0, 5.0, len(source))
     known, fixed = rng.normal(0.0, 100.0, 200), rng.random(200) < 0.1
     levels = Levels.of(first, source, fixed)
-    assert len(levels.bounds) > 5
+    assert len(levels.steps) > 4
     assert levels.run(weight, known).tolist() == by_node(first, source, weight, known, fixed).tolist()
 
 
@@ -169,6 +169,15 @@ def test_nodes_of_the_same_time_stay_in_the_order_of_their_edges() -> None:
     graph = builder.finish(np.concatenate((first, one, second, third)))
     assert graph.dropped == 0
     assert graph.replay().tolist() == [0.0, 5.0, 5.0, 5.0]
+
+
+def test_nodes_are_sorted_by_time_then_depth_then_rise_then_as_they_were_added() -> None:
+    random = np.random.default_rng(0)
+    for equal in (1, 3, 1000):
+        time = random.integers(0, equal, 200).astype(np.float64)
+        depth, rise = random.integers(0, 2, 200).astype(np.int32), random.integers(0, 4, 200).astype(np.int8)
+        assert np.array_equal(_sorted(time, depth, rise), np.lexsort((rise, depth, time)))
+    assert _sorted(np.empty(0), np.empty(0, np.int32), np.empty(0, np.int8)).tolist() == []
 
 
 def test_an_end_rounded_past_the_next_begin_still_comes_before_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.statistics.medians import median_of_known, median_of_known_others, median_of_others
+from rankscope.statistics.medians import median_along, median_of_known, median_of_known_others, median_of_others
 
 nan = float("nan")
 
@@ -31,3 +31,16 @@ def test_what_is_not_known_is_no_other() -> None:
     assert np.isnan(others[0, 1])
     assert np.isnan(others[1]).all()  # there is no other
     assert median_of_known(table).tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 2), (4, 3), (3, 8), (7, 64)])
+def test_along_an_axis_it_is_the_median_of_numpy(shape: tuple[int, int]) -> None:
+    table = np.random.default_rng(1).normal(1e9, 1e6, shape)
+    table.flat[0] = table.flat[-1]
+    for axis in (0, 1):
+        assert np.array_equal(median_along(table, axis), np.median(table, axis=axis, keepdims=True))
+        whole = table.astype(np.int64)
+        assert np.array_equal(median_along(whole, axis), np.median(whole, axis=axis, keepdims=True))
+    table[-1, 0] = np.nan
+    assert np.isnan(median_along(table, 1)[-1, 0])
+    assert np.array_equal(median_along(table, 0), np.median(table, axis=0, keepdims=True), equal_nan=True)

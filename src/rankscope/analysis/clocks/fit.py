@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.matching.collectives import Matched
+from rankscope.statistics.medians import median_along
 
 __all__ = ["Ends", "first_guess", "settle", "slopes"]
 
@@ -52,7 +53,7 @@ class Ends:
         parts = []
         for members, table in zip(self.columns, self.tables, strict=True):
             aligned = table * (1.0 + slope[members]) + offset[members]
-            parts.append((aligned - np.median(aligned, axis=1, keepdims=True)).ravel())
+            parts.append((aligned - median_along(aligned, axis=1)).ravel())
         return np.concatenate(parts)
 
     def by_column(self, flat: F64) -> list[F64]:

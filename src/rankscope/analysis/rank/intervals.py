@@ -24,8 +24,10 @@ def union(starts: I64, ends: I64) -> Spans:
     starts, ends = starts[keep], ends[keep]
     if not len(starts):
         return EMPTY
-    order = np.argsort(starts, kind="stable")
-    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    if (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    ends = np.maximum.accumulate(ends)
     first = np.concatenate(([True], starts[1:] > ends[:-1]))
     last = np.concatenate((first[1:], [True]))
     return starts[first].astype(np.int64), ends[last].astype(np.int64)

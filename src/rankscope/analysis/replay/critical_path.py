@@ -71,7 +71,7 @@ def critical_path(replay: Replay) -> Chain:
         low, high = int(first[node]), int(first[node + 1])
         if low == high:
             break
-        edge = low + int(np.argmax(at[source[low:high]] + weight[low:high]))
+        edge = low if high == low + 1 else low + int((at[source[low:high]] + weight[low:high]).argmax())
         before = int(source[edge])
         begin, end = float(at[before]), float(at[node])
         label, own = int(graph.label[edge]), int(graph.owner[edge])

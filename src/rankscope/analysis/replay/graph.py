@@ -152,6 +152,16 @@ def _depth(time: F64, rise: NDArray[np.int8], source: I32, target: I32) -> I32:
     return depth
 
 
+def _sorted(time: F64, depth: I32, rise: NDArray[np.int8]) -> I64:
+    """Sort nodes by time, then by depth and by rise; what ``lexsort`` gives, faster where few times are equal."""
+    order = np.argsort(time, kind="stable")
+    equal = time[order[1:]] == time[order[:-1]]
+    tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False)) if len(equal) else np.empty(0, np.int64)
+    some = order[tied]  # nodes of one time are in the order in which they were added
+    order[tied] = some[np.lexsort((rise[some], depth[some], time[some]))]
+    return order
+
+
 @dataclass(slots=True)
 class Builder:
     """Collects nodes and edges in any order, then sorts them by recorded time."""
@@ -235,7 +245,7 @@ class Builder:
             return np.concatenate(columns.pop(0))
 
         target, source = whole(), whole()
-        order = np.lexsort((rise, _depth(time, rise, source, target), time))
+        order = _sorted(time, _depth(time, rise, source, target), rise)
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         target, source = place[target], place[source]
@@ -248,7 +258,7 @@ class Builder:
         return Graph(
             recorded=time[order],
             fixed=pinned[order],
-            first=np.searchsorted(target, np.arange(len(order) + 1)),
+            first=np.concatenate(([0], np.cumsum(np.bincount(target, minlength=len(order))))),
             source=source,
             base=whole()[kept],
             work=whole()[kept],

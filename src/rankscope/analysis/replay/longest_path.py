@@ -51,14 +51,12 @@ class Levels:
     """Nodes sorted by level; the times of level 0 are known."""
 
     order: I32
-    bounds: list[int]
-    """Nodes of level i are ``order[bounds[i]:bounds[i + 1]]``."""
     edge: I32
     """Edges, sorted by their targets in ``order``; those into level 0 are left out."""
-    source: I32
-    """Source of each of these edges, as an index into ``order``."""
-    begins: I64
-    """First edge of each node, except for those of level 0."""
+    steps: list[tuple[int, int, int, int, I32, I64 | None]]
+    """Each level but the first: where its nodes begin and end in ``order``, and its edges in ``edge``; the sources of
+    the edges, as indices into ``order``; the first edge of each node, counted within the level, or None where each has
+    one."""
 
     @classmethod
     def of(cls, first: I64, source: I32, fixed: NDArray[np.bool_]) -> Levels:
@@ -70,21 +68,29 @@ class Levels:
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         bounds = np.cumsum(np.concatenate(([0], np.bincount(level)))).tolist()
-        later = order[bounds[1] :]
+        skipped = bounds[1] if len(bounds) > 1 else 0
+        later = order[skipped:]
         edges = _ranges(first[later], count[later]).astype(np.int32)
         begins = np.concatenate(([0], np.cumsum(count[later])))
-        return cls(order, bounds, edges, place[source[edges]], begins)
+        sources = place[source[edges]]
+        steps = list[tuple[int, int, int, int, I32, I64 | None]]()
+        bounds_of_edges = begins[np.array(bounds[1:], np.int64) - skipped].tolist()
+        for (here, end), (low, high) in zip(pairwise(bounds[1:]), pairwise(bounds_of_edges), strict=True):
+            several = begins[here - skipped : end - skipped] - low if high - low > end - here else None
+            steps.append((here, end, low, high, sources[low:high], several))
+        return cls(order, edges, steps)
 
     def run(self, weight: F64, known: F64) -> F64:
         """Compute the times of all nodes, in ns."""
         weight, at = weight[self.edge], known[self.order]
-        skipped = self.bounds[1]
-        begins = self.begins[np.array(self.bounds[1:]) - skipped].tolist()
-        for level, (low, high) in enumerate(pairwise(begins), 1):
-            here, end = self.bounds[level], self.bounds[level + 1]
-            reached = at[self.source[low:high]]
+        latest = np.maximum.reduceat
+        for here, end, low, high, sources, begins in self.steps:
+            reached = at[sources]
             reached += weight[low:high]
-            at[here:end] = np.maximum.reduceat(reached, self.begins[here - skipped : end - skipped] - low)
+            if begins is None:
+                at[here:end] = reached
+            else:
+                latest(reached, begins, out=at[here:end])
         out = np.empty(len(at))
         out[self.order] = at
         return out

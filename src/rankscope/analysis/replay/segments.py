@@ -223,8 +223,8 @@ def _calls(view: RankView, rows: I64, codes: dict[tuple[str, int], int]) -> I64:
     calls, groups = view.trace.collectives, view.trace.groups
     table: dict[tuple[str, int], int] = {}
     out = np.empty(len(rows), np.int64)
-    for place, row in enumerate(rows.tolist()):
-        own = (calls.kind[row], int(calls.group[row]))
+    for place, (row, group) in enumerate(zip(rows.tolist(), calls.group[rows].tolist(), strict=True)):
+        own = (calls.kind[row], group)
         if own not in table:
             size = len(groups[own[1]].ranks) if own[1] >= 0 else 0
             table[own] = codes.setdefault((canonical(own[0]), size), len(codes))

@@ -18,6 +18,7 @@ from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.replay.graph import Graph, Work
 from rankscope.analysis.replay.segments import Plan
+from rankscope.statistics.medians import median_along
 
 __all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "prepare", "segment_work", "step_ends"]
 
@@ -86,10 +87,10 @@ class Replay:
             if host:
                 even = self.uniform(column)
                 ratio = even if discount and even <= UNIFORM_LIMIT else 1.0
-                target = np.median(self.segments.host[peers], axis=0) * ratio
+                target = median_along(self.segments.host[peers], axis=0)[0] * ratio
                 factor[Work.HOST] = _ratio(target, self.segments.host[column])
             if device:
-                target = np.median(self.segments.device[peers], axis=0)
+                target = median_along(self.segments.device[peers], axis=0)[0]
                 factor[Work.DEVICE] = _ratio(target, self.segments.device[column])
         return self.scaled(column, factor)
 
@@ -102,7 +103,7 @@ class Replay:
         peers = [p for p in self.peers[column] if p != column]
         if not peers:
             return 1.0
-        own, other = self.segments.host[column], np.median(self.segments.host[peers], axis=0)
+        own, other = self.segments.host[column], median_along(self.segments.host[peers], axis=0)[0]
         if named is not None:
             own = np.maximum(own - named, 0.0)
         real = (own > 0) & (other > 0)

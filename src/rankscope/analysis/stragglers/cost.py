@@ -22,6 +22,7 @@ from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import UNIFORM_LIMIT, Replay
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile, work_difference
 from rankscope.causes.table import NOISY
+from rankscope.statistics.medians import median_along
 from rankscope.statistics.thresholds import LEAST_COST, LEAST_EXCESS, LEAST_EXCESS_NS, SCREENED
 
 __all__ = ["Lateness", "judge_ranks", "screen", "sign_flip"]
@@ -146,10 +147,10 @@ def _judge_rank(
         return nothing
     segments = replay.segments
     own_host, own_device = segments.host[column], segments.device[column]
-    other_host, other_device = np.median(segments.host[peers], axis=0), np.median(segments.device[peers], axis=0)
+    other_host, other_device = (median_along(work[peers], axis=0)[0] for work in (segments.host, segments.device))
     named = np.zeros(len(own_host))
     for name in ATTRIBUTES:
-        theirs = np.median([profiles[p].length[name] for p in peers], axis=0)
+        theirs = median_along([profiles[p].length[name] for p in peers], axis=0)[0]
         named += np.maximum(profiles[column].length[name] - theirs, 0.0)
     even = replay.uniform(column, named)
     # Beyond the limit, the machine is slow altogether, and all of the difference counts as excess.
@@ -192,7 +193,7 @@ def _explain(
     """Return cause -> share of the excess in ns, each at most the whole excess."""
     found: dict[str, float] = {}
     for name in ATTRIBUTES:
-        theirs = np.median([profiles[p].length[name][late] for p in peers], axis=0)
+        theirs = median_along([profiles[p].length[name][late] for p in peers], axis=0)[0]
         found[name] = float(np.maximum(profiles[column].length[name][late] - theirs, 0.0).sum())
     middle = _middle_peer(peers, profiles, late)
     found |= work_difference(views[column], views[middle], profiles[column], profiles[middle], late)

@@ -14,6 +14,7 @@ from rankscope.analysis.stragglers.kernel_table import KernelTable
 from rankscope.analysis.stragglers.kernel_work import kernel_work
 from rankscope.analysis.stragglers.profile import work_difference
 from rankscope.analysis.stragglers.statistics import above
+from rankscope.statistics.medians import median_along
 
 __all__ = ["more_work"]
 
@@ -32,7 +33,7 @@ def more_work(window: Window, table: KernelTable) -> list[Candidate]:
     spent = np.array([_by_segment(place[own], work.usual[own], size) for own in map(table.of, range(table.ranks))])
     for column in np.flatnonzero(always).tolist():
         peers = [p for p in window.plan.peers[column] if p != column]
-        own, usual = spent[column], np.median(spent[peers], axis=0)
+        own, usual = spent[column], median_along(spent[peers], axis=0)[0]
         share = np.divide(own - usual, own, out=np.zeros(size), where=own > 0)
         edges = window.edges(column, Work.DEVICE)
         graph = window.replay.graph
