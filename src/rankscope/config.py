@@ -255,6 +255,14 @@ class StepLogConfig:
     """Whether the step log records how long the parts of each step take on the device. That takes five CUDA events per
     step, which are read after the device has reached them, without waiting. It is not the default because it was tested
     only on a substitute for CUDA so far."""
+    calls_pct: float = 0.25
+    """Largest share of the time, in per cent, that reading torch's flight recorder may take; 0 to never read it. It shows
+    when collectives are issued, and thus which rank is late inside of the backward. One read takes some 20 ms."""
+
+    def __post_init__(self) -> None:
+        """Check the share."""
+        _at_least("step_log.calls_pct", self.calls_pct, 0, "use 0 to never read it")
+        _at_most("step_log.calls_pct", self.calls_pct, 5, "more would be a burden to the job; 0.25 is the default")
 
 
 LIVE_MODES = ("auto", "off", "line", "log")
@@ -357,6 +365,7 @@ def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
         budget=BudgetSpec(**vars(config.budget)),
         hang_after_s=config.hang.after_s,
         device_events=config.step_log.device_events,
+        calls_share=config.step_log.calls_pct / 100.0,
     )
 
 

@@ -15,7 +15,7 @@ def test_a_burst_that_the_window_missed_is_named_in_the_report(run):
     # rank 1's data loader takes 80 ms longer in every 25th step; the window records steps 4 and 5
     done = run(
         "between.py", "burst", "--ms", 80, "--steps", 400, "--width", 64, steps="skip_first=1 warmup=1 active=2",
-        report=True,
+        report=True, flags=["-S", "step_log.calls_pct=5"],
     )  # fmt: skip
     assert done.code == 0, done.stderr
     verdict = done.report.verdict
@@ -34,6 +34,12 @@ def test_a_burst_that_the_window_missed_is_named_in_the_report(run):
     assert abs(parts - log.column("step"))[1:].max() < 0.01  # each is cut to whole microseconds
     assert (log.column("input")[1:] <= log.column("before")[1:] + 0.01).all()
     assert log.column("cpu")[1:].mean() > 0.1
+    # AND when its one collective began is known of the steps before the flight recorder was read
+    known = log.column("issued") > 0
+    known[:2] = False  # DDP finds its buckets in the second step
+    assert known.sum() >= 16
+    assert (log.entries["calls"][known] == 1).all()
+    assert (log.column("issued") <= log.column("backward") + 0.01).all()
 
 
 @pytest.mark.long

@@ -37,6 +37,7 @@ def world(
     everyone: Callable[[int], float] | None = None,
     meets: str = "backward",
     device: bool = False,
+    issued: bool = False,
 ) -> dict[int, StepTimes]:
     """Logs of a job.
 
@@ -52,6 +53,7 @@ def world(
         flags: step -> rank -> flags.
         everyone: what all ranks take longer in a step, ms.
         meets: ``forward`` where the forward communicates as well.
+        issued: it is known when the last collective of each backward was issued, which is when it ends but for 1 ms.
         device: all of this happens on devices; the hosts launch it, wait once a step, and note the devices' times.
     """
     rng = np.random.default_rng(seed)
@@ -88,6 +90,8 @@ def world(
     columns["step"] = columns["before"] + columns["forward"] + columns["backward"] + columns["after"]
     busy_inside = backward - (extra if place == "hidden" else 0.0)
     columns["cpu"], columns["cpu_backward"], columns["held"] = 0.9 * work + busy_inside, busy_inside, held
+    if issued:
+        columns["issued"] = backward - 1.0
     if device:
         for name in ("before", "forward", "backward", "after"):
             columns[f"device_{name}"] = columns[name]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rankscope.agent.answers import Listener
 from rankscope.agent.backends.base import device_in_use
+from rankscope.agent.backends.call_notes import recorded_calls
 from rankscope.agent.backends.memory_history import watch_out_of_memory
 from rankscope.agent.carriers.base import Post
 from rankscope.agent.carriers.table import choose_carrier
@@ -186,7 +187,11 @@ class Session:
         )
         records = self._member.records(self.spec.capture.ranks)
         self._windows.begin(life, agreement, records=records, opened=self._write_life)
-        self._times.begin(self.spool.pulse(life.attempt, life.rank), device=self.spec.device_events)
+        ring = self.spool.pulse(life.attempt, life.rank)
+        self._times.begin(ring, device=self.spec.device_events)
+        self._times.read_calls(
+            self.spool.call_times(ring), self.spec.calls_share, functools.partial(recorded_calls, fast=True)
+        )
         self._listen()
         self._ending.end_with_multiprocessing()
         if self.spec.capture.memory_snapshot:
@@ -230,6 +235,8 @@ class Session:
             if window.started and not window.has_ended(self.counter.completed - 1):
                 window.took(elapsed_ms, paused_ms)
             return
+        if self._times.asked:
+            return  # longer by what the log itself has cost
         slowness = self._times.pace.add(elapsed_ms)
         if 0 < self.spec.budget.slow_step < slowness:
             self._board.post("slow_step")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rankscope.between.judge import judge
+from rankscope.between.judge import judge_logs
 from rankscope.between.step_logs import MAX_STEPS, StepTimes, last_attempt, read_step_log
-from rankscope.between.table import side_by_side
 from rankscope.causes.wording import amount
 from rankscope.errors import ForeignFileError
 from rankscope.listing import some_ranks
@@ -48,7 +47,7 @@ def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_
             break
     if not logs:
         return
-    between = judge(side_by_side(logs), on_host=on_host)
+    between = judge_logs(logs, on_host=on_host)
     between.notes += notes
     windows = [(w.first, w.last) for w in report.pulse.windows] if report.pulse else []
     join(report.verdict, between, windows)

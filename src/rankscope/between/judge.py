@@ -8,20 +8,22 @@ checkpoints) are recognised by their marks, and are no rank's lateness.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from rankscope.between.lateness import Lateness, lateness
 from rankscope.between.recurring import Recurrence, binomial_tail, recurring
+from rankscope.between.step_logs import StepTimes
 from rankscope.between.stretches import Stretch, is_growing, stretches, struck_on_others
-from rankscope.between.table import StepTable
+from rankscope.between.table import FIRST_STEPS, StepTable, side_by_side
 from rankscope.between.wording import conclude, describe
 from rankscope.records.running.between import BetweenVerdict, PatternKind, SlowPattern
 from rankscope.statistics.medians import median_of_others
 from rankscope.statistics.thresholds import LEAST_COST, MATTERS
 
-__all__ = ["LEAST_STEPS", "SURE", "judge"]
+__all__ = ["LEAST_STEPS", "SURE", "judge", "judge_logs"]
 
 LEAST_STEPS = 100
 """Least number of compared steps for a verdict."""
@@ -40,6 +42,26 @@ BLOCK = 25
 
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+
+
+def judge_logs(
+    logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since: int = 0, *, on_host: bool = True
+) -> BetweenVerdict:
+    """Judge all steps; and if no rank is named, those whose collectives were read from torch's flight recorder, which
+    show who is late inside of the backward. See :func:`side_by_side` and :func:`judge`."""
+    found = judge(side_by_side(logs, first, since), on_host=on_host)
+    if found.ranks or found.kind == "insufficient_data":
+        return found
+    table = side_by_side(logs, first, since, calls=True)
+    if table is None or table.compared.sum() < LEAST_STEPS:
+        return found
+    within = judge(table, on_host=on_host)
+    if not within.ranks:
+        return found
+    within.notes.append(
+        f"compared were the {within.steps:,} steps whose collectives were read from the flight recorder"
+    )
+    return within
 
 
 def judge(table: StepTable | None, *, on_host: bool = True) -> BetweenVerdict:

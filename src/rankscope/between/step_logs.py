@@ -32,7 +32,7 @@ MAX_BYTES = 1 << 28
 
 ENTRY = np.dtype(
     [(name, "<u4") for name in STEP_LOG_COLUMNS]
-    + [("span", "<u2"), ("flags", "<u2"), ("calls", "<u2"), ("none", "<u2"), ("end_ns", "<u8")]
+    + [("span", "<u2"), ("flags", "<u2"), ("calls", "<u2"), ("calls_device", "<u2"), ("end_ns", "<u8")]
 )
 _ENTRY_V1 = np.dtype([("step", "<u4"), ("input", "<u4"), ("gc", "<u4"), ("flags", "<u4")])
 _PLACE = re.compile(r"attempt_(\d{1,6})/pulse/rank_(\d{1,6})\.bin\.gz$")

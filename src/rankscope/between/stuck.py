@@ -103,9 +103,22 @@ def _by_calls(ranks: Mapping[int, RankState]) -> HangVerdict | None:
         if verdict is not None:
             began = min(own[number].created_ns for own in calls.values() if number in own)
             found.append((began, verdict))
-    # A rank that is missing in one group may wait in another: the oldest open call is the cause.
-    found.sort(key=lambda pair: (pair[1].kind == "all_in", pair[0]))
+    # A rank that is missing in one group may wait in another. The cause is a rank that does not call as before; where
+    # no rank does, or more than one, the oldest open call.
+    astray = {rank for rank, state in ranks.items() if _is_astray(state)} if len(found) > 1 else set()
+    found.sort(key=lambda pair: (pair[1].kind == "all_in", not astray & set(pair[1].ranks), pair[0]))
     return found[0][1] if found else None
+
+
+def _is_astray(state: RankState) -> bool:
+    """Whether the first open call of a rank, of all its groups, breaks the order in which it made its calls before."""
+    calls = [call for call in state.answer.calls if not call.message] if state.answer is not None else []
+    calls.sort(key=lambda call: call.created_ns)
+    first = next((at for at, call in enumerate(calls) if not call.done), None)
+    if first is None:
+        return False
+    kinds = [(call.group, call.name, _sizes(call)) for call in calls]
+    return _period(kinds[:first]) > 0 and not _continues(kinds[: first + 1])
 
 
 def _open(own: Mapping[int, Call]) -> bool:
@@ -231,12 +244,22 @@ _DUE = "A rank that calls something else than what is due has skipped a call, or
 def _as_before(own: Mapping[int, Call], number: int) -> bool:
     """Whether a call continues the rank's periodic sequence of calls, which repeats with the steps."""
     kinds = {n: (call.name, _sizes(call)) for n, call in own.items()}
-    before = [kinds.get(n) for n in range(number - 2 * _MOST_PERIOD, number)]
-    for period in range(1, _MOST_PERIOD + 1):
-        last, earlier = before[-period:], before[-2 * period : -period]
+    return _continues([kinds.get(n) for n in range(number - 2 * _MOST_PERIOD, number + 1)])
+
+
+def _continues(kinds: Sequence[object]) -> bool:
+    """Whether the last of these follows from the shortest period in which those before it have come twice."""
+    period = _period(kinds[:-1])
+    return period > 0 and kinds[-1] == kinds[-1 - period]
+
+
+def _period(kinds: Sequence[object]) -> int:
+    """Return the shortest period in which the last of these have come twice; 0 where there is none."""
+    for period in range(1, min(_MOST_PERIOD, len(kinds) // 2) + 1):
+        last, earlier = kinds[-period:], kinds[-2 * period : -period]
         if None not in last and last == earlier:
-            return kinds.get(number) == kinds.get(number - period)
-    return False
+            return period
+    return 0
 
 
 def _shift(calls: Calls, number: int, usual: int, odd: int) -> str:

@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from rankscope.between.step_logs import StepTimes
-from rankscope.records.running.step_log import CHECKPOINT, DEVICE, EVALUATION, FORWARD_CALLS, RECORDED, WRAPPED
+from rankscope.records.running.step_log import (
+    ASKED,
+    CHECKPOINT,
+    DEVICE,
+    EVALUATION,
+    FORWARD_CALLS,
+    RECORDED,
+    WRAPPED,
+)
 
 __all__ = ["FIRST_STEPS", "StepTable", "side_by_side"]
 
@@ -58,13 +66,17 @@ class StepTable:
     notes: list[str] = field(default_factory=list)
 
 
-def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since: int = 0) -> StepTable | None:
+def side_by_side(
+    logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since: int = 0, *, calls: bool = False
+) -> StepTable | None:
     """Align the logs of the ranks by step; None where fewer than two ranks timed the parts of a step.
 
     Args:
         logs: logs by rank.
         first: number of steps to leave out at the beginning.
         since: number of the first step of these logs.
+        calls: compare only steps of which it is known when their collectives were issued. Until then the time of the
+            backward is the rank's own, even if the rank sleeps.
     """
     known = {rank: log for rank, log in sorted(logs.items()) if log.has_parts}
     if len(known) < 2:
@@ -98,7 +110,10 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
         places["after"] = _shifted(parts["after"])
     if plain and not on_device:
         # A waiting thread uses no CPU: CPU time in the backward is the rank's own, and the rest may be waiting.
-        places["backward"] = np.minimum(column("cpu_backward"), parts["backward"])
+        own_backward = column("cpu_backward")
+        if calls:
+            own_backward = np.maximum(own_backward, column("issued") - column("held_backward"))
+        places["backward"] = np.minimum(own_backward, parts["backward"])
     own = np.sum([*places.values()], axis=0) if wrapped else inputs + gc
     met = step - own
     if plain:
@@ -109,8 +124,10 @@ def side_by_side(logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since:
     checkpoint, evaluation = _occasion(flags, CHECKPOINT), _occasion(flags, EVALUATION)
     known_steps = np.asarray(step > 0).all(axis=0)
     occasions = checkpoint.any(axis=0) | evaluation.any(axis=0)
-    apart = np.array((flags & RECORDED).any(axis=0) | occasions | ~known_steps, bool)
+    apart = np.array((flags & (RECORDED | ASKED)).any(axis=0) | occasions | ~known_steps, bool)
     apart[1:] |= apart[:-1].copy()  # the step after a window or an occasion is still affected
+    if calls:
+        apart |= ~np.asarray(column("issued") > 0).all(axis=0) if "backward" in places else True
     notes = []
     if begin > first:
         notes.append(f"the last {whole - begin:,} of {whole:,} steps were compared")

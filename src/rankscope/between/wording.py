@@ -13,7 +13,7 @@ PLACES = {
     "gc": "in Python's garbage collector",
     "before": "before the forward, not in the data loader",
     "forward": "in the forward",
-    "backward": "computing in the backward",
+    "backward": "in the backward",
     "after": "between the backward and the end of the step",
 }
 

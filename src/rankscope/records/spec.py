@@ -160,5 +160,7 @@ class AgentSpec:
     never."""
     device_events: bool = False
     """Whether the step log also has device times."""
+    calls_share: float = 0.0
+    """Share of the time that reading torch's flight recorder between windows may take; 0: it is not read."""
     reaches_other_nodes: bool = False
     """Whether there may be ranks on other nodes that the variables of a rank do not show (:func:`rankscope.attach`)."""

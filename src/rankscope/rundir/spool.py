@@ -120,6 +120,11 @@ class Spool:
         """All ring buffers of step times."""
         return sorted(self.path.glob("pulse_*_*"))
 
+    def call_times(self, ring: Path) -> Path:
+        """When the steps of a ring issued their collectives, as far as the rank has read it last; see
+        :data:`rankscope.records.running.step_log.CALL_TIMES_ENTRY`."""
+        return self.path / f"calls_{ring.name}"
+
     def step_log(self, ring: Path) -> Path:
         """Step times that the helper has read from a ring buffer so far."""
         return self.path / f"steps_{ring.name}"

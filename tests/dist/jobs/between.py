@@ -1,10 +1,11 @@
 """A training job of some hundred steps, which may be struck by a rank on one of them now and then.
 
-    between.py PATTERN [--ms 40] [--steps 600] [--rank 1] [--width 192] [--seed 0]
+    between.py PATTERN [--ms 40] [--steps 600] [--rank 1] [--width 192] [--seed 0] [--where input] [--cuda]
 
 PATTERN: none, burst (every 25th step), drift (growing from step 200 on), since (from step 200 on), turns (every rank in
 its turn, every 10 steps), evaluation (all ranks, every 50 steps), checkpoint (rank 0, every 40 steps), spell (a slow
-input for 30 steps from step 300 on), always.
+input for 30 steps from step 300 on), always. It is late in its data loader, or asleep in its backward. With --cuda the
+ranks communicate by NCCL, and share a device where there are fewer than ranks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Batches(Dataset):
         return self.options.steps
 
     def __getitem__(self, step: int) -> torch.Tensor:
-        time.sleep(late_ms(self.options, step, self.rank, self.ranks) / 1e3)
+        if self.options.where == "input":
+            time.sleep(late_ms(self.options, step, self.rank, self.ranks) / 1e3)
         return torch.randn(self.options.width, generator=torch.Generator().manual_seed(step * 64 + self.rank))
 
 
@@ -61,21 +63,35 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=1)
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--where", choices=("input", "backward"), default="input")
+    parser.add_argument("--cuda", action="store_true")
     options = parser.parse_args()
-    dist.init_process_group("gloo")
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    device = torch.device("cpu")
+    if options.cuda:
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+        if torch.cuda.device_count() < int(os.environ["WORLD_SIZE"]):  # as if each rank had a host of its own
+            os.environ.update(NCCL_HOSTID=os.environ["RANK"], NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
+    dist.init_process_group("nccl" if options.cuda else "gloo")
+    rank, ranks, now = dist.get_rank(), dist.get_world_size(), [0]
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
     width = options.width
     blocks = [nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)) for _ in range(4)]
-    net = nn.Sequential(*blocks)
+    net = nn.Sequential(*blocks).to(device)
+    if options.where == "backward":
+        net[2][0].weight.register_hook(lambda _: time.sleep(late_ms(options, now[0], rank, ranks) / 1e3))
     model = DistributedDataParallel(net)
     KEPT.append(model)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     for step, batch in enumerate(DataLoader(Batches(options, rank, ranks), batch_size=None)):
-        model(batch.expand(16, width)).square().mean().backward()
+        now[0] = step
+        loss = model(batch.to(device).expand(16, width)).square().mean()
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if options.cuda:
+            loss.item()
         if options.pattern == "evaluation" and step % 50 == 49:
             net.eval()
             with torch.no_grad():

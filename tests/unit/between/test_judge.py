@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rankscope.between.judge import judge
+from rankscope.between.judge import judge, judge_logs
 from rankscope.between.recurring import binomial_tail, recurring
 from rankscope.between.stretches import is_growing, stretches
 from rankscope.between.table import side_by_side
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.data
 
 
 def verdict(seed: int = 0, on_host: bool = True, **job):
-    return judge(side_by_side(world(seed=seed, **job)), on_host=on_host)
+    return judge_logs(world(seed=seed, **job), on_host=on_host)
 
 
 @pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 240), marks=pytest.mark.long)])
@@ -124,6 +124,28 @@ def test_what_is_hidden_in_the_backward_accuses_nobody():
     for kind in PATTERNS:
         found = verdict(late=PATTERNS[kind], place="hidden")
         assert found.ranks == [], kind
+
+
+@pytest.mark.parametrize("kind", PATTERNS)
+def test_it_is_named_where_the_calls_were_recorded(kind):
+    found = verdict(late=PATTERNS[kind], place="hidden", issued=True)
+    assert found.ranks == [1]
+    assert (found.patterns[0].kind, found.patterns[0].place, found.patterns[0].cpu) == (kind, "backward", False)
+
+
+def test_a_part_of_the_steps_is_enough():
+    # of every 512 steps the recorder held 100 when it was read: the rank sleeps in every 25th
+    logs = world(steps=4000, late=PATTERNS["every"], place="hidden", issued=True)
+    for log in logs.values():
+        log.entries["issued"][np.arange(4000) % 512 < 412] = 0
+    found = judge_logs(logs)
+    assert (found.ranks, [(p.kind, p.period, p.place) for p in found.patterns]) == ([1], [("every", 25, "backward")])
+    assert found.notes == ["compared were the 704 steps whose collectives were read from the flight recorder"]
+
+
+def test_healthy_jobs_of_which_the_calls_were_recorded():
+    for seed in range(20):
+        assert verdict(seed=seed, issued=True).ranks == [], seed
 
 
 def test_steps_that_are_long_for_all_alike_accuse_nobody():

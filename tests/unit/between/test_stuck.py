@@ -120,6 +120,19 @@ def test_the_group_with_the_oldest_open_call_is_the_cause():
     assert (found.kind, found.group, found.ranks) == ("not_entered", "5", [3])
 
 
+def test_ranks_that_wait_for_each_other_in_two_groups():
+    """Rank 1 has skipped the call of group 2, and waits in the next one of group 0; rank 0 waits in the skipped one."""
+    groups = {"0": [0, 1], "2": [0, 1]}
+    step = (("2", [[1]]), ("0", [[272]]))
+    before = [replace(call(1 + n // 2, sizes=step[n % 2][1], group=step[n % 2][0]), created_ns=n) for n in range(20)]
+    waits = replace(call(11, sizes=[[1]], group="2", done=False), created_ns=21)
+    ahead = replace(call(11, sizes=[[272]], group="0", done=False), created_ns=20)  # noted earlier, by its clock
+    found = verdict(state(0, [*before, waits], groups=groups), state(1, [*before, ahead], groups=groups))
+    assert (found.kind, found.ranks, found.group, found.seq) == ("not_entered", [1], "2", 11)
+    found = verdict(state(0, [*before, ahead], groups=groups), state(1, [*before, waits], groups=groups))
+    assert (found.kind, found.ranks, found.group, found.seq) == ("not_entered", [0], "2", 11)
+
+
 def test_a_stopped_rank_and_one_that_is_gone_are_seen_from_outside():
     waits = state(0, [call(2, done=False)])
     found = verdict(waits, RankState(rank=1, pid=101, state="T", idle_s=70))

@@ -34,7 +34,7 @@ larger recorder is not read."""
 
 _SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 _READERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
-_PICKLED = "_dump_nccl_trace"
+_PICKLED = ("_dump_fr_trace", "_dump_nccl_trace")
 
 
 class CallNotes:
@@ -150,8 +150,12 @@ def recorded_groups() -> dict[str, list[int]]:
     return found
 
 
-def recorded_calls() -> list[Mapping[str, Any]] | None:
-    """Return the entries of all flight recorders of this process; None if none can be read."""
+def recorded_calls(*, fast: bool = False) -> list[Mapping[str, Any]] | None:
+    """Return the entries of all flight recorders of this process; None if none can be read.
+
+    Args:
+        fast: prefer the pickled form, which takes half the time.
+    """
     try:
         import torch.distributed as dist
         from torch._C import _distributed_c10d as c10d
@@ -162,8 +166,10 @@ def recorded_calls() -> list[Mapping[str, Any]] | None:
     found: list[Mapping[str, Any]] = []
     readers: list[tuple[Any, Callable[[Any], Any]]]
     readers = [(getattr(c10d, name), json.loads) for name in _READERS if hasattr(c10d, name)]
-    if not readers and hasattr(c10d, _PICKLED):
-        readers = [(getattr(c10d, _PICKLED), pickle.loads)]  # pickled a moment ago by torch in this process
+    if fast or not readers:  # pickled a moment ago by torch in this process
+        pickled: list[tuple[Any, Callable[[Any], Any]]]
+        pickled = [(getattr(c10d, name), pickle.loads) for name in _PICKLED if hasattr(c10d, name)]
+        readers = pickled or readers
     if not readers:
         return None
     for read, decode in readers:

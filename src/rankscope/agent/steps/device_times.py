@@ -139,13 +139,19 @@ class DeviceTimes:
         return self._free.pop()
 
     def _may_not_be_asked(self) -> bool:
-        if self.off or self._captures:
+        if self.off:
             return True
         try:
-            return not self._cuda.is_initialized() or bool(self._cuda.is_current_stream_capturing())
+            return not self._cuda.is_initialized() or self.captures()
         except Exception as error:
             self._switch_off(error)
             return True
+
+    def captures(self) -> bool:
+        """Return whether a graph is captured, so that no event may be queried. Errors are CUDA's own."""
+        if self._captures:
+            return True
+        return bool(self._cuda.is_initialized() and self._cuda.is_current_stream_capturing())
 
     def _switch_off(self, error: Exception) -> None:
         if not self.off:

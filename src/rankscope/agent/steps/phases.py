@@ -15,6 +15,8 @@ __all__ = ["PARTS", "Phases"]
 
 PARTS = ("before", "forward", "backward", "after")
 _BEFORE, _FORWARD, _BACKWARD, _AFTER = range(4)
+MOST_BACKWARDS = 64
+"""Of a step, whose bounds are kept."""
 
 
 class Phases:
@@ -29,6 +31,7 @@ class Phases:
         self._part = _BEFORE
         self._since = perf_counter_ns()
         self._spent = [0, 0, 0, 0]
+        self._backwards: list[tuple[int, int]] = []
 
     @property
     def now(self) -> str:
@@ -46,7 +49,15 @@ class Phases:
 
     def backward_ended(self) -> None:
         """The outermost backward has returned."""
+        begun, inside = self._since, self._part == _BACKWARD
         self._enter(_AFTER, self._part)
+        if inside and len(self._backwards) < MOST_BACKWARDS:
+            self._backwards.append((begun, self._since))
+
+    def backwards(self) -> list[tuple[int, int]]:
+        """Return begin and end (``perf_counter_ns``) of the backwards that have ended since the last call."""
+        found, self._backwards = self._backwards, []
+        return found
 
     def take(self, now: int) -> list[int]:
         """End the step at ``now`` (``perf_counter_ns``). Return its four parts in ns; the next step begins in

@@ -96,6 +96,11 @@ class StepLog:
         else:
             self.flags |= EVALUATION if phase == "evaluation" else FORWARD_CALLS
 
+    @property
+    def steps(self) -> int:
+        """Number of steps that have ended."""
+        return self._count + len(self._waiting)
+
     def step(self, recorded: bool, paused_ns: int) -> int:
         """Log that a step has ended.
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter_ns
 
 import torch
 
+from rankscope.agent.process.safe_point import in_backward
 from rankscope.agent.process.training_thread import TrainingThread
+from rankscope.agent.steps.call_times import CallTimes, Recorder
 from rankscope.agent.steps.device_times import DeviceTimes
 from rankscope.agent.steps.gc_pauses import GcPauses
 from rankscope.agent.steps.step_log import StepLog
+from rankscope.records.running.step_log import ASKED
 from rankscope.statistics.step_time import Pace
 
 __all__ = ["StepTimes"]
@@ -28,6 +32,9 @@ class StepTimes:
         self._pauses = GcPauses()
         self._log: StepLog | None = None
         self._device = DeviceTimes(torch.cuda)
+        self._calls: CallTimes | None = None
+        self.asked = False
+        """Whether torch's flight recorder was read in the step that has just ended."""
 
     @property
     def begun(self) -> bool:
@@ -43,6 +50,10 @@ class StepTimes:
         """Log into this file, with device times if wanted."""
         self._log = StepLog(path, self._device if device else None)
         self._pauses.start()
+
+    def read_calls(self, path: Path, share: float, recorder: Recorder) -> None:
+        """Also read when calls are issued, see :class:`CallTimes`; the helper adds it to the log."""
+        self._calls = CallTimes(path, share, recorder, self._device.captures)
 
     def close(self) -> None:
         """Write what is left, because the process is about to exit."""
@@ -80,4 +91,16 @@ class StepTimes:
         if self._thread.is_this():
             self._log.clock.follow()
         paused_ns = sum(self._pauses.take().ns)
-        return self._log.step(recorded, paused_ns) / 1e6, paused_ns / 1e6
+        self.asked = bool(self._log.flags & ASKED)
+        elapsed_ns = self._log.step(recorded, paused_ns)
+        self._note_calls(recorded=recorded)
+        return elapsed_ns / 1e6, paused_ns / 1e6
+
+    def _note_calls(self, *, recorded: bool) -> None:
+        """Note a step for the times of calls, and read them if it is time to and this is a safe point."""
+        log, calls = self._log, self._calls
+        if log is None or calls is None or calls.off or log.error:
+            return
+        calls.note(log.steps - 1, perf_counter_ns(), log.phases.backwards())
+        if not recorded and self._thread.is_this() and not in_backward() and calls.read_if_due():
+            log.flags |= ASKED  # of the step that begins here

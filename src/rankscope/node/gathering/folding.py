@@ -19,6 +19,7 @@ KEPT = 5
 """With this many steps kept, there is at most one more piece between each: 11 entries for 100 steps, 9 bytes a step
 before compression."""
 _COLUMNS = len(STEP_LOG_COLUMNS)
+_ISSUED = STEP_LOG_COLUMNS.index("issued")
 _SPAN, _FLAGS, _CALLS = _COLUMNS, _COLUMNS + 1, _COLUMNS + 2
 MOST_IN_ONE = 0xFFFF
 """Largest number of steps that one entry can stand for."""
@@ -38,7 +39,11 @@ def _block(block: list[Entry]) -> Iterator[Entry]:
     kept = set(longest)
     # Steps without a time (0), recorded steps, and evaluations and checkpoints are not mixed with others.
     kept |= {at for at, entry in enumerate(block) if entry[_SPAN] > 1}
-    pieces = groupby(range(len(block)), key=lambda at: (at if at in kept else -1, block[at][0] > 0, block[at][_FLAGS]))
+    # Neither are steps whose calls are known with those whose calls are not.
+    pieces = groupby(
+        range(len(block)),
+        key=lambda at: (at if at in kept else -1, block[at][0] > 0, block[at][_ISSUED] > 0, block[at][_FLAGS]),
+    )
     for _, places in pieces:
         piece = [block[at] for at in places]
         yield piece[0] if len(piece) == 1 else _mean(piece)
@@ -47,5 +52,5 @@ def _block(block: list[Entry]) -> Iterator[Entry]:
 def _mean(piece: list[Entry]) -> Entry:
     count = len(piece)
     columns = [round(sum(entry[column] for entry in piece) / count) for column in range(_COLUMNS)]
-    calls = round(sum(entry[_CALLS] for entry in piece) / count)
-    return (*columns, count, piece[0][_FLAGS], calls, 0, piece[-1][-1])
+    calls, device = (round(sum(entry[at] for entry in piece) / count) for at in (_CALLS, _CALLS + 1))
+    return (*columns, count, piece[0][_FLAGS], calls, device, piece[-1][-1])

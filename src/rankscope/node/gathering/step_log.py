@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rankscope.errors import RunDirError
+from rankscope.node.gathering.call_times import CallTimesToAdd
 from rankscope.node.gathering.folding import MOST_IN_ONE, fold
 from rankscope.node.gathering.gather import own_record
 from rankscope.node.gathering.placing import Placing
@@ -64,6 +65,7 @@ class StepLogDrain:
         self._spool = spool
         self._tell = tell
         self._taken: dict[Path, _Taken] = {}
+        self._calls: dict[Path, CallTimesToAdd] = {}
         self.left: dict[str, str] = {}
         """Name of each ring whose log could not be placed -> why."""
 
@@ -94,6 +96,7 @@ class StepLogDrain:
     def _try_to_drain(self, ring: Path) -> str | None:
         try:
             self._drain(ring)
+            self._add_calls(ring)
         except Exception as error:
             return str(error) or type(error).__name__
         return None
@@ -124,6 +127,14 @@ class StepLogDrain:
             target.write(new if taken.size else _HEADER + new)
         size = (taken.size or STEP_LOG_HEADER.size) + len(new)
         self._taken[log] = self._folded(log, _Taken(size, taken.steps + lost + read, taken.exact))
+
+    def _add_calls(self, ring: Path) -> None:
+        """Add to the log what the rank has found out of its calls since."""
+        log = self._spool.step_log(ring)
+        taken = self._taken.get(log)
+        if taken is not None and taken.size:
+            calls = self._calls.setdefault(ring, CallTimesToAdd(self._spool.call_times(ring)))
+            calls.add_to(log, taken.steps, taken.exact, taken.size)
 
     def _so_far(self, log: Path) -> _Taken:
         """Return what was read from a ring, by this helper or an earlier one."""
@@ -171,6 +182,7 @@ class StepLogDrain:
                 _compress_new(log, target, placing or Placing(run_dir), self._spool.path)
                 log.unlink()
                 ring.unlink(missing_ok=True)
+                self._spool.call_times(ring).unlink(missing_ok=True)
             except Exception as error:
                 why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 self.left[ring.name] = why

@@ -143,9 +143,9 @@ class LiveStatus:
 
     def _judge(self) -> None:
         """Judge the step logs of this node so far. numpy is imported here, so that short runs do not import it."""
-        from rankscope.between.judge import judge
+        from rankscope.between.judge import judge_logs
         from rankscope.between.step_logs import parse
-        from rankscope.between.table import FIRST_STEPS, side_by_side
+        from rankscope.between.table import FIRST_STEPS
 
         logs = {}
         with contextlib.suppress(OSError, ValueError):
@@ -156,7 +156,7 @@ class LiveStatus:
         begins = {number: self._ranks[number].steps - log.steps for number, log in logs.items()}
         first = max(begins.values(), default=0)
         logs = {number: log.between(first - begins[number], fewest - begins[number]) for number, log in logs.items()}
-        found = judge(side_by_side(logs, max(FIRST_STEPS - first, 0), first), on_host=False)
+        found = judge_logs(logs, max(FIRST_STEPS - first, 0), first, on_host=False)
         named = [p for p in found.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation")]
         self._news = (named[0].sentence, list(found.ranks)) if named else ("", [])
         for pattern in named:

@@ -12,6 +12,8 @@ import struct
 
 __all__ = [
     "AFTER_CALLS",
+    "ASKED",
+    "CALL_TIMES_ENTRY",
     "CHECKPOINT",
     "DEVICE",
     "EVALUATION",
@@ -60,11 +62,12 @@ Python's garbage collector. ``cpu`` is the CPU time of the training thread, ``he
 but not running, both from the end of one backward to that of the next, or of one step to the next if there is no
 backward; their parts within the backward follow. ``device_*`` are the four parts on the device's own clock, if
 :data:`DEVICE` is set. ``issued`` is the time from the begin of the backward to the last communication call issued in
-it, 0 if it was not determined.
+it, the rank's own time there; 0 if it was not determined, see :mod:`rankscope.agent.steps.call_times`.
 """
 STEP_LOG_ENTRY = struct.Struct(f"<{len(STEP_LOG_COLUMNS)}IHHHHQ")
 """The columns; then the number of steps that the entry stands for (with more than one, columns are means), flags,
-number of communication calls of the step, 0; and the end of the (last) step on CLOCK_REALTIME in ns. All zero: a lost
+number of communication calls of the step and their time on the device in 0.1 ms, where they were determined; and the
+end of the (last) step on CLOCK_REALTIME in ns. All zero: a lost
 step."""
 STEP_LOG_ENTRY_V1 = struct.Struct("<IIII")
 """``step``, ``input``, ``gc``, and 1 inside a window, else 0."""
@@ -86,6 +89,12 @@ WRAPPED = 32
 step."""
 AFTER_CALLS = 64
 """Flag: communication was seen between the backward and the end of the step."""
+ASKED = 128
+"""Flag: torch's flight recorder was read in the step, which made it some milliseconds longer."""
+
+CALL_TIMES_ENTRY = struct.Struct("<IIHH")
+"""From a rank to its helper, which adds it to the log: number of a step (from 0), ``issued``, number of calls, their
+time on the device in 0.1 ms."""
 
 
 def begins_with_header(head: bytes) -> bool:
