@@ -256,8 +256,8 @@ class StepLogConfig:
     step, which are read after the device has reached them, without waiting. It is not the default because it was tested
     only on a substitute for CUDA so far."""
     calls_pct: float = 0.25
-    """Largest share of the time, in per cent, that reading torch's flight recorder may take; 0 to never read it. It shows
-    when collectives are issued, and thus which rank is late inside of the backward. One read takes some 20 ms."""
+    """Largest share of the time, in per cent, that reading torch's flight recorder may take; 0 to never read it. It
+    shows when collectives are issued, and thus which rank is late inside of the backward. One read takes some 20 ms."""
 
     def __post_init__(self) -> None:
         """Check the share."""
