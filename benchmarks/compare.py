@@ -1,14 +1,14 @@
 """Comparing runs: is what differs between real pairs explained, is nothing seen where there is nothing, how fast is it?
 
-    python benchmarks/compare.py FOLDER [--healthy RUN RUN ...] [--pairs 1000] [--ranks 1024]
+    python benchmarks/compare.py FOLDER [FOLDER] [--pairs 1000] [--ranks 1024] [--seed 20261130] [--only 1,2,3,4]
 
-FOLDER holds the traces of runs of the same job with and without a planted fault (PAIRS names them). Four tables:
+The folders hold the traces of runs of the same job with and without a planted fault (PAIRS names them). Four tables
+(compare_jobs.py has those of real jobs with thousands of unrecorded steps):
 
 1. each pair: the change of the step, what the replay attributes to host, device and transfers, how much of the change
    that explains, and the largest change of compute, of counts, and of findings;
 2. pairs drawn from the recorded steps of one healthy run each, with replacement: how often is a step, a kernel or a
-   count told; with ``--healthy`` also pairs of blocks of unrecorded steps of repeated jobs, judged as comparable or not
-   by the load that was measured in them, and then all the same;
+   count told;
 3. one kernel made longer by 5 and by 1 %: how often is it told; all steps made longer: how often are they slower;
 4. two summaries of many ranks: how long does it take to write, read and compare them?
 """
@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from rankscope.compare.compare import compare
 from rankscope.compare.rows.uses import MOSTLY
-from rankscope.compare.sides.side import Side, read_side, summary_of
+from rankscope.compare.sides.side import Side, from_summaries, read_side, summary_of
 from rankscope.compare.steps import compare_steps
 from rankscope.records.codec import from_json
 from rankscope.records.rank_window import RankWindow
@@ -45,28 +45,39 @@ PAIRS = (
     ("fsdp2_healthy", "fsdp2_host_pause"),
     ("fsdp2_healthy", "fsdp2_empty_cache"),
     ("ddp_healthy", "ddp_uneven_sequences"),
+    ("pp4_healthy", "pp4_host_pause"),
 )
-"""Of the last the step is the same: nothing is to be explained."""
+"""Of the last two the step is the same: nothing is to be explained."""
+LEAST_MS = 5.0
+"""Change of a step, below which there is nothing to be explained."""
 HEALTHY = ("ddp_gpu_bound", "fsdp2_gpu_bound", "ddp_healthy", "fsdp2_healthy")
-BLOCK = 80
-"""Unrecorded steps of a block."""
 LEAST_SHARE = 0.05
 """Of compute, of the kernel that is made longer."""
 
 
-def explained(folder: Path, sides: dict[str, Side]) -> None:
+class Runs(dict[str, Side]):
+    """Runs by name, read when they are asked for."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self.folders = folders
+
+    def __missing__(self, name: str) -> Side:
+        self[name] = read_side(next((f / name for f in self.folders if (f / name).is_dir()), self.folders[0] / name))
+        return self[name]
+
+
+def explained(sides: Runs) -> None:
     print("1. pairs; ms a step\n")
     print("| pair | step | host | device | transfer | explained | compute | counts | verdict |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     good = total = 0
     for before, after in PAIRS:
-        for name in (before, after):
-            if name not in sides:
-                sides[name] = read_side(folder / name)
+        if not any((folder / before).is_dir() for folder in sides.folders):
+            continue
         diff = compare(sides[before], sides[after])
-        parts = {part.kind: part.ms for part in diff.parts}
+        parts = Counter[str]({part.kind: part.ms for part in diff.parts})
         change = diff.step.change or 0.0
-        share = 100 * (change - parts["unexplained"]) / change if abs(change) > 1 else None
+        share = 100 * (change - parts["unexplained"]) / change if diff.parts and abs(change) > LEAST_MS else None
         total += share is not None
         good += share is not None and abs(share - 100) <= 15
         kernel = next((row for row in diff.told if row.kind == "kernel"), None)
@@ -104,14 +115,11 @@ def resampled(side: Side, random: np.random.Generator) -> Side:
     return replace(side, ranks=[drawn(own, chosen) for own in side.ranks], windows=[])
 
 
-def false_alarms(sides: dict[str, Side], folder: Path, pairs: int) -> None:
+def false_alarms(sides: Runs, pairs: int, random: np.random.Generator) -> None:
     print(f"2. pairs drawn from one run's recorded steps, {pairs} in all\n")
     print("| run | pairs | slower | faster | a kernel told | largest, ms | a count told |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    random = np.random.default_rng(0)
     for name in HEALTHY:
-        if name not in sides:
-            sides[name] = read_side(folder / name)
         verdicts, kernels, counts, largest = Counter[str](), 0, 0, 0.0
         for _ in range(pairs // len(HEALTHY)):
             diff = compare(resampled(sides[name], random), resampled(sides[name], random))
@@ -126,36 +134,10 @@ def false_alarms(sides: dict[str, Side], folder: Path, pairs: int) -> None:
     print("\nA kernel counts as told when its change is over 0.5 % of the step: smaller ones are pooled.\n")
 
 
-def healthy_jobs(runs: list[Path], pairs: int) -> None:
-    sides = [read_side(run) for run in runs]
-    pressure = [max((row.pressure_cpu_pct or 0.0 for row in side.report.health), default=0.0) for side in sides]
-    medians = ", ".join(f"{float(np.median(side.unrecorded_ms)):.2f}" for side in sides)
-    print(f"repeated jobs: medians {medians} ms; CPU pressure up to {max(pressure):.0f} %\n")
-    print("| blocks of | pairs | as judged: slower, faster, same, not comparable | times judged all the same: slower |")
-    print("| --- | --- | --- | --- |")
-    random = np.random.default_rng(1)
-    for what in ("one run", "two runs"):
-        verdicts, forced = Counter[str](), Counter[str]()
-        for _ in range(pairs // 2):
-            one, other = random.choice(len(sides), 2, replace=False)
-            chosen = [sides[one], sides[one if what == "one run" else other]]
-            starts = [int(random.integers(0, len(side.unrecorded_ms) - BLOCK)) for side in chosen]
-            blocks = [
-                replace(side, unrecorded_ms=side.unrecorded_ms[start : start + BLOCK], ranks=[], windows=[])
-                for side, start in zip(chosen, starts, strict=True)
-            ]
-            verdicts[compare(blocks[0], blocks[1]).verdict] += 1
-            forced[compare(blocks[0], blocks[1], force=True).verdict] += 1
-        judged = ", ".join(str(verdicts[v]) for v in ("slower", "faster", "same", "not_comparable"))
-        print(f"| {what} | {pairs // 2} | {judged} | {forced['slower']} |", flush=True)
-    print()
-
-
-def power(sides: dict[str, Side], pairs: int) -> None:
+def power(sides: Runs, pairs: int, random: np.random.Generator) -> None:
     print("3. the longest kernel apart from communication made longer on all ranks; two draws of one run\n")
     print("| run | kernel | 5 % longer, told | 1 % longer, told |")
     print("| --- | --- | --- | --- |")
-    random = np.random.default_rng(2)
     for name in ("ddp_gpu_bound", "ddp_healthy", "fsdp2_gpu_bound"):
         side = sides[name]
         diff = compare(resampled(side, random), resampled(side, random))
@@ -192,14 +174,11 @@ def apart(side: Side) -> set[str]:
     return {name for name, own in shares.items() if min(own) >= MOSTLY}
 
 
-def slower_steps(sides: dict[str, Side], folder: Path, pairs: int) -> None:
+def slower_steps(sides: Runs, pairs: int, random: np.random.Generator) -> None:
     print(f"\n3b. all steps made longer, by how much they vary in one run; {pairs} draws of two\n")
     print("| run | recorded steps | 10 % longer, slower | 5 % longer, slower | as they are, slower or faster |")
     print("| --- | --- | --- | --- | --- |")
-    random = np.random.default_rng(4)
     for name in HEALTHY:
-        if name not in sides:
-            sides[name] = read_side(folder / name)
         counted = []
         for factor in (1.10, 1.05, 1.0):
             told = 0
@@ -225,36 +204,45 @@ def spelled(own: RankWindow, row: int) -> str:
     return f"{own.text(own.work.operator[row])} {own.text(own.work.shapes[row])}".strip()
 
 
-def many_ranks(side: Side, ranks: int) -> None:
-    own = side.ranks[0]
-    large = replace(side, ranks=[replace(own, rank=rank) for rank in range(ranks)], windows=[])
-    begun = time.process_time()
-    text = json.dumps(summary_of(large), default=vars)
-    written = time.process_time()
-    again = replace(side, ranks=from_json(RunSummary, text).ranks, windows=[])
-    read = time.process_time()
-    diff = compare(large, again)
-    done = time.process_time()
-    print(f"4. {ranks} ranks: {len(text) / 1e6:.0f} MB of JSON a run, {len(own.steps.number)} steps")
-    times = f"write {written - begun:.1f} s, read {read - written:.1f} s, compare {done - read:.1f} s"
-    print(f"   CPU: {times}; {diff.verdict}")
+def many_ranks(sides: Runs, ranks: int) -> None:
+    """Both runs made larger by copies of their two ranks, read from JSON as baselines are."""
+    print(f"4. {ranks} ranks, CPU time in s\n")
+    print("| runs | JSON of both, MB | write | read | compare | verdict |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for names in (("ddp_gpu_bound", "ddp_gpu_bound"), ("ddp_healthy", "ddp_slow_gpu")):
+        begun = time.process_time()
+        texts = []
+        for name in names:
+            own = sides[name].ranks
+            copies = [replace(own[rank % len(own)], rank=rank) for rank in range(ranks)]
+            texts.append(json.dumps(summary_of(replace(sides[name], ranks=copies)), default=vars))
+        written = time.process_time()
+        read = [from_summaries(name, [from_json(RunSummary, text)]) for name, text in zip(names, texts, strict=True)]
+        done = time.process_time()
+        diff = compare(*read)
+        took = f"{written - begun:.1f} | {done - written:.1f} | {time.process_time() - done:.1f}"
+        print(f"| {' -> '.join(names)} | {sum(map(len, texts)) / 1e6:.0f} | {took} | {diff.verdict} |", flush=True)
+    print()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--healthy", type=Path, nargs="+", default=[], help="run directories of one job, repeated")
+    parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--ranks", type=int, default=1024)
+    parser.add_argument("--seed", type=int, default=20261130)
+    parser.add_argument("--only", default="1,2,3,4", help="tables")
     given = parser.parse_args()
-    sides: dict[str, Side] = {}
-    explained(given.folder, sides)
-    false_alarms(sides, given.folder, given.pairs)
-    if given.healthy:
-        healthy_jobs(given.healthy, given.pairs)
-    power(sides, max(given.pairs // 20, 5))
-    slower_steps(sides, given.folder, max(given.pairs // 5, 5))
-    many_ranks(sides["ddp_gpu_bound"], given.ranks)
+    sides, only = Runs(given.folders), given.only.split(",")
+    if "1" in only:
+        explained(sides)
+    if "2" in only:
+        false_alarms(sides, given.pairs, np.random.default_rng(given.seed))
+    if "3" in only:
+        power(sides, max(given.pairs // 10, 5), np.random.default_rng(given.seed + 1))
+        slower_steps(sides, max(given.pairs // 5, 5), np.random.default_rng(given.seed + 2))
+    if "4" in only:
+        many_ranks(sides, given.ranks)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,12 @@ differs."""
 
 from __future__ import annotations
 
-from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.analysis.windows.analyse import MAX_REPLAY_ERROR, WindowResult
 from rankscope.compare.comparable import changed, not_comparable
 from rankscope.compare.explain import Explanation, explain
 from rankscope.compare.promises import promises
 from rankscope.compare.rows.table import ROWS
+from rankscope.compare.sides.noise import of_difference, usual
 from rankscope.compare.sides.side import Side
 from rankscope.compare.steps import compare_steps
 from rankscope.compare.template import Template, make_template
@@ -102,12 +103,11 @@ def _replayed(before: Side, after: Side) -> Explanation:
         window = _window(run)
         if window is None:
             continue
-        if window.staged:
-            raise _NotReplayedError("what a stage of a pipeline waits for is not known by call")
         own = [r for r in run.ranks if (r.attempt, r.window) == (window.attempt, window.window)]
         found = explain(window, own, _templates(other.ranks))
         if found is None:
             raise _NotReplayedError(f"{other.name} has no replayed window of all these ranks")
+        _check(found, run, other, window.staged)
         if sign < 0:
             parts = {kind: -ns for kind, ns in found.parts.items()}
             ranks = {kind: {rank: -ns for rank, ns in own.items()} for kind, own in found.by_rank.items()}
@@ -115,6 +115,21 @@ def _replayed(before: Side, after: Side) -> Explanation:
         return found
     refused = [f"{s.name}: {w.refused}" for s in (after, before) for w in s.windows if w.refused]
     raise _NotReplayedError("; ".join(refused[:2]) or "the traces of neither run are there")
+
+
+def _check(found: Explanation, run: Side, other: Side, staged: bool) -> None:
+    """Refuse parts that are further from the other run's recorded step than the run itself is."""
+    steps = [usual(side.step_ms) for side in (run, other)]
+    if steps[0] is None or steps[1] is None:
+        return
+    replayed = found.replaced / 1e6
+    noise = of_difference(run.step_ms, other.step_ms) or 0.0
+    if abs(replayed - steps[1]) > max(abs(steps[0] - steps[1]), noise, MAX_REPLAY_ERROR * steps[1]):
+        why = "; messages of its pipeline also contain waiting" if staged else ""
+        raise _NotReplayedError(
+            f"with the work of {other.name} a step of {run.name} would take {replayed:.1f} ms, and in {other.name} it "
+            f"takes {steps[1]:.1f}{why}"
+        )
 
 
 def _window(side: Side) -> WindowResult | None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from rankscope.compare.compare import compare
+from rankscope.compare.sides.side import Side, read_side
 from rankscope.compare.template import Template, targets
+from support.worlds.catalogue import World, simulated
+from support.worlds.faults import Fault
 
 CALL, OTHER = ("all_reduce", 2, 100), ("all_reduce", 2, 50)
 
@@ -52,6 +58,36 @@ def test_real_pairs(real, before: str, after: str, delta: float, kind: str, ms: 
     assert abs(parts["unexplained"].ms) < 0.15 * abs(delta)
     assert max(parts[kind].ranks, key=lambda rank: abs(parts[kind].ranks[rank])) == "1"
     assert diff.verdict == ("slower" if delta > 0 else "faster")
+
+
+def test_a_pipeline(tmp_path: Path) -> None:
+    def recorded(name: str, fault: Fault | None) -> tuple[Side, float]:
+        world = simulated(World(name, "pp", 2, fault, realistic=False, shifted=(), sizes=(("micro", 2),)))
+        (tmp_path / name).mkdir()
+        for rank, text in enumerate(world.texts):
+            (tmp_path / name / f"rank_{rank}.json").write_text(text)
+        return read_side(tmp_path / name), world.cost_ms
+
+    healthy, _ = recorded("healthy", None)
+    faulty, cost = recorded("faulty", Fault("slow_device", (1,), 1.5))
+    diff = compare(healthy, faulty)
+    assert cost > 1
+    assert diff.step.change == pytest.approx(cost, rel=0.02)
+    parts = {part.kind: part.ms for part in diff.parts}
+    assert parts == pytest.approx({"device": cost, "host": 0, "transfer": 0, "unexplained": 0}, abs=0.02 * cost)
+    assert max(diff.parts[0].ranks, key=diff.parts[0].ranks.__getitem__) == "1"
+
+
+def test_parts_that_miss_the_other_run_are_not_told(real) -> None:
+    healthy = real("ddp_healthy")
+    # the steps stay as they are, so that these transfers contradict them
+    ranks = [
+        replace(own, calls=replace(own.calls, transfer_ns=[100 * ns for ns in own.calls.transfer_ns]))
+        for own in healthy.ranks
+    ]
+    diff = compare(replace(healthy, ranks=ranks), healthy)
+    assert diff.parts == []
+    assert any("with the work of ddp_healthy a step of ddp_healthy would take" in note for note in diff.notes)
 
 
 def test_the_new_operator_is_the_first_row_and_nothing_is_slower(real) -> None:
