@@ -14,7 +14,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -43,11 +43,16 @@ class Setting:
     """Backwards a step."""
     fused: bool = False
     precision: str = "high"
+    autocast: bool = False
+    """To bf16."""
     compiled: str | None = None
     """Mode of torch.compile."""
     workers: int = 0
     load_ms: float = 0.0
     """Work of the processor for each batch, in the data loader."""
+    copied_mb: int = 0
+    """Of each batch, beside its tokens."""
+    pinned: bool = True
     sync_each: bool = False
     """Reduce gradients after each backward of a step."""
     bucket_mb: float = 25.0
@@ -63,17 +68,22 @@ class Knob:
     after: Setting
 
 
-SMALL = {"width": 256, "layers": 12, "sequence": 64, "batch": 2}
+SMALL = {"width": 256, "layers": 8, "sequence": 64, "batch": 2}
 TINY = {"width": 128, "layers": 2, "sequence": 32, "batch": 4}
+LOADED = {**SMALL, "workers": 2, "copied_mb": 64}
 ON_DEVICES = {
+    "pinned memory": Knob("pin_memory", Setting(**LOADED, pinned=False), Setting(**LOADED)),
     "fused optimizer": Knob("fused_optimizer", Setting(batch=2), Setting(batch=2, fused=True)),
-    "TF32": Knob("tensor_cores", Setting(precision="highest"), Setting()),
-    "torch.compile, large kernels": Knob("compile", Setting(), Setting(compiled="default")),
-    "torch.compile, small kernels": Knob("compile", Setting(**SMALL), Setting(**SMALL, compiled="default")),
+    "bf16": Knob("tensor_cores", Setting(precision="highest"), Setting(autocast=True)),
     "CUDA graphs": Knob(
         "cuda_graphs", Setting(**SMALL, compiled="default"), Setting(**SMALL, compiled="reduce-overhead")
     ),
+    "torch.compile, large kernels": Knob("compile", Setting(), Setting(compiled="default")),
+    "torch.compile, small kernels": Knob("compile", Setting(**SMALL), Setting(**SMALL, compiled="default")),
+    "TF32": Knob("tensor_cores", Setting(precision="highest"), Setting()),
     "loader workers": Knob("load_faster", Setting(load_ms=40.0), Setting(load_ms=40.0, workers=6)),
+}
+ON_SEVERAL_DEVICES = {
     "one reduction a step": Knob("reduce_once", Setting(micro=4, batch=2, sync_each=True), Setting(micro=4, batch=2)),
     "DDP buckets": Knob("hide_transfers", Setting(bucket_mb=4000.0), Setting()),
 }
@@ -86,72 +96,106 @@ ON_CPUS = {
 """Without a device nothing prices a program that is compiled: there the table shows that nothing is promised."""
 
 
-class Stream(IterableDataset[tuple[Tensor, Tensor]]):
-    """Batches without end, each of which takes the loader's processor for a while."""
+def knobs(devices: int) -> dict[str, Knob]:
+    """Return the knobs that can be turned on a machine with so many devices."""
+    if not devices:
+        return ON_CPUS
+    return ON_DEVICES if devices == 1 else {**ON_DEVICES, **ON_SEVERAL_DEVICES}
+
+
+class Stream(IterableDataset[list[Tensor]]):
+    """Batches without end (tokens, targets, what else is copied), each of which takes the loader's processor for a
+    while."""
 
     def __init__(self, setting: Setting, seed: int) -> None:
         self._setting, self._seed = setting, seed
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[list[Tensor]]:
         generator = torch.Generator().manual_seed(self._seed)
         shape = (self._setting.batch, self._setting.sequence + 1)
+        more = torch.ones(self._setting.copied_mb << 18).share_memory_()  # 4 bytes each; workers hand it on uncopied
         while True:
             ends = time.thread_time() + self._setting.load_ms / 1e3
             while time.thread_time() < ends:
                 math.sqrt(2.0)
             tokens = torch.randint(0, VOCABULARY, shape, generator=generator)
-            yield tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+            yield [tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous(), more]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cuda = torch.cuda.is_available()
-    knobs = ON_DEVICES if cuda else ON_CPUS
-    parser.add_argument("knob", choices=knobs)
+    devices = torch.cuda.device_count()
+    turned = knobs(devices)
+    parser.add_argument("knob", choices=turned)
     parser.add_argument("--steps", type=int, default=60, help="of each training")
     parser.add_argument("--pairs", type=int, default=3, help="of a training before and one after")
     parser.add_argument("--times", type=Path, required=True, help="for the steps of each training, ms, by rank 0")
     args = parser.parse_args()
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    if cuda:
+    if devices:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if cuda else "gloo")
-    knob = knobs[args.knob]
-    times = [trained(setting, args.steps, device) for _ in range(args.pairs) for setting in (knob.before, knob.after)]
-    if dist.get_rank() == 0:
-        args.times.write_text(json.dumps(times))
-    dist.destroy_process_group()
+    if int(os.environ["WORLD_SIZE"]) > 1:
+        dist.init_process_group("nccl" if devices else "gloo")
+    knob, times = turned[args.knob], []
+    trainings = [Training(setting, device) for setting in (knob.before, knob.after)]
+    for _ in range(args.pairs):
+        for training in trainings:
+            times.append(training.run(args.steps))
+            if os.environ["RANK"] == "0":
+                args.times.write_text(json.dumps(times))
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
-def trained(setting: Setting, steps: int, device: torch.device) -> list[float]:
-    """ms of every step but the first."""
-    torch.manual_seed(0)
-    torch.set_float32_matmul_precision(setting.precision)
-    model: nn.Module = GPT(VOCABULARY, setting.width, setting.layers).to(device)
-    parallel = DistributedDataParallel(model, bucket_cap_mb=setting.bucket_mb)
-    run: Callable[[Tensor], Tensor] = parallel
-    if setting.compiled is not None:
-        run = torch.compile(parallel, mode=setting.compiled)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=setting.fused or None)
-    loader = DataLoader(
-        Stream(setting, dist.get_rank()), batch_size=None, num_workers=setting.workers, pin_memory=device.type == "cuda"
-    )
-    batches, ends = iter(loader), list[Any]()
-    for _ in range(steps):
-        for micro in range(setting.micro):
-            tokens, target = (part.to(device, non_blocking=True) for part in next(batches))
-            last = micro == setting.micro - 1
-            with nullcontext() if last or setting.sync_each else parallel.no_sync():
-                functional.cross_entropy(run(tokens).flatten(0, 1), target.flatten()).backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        ends.append(now(device))
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-        return [a.elapsed_time(b) for a, b in pairwise(ends)]
-    return [1e3 * (b - a) for a, b in pairwise(ends)]
+class Training:
+    """A model and all that trains it, made once, so that what is compiled is compiled once."""
+
+    def __init__(self, setting: Setting, device: torch.device) -> None:
+        self._setting, self._device = setting, device
+        torch.manual_seed(0)
+        model: nn.Module = GPT(VOCABULARY, setting.width, setting.layers).to(device)
+        self._forward: Callable[[Tensor], Tensor] = model
+        self._unreduced: Callable[[], AbstractContextManager[None]] = nullcontext
+        if dist.is_initialized():
+            parallel = DistributedDataParallel(model, bucket_cap_mb=setting.bucket_mb)
+            self._forward, self._unreduced = parallel, parallel.no_sync
+        if setting.compiled is not None:
+            self._forward = torch.compile(self._forward, mode=setting.compiled)
+        self._optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=setting.fused or None)
+        self._loader = DataLoader(
+            Stream(setting, int(os.environ["RANK"])),
+            batch_size=None,
+            num_workers=setting.workers,
+            pin_memory=device.type == "cuda" and setting.pinned,
+        )
+        self._batches: Iterator[list[Tensor]] | None = None
+
+    def run(self, steps: int) -> list[float]:
+        """Train so many steps more, and return ms of every one but the first."""
+        torch.set_float32_matmul_precision(self._setting.precision)
+        if self._batches is None:
+            self._batches = iter(self._loader)
+        ends = []
+        for _ in range(steps):
+            for micro in range(self._setting.micro):
+                reduces = micro == self._setting.micro - 1 or self._setting.sync_each
+                with nullcontext() if reduces else self._unreduced():
+                    self._loss(next(self._batches)).backward()
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            ends.append(now(self._device))
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+            return [a.elapsed_time(b) for a, b in pairwise(ends)]
+        return [1e3 * (b - a) for a, b in pairwise(ends)]
+
+    def _loss(self, batch: list[Tensor]) -> Tensor:
+        tokens, target, more = (part.to(self._device, non_blocking=self._setting.pinned) for part in batch)
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._setting.autocast):
+            loss = functional.cross_entropy(self._forward(tokens).flatten(0, 1), target.flatten())
+        return loss + more.sum()
 
 
 def now(device: torch.device) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,9 +15,15 @@ RANKSCOPE = ("rankscope", "run")
 
 
 def launch(
-    launcher: Sequence[str], words: Sequence[str], *, ranks: int, seconds: float, cpu: bool = False
+    launcher: Sequence[str],
+    words: Sequence[str],
+    *,
+    ranks: int,
+    seconds: float,
+    cpu: bool = False,
+    cores: Sequence[int] = (),
 ) -> tuple[int, str]:
-    """Run ``python -m launcher words`` on ``ranks`` processes, on a free port, for ``seconds`` at most.
+    """Run ``python -m launcher words`` on ``ranks`` processes, on a free port, for ``seconds`` at most, on these cores.
 
     Returns:
         Exit code (124 when the time was over) and what was printed.
@@ -28,8 +35,9 @@ def launch(
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
     if cpu:
         environment["CUDA_VISIBLE_DEVICES"] = ""
+    pinned = ("taskset", "-c", ",".join(map(str, cores))) if cores and shutil.which("taskset") else ()
     process = subprocess.Popen(
-        [sys.executable, "-m", *launcher, *where, *words],
+        [*pinned, sys.executable, "-m", *launcher, *where, *words],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -252,6 +252,8 @@ class Evidence:
     copy_ms: float = 0.0
     allocator_ms: float = 0.0
     """Host time in calls that allocate or free device memory (cudaMalloc, cudaFree), per step, of the median rank."""
+    pageable_ms: float = 0.0
+    """What copies to the device that did not come from pageable memory would gain per step (replay)."""
     kernel_us: float | None = None
     """Median duration of a compute kernel."""
     launches: float = 0.0

@@ -13,7 +13,7 @@ from rankscope.analysis.operators.compare import operator_excess
 from rankscope.analysis.operators.device_peaks import peak_of
 from rankscope.analysis.operators.efficiency import efficiency
 from rankscope.analysis.operators.flops import flop
-from rankscope.analysis.operators.groups import group_of, uses_tensor_cores
+from rankscope.analysis.operators.groups import group_of, priced_group, uses_tensor_cores
 from rankscope.analysis.operators.python_lines import readable, user_frames
 from rankscope.analysis.operators.work import operator_work, self_time
 from rankscope.analysis.rank.view import RankView, make_view
@@ -203,6 +203,21 @@ def test_tensor_cores_are_told_by_name() -> None:
         "my_gemm": None,
     }
     assert {name: uses_tensor_cores(name) for name in names} == names
+
+
+def test_products_and_attention_in_32_bits_are_priced_as_one_group() -> None:
+    plain = "products and attention in 32 bits"
+    groups = {
+        ("aten::mm", "ampere_sgemm_128x64_tn"): plain,
+        ("aten::mm", "nvjet_tst_128"): "matrix products",
+        (
+            "aten::_efficient_attention_forward",
+            "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention)",
+        ): plain,
+        ("aten::_flash_attention_forward", "void pytorch_flash::flash_fwd_kernel<bf16>"): "attention",
+        ("aten::add", "void vectorized_elementwise_kernel<float>"): "element-wise, norms and losses",
+    }
+    assert {key: priced_group(*key) for key in groups} == groups
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_gains_of_several_changes_do_not_add_up() -> None:
         return Action(code="mend_extra_compute", text="", ranks=[rank], kind="replay", saves_ms=saves)
 
     late, other = mend(2, 2.0), mend(1, 2.0)
-    last = Action(code="tensor_cores", text="", ranks=[], kind="bound", saves_ms=1.0)
+    last = Action(code="record_shapes", text="", ranks=[], kind="bound", saves_ms=1.0)
     assert steps_then([late, other, last], [window], 20.0) == [18.0, pytest.approx(16.0, abs=0.1), None]
     # no more than what was said of the second by itself; and what no replay can make has no successor
     assert steps_then([late, mend(1, 0.5)], [window], 20.0) == [18.0, 17.5]

@@ -42,6 +42,7 @@ def codes(case: Evidence) -> list[str]:
             {"work_gains": {"optimizer": 7.0}, "uses": ["foreach_optimizer", "fused_optimizer"]},
         ),
         ("larger_batch", {"work_gains": {"copies for sharding": 2.0}}, {"work_gains": {"copies for sharding": 0.9}}),
+        ("pin_memory", {"pageable_ms": 9.0}, {"pageable_ms": 9.0, "suspects": [late(1, 30.0, "h2d_copy")]}),
         ("tensor_cores", {"efficiency": replace(H100, plain_ms=9.0)}, {"efficiency": H100}),
         ("near_the_peak", {"efficiency": LONG}, {"efficiency": H100}),
         ("reduce_once", {"repeats": 4, "repeat_ms": 9.0}, {"repeats": 4, "repeat_ms": 9.0, "overlap_gain_ms": 0.2}),
@@ -59,6 +60,14 @@ def codes(case: Evidence) -> list[str]:
 def test_when_it_is_advised(code: str, has: dict, has_not: dict) -> None:
     assert code in codes(replace(evidence(), **has))
     assert code not in codes(replace(evidence(), **has_not))
+
+
+def test_bf16_is_worth_products_in_32_bits_and_half_of_what_other_kernels_move() -> None:
+    """20 ms of products, by replay with attention 25, and half of 8 ms."""
+    gains = {"products and attention in 32 bits": 25.0, "element-wise, norms and losses": 8.0}
+    case = replace(evidence(), efficiency=replace(H100, plain_ms=20.0), work_gains=gains, uses=["compile"])
+    (action,) = [a for a in advise(open_case(case)) if a.code == "tensor_cores"]
+    assert (action.kind, action.saves_ms) == ("bound", 29.0)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.missing_ranks import holds, lost_partners
+from rankscope.analysis.evidence.pageable import pageable_ms
 from rankscope.analysis.evidence.places import find_places
 from rankscope.analysis.evidence.program import compute_ms, has_shapes, host_lines, most_called, uses
 from rankscope.analysis.evidence.work_gains import work_gains
@@ -21,7 +22,7 @@ from rankscope.analysis.stragglers.model_error import model_error
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, work_difference
 from rankscope.analysis.tables.kernels import median_kernel_us
 from rankscope.analysis.tables.modules import exposed_by_module
-from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.analysis.windows.analyse import ALONE, WindowResult
 from rankscope.causes import allocator
 from rankscope.causes.table import BY_NAME
 from rankscope.records.evidence import Anomaly, Evidence, GroupDelay, Suspect
@@ -88,6 +89,10 @@ def collect(
         launches=_launches(windows),
         groups=sorted({f"{c.name} {list(c.ranks)}" for w in windows for c in w.matched.channels}),
     )
+    told = replayed or [w for w in windows if w.replay is not None and w.refused == ALONE]
+    if told:
+        evidence.work_gains, evidence.pageable_ms = work_gains(told), pageable_ms(told)
+        evidence.host_gain_ms = _gain(told, lambda r: r.gains(r.without(Work.HOST)))
     if trusted:
         shows = max(w.visible for w in trusted)
         evidence.visible_pct = 100.0 * shows if np.isfinite(shows) else None
@@ -99,9 +104,7 @@ def collect(
         name_what_they_do(evidence.suspects, trusted, evidence.step_ms or 0.0)
         evidence.slow_groups = _slow_groups(replayed)
         if replayed:
-            evidence.work_gains = work_gains(replayed)
             evidence.network_gain_ms = _gain(replayed, Replay.ideal_network)
-            evidence.host_gain_ms = _gain(replayed, lambda r: r.gains(r.without(Work.HOST)))
             evidence.overlap_gain_ms = _gain(replayed, Replay.hidden)
             evidence.balance_gain_ms = _gain(replayed, lambda r: r.gains(r.balanced()))
         if not evidence.pipeline:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.cpu_only import cpu_gaps, cpu_issues, cpu_waits
 from rankscope.analysis.rank.view import RankView
-from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.analysis.windows.analyse import ALONE, WindowResult
 from rankscope.records.evidence import Contention, RankCpu
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord, ThreadTimes
@@ -44,7 +44,7 @@ def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) ->
         ]
         _own_threads([cpu for cpu in own if cpu is not None])
         known = {cpu.rank for cpu in own if cpu is not None}
-        if not known or window.refused == "only one rank was recorded":
+        if not known or window.refused == ALONE:
             continue
         ranks = known if ranks is None else ranks & known
         for cpu in own:

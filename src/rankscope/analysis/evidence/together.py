@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.evidence.work_gains import MOST_RANKS, without_group
-from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, SHARDING
+from rankscope.analysis.evidence.pageable import without_pageable
+from rankscope.analysis.evidence.work_gains import priced, without_group
+from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, PLAIN, SHARDING
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes import allocator, input_stall
@@ -34,7 +35,7 @@ def steps_then(actions: Sequence[Action], windows: Sequence[WindowResult], step_
         step_ms: the step time in the report.
     """
     found: list[float | None] = [None] * len(actions)
-    replayed = [w for w in windows if w.replay is not None and w.refused is None and len(w.views) <= MOST_RANKS]
+    replayed = priced(windows)
     if not actions or step_ms is None or actions[0].saves_ms is None:
         return found
     left = found[0] = max(step_ms - actions[0].saves_ms, 0.0)
@@ -114,9 +115,11 @@ def _without_kernels(group: str) -> Change:
 _CHANGES: dict[str, Change] = {
     "load_faster": _without_host_cause(input_stall.CAUSE.name),
     "keep_memory": _without_host_cause(allocator.CAUSE.name),
+    "pin_memory": without_pageable,
     "compile": lambda window, work: _without(Work.HOST)(window, without_group(window, work, MEMORY_BOUND)),
     "cuda_graphs": _without(Work.HOST),
     "fused_optimizer": _without_kernels(OPTIMIZER),
+    "tensor_cores": _without_kernels(PLAIN),
     "larger_batch": _without_kernels(SHARDING),
     "hide_transfers": _without(Work.TRANSFER),
 }

@@ -8,22 +8,27 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, SHARDING, group_of
+from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, PLAIN, SHARDING, priced_group
 from rankscope.analysis.operators.work import operator_of_kernels
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
-from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.analysis.windows.analyse import ALONE, WindowResult
 
-__all__ = ["MOST_RANKS", "less_device_work", "operator_shares", "without_group", "work_gains"]
+__all__ = ["MOST_RANKS", "less_device_work", "operator_shares", "priced", "without_group", "work_gains"]
 
 F64 = NDArray[np.float64]
 
-ASKED = (MEMORY_BOUND, OPTIMIZER, SHARDING)
-"""Kinds that a change can fuse or reduce; matrix products and attention are the purpose of the job."""
+ASKED = (MEMORY_BOUND, OPTIMIZER, SHARDING, PLAIN)
+"""Kinds that a change can fuse, reduce or speed up; other products and attention are the purpose of the job."""
 MOST_RANKS = 16
 """Each kind needs a replay of all ranks, event by event. In larger jobs the times of the kernels are reported, without
 what overlaps them."""
+
+
+def priced(windows: Sequence[WindowResult]) -> list[WindowResult]:
+    """Return the windows whose replay tells what less work would gain. One of a lone rank does, too."""
+    return [w for w in windows if w.replay is not None and w.refused in (None, ALONE) and len(w.views) <= MOST_RANKS]
 
 
 def work_gains(windows: Sequence[WindowResult]) -> dict[str, float]:
@@ -70,7 +75,7 @@ def _shares(
     view: RankView,
     window: WindowResult,
     column: int,
-    kind: Callable[[str, str], str] = group_of,
+    kind: Callable[[str, str], str] = priced_group,
     asked: Sequence[str] = ASKED,
 ) -> dict[str, F64]:
     """Return kind of work -> its share of the device work of each segment."""

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["COMPILED", "MATRIX", "MEMORY_BOUND", "OPTIMIZER", "SHARDING", "group_of", "uses_tensor_cores"]
+__all__ = [
+    "COMPILED",
+    "MATRIX",
+    "MEMORY_BOUND",
+    "OPTIMIZER",
+    "PLAIN",
+    "SHARDING",
+    "group_of",
+    "priced_group",
+    "uses_tensor_cores",
+]
 
 MATRIX = "matrix products"
 ATTENTION = "attention"
@@ -13,6 +23,8 @@ OPTIMIZER = "optimizer"
 SHARDING = "copies for sharding"
 COMPILED = "compiled (Triton)"
 MEMORY_BOUND = "element-wise, norms and losses"
+PLAIN = "products and attention in 32 bits"
+"""Those without tensor cores: a group that is priced, and no row of the table."""
 
 _ROWS: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = (
     (COMPILED, re.compile(r"^triton_"), re.compile(r"^triton_")),
@@ -42,6 +54,7 @@ _TENSOR_CORES = re.compile(
     r"nvjet|wgmma|tensorop|xmma|s\d+816|h\d+816|i\d+816|16816|1688|mfma|^Cijk_|hmma|bf16.*gemm", re.I
 )
 _PLAIN = re.compile(r"sgemm|simt|gemmSN|_f32f32_f32f32_f32", re.I)
+_PLAIN_ATTENTION = re.compile(r"_f32_|_f32\b|float32", re.I)
 
 
 def group_of(operator: str, kernel: str) -> str:
@@ -50,6 +63,13 @@ def group_of(operator: str, kernel: str) -> str:
         if operators.search(operator):
             return group
     return next((group for group, _, kernels in _ROWS if kernels.search(kernel)), MEMORY_BOUND)
+
+
+def priced_group(operator: str, kernel: str) -> str:
+    """Return the group as which the kernel's time is priced: the same but for products in 32 bits."""
+    group = group_of(operator, kernel)
+    plain = {MATRIX: _PLAIN, ATTENTION: _PLAIN_ATTENTION}.get(group)
+    return PLAIN if plain is not None and plain.search(kernel) else group
 
 
 def uses_tensor_cores(kernel: str) -> bool | None:

@@ -45,7 +45,7 @@ class CallNodes:
         own, place = np.unique(shares, return_inverse=True)
         joined = builder.nodes(latest[own], JOINED)[place.reshape(-1)]
         # A message can be sent before the receiver waits for it: such a send does not wait for the last arrival.
-        early = (waits.end < latest) & np.array([k not in TOGETHER for k in matched.kind])[matched.call]
+        early = (waits.end < latest) & np.array([k not in TOGETHER for k in matched.kind], np.bool_)[matched.call]
         end = np.where(early, waits.end, np.maximum(waits.end, latest + 1.0))
         end = np.maximum(end, waits.arrival + 1.0)
         self.time = end

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView, name_mask
-from rankscope.analysis.replay.collective_nodes import HOST, START, CallNodes
+from rankscope.analysis.replay.collective_nodes import END, HOST, START, CallNodes
 from rankscope.analysis.replay.graph import Builder, Work
 from rankscope.analysis.replay.segments import Plan
 from rankscope.trace.columns import Category
@@ -64,7 +64,7 @@ class DeviceRank:
         self.builder, self.view, self.column, self.from_time = builder, view, column, from_time
         events = view.trace.events
         gpu = np.flatnonzero(one_of(view.kind, DEVICE_WORK))
-        self.launch, self.stream = events.launch[gpu], events.stream[gpu]
+        self.launch, self.stream, self.step = events.launch[gpu], events.stream[gpu], events.step[gpu]
         self.launched = self.launch >= 0
         self.host_start, self.host_end = clocks.aligned(column, events.start), clocks.aligned(column, events.end)
         self.begin = self.host_start[gpu]
@@ -131,6 +131,16 @@ class DeviceRank:
     def add(self, least: F64) -> None:
         """Add the edges of the rank. ``least`` is the result of :func:`least_gaps`."""
         self._add_starts(self._add_host(), least)
+
+    def add_step_ends(self) -> I64:
+        """Add a node for the end of each recorded step, the latest end of its work, and return these nodes."""
+        pieces = np.flatnonzero(self.step >= 0)
+        steps, place = np.unique(self.step[pieces], return_inverse=True)
+        last = np.full(len(steps), -np.inf)
+        np.maximum.at(last, place, self.end[pieces])
+        nodes = self.builder.nodes(last, END)
+        self._after(nodes[place], pieces, np.zeros(len(pieces)))
+        return nodes
 
     def _add_host(self) -> I64:
         """Add the host chain and return the node of each launching event."""

@@ -20,7 +20,7 @@ from rankscope.analysis.replay.graph import Graph, Work
 from rankscope.analysis.replay.segments import Plan
 from rankscope.statistics.medians import median_along
 
-__all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "prepare", "segment_work", "step_ends"]
+__all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "prepare", "replay_of", "segment_work", "step_ends"]
 
 F64 = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class Replay:
 
     @property
     def steps(self) -> int:
-        """Number of steps that end with a matched call."""
+        """Number of steps whose end is replayed."""
         return len(self.step_calls)
 
     def marks(self, work: F64 | None) -> F64:
@@ -179,17 +179,22 @@ def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, plan: Pl
         plan: its segments.
     """
     members = waits.common_calls(matched)
-    step_calls = [graph.ends[mine].astype(np.int64) for mine in members]
-    transfers = [_busiest(matched, waits, mine) for mine in members]
-    if not step_calls:
+    if not members:
         return None
+    transfers = np.array([_busiest(matched, waits, mine) for mine in members])
+    return replay_of(graph, [graph.ends[mine].astype(np.int64) for mine in members], transfers, begin, plan)
+
+
+def replay_of(graph: Graph, step_calls: list[NDArray[np.int64]], transfers: F64, begin: float, plan: Plan) -> Replay:
+    """Return the replay of steps that end with the latest of these nodes; see :class:`Replay` for the arguments."""
     recorded = np.array([graph.recorded[nodes].max() for nodes in step_calls])
     at = graph.replay()
     unchanged = np.array([at[nodes].max() for nodes in step_calls])
     length = recorded[-1] - begin
     error = float(np.abs(unchanged - recorded).max() / length) if length > 0 else 1.0
-    segments = segment_work(graph, plan)
-    return Replay(graph, segments, plan.peers, step_calls, begin, unchanged, recorded, np.array(transfers), error)
+    return Replay(
+        graph, segment_work(graph, plan), plan.peers, step_calls, begin, unchanged, recorded, transfers, error
+    )
 
 
 def _busiest(matched: Matched, waits: Waits, mine: NDArray[np.int64]) -> float:

@@ -27,6 +27,7 @@ from rankscope.analysis.rank.losses import Losses, find_losses
 from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.trim import whole_steps
 from rankscope.analysis.rank.view import RankView, make_view
+from rankscope.analysis.replay.alone import replay_alone
 from rankscope.analysis.replay.build import begins, build_graph
 from rankscope.analysis.replay.segments import Plan, no_plan, plan_segments, without
 from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
@@ -44,7 +45,7 @@ from rankscope.analysis.windows.stages import Failed, Stages
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.names import DEVICE_WORK
 
-__all__ = ["WindowResult", "analyse_window"]
+__all__ = ["ALONE", "WindowResult", "analyse_window"]
 
 F64 = NDArray[np.float64]
 
@@ -58,6 +59,9 @@ million events."""
 
 FEW_RANKS = 16
 """In windows with more ranks the cost is computed for candidate ranks only."""
+
+ALONE = "only one rank was recorded"
+"""Why a window of one rank is refused. Its replay tells what other work would gain, and nothing of other ranks."""
 
 MAX_REPLAY_ERROR = 0.03
 """Above this relative error of the unchanged replay no what-if replay is used."""
@@ -189,7 +193,7 @@ def analyse_window(
     result.step_ns = _own_step(result.lengths)
     result.profiles = stages.run(
         "profiles",
-        lambda: [profile(v, plan.times[c], plan.shift[c], plan.size) for c, v in enumerate(views)],
+        lambda: [_profile(view, column, plan) for column, view in enumerate(views)],
         list,
     )
     if len(result.profiles) == len(views):
@@ -287,11 +291,18 @@ def _several_devices(views: Sequence[RankView]) -> list[str]:
     ]
 
 
+def _profile(view: RankView, column: int, plan: Plan) -> Profile:
+    return profile(view, plan.times[column], plan.shift[column], plan.size)
+
+
 def _replay(result: WindowResult) -> None:
     views, matched, clocks, waits = result.views, result.matched, result.clocks, result.waits
     result.step_ns = step_length(views, clocks, waits.steps, result.bounds) or result.step_ns
     if len(views) < 2:
-        result.refused = "only one rank was recorded"
+        result.refused = ALONE
+        alone = replay_alone(views[0], matched, clocks, waits) if views else None
+        if alone is not None and alone[1].error <= MAX_REPLAY_ERROR:
+            (result.plan, result.replay), result.profiles = alone, [_profile(views[0], 0, alone[0])]
         return
     if len(views) - len(result.unsound) < 2:
         some = ", ".join(map(str, sorted(result.unsound)[:8]))

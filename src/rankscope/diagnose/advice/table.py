@@ -14,6 +14,7 @@ from rankscope.diagnose.advice import (
     late_rank,
     memory,
     near_the_peak,
+    pinned_memory,
     pipeline_schedule,
     record_more,
     reduce_once,
@@ -30,6 +31,7 @@ __all__ = ["OURS", "advise", "knobs"]
 OURS: tuple[Advice, ...] = (
     late_rank.ADVICE,
     input_for_all.ADVICE,
+    pinned_memory.ADVICE,
     memory.ADVICE,
     busy_operator.ADVICE,
     compile_program.ADVICE,

@@ -44,6 +44,10 @@ def what_limits(evidence: Evidence) -> Limit:
     if waiting >= COMM_SHARE and waiting >= max(transfer, evidence.own_host_pct):
         who = "Every rank waits" if len(evidence.ranks) > 1 else "It waits"
         return Limit("balanced", f"{who} for input: {_of(evidence.input_ms, step)}.")
+    if 100.0 * evidence.pageable_ms >= COMM_SHARE * whole and evidence.pageable_ms >= evidence.transfer_ms:
+        held_up = "its host" if len(evidence.ranks) == 1 else "the hosts"
+        taken = _of(evidence.pageable_ms, step)
+        return Limit("balanced", f"Copies to the device from pageable memory hold {held_up} up: {taken}.")
     if transfer >= COMM_SHARE and evidence.device:
         moving = f"Moving data between ranks takes {amount(evidence.transfer_ms)} of each {amount(step)} step"
         return Limit("comm_bound", f"{moving}, which no work hides ({share(evidence.transfer_ms, step)}).")
@@ -105,10 +109,13 @@ def _level(evidence: Evidence, step: float) -> str:
     peak = f", at {known.peak_pct:.0f} % of their peak" if known is not None and known.peak_pct else ""
     if evidence.compute_pct >= _BOUND_BY_COMPUTE:
         return f"The {what} compute {evidence.compute_pct:.0f} % of each {amount(step)} step{peak}."
-    return (
-        f"Of each {amount(step)} step the {what} compute {evidence.compute_pct:.0f} %, communication that nothing "
-        f"hides takes {evidence.exposed_comm_pct:.0f} %, and {evidence.idle_pct:.0f} % are idle."
-    )
+    copies = 100.0 * evidence.copy_ms / evidence.whole_step_ms
+    parts = [
+        f"Of each {amount(step)} step the {what} compute {evidence.compute_pct:.0f} %",
+        *([f"communication that nothing hides takes {evidence.exposed_comm_pct:.0f} %"] if evidence.calls else []),
+        *([f"copies take {copies:.0f} %"] if copies >= 1.0 else []),
+    ]
+    return f"{', '.join(parts)}, and {evidence.idle_pct:.0f} % are idle."
 
 
 def _beside(evidence: Evidence) -> list[str]:

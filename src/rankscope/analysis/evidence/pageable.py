@@ -1,0 +1,55 @@
+"""Copies to the device from pageable memory: a host waits in each of them, where one from pinned memory returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.evidence.work_gains import MOST_RANKS
+from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.trace.names import Kind
+
+__all__ = ["pageable_ms", "without_pageable"]
+
+F64 = NDArray[np.float64]
+
+
+def pageable_ms(windows: Sequence[WindowResult]) -> float:
+    """Return what a step would gain without these copies, ms; ``windows`` were replayed."""
+    gained = steps = 0.0
+    for window in windows:
+        if window.replay is not None and len(window.views) <= MOST_RANKS:
+            gained += float(window.replay.gains(without_pageable(window, window.replay.graph.work)).sum())
+            steps += window.replay.steps
+    return max(gained, 0.0) / max(steps, 1.0) / 1e6
+
+
+def without_pageable(window: WindowResult, work: F64) -> F64:
+    """Return the work per edge without these copies, on host and device; only for windows that were replayed."""
+    replay = window.replay
+    assert replay is not None
+    graph, plan = replay.graph, window.plan
+    changed: F64 = work.copy()
+    for column, view in enumerate(window.views):
+        events = view.trace.events
+        named = np.array(["Pageable -> Device" in text for text in view.trace.strings], np.bool_)
+        pieces = np.flatnonzero((view.kind == Kind.COPY) & (events.launch >= 0) & named[events.name])
+        if not len(pieces):
+            continue
+        waited = graph.stops.event[graph.stops.owner == column]
+        # A host that waits for the copy in its call has no work there; else its time in the call is work to the replay.
+        calls = np.setdiff1d(events.launch[pieces], waited)
+        parts = (
+            (Work.DEVICE, events.start[events.launch[pieces]], events.duration[pieces], replay.segments.device[column]),
+            (Work.HOST, events.end[calls], events.duration[calls], replay.segments.host[column]),
+        )
+        for label, at, length, whole in parts:
+            place = np.minimum(np.searchsorted(plan.times[column], at) + plan.shift[column], plan.size - 1)
+            part = np.bincount(place, length, plan.size)
+            kept = 1.0 - np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0).clip(0.0, 1.0)
+            mine = np.flatnonzero((graph.owner == column) & (graph.label == label))
+            changed[mine] *= kept[graph.segment[mine]]
+    return changed
