@@ -117,7 +117,7 @@ def as_rank(spec: str, words: list[str], fault: str, bad: int) -> None:
     import torch
 
     from rankscope.agent import bootstrap
-    from rankscope.agent.process.guard import said
+    from rankscope.agent.process.guard import kept_messages
 
     if fault == "slow_compute" and int(os.environ["RANK"]) == bad:
         os.environ["MKL_CBWR"] = "COMPATIBLE"  # read when MKL computes for the first time
@@ -125,7 +125,7 @@ def as_rank(spec: str, words: list[str], fault: str, bad: int) -> None:
     bootstrap.arm(spec, certain=True)
     sys.argv = words
     runpy.run_path(words[0], run_name="__main__")
-    print("the agent:", said(), flush=True)
+    print("the agent:", kept_messages(), flush=True)
 
 
 def record(
@@ -164,8 +164,8 @@ def record(
     session.helper.finish(JobEnd(exit_code=0))
     ends = time.monotonic() + 30.0
     while time.monotonic() < ends:
-        word = session.helper.next_word(0.2)
-        if word is not None and word.word in ("manifest", "refused"):
+        word = session.helper.next_message(0.2)
+        if word is not None and word.kind in ("manifest", "refused"):
             break
     session.helper.end()
     shutil.rmtree(session.spool.path, ignore_errors=True)

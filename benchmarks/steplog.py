@@ -36,7 +36,7 @@ from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.records.running.step_log import STEP_LOG_ENTRY
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
-from rankscope.statistics.step_time import Pace
+from rankscope.statistics.step_time import StepTimeEstimate
 
 BLOCK = 4
 
@@ -93,15 +93,15 @@ def _alone(log: StepLog, turns: int = 50) -> str:
 
 def _looking(folder: Path, turns: int = 50) -> str:
     """What the agreement on windows costs in a step in which nothing has changed."""
-    config, pace = ToolConfig(), Pace()
+    config, step_time = ToolConfig(), StepTimeEstimate()
     config.schedule.skip_first = 1_000_000
     for _ in range(100):
-        pace.add(20.0)
+        step_time.add(20.0)
     spec = to_agent_spec(config, run_id="steplog", spool=folder)
     time.sleep(0.1)  # the folder has just been changed
     found = []
     for rank in (0, 1):
-        agreement = Agreement(spec, rank, Notices(Spool(folder), 0), pace, 0.25)
+        agreement = Agreement(spec, rank, Notices(Spool(folder), 0), step_time, 0.25)
         best = min(_timed(lambda due=agreement.due: [due(step) for step in range(turns)]) for _ in range(500))
         found.append(f"{1e6 * best / turns:.1f}")
     return ", ".join(found)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["DIALECTS", "Dialect", "Identity", "launcher_process", "started_process", "told", "was_told"]
+__all__ = ["DIALECTS", "Dialect", "Identity", "identity_from", "identity_key", "launcher_process", "started_process"]
 
 
 class Dialect:
@@ -105,7 +105,7 @@ DIALECTS = (
 """The launcher nearest to the rank first: torchrun within a Slurm step sets the rank, the step only sets the task."""
 
 
-def told(environ: Mapping[str, str]) -> Identity | None:
+def identity_from(environ: Mapping[str, str]) -> Identity | None:
     """Return the identity that the nearest launcher gave to a process; None if no launcher did.
 
     Args:
@@ -127,7 +127,7 @@ def told(environ: Mapping[str, str]) -> Identity | None:
     return None
 
 
-def was_told(identity: Identity | None) -> str:
+def identity_key(identity: Identity | None) -> str:
     """Return an identity as one string, for comparison with the identity of a descendant process."""
     return "" if identity is None else f"{identity.launcher} {identity.rank}/{identity.world_size}"
 
@@ -191,7 +191,7 @@ def _way_up(identity: Identity, proc: Path) -> tuple[int, int]:
         except OSError:
             break
         pairs = (os.fsdecode(word).partition("=") for word in words)
-        if was_told(told({name: value for name, _, value in pairs})) != was_told(identity):
+        if identity_key(identity_from({name: value for name, _, value in pairs})) != identity_key(identity):
             break
         below = pid
         pid = int((proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])

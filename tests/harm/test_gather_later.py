@@ -11,7 +11,7 @@ import pytest
 
 from rankscope import cli
 from rankscope.errors import ConfigError, RunDirError
-from rankscope.node.later import gather_later
+from rankscope.node.late_gathering import gather_later
 from rankscope.rundir.layout import RunDir
 from support.ending import ending
 from support.node import Node, until

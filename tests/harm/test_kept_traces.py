@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rankscope.node.later import gather_later
+from rankscope.node.late_gathering import gather_later
 from rankscope.privacy.verify import verify
 from rankscope.records.codec import from_json
 from rankscope.records.report import ClusterReport
@@ -95,7 +95,7 @@ def test_a_helper_that_is_killed_before_and_after_the_decision_loses_nothing(nod
     head.helper.finish(JobEnd(exit_code=0))
     with ThreadPoolExecutor(1) as pool:  # the head works on while the other is dead: a report needs nothing of it
         heard = pool.submit(head.hear, LIMIT_S)
-        other.helper.next_word(0)  # notices it, and starts another
+        other.helper.next_message(0)  # notices it, and starts another
         other.helper.finish(JobEnd(exit_code=0))
         until(lambda: head.run.kept.exists() or len(other.spool.holds()) < RANKS // NODES)
         other.kill()

@@ -20,7 +20,7 @@ from rankscope.agent.steps.step_log import StepLog
 from rankscope.launcher.exec.join import sign_in
 from rankscope.node.__main__ import OTHER_HELPER
 from rankscope.node.helper import Helper
-from rankscope.node.words import Words
+from rankscope.node.messages import Messages
 from rankscope.own_process import command, environment
 from rankscope.records.running.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY, STEP_LOG_HEADER
 from rankscope.rundir.layout import RunDir
@@ -99,7 +99,7 @@ def test_a_helper_that_is_killed_at_the_end_is_followed_by_another(make, times):
     for _ in range(times):
         node.kill()
         node.records(0), node.records(1)
-        node.helper.next_word(0)  # notices it
+        node.helper.next_message(0)  # notices it
     node.end()
     assert whole(node)
     assert node.manifest.exit_code == 0
@@ -281,7 +281,7 @@ def test_a_store_that_takes_nothing_keeps_everything_in_the_spool_and_says_so(ma
     text = '{"traceEvents": [' + ", ".join(str(int.from_bytes(os.urandom(8), "big")) for _ in range(4000)) + "]}"
     node.records(0, text), node.records(1)
     words = node.end()
-    (said,) = [word.text for word in words if word.word == "gathered"]
+    (said,) = [word.text for word in words if word.kind == "gathered"]
     assert "File too large: 2 file(s)" in said
     assert str(node.spool.path) in said
     assert node.spool.trace(0, 0, 0).read_text() == text
@@ -301,7 +301,7 @@ def test_a_store_that_is_taken_away_in_the_middle(make):
     (node.run.path / "attempt_0").write_text("no folder can be made here any more")
     node.records(0), node.records(1)
     words = node.end()
-    (said,) = [word.text for word in words if word.word == "gathered"]
+    (said,) = [word.text for word in words if word.kind == "gathered"]
     assert "4 file(s)" in said
     assert node.spool.trace(0, 0, 0).read_text() == TRACE
     assert {r.status for r in node.manifest.windows[0].records} == {"missing"}
@@ -314,11 +314,11 @@ def test_a_run_directory_that_is_refused_keeps_what_was_recorded(make):
 
     second.helper = NodeHelper(second.spool)
     word = second.helper.claimed(60, 60)
-    assert (word.word, "belongs to run" in word.text) == ("refused", True)
+    assert (word.kind, "belongs to run" in word.text) == ("refused", True)
     # WHEN the launcher had started the job all the same, since the answer came late
     second.records(0)
     words = second.end()
-    (said,) = [word.text for word in words if word.word == "gathered"]
+    (said,) = [word.text for word in words if word.kind == "gathered"]
     assert "belongs to run" in said
     assert "2 file(s)" in said
     assert second.spool.trace(0, 0, 0).read_text() == TRACE
@@ -367,7 +367,7 @@ class InProcess:
     def __init__(self, node, monkeypatch):
         monkeypatch.setattr("os.nice", lambda _: 0)
         self._reader, self._writer = os.pipe()
-        self.helper = Helper(node.spool, Words(None), self._reader)
+        self.helper = Helper(node.spool, Messages(None), self._reader)
         self._thread = threading.Thread(target=self.helper.run, daemon=True)
         self._thread.start()
 
@@ -430,7 +430,7 @@ def test_a_report_that_takes_too_long_is_given_up_with_the_command_that_makes_it
     node = make(report=True, report_timeout_s=0.05).start()
     node.lives(0, world=1)
     words = node.end()
-    (said,) = [word.text for word in words if word.word == "lacking"]
+    (said,) = [word.text for word in words if word.kind == "lacking"]
     assert "analysis.timeout_s=0.05" in said
     assert f"rankscope analyze {node.run.path}" in said
     assert node.manifest.world_size == 1
@@ -442,11 +442,11 @@ def test_a_report_whose_process_is_killed_is_told_of(make):
     from rankscope.records.running.node_task import JobEnd
 
     node.helper.finish(JobEnd(exit_code=0))
-    until(lambda: (word := node.helper.next_word(0.2)) is not None and word.word == "begun")
+    until(lambda: (word := node.helper.next_message(0.2)) is not None and word.kind == "begun")
     children = Path(f"/proc/{node.helper.pid}/task")
     until(lambda: any((task / "children").read_text() for task in children.iterdir()))
     for task in children.iterdir():
         for pid in (task / "children").read_text().split():
             os.kill(int(pid), signal.SIGKILL)
-    (said,) = [word.text for word in node.hear() if word.word == "lacking"]
+    (said,) = [word.text for word in node.hear() if word.kind == "lacking"]
     assert "killed by signal 9" in said

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.node.later import gather_later
+from rankscope.node.late_gathering import gather_later
 from rankscope.privacy.verify import verify
 from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest
@@ -160,7 +160,7 @@ def test_two_nodes_without_any_folder_in_common(make, store, texts, tmp_path, ke
     kept = sorted(int(path.name[5:10]) for path in run.window(0, 0).glob("*.trace.json.gz"))
     assert kept == (list(range(RANKS)) if keep == "all" else [0, 1, LATE])
     until(lambda: not [node for node in nodes if node.spool.path.exists()])  # the other node is done before it has left
-    assert any(word.word == "report" for word in words[0])
+    assert any(word.kind == "report" for word in words[0])
 
 
 def test_a_second_run_there_is_refused(make, store, texts, tmp_path):
@@ -174,7 +174,7 @@ def test_a_second_run_there_is_refused(make, store, texts, tmp_path):
     other.helper = NodeHelper(other.spool)
     word = other.helper.claimed(300, 300)
     other.close()
-    assert word.word == "refused"
+    assert word.kind == "refused"
     assert f"{store.url} holds a finished run" in word.text
 
 

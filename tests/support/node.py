@@ -15,7 +15,7 @@ from rankscope.node.manifest import NodeResult
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import RankRecord
-from rankscope.records.running.node_task import HelperWord, JobEnd, NodeTask
+from rankscope.records.running.node_task import HelperMessage, JobEnd, NodeTask
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 from support.ending import end
@@ -54,7 +54,7 @@ class Node:
         self.helper = NodeHelper(self.spool, kept=kept)
         word = self.helper.claimed(300, 300)
         assert word is not None
-        assert word.word == "claimed", word
+        assert word.kind == "claimed", word
         return self
 
     def record(self, rank: int, *, world: int = 2, **fields: Any) -> RankRecord:
@@ -76,20 +76,20 @@ class Node:
         path.with_suffix(".tmp").write_text(to_json(record))
         path.with_suffix(".tmp").rename(path)
 
-    def end(self, exit_code: int | None = 0, limit_s: float = 300) -> list[HelperWord]:
+    def end(self, exit_code: int | None = 0, limit_s: float = 300) -> list[HelperMessage]:
         """The job has ended; every word until the helper is done."""
         assert self.helper is not None
         self.helper.finish(JobEnd(exit_code=exit_code))
         return self.hear(limit_s)
 
-    def hear(self, limit_s: float = 300) -> list[HelperWord]:
+    def hear(self, limit_s: float = 300) -> list[HelperMessage]:
         """Every word until the helper is done."""
         assert self.helper is not None
-        words: list[HelperWord] = []
+        words: list[HelperMessage] = []
         deadline = time.monotonic() + limit_s
-        while not words or words[-1].word != "done":
+        while not words or words[-1].kind != "done":
             assert time.monotonic() < deadline, words
-            if (word := self.helper.next_word(0.2)) is not None:
+            if (word := self.helper.next_message(0.2)) is not None:
                 words.append(word)
         return words
 

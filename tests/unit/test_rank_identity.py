@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.rank_identity import Identity, told, was_told
+from rankscope.rank_identity import Identity, identity_from, identity_key
 
 TORCHRUN = {
     "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "2",
@@ -38,7 +38,7 @@ SLURM = {
     ],
 )
 def test_each_launcher_in_its_own_words(environ, expected):
-    assert told(environ) == expected
+    assert identity_from(environ) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,15 @@ def test_each_launcher_in_its_own_words(environ, expected):
     ],
 )
 def test_nothing_is_guessed(environ):
-    assert told(environ) is None
+    assert identity_from(environ) is None
 
 
 def test_the_nearest_launcher_says_the_rank():
-    both = told({**SLURM, **OPEN_MPI, **TORCHRUN})
+    both = identity_from({**SLURM, **OPEN_MPI, **TORCHRUN})
     assert both is not None
     assert (both.launcher, both.rank) == ("torchrun", 3)
-    assert was_told(both) == "torchrun 3/4"
-    assert was_told(None) == ""
+    assert identity_key(both) == "torchrun 3/4"
+    assert identity_key(None) == ""
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_nearest_launcher_says_the_rank():
     ],
 )
 def test_whether_there_are_other_nodes(environ, several):
-    found = told(environ)
+    found = identity_from(environ)
     assert found is not None
     assert found.several_nodes is several
 
@@ -84,14 +84,14 @@ def test_whether_there_are_other_nodes(environ, several):
     ("tasks", "node", "here"), [("4(x2),3", "0", 4), ("4(x2),3", "1", 4), ("4(x2),3", "2", 3), ("odd", "0", None)]
 )
 def test_slurms_list_of_tasks(tasks, node, here):
-    found = told({**SLURM, "SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_NODEID": node})
+    found = identity_from({**SLURM, "SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_NODEID": node})
     assert found is not None
     assert found.local_world_size == here
 
 
 def test_the_launcher_is_the_nearest_ancestor_that_was_not_told_this_rank():
     # GIVEN a rank behind two shells that were told the same
-    ask = "from rankscope.rank_identity import *; import os; print(launcher_process(told(os.environ)))"
+    ask = "from rankscope.rank_identity import *; import os; print(launcher_process(identity_from(os.environ)))"
     command = ["sh", "-c", '"$0" -c "$1"; true', sys.executable, ask]
     environ = {**os.environ, "PMI_RANK": "1", "PMI_SIZE": "2"}
     for name in ("RANK", "WORLD_SIZE"):

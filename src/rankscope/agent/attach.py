@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from rankscope import own_process
-from rankscope.rank_identity import Identity, launcher_process, told
+from rankscope.rank_identity import Identity, identity_from, launcher_process
 from rankscope.rundir.spool import Spool, disabled
 
 __all__ = ["Attached", "attach"]
@@ -82,7 +82,7 @@ def _attach(run_dir: Path | str | None, schedule: str | Mapping[str, int] | None
     if run_dir is not None:
         place = str(Path(run_dir).absolute()).replace("\\", "\\\\").replace("'", "\\'")
         overrides.append(f"run.dir='{place}'")
-    identity = told(os.environ)
+    identity = identity_from(os.environ)
     launch = _launch(identity)
     if launch is not None and run_dir is None:
         raise ValueError("a job that may have several nodes needs run_dir, a folder that all of them see")

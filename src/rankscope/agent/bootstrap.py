@@ -10,7 +10,7 @@ import os
 import sys
 
 from rankscope.agent.process.import_hooks import after_import
-from rankscope.rank_identity import told, was_told
+from rankscope.rank_identity import identity_from, identity_key
 
 TYPE_CHECKING = False  # typing takes longer to import than this module
 if TYPE_CHECKING:
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["arm", "is_rank"]
 
-_ENV_TOLD = "RANKSCOPE_TOLD"
-"""``rundir.spool.ENV_TOLD``, which is not imported yet."""
+_ENV_IDENTITY = "RANKSCOPE_TOLD"
+"""``rundir.spool.ENV_IDENTITY``, which is not imported yet."""
 
 
 def is_rank(environ: Mapping[str, str]) -> bool:
     """Return whether this process was certainly started as a rank: torchrun's variables changed between rankscope and
     this process, or a launcher started several processes on this node, one per rank. A single process may be the
     launcher of a node, such as torchrun under srun."""
-    found = told(environ)
+    found = identity_from(environ)
     if found is None or found.world_size is None:
         return False
-    changed = found.launcher == "torchrun" and was_told(found) != environ.get(_ENV_TOLD, "")
+    changed = found.launcher == "torchrun" and identity_key(found) != environ.get(_ENV_IDENTITY, "")
     return changed or (found.local_world_size or 0) > 1
 
 
@@ -65,7 +65,7 @@ def _begin(spec_path: str, *, certain: bool) -> None:
 
         Session.begin(spec, certain=certain)
     except Exception as error:  # for instance an unsupported version of torch, or a full spool
-        found = told(os.environ)
+        found = identity_from(os.environ)
         if certain and found is not None:
             _report_failure(spec, found, error)
 

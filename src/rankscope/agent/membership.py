@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from rankscope.agent.process.guard import tell
+from rankscope.agent.process.guard import keep_message
 from rankscope.agent.process.record import process_record
-from rankscope.rank_identity import Identity, started_process, told
+from rankscope.rank_identity import Identity, identity_from, started_process
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
-from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, ENV_TOLD, Spool
+from rankscope.rundir.spool import ENV_IDENTITY, ENV_PYTHONPATH, ENV_SPEC, Spool
 
 __all__ = ["Membership"]
 
@@ -43,17 +43,17 @@ class Membership:
     def __init__(self, spec: AgentSpec, spool: Spool, environ: Mapping[str, str], *, certain: bool) -> None:
         self._spec = spec
         self._spool = spool
-        self._told = told(environ)
+        self._identity = identity_from(environ)
         self.life: RankRecord | None = None
         """The record of this rank's process; None until the rank is known."""
-        self.several_nodes = spec.reaches_other_nodes or (self._told is not None and self._told.several_nodes)
+        self.several_nodes = spec.reaches_other_nodes or (self._identity is not None and self._identity.several_nodes)
         self.is_first_of_node = False
         """Whether it was the first rank of its node to claim its rank. Local rank 0 does not identify it, since several
         processes of a node may have local rank 0."""
         self._restarts = _number(environ.get(_RESTARTS))
         self._earlier = spool.earlier_attempts()
-        if certain and self._told is not None and self._told.world_size is not None:
-            self._be(self._told.rank, self._told.world_size, self._told)
+        if certain and self._identity is not None and self._identity.world_size is not None:
+            self._be(self._identity.rank, self._identity.world_size, self._identity)
 
     def settle(self, completed: int) -> bool:
         """Determine which rank this process is.
@@ -68,7 +68,9 @@ class Membership:
         if self.life is not None:
             return True
         group = _group()
-        now = told(os.environ) or self._told  # Lightning and Ray set their variables in the running process
+        now = (
+            identity_from(os.environ) or self._identity
+        )  # Lightning and Ray set their variables in the running process
         if group is None:
             window = self._spec.schedule.window(0)
             if window is not None and completed + self._spec.agreement_lead + 1 < window.warm:
@@ -111,7 +113,7 @@ class Membership:
             except FileExistsError:
                 return False
             except OSError as error:  # no space for the file: then no other process can create it either
-                tell(f"the rank could not be claimed in {self._spool.path}: {error}")
+                keep_message(f"the rank could not be claimed in {self._spool.path}: {error}")
             else:
                 with os.fdopen(handle, "w") as stream, contextlib.suppress(OSError):
                     pid = self._lives_with(life.pid)
@@ -127,10 +129,10 @@ class Membership:
 
     def _lives_with(self, pid: int) -> int:
         """The process with which this rank's part in the attempt ends: a wrapper may start one script after another."""
-        if self._restarts is None or self._told is None:
+        if self._restarts is None or self._identity is None:
             return pid
         with contextlib.suppress(OSError, ValueError, IndexError):
-            return started_process(self._told)
+            return started_process(self._identity)
         return pid
 
     def _elected(self, life: RankRecord) -> bool:
@@ -163,7 +165,7 @@ def _withdraw() -> None:
     """Restore the environment that started the agent, because this is a rank and its children are not ranks."""
     if os.environ.pop(ENV_SPEC, None) is None:
         return
-    os.environ.pop(ENV_TOLD, None)
+    os.environ.pop(ENV_IDENTITY, None)
     own = os.environ.pop(ENV_PYTHONPATH, None)
     if own is None:
         os.environ.pop("PYTHONPATH", None)

@@ -23,12 +23,12 @@ from rankscope.agent.carriers.table import choose_carrier
 from rankscope.agent.latest import latest_numbers
 from rankscope.agent.membership import Membership
 from rankscope.agent.process.exit import ExitHandler
-from rankscope.agent.process.guard import guarded, said, tell
+from rankscope.agent.process.guard import guarded, keep_message, kept_messages
 from rankscope.agent.process.safe_point import after_backward, in_backward
 from rankscope.agent.process.skip_destructors import skip_destructors
 from rankscope.agent.process.training_thread import TrainingThread
 from rankscope.agent.signals.table import all_signals
-from rankscope.agent.starting import Starting
+from rankscope.agent.startup_stages import StartupStages
 from rankscope.agent.steps.counter import StepCounter
 from rankscope.agent.steps.detectors import install_detectors
 from rankscope.agent.steps.occasions import watch_occasions
@@ -75,7 +75,7 @@ class Session:
         self._thread = TrainingThread()
         self._times = StepTimes(self._thread)
         self._windows = RankWindows(
-            spec, self.spool, self.counter, self._thread, self._ending, self._times.pace, _disarm
+            spec, self.spool, self.counter, self._thread, self._ending, self._times.step_time, _disarm
         )
         self._listener: Listener | None = None
         self._in_group = False
@@ -102,7 +102,7 @@ class Session:
         )  # fmt: skip
         watch_occasions(session._times.happened)
         if session._member.life is not None and spec.hang_after_s > 0:
-            Starting(session.spool.stage(session.life.attempt, session.life.rank), session._listen).watch()
+            StartupStages(session.spool.stage(session.life.attempt, session.life.rank), session._listen).watch()
         session._windows.install()
         os.register_at_fork(after_in_child=guarded(_forked))
 
@@ -156,7 +156,7 @@ class Session:
 
     def _fail(self, error: Exception) -> None:
         """After an unexpected error: stop recording for good, and leave no profiler active."""
-        tell(f"recording failed and is switched off; training goes on: {error!r}")
+        keep_message(f"recording failed and is switched off; training goes on: {error!r}")
         if self._windows.current is not None and (in_backward() or not self._thread.is_this()):
             self._failed, self._due = error, True  # a profiler must be stopped in the thread that started it
             return
@@ -177,13 +177,18 @@ class Session:
             _disarm()
             return False
         life = self.life
-        self._board = Notices(self.spool, life.attempt)
+        self._notices = Notices(self.spool, life.attempt)
         carrier = choose_carrier(
-            Post(self.spec.run_id, life.attempt, life.rank, self._board, self._environ),
+            Post(self.spec.run_id, life.attempt, life.rank, self._notices, self._environ),
             several_nodes=self._member.several_nodes, carries=life.rank == 0 or self._member.is_first_of_node,
         )  # fmt: skip
         agreement = Agreement(
-            self.spec, life.rank, self._board, self._times.pace, carrier.heard_within_s, self.counter.source or ""
+            self.spec,
+            life.rank,
+            self._notices,
+            self._times.step_time,
+            carrier.heard_within_s,
+            self.counter.source or "",
         )
         records = self._member.records(self.spec.capture.ranks)
         self._windows.begin(life, agreement, records=records, opened=self._write_life)
@@ -237,9 +242,9 @@ class Session:
             return
         if self._times.asked:
             return  # longer by what the log itself has cost
-        slowness = self._times.pace.add(elapsed_ms)
+        slowness = self._times.step_time.add(elapsed_ms)
         if 0 < self.spec.budget.slow_step < slowness:
-            self._board.post("slow_step")
+            self._notices.post("slow_step")
 
     # ------------------------------------------------------------ CUDA graphs, forks, exit
 
@@ -272,7 +277,7 @@ class Session:
             self._listener.close()
         self._times.close()
         self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
-        self.life.steps.after_ms = self._times.pace.recent_ms
+        self.life.steps.after_ms = self._times.step_time.recent_ms
         self._write_life()
 
     def leave(self) -> None:
@@ -287,7 +292,7 @@ class Session:
             return  # another process of this rank trains
         self.life.steps_counted, self.life.step_source = self.counter.completed, self.counter.source
         self.life.step_trust = self.counter.trust
-        self.life.notes = said()
+        self.life.notes = kept_messages()
         self.life.device = device_name(device_in_use())
         window = self._windows.current
         self.life.open_window = window.window.number if window is not None else None
@@ -298,7 +303,7 @@ class Session:
                 self._written.unlink(missing_ok=True)
             self._written = path
         except OSError as error:
-            tell(f"the record of this rank's life could not be written: {error}")
+            keep_message(f"the record of this rank's life could not be written: {error}")
 
 
 def end() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rankscope.analysis.evidence.collect import collect
+from rankscope.analysis.evidence.combined_gains import steps_then
 from rankscope.analysis.evidence.contention import contention
 from rankscope.analysis.evidence.ending import how_it_ended, lost_ranks
-from rankscope.analysis.evidence.together import steps_then
 from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import recording_overhead_pct
 from rankscope.analysis.tables.table import TABLES

@@ -10,9 +10,9 @@ from rankscope.compare.promises import promises
 from rankscope.compare.rows.table import ROWS
 from rankscope.compare.sides.noise import of_difference, usual
 from rankscope.compare.sides.side import Side
+from rankscope.compare.significance import keep_significant
 from rankscope.compare.steps import compare_steps
 from rankscope.compare.template import Template, make_template
-from rankscope.compare.together import tell
 from rankscope.records.diff import DiffPart, DiffRow, DiffSide, DiffVerdict, RunDiff
 from rankscope.records.rank_window import RankWindow
 
@@ -43,7 +43,7 @@ def compare(before: Side, after: Side, *, force: bool = False) -> RunDiff:
         notes += [f"whether {own.promised_ms:.1f} ms {own.text} were gained is not decided" for own in promised]
         promised = []
     rows = [row for make in ROWS for row in make(before, after)]
-    tell(rows, max(step.before or 0.0, step.after or 0.0))
+    keep_significant(rows, max(step.before or 0.0, step.after or 0.0))
     titles = [{(f.kind, tuple(f.ranks)): f.title for f in side.report.findings} for side in (before, after)]
     return RunDiff(
         verdict=verdict,

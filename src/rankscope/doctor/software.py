@@ -44,9 +44,9 @@ def launcher(_question: Question) -> Iterator[Finding]:
     """Report the rank that a launcher gave to this process, as `rankscope exec` would read it."""
     import os
 
-    from rankscope.rank_identity import told
+    from rankscope.rank_identity import identity_from
 
-    found = told(os.environ)
+    found = identity_from(os.environ)
     if found is None:
         text = "no launcher has told this process a rank: `rankscope exec COMMAND` stays as the parent of the command"
         yield Finding("ok", text)

@@ -16,14 +16,14 @@ from rankscope.errors import RunDirError
 from rankscope.launcher.headroom import leave_enough
 from rankscope.launcher.run_plan import RunPlan, name_of
 from rankscope.node.gathering.signing import load_signing_key
-from rankscope.rank_identity import told, was_told
+from rankscope.rank_identity import identity_from, identity_key
 from rankscope.records.codec import to_json
 from rankscope.records.running.node_task import NodeTask
 from rankscope.records.secrets import mask_arguments, mask_config
 from rankscope.rundir.files import write_new
 from rankscope.rundir.layout import RUNS_FOLDER
 from rankscope.rundir.sealing import recipients_of
-from rankscope.rundir.spool import ENV_PYTHONPATH, ENV_SPEC, ENV_TOLD, Spool
+from rankscope.rundir.spool import ENV_IDENTITY, ENV_PYTHONPATH, ENV_SPEC, Spool
 
 if TYPE_CHECKING:
     from rankscope.launcher.node_helper import NodeHelper
@@ -68,7 +68,7 @@ def changes_for(spool: Spool, environ: Mapping[str, str]) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(_INJECT), *([before] if before else [])]),
         **({} if before is None else {ENV_PYTHONPATH: before}),
         ENV_SPEC: str(spool.spec),
-        ENV_TOLD: was_told(told(environ)),
+        ENV_IDENTITY: identity_key(identity_from(environ)),
     }
 
 
@@ -121,7 +121,7 @@ def begin(
         write_new(spool.task, to_json(task))
         helper = NodeHelper(spool, kept=ends_with_ranks)
         answer = helper.claimed(_CLAIM_S, _STORE_S)
-        if answer is not None and answer.word == "refused":
+        if answer is not None and answer.kind == "refused":
             raise RunDirError(answer.text)
         if not ends_with_ranks:
             helper.watch()

@@ -16,7 +16,7 @@ from collections import deque
 
 from rankscope import own_process
 from rankscope.records.codec import from_json, to_json
-from rankscope.records.running.node_task import HelperWord, JobEnd
+from rankscope.records.running.node_task import HelperMessage, JobEnd
 from rankscope.rundir.spool import Spool
 
 __all__ = ["HelperLost", "NodeHelper"]
@@ -41,12 +41,12 @@ class NodeHelper:
 
     def __init__(self, spool: Spool, *, kept: bool = False) -> None:
         self._spool = spool
-        self._words_after = ("--kept",) if kept else ()
+        self._arguments = ("--kept",) if kept else ()
         self._environ = own_process.environment()  # before the variables for the ranks are added
         self._lock = threading.Lock()
         self._no_more = threading.Event()
         self._rest = b""
-        self._words: deque[HelperWord] = deque()
+        self._messages: deque[HelperMessage] = deque()
         self._end: JobEnd | None = None
         self._late_starts = 0
         self._process = self._start()
@@ -56,7 +56,7 @@ class NodeHelper:
         """Process id of the helper."""
         return self._process.pid
 
-    def claimed(self, patience_s: float, store_s: float) -> HelperWord | None:
+    def claimed(self, patience_s: float, store_s: float) -> HelperMessage | None:
         """Wait for the answer of the run directory.
 
         Args:
@@ -68,12 +68,12 @@ class NodeHelper:
         """
         deadline = time.monotonic() + patience_s
         while (left_s := deadline - time.monotonic()) > 0:
-            word = self._hear(left_s)
-            if word is not None and word.word in ("claimed", "refused"):
-                return word
-            if word is not None and word.word == "alive":
+            message = self._hear(left_s)
+            if message is not None and message.kind in ("claimed", "refused"):
+                return message
+            if message is not None and message.kind == "alive":
                 deadline = min(deadline, time.monotonic() + store_s)
-            if word is None and self._process.poll() is not None:
+            if message is None and self._process.poll() is not None:
                 return None  # it has ended; the watch starts another
         return None
 
@@ -83,7 +83,7 @@ class NodeHelper:
             threading.Thread(target=self._watch, name="rankscope-helper", daemon=True).start()
 
     def finish(self, end: JobEnd) -> None:
-        """Tell the helper that the job has ended; its further actions are reported by :meth:`next_word`."""
+        """Tell the helper that the job has ended; its further actions are reported by :meth:`next_message`."""
         self._no_more.set()
         with self._lock:
             self._end = end
@@ -97,7 +97,7 @@ class NodeHelper:
             if self._process.stdin is not None:
                 self._process.stdin.close()
 
-    def next_word(self, patience_s: float) -> HelperWord | None:
+    def next_message(self, patience_s: float) -> HelperMessage | None:
         """Return the next message, or None if there is none within ``patience_s`` seconds.
 
         A helper that died is restarted.
@@ -105,18 +105,18 @@ class NodeHelper:
         Raises:
             HelperLost: it cannot be restarted.
         """
-        word = self._hear(patience_s)
-        if word is None and self._process.poll() is not None and not self._words:
+        message = self._hear(patience_s)
+        if message is None and self._process.poll() is not None and not self._messages:
             with self._lock:
                 if self._late_starts == _LATE_STARTS:
-                    raise HelperLost(f"the node helper ended {_LATE_STARTS + 1} times: {self._last_words()}")
+                    raise HelperLost(f"the node helper ended {_LATE_STARTS + 1} times: {self._last_messages()}")
                 self._late_starts += 1
                 try:
                     self._replace()
                 except OSError as error:
                     raise HelperLost(f"the node helper ended and no other could be started: {error}") from error
                 self._send_end()
-        return word
+        return message
 
     def end(self) -> None:
         """End the helper and its child processes. One that hangs in a store ends when the store answers."""
@@ -127,7 +127,7 @@ class NodeHelper:
     def _start(self) -> subprocess.Popen[bytes]:
         with self._spool.helper_log.open("ab") as log:
             process = subprocess.Popen(
-                own_process.command("rankscope.node", str(self._spool.path), *self._words_after),
+                own_process.command("rankscope.node", str(self._spool.path), *self._arguments),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=self._environ, cwd="/",
                 start_new_session=True,
             )  # fmt: skip
@@ -160,9 +160,9 @@ class NodeHelper:
                 self._process.stdin.write(to_json(self._end, indent=None).encode() + b"\n")
                 self._process.stdin.close()
 
-    def _hear(self, patience_s: float) -> HelperWord | None:
-        if self._words:
-            return self._words.popleft()
+    def _hear(self, patience_s: float) -> HelperMessage | None:
+        if self._messages:
+            return self._messages.popleft()
         with self._lock:
             pipe = self._process.stdout
             if pipe is None:
@@ -180,10 +180,10 @@ class NodeHelper:
             *lines, self._rest = (self._rest + part).split(b"\n")
         for line in lines:
             with contextlib.suppress(ValueError):
-                self._words.append(from_json(HelperWord, line))
-        return self._words.popleft() if self._words else None
+                self._messages.append(from_json(HelperMessage, line))
+        return self._messages.popleft() if self._messages else None
 
-    def _last_words(self) -> str:
+    def _last_messages(self) -> str:
         with contextlib.suppress(OSError):
             lines = self._spool.helper_log.read_text(errors="replace")[-4096:].strip().splitlines()
             if lines:

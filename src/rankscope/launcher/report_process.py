@@ -1,7 +1,7 @@
 """The process that makes the report of a finished run: ``rankscope.launcher.report_process RUN hta|no-hta WHERE``.
 
 It is a separate process so that its needs (time, memory, libraries) can neither delay nor end the launcher, whose exit
-code is the job's. It writes its progress, and the report, as messages (:class:`HelperWord`) to standard output.
+code is the job's. It writes its progress, and the report, as messages (:class:`HelperMessage`) to standard output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from rankscope.errors import RankscopeError
 from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
-from rankscope.records.running.node_task import HelperWord
+from rankscope.records.running.node_task import HelperMessage
 from rankscope.records.secrets import mask_text
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
@@ -29,20 +29,20 @@ _EVERY_BYTES = 1 << 20
 def main(path: str, where: str, *, hta: bool) -> None:
     """Make the report, or report why there is none. ``where``: the name of the run directory in the report."""
     _outlive_what_ends_the_job()
-    tell = _words()
+    tell = _messages()
     run_dir = RunDir(Path(path))
     try:
         make(run_dir, where, hta=hta, tell=tell)
     except RankscopeError as error:
-        tell(HelperWord(word="lacking", text=f"no report: {error}"))
+        tell(HelperMessage(kind="lacking", text=f"no report: {error}"))
         _tell_notes(run_dir, tell)
     except Exception as error:
         text = mask_text(" ".join(f"{type(error).__name__}: {error}".split()))
         shows = f"`rankscope analyze {where}` shows it"
-        tell(HelperWord(word="lacking", text=f"the analysis failed: {text}; {shows}"))
+        tell(HelperMessage(kind="lacking", text=f"the analysis failed: {text}; {shows}"))
 
 
-def make(run_dir: RunDir, where: str, *, hta: bool, tell: Callable[[HelperWord], None]) -> None:
+def make(run_dir: RunDir, where: str, *, hta: bool, tell: Callable[[HelperMessage], None]) -> None:
     """Load, analyse and write.
 
     Raises:
@@ -60,30 +60,30 @@ def make(run_dir: RunDir, where: str, *, hta: bool, tell: Callable[[HelperWord],
         nonlocal last
         if done - last >= _EVERY_BYTES or done == total:
             last = int(done)
-            tell(HelperWord(word="bytes", text="loading traces", done=done, total=total))
+            tell(HelperMessage(kind="bytes", text="loading traces", done=done, total=total))
 
     load = load_traces([run_dir.path], progress=loaded)
-    tell(HelperWord(word="stages", total=stages(load, hta=hta)))
-    report = analyze(load, manifest, hta=hta, progress=lambda text: tell(HelperWord(word="stage", text=text)))
+    tell(HelperMessage(kind="stages", total=stages(load, hta=hta)))
+    report = analyze(load, manifest, hta=hta, progress=lambda text: tell(HelperMessage(kind="stage", text=text)))
     if where != str(run_dir.path):
         report = with_place(report, run_dir.path, where)
     write_report(report, run_dir.report)
-    tell(HelperWord(word="report", text=to_json(report, indent=None)))
+    tell(HelperMessage(kind="report", text=to_json(report, indent=None)))
 
 
-def _tell_notes(run_dir: RunDir, tell: Callable[[HelperWord], None]) -> None:
+def _tell_notes(run_dir: RunDir, tell: Callable[[HelperMessage], None]) -> None:
     with contextlib.suppress(RankscopeError, ValueError):
         for note in read_record(RunManifest, run_dir.manifest, run_limit(run_dir)).notes:
-            tell(HelperWord(word="note", text=note))
+            tell(HelperMessage(kind="note", text=note))
 
 
-def _words() -> Callable[[HelperWord], None]:
+def _messages() -> Callable[[HelperMessage], None]:
     """Reserve standard output for messages; output of libraries goes to standard error instead."""
     descriptor = os.dup(1)
     os.dup2(2, 1)
 
-    def tell(word: HelperWord) -> None:
-        line = to_json(word, indent=None).encode() + b"\n"
+    def tell(message: HelperMessage) -> None:
+        line = to_json(message, indent=None).encode() + b"\n"
         with contextlib.suppress(OSError):  # no process reads this any more; the report is made nevertheless
             while line:
                 line = line[os.write(descriptor, line) :]

@@ -23,7 +23,7 @@ from rankscope.launcher.job import Session
 from rankscope.launcher.progress import bars, gathering
 from rankscope.records.codec import from_json
 from rankscope.records.report import ClusterReport
-from rankscope.records.running.node_task import HelperWord, JobEnd
+from rankscope.records.running.node_task import HelperMessage, JobEnd
 from rankscope.rundir.urls import is_url
 
 if TYPE_CHECKING:
@@ -91,12 +91,12 @@ class _Listener:
         helper.finish(JobEnd(exit_code=self._ending.exit_code, signal=self._ending.signal))
         try:
             while not self._over:
-                word = helper.next_word(_POLL_S)
-                if word is not None:
-                    self._take(word)
+                message = helper.next_message(_POLL_S)
+                if message is not None:
+                    self._take(message)
                 if not self._over and self._waited_enough():
                     break
-                if word is not None:
+                if message is not None:
                     continue
                 if self._phase == "gathering" and (pending := len(self._session.spool.records())):
                     self._progress(f"gathering {pending} trace(s)")
@@ -107,36 +107,36 @@ class _Listener:
             )
         return self._outcome
 
-    def _take(self, word: HelperWord) -> None:
+    def _take(self, message: HelperMessage) -> None:
         self._moved_at = time.monotonic()
-        text = word.text
-        if word.word in ("claimed", "refused"):
-            self._where = (text if is_url(text) else Path(text)) if word.word == "claimed" else None
-        elif word.word == "note":
+        text = message.text
+        if message.kind in ("claimed", "refused"):
+            self._where = (text if is_url(text) else Path(text)) if message.kind == "claimed" else None
+        elif message.kind == "note":
             self._say(text)
-        elif word.word == "waiting":
+        elif message.kind == "waiting":
             self._progress(text)
-        elif word.word == "gathered":
+        elif message.kind == "gathered":
             self._left = text
             if text:
                 self._say(f"not everything could be gathered: {text}")
             self._enter("nodes", self._config.gather.timeout_s)
-        elif word.word == "begun":
+        elif message.kind == "begun":
             self._enter("report", self._config.analysis.timeout_s)
             if self._doing is None and self._ending.signal is None:
                 self._say("analysing")
-        elif word.word == "manifest":
+        elif message.kind == "manifest":
             self._manifest(text)
-        elif word.word in ("bytes", "stages", "stage"):
-            self._draw(word)
-        elif word.word == "lacking":
+        elif message.kind in ("bytes", "stages", "stage"):
+            self._draw(message)
+        elif message.kind == "lacking":
             self._say(text)
-        elif word.word == "keeping":
-            self._enter("traces", word.total)
-        elif word.word == "report" and self._where is not None:
+        elif message.kind == "keeping":
+            self._enter("traces", message.total)
+        elif message.kind == "report" and self._where is not None:
             report = from_json(ClusterReport, text)
             self._outcome = Outcome(self._ending, report=report, folder=_report_in(self._where))
-        elif word.word == "done":
+        elif message.kind == "done":
             self._over = True
 
     def _enter(self, phase: str, limit_s: float) -> None:
@@ -152,18 +152,18 @@ class _Listener:
         traces = "what could be gathered is" if self._left else "traces are"
         self._say(f"{traces} in {self._where}; `rankscope analyze {self._where} --output {folder}` writes the report")
 
-    def _draw(self, word: HelperWord) -> None:
+    def _draw(self, message: HelperMessage) -> None:
         if self._doing is None:
-            if word.word == "stage" and self._ending.signal is None:
-                self._say(word.text)
-        elif word.word == "bytes":
-            if word.text not in self._bytes:
-                self._bytes[word.text] = self._doing.bytes(word.text)
-            self._bytes[word.text](word.done, word.total)
-        elif word.word == "stages":
-            self._stage = self._doing.stages(int(word.total))
+            if message.kind == "stage" and self._ending.signal is None:
+                self._say(message.text)
+        elif message.kind == "bytes":
+            if message.text not in self._bytes:
+                self._bytes[message.text] = self._doing.bytes(message.text)
+            self._bytes[message.text](message.done, message.total)
+        elif message.kind == "stages":
+            self._stage = self._doing.stages(int(message.total))
         else:
-            self._stage(word.text)
+            self._stage(message.text)
 
     def _waited_enough(self) -> bool:
         """Return whether the launcher stops waiting; if so, it reports what continues without it."""

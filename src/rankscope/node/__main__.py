@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from rankscope.node.helper import Helper
-from rankscope.node.words import Words
+from rankscope.node.messages import Messages
 from rankscope.rundir.spool import Spool
 
 OTHER_HELPER = 75
@@ -66,7 +66,7 @@ def main(folder: str) -> int:
         return OTHER_HELPER
     except OSError:
         pass  # a file system without locks: its launcher starts one helper at a time
-    Helper(spool, Words(sys.stdout.fileno()), sys.stdin.fileno()).run()
+    Helper(spool, Messages(sys.stdout.fileno()), sys.stdin.fileno()).run()
     return 0
 
 

@@ -22,19 +22,20 @@ from rankscope.between.live import read_live
 from rankscope.between.stuck import why_stuck
 from rankscope.errors import RankscopeError, RunDirError
 from rankscope.node.finish import finish_run, is_head, nodes_of
+from rankscope.node.gathering.disk_limits import DiskLimits
 from rankscope.node.gathering.gather import Gatherer, files_of, own_record, recordings_of
 from rankscope.node.gathering.holding import Holding
 from rankscope.node.gathering.leftovers import discard, later, left_in_words, remove_unannounced, sweep
 from rankscope.node.gathering.placing import Placing
 from rankscope.node.gathering.reducing import Reducing
-from rankscope.node.gathering.room import Room
 from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.health.sampler import HealthWatch
-from rankscope.node.keeping import keep_chosen, limit_s, was_held
+from rankscope.node.kept_traces import keep_chosen, limit_s, was_held
 from rankscope.node.manifest import NodeResult
+from rankscope.node.messages import Messages
 from rankscope.node.mirroring import mirroring_of
-from rankscope.node.place import take_place
 from rankscope.node.report import make_report
+from rankscope.node.run_claim import claim_run
 from rankscope.node.state import NodeState
 from rankscope.node.watching.announcements import AnnouncementRelay
 from rankscope.node.watching.live import LiveStatus
@@ -42,13 +43,12 @@ from rankscope.node.watching.liveness import LiveRanks
 from rankscope.node.watching.metrics import as_openmetrics
 from rankscope.node.watching.requests import RequestRelay
 from rankscope.node.watching.standstill import StandstillWatch, place_answers
-from rankscope.node.words import Words
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.running.between import SlowPattern
-from rankscope.records.running.node_task import HelperWord, JobEnd, NodeTask
+from rankscope.records.running.node_task import HelperMessage, JobEnd, NodeTask
 from rankscope.records.spec import AgentSpec, CaptureRequest
-from rankscope.rundir.audit import note_deed
+from rankscope.rundir.audit import append_action
 from rankscope.rundir.claim import NodeClaim
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.layout import RunDir
@@ -69,16 +69,16 @@ class Helper:
 
     Args:
         spool: of this node, with the task and the spec in it.
-        words: messages to the launcher.
+        messages: the pipe to the launcher.
         commands: descriptor on which the launcher sends the job's end; its end-of-file means that the launcher has
             ended.
     """
 
-    def __init__(self, spool: Spool, words: Words, commands: int) -> None:
+    def __init__(self, spool: Spool, messages: Messages, commands: int) -> None:
         self.spool = spool
         self.task = from_json(NodeTask, spool.task.read_bytes())
         self.spec = from_json(AgentSpec, spool.spec.read_bytes())
-        self.words = words
+        self.messages = messages
         self.state = NodeState(spool)
         self._commands = commands
         self._where = mirroring_of(spool, self.task)
@@ -108,7 +108,7 @@ class Helper:
         while not self._finished.wait(_POLL_S) and time.monotonic() < deadline:
             if moved != self._moved:
                 moved = self._moved
-                self.words.say(HelperWord(word="alive", done=moved))
+                self.messages.send(HelperMessage(kind="alive", done=moved))
 
     # ------------------------------------------------------------ the main thread: this node alone
 
@@ -150,7 +150,7 @@ class Helper:
 
     def _store(self) -> None:
         try:
-            self.words.say(HelperWord(word="alive"))
+            self.messages.send(HelperMessage(kind="alive"))
             granted = self._claim()
             placing = self._placing(granted) if granted is not None else None
             if granted is None or placing is None:
@@ -161,23 +161,23 @@ class Helper:
             self.state.note(f"a node helper failed: {type(error).__name__}: {error}")
             traceback.print_exc()
             os._exit(1)
-        self.words.say(HelperWord(word="done"))
+        self.messages.send(HelperMessage(kind="done"))
         self._finished.set()
 
     def _claim(self) -> NodeClaim | None:
         """Claim the run directory; None if it is refused, or if the job has ended before its store answered."""
         task, spool = self.task, self.spool
         if (earlier := self.state.claimed()) is not None:
-            self.words.say(HelperWord(word="claimed", text=task.store or earlier.run_dir))
+            self.messages.send(HelperMessage(kind="claimed", text=task.store or earlier.run_dir))
             return earlier
         try:
-            granted = take_place(spool, task, self._where)
+            granted = claim_run(spool, task, self._where)
         except (RankscopeError, OSError) as error:
             self.state.note(str(error))
-            self.words.say(HelperWord(word="refused", text=str(error)))
+            self.messages.send(HelperMessage(kind="refused", text=str(error)))
             return None
         self.state.claims(granted)
-        self.words.say(HelperWord(word="claimed", text=task.store or granted.run_dir))
+        self.messages.send(HelperMessage(kind="claimed", text=task.store or granted.run_dir))
         return granted
 
     def _keep(self) -> None:
@@ -185,10 +185,10 @@ class Helper:
         self._over.wait()
         remove_unannounced(self.spool)
         if discard(self.spool, step_logs=True):
-            self.words.say(HelperWord(word="gathered"))
+            self.messages.send(HelperMessage(kind="gathered"))
         else:
             why = "; ".join(self.state.notes()) or "the run directory could not be used"
-            self.words.say(HelperWord(word="gathered", text=left_in_words(self.spool, {"": why})))
+            self.messages.send(HelperMessage(kind="gathered", text=left_in_words(self.spool, {"": why})))
 
     def _placing(self, granted: NodeClaim) -> Placing | None:
         """Return what places files; None if they must be encrypted and cannot be: nothing may leave this disk then."""
@@ -203,16 +203,16 @@ class Helper:
         reducing = Reducing(
             self.spool, run_dir, granted.node, placing, self.state.note, last_s=self.task.gather_timeout_s / 2
         )
-        room = Room(self.task.leave_free_bytes, self.task.most_bytes)
-        holding = Holding(self.spool, run_dir, placing, room, self._has_moved)
+        limits = DiskLimits(self.task.leave_free_bytes, self.task.most_bytes)
+        holding = Holding(self.spool, run_dir, placing, limits, self._has_moved)
         gatherer = Gatherer(
             self.spool, run_dir, complete=self._complete, moved=self._has_moved, placing=placing,
             reducing=reducing if self.task.keep != "all" else None,
-            holding=holding if self.task.keep == "suspects" else None, room=room,
+            holding=holding if self.task.keep == "suspects" else None, limits=limits,
         )  # fmt: skip
         if not self.state.earlier():
             by = granted.node if self._where.url else ""
-            note_deed(run_dir, "recorded", self.task.argv, sealed=placing.sealed, by=by)
+            append_action(run_dir, "recorded", self.task.argv, sealed=placing.sealed, by=by)
         requests = RequestRelay(self.spool, run_dir, self.state.note)
         announcements = AnnouncementRelay(self.spool, run_dir)
         self._border("removing what an earlier helper left half written", lambda: sweep(run_dir, self.state.earlier()))
@@ -253,19 +253,19 @@ class Helper:
             words = words or f"{self.spool.path} stays: {granted.node} could not write its result: {error.strerror}"
         if not self._where.push(last=True):
             words = words or f"{self._where.left}; {self.spool.path} stays, {later(self.spool)}"
-        self.words.say(HelperWord(word="gathered", text=words))
+        self.messages.send(HelperMessage(kind="gathered", text=words))
         head = self._border("reading the claims", lambda: is_head(own, granted.node, nodes_of(run_dir)))
         if head is False:
-            self.words.say(HelperWord(word="manifest", text="by the node of rank 0"))
+            self.messages.send(HelperMessage(kind="manifest", text="by the node of rank 0"))
             # the traces that this node retains must not be removed before the decision
-            keeping = HelperWord(word="keeping", total=limit_s(self.task, head=False))
-            self.words.say(keeping if own.held else HelperWord(word="done"))
+            keeping = HelperMessage(kind="keeping", total=limit_s(self.task, head=False))
+            self.messages.send(keeping if own.held else HelperMessage(kind="done"))
         self._finish(granted, own, words, gatherer, holding)
 
     def _finish(self, granted: NodeClaim, own: NodeResult, left: str, gatherer: Gatherer, holding: Holding) -> None:
         run_dir, task = RunDir(Path(granted.run_dir)), self.task
-        waiting = lambda text: self.words.say(HelperWord(word="waiting", text=text))  # noqa: E731
-        lacking = lambda text: self.words.say(HelperWord(word="lacking", text=text))  # noqa: E731
+        waiting = lambda text: self.messages.send(HelperMessage(kind="waiting", text=text))  # noqa: E731
+        lacking = lambda text: self.messages.send(HelperMessage(kind="lacking", text=text))  # noqa: E731
         report = None
         try:
             marker, pause = self.spool.path / "writes_manifest", self._where.pause
@@ -274,28 +274,28 @@ class Helper:
         except (OSError, RankscopeError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             text = f"{run_dir.manifest} could not be written: {why}; {self.spool.path} stays, {later(self.spool)}"
-            self.words.say(HelperWord(word="lacking", text=text))
+            self.messages.send(HelperMessage(kind="lacking", text=text))
             return
         if wrote:
-            self.words.say(HelperWord(word="manifest"))
+            self.messages.send(HelperMessage(kind="manifest"))
             if task.encrypt:
                 makes = f"`rankscope analyze {task.store or run_dir.path} --identity KEY` makes the report"
-                self.words.say(HelperWord(word="lacking", text=f"the run is encrypted: {makes}"))
+                self.messages.send(HelperMessage(kind="lacking", text=f"the run is encrypted: {makes}"))
             elif task.report:
                 self._where.push(last=True)
                 self._where.pull("")
-                report = make_report(run_dir, task, self.words)
+                report = make_report(run_dir, task, self.messages)
         else:
-            self.words.say(HelperWord(word="manifest", text="by another node"))
+            self.messages.send(HelperMessage(kind="manifest", text="by another node"))
         if task.keep == "suspects" and (wrote or was_held(run_dir, own)):
-            self.words.say(HelperWord(word="keeping", total=limit_s(task, head=wrote)))
+            self.messages.send(HelperMessage(kind="keeping", total=limit_s(task, head=wrote)))
             of_node = (task, self.spec, granted, own, gatherer, holding)
             said = self._border("keeping traces", lambda: keep_chosen(*of_node, report, head=wrote, pause=pause))
             left = left_in_words(self.spool, holding.left) if holding.left or said is None else left
             for text in [*(said or []), *([left] if left else [])]:
-                self.words.say(HelperWord(word="lacking", text=text))
+                self.messages.send(HelperMessage(kind="lacking", text=text))
         if not self._where.push(last=True):
-            self.words.say(HelperWord(word="lacking", text=f"{self._where.left}; {later(self.spool)}"))
+            self.messages.send(HelperMessage(kind="lacking", text=f"{self._where.left}; {later(self.spool)}"))
         elif not left:
             self._where.close()
             discard(self.spool)

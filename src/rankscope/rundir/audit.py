@@ -19,11 +19,11 @@ from pathlib import Path
 from rankscope.records.secrets import mask_arguments, mask_text
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["AUDIT", "AUDITS", "note_deed", "run_of"]
+__all__ = ["AUDIT", "AUDITS", "append_action", "run_of"]
 
 AUDIT = "audit.jsonl"
 AUDITS = r"audit(?:\.[^/]+)?\.jsonl"
-"""Regular expression of the names of all logs of a run; see ``by`` of :func:`note_deed`."""
+"""Regular expression of the names of all logs of a run; see ``by`` of :func:`append_action`."""
 _DEEPEST = 3
 """Most folders above a file in which its run is searched. A trace lies two folders below its run directory."""
 _MOST_BYTES = 1 << 26
@@ -41,8 +41,8 @@ def run_of(path: Path) -> RunDir | None:
     return None
 
 
-def note_deed(
-    run_dir: RunDir, deed: str, command: Sequence[str], *, sealed: bool = False, by: str = "", **more: str
+def append_action(
+    run_dir: RunDir, action: str, command: Sequence[str], *, sealed: bool = False, by: str = "", **more: str
 ) -> None:
     """Append a line with user, host, time and command; secrets are masked. Does nothing if the directory holds no run.
 
@@ -63,7 +63,7 @@ def note_deed(
             words, more = words[:2], {}
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "deed": deed,
+            "deed": action,
             "user": _user(),
             "host": socket.gethostname(),
             "command": words,

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ENV_DISABLE", "ENV_PYTHONPATH", "ENV_SPEC", "ENV_TOLD", "Spool", "disabled"]
+__all__ = ["ENV_DISABLE", "ENV_IDENTITY", "ENV_PYTHONPATH", "ENV_SPEC", "Spool", "disabled"]
 
 
 ENV_SPEC = "RANKSCOPE_AGENT"
 """Variable with the path of the AgentSpec. Set only between the launcher and the first Python process of a rank."""
 ENV_PYTHONPATH = "RANKSCOPE_PYTHONPATH"
 """Variable with the user's own PYTHONPATH, which the agent restores; set only if PYTHONPATH was, even if empty."""
-ENV_TOLD = "RANKSCOPE_TOLD"
-"""Variable with the identity that a launcher gave to ``rankscope exec`` (:func:`rankscope.rank_identity.was_told`). A
-descendant with another identity was started as a rank by another launcher in between."""
+ENV_IDENTITY = "RANKSCOPE_TOLD"
+"""Variable with the identity that a launcher gave to ``rankscope exec``, as of
+:func:`rankscope.rank_identity.identity_key`. A descendant with another identity was started as a rank by another
+launcher in between."""
 ENV_DISABLE = "RANKSCOPE_DISABLE"
 """Variable that switches rankscope off: the job then runs under torchrun alone."""
 

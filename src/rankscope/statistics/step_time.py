@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 
-__all__ = ["Pace", "sync_interval", "usual_step_ms"]
+__all__ = ["StepTimeEstimate", "sync_interval", "usual_step_ms"]
 
 _LONG = 1.5
 """In a step longer than this many medians the host waited for its device."""
@@ -83,7 +83,7 @@ def _usual(step_ms: Sequence[float], length: int) -> float:
     return _median(end - begin for begin, end in zip(sums, sums[length:], strict=False)) / length
 
 
-class Pace:
+class StepTimeEstimate:
     """Running estimate of a rank's step time, from its last steps that were not recorded.
 
     Attributes:
@@ -92,10 +92,10 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self.beat = 1
+        self.sync_interval = 1
         self.usual_ms = 0.0
         self._recent: deque[float] = deque(maxlen=_REMEMBERED)
-        self._since_beat_ms: list[float] = []
+        self._since_sync_ms: list[float] = []
         self._unseen = 0
         self._seen = 0
 
@@ -113,28 +113,28 @@ class Pace:
         """
         self._seen += 1
         self._recent.append(took_ms)
-        self._since_beat_ms.append(took_ms)
+        self._since_sync_ms.append(took_ms)
         slowness = 0.0
-        if len(self._since_beat_ms) >= self.beat:
+        if len(self._since_sync_ms) >= self.sync_interval:
             if self.usual_ms and self._seen > _SETTLED:
-                slowness = sum(self._since_beat_ms) / self.usual_ms - (self.beat - 1)
-            self._since_beat_ms.clear()
+                slowness = sum(self._since_sync_ms) / self.usual_ms - (self.sync_interval - 1)
+            self._since_sync_ms.clear()
         self._unseen += 1
         remembered = len(self._recent)
         # An estimate costs 0.1 us for each remembered step, so it is made again when an eighth of them is new.
-        if self._unseen >= max(_ENOUGH, remembered // 8) and remembered >= self._shows_beat:
+        if self._unseen >= max(_ENOUGH, remembered // 8) and remembered >= self._is_interval:
             self._unseen = 0
-            self.beat = sync_interval(self._recent)
-            self.usual_ms = _usual(self._recent, self.beat)
+            self.sync_interval = sync_interval(self._recent)
+            self.usual_ms = _usual(self._recent, self.sync_interval)
         return slowness
 
     @property
-    def _shows_beat(self) -> int:
+    def _is_interval(self) -> int:
         """Steps in which the known interval would show again."""
-        return 0 if self.beat == 1 else min((_LEAST_WAITS + 1) * self.beat, _REMEMBERED)
+        return 0 if self.sync_interval == 1 else min((_LEAST_WAITS + 1) * self.sync_interval, _REMEMBERED)
 
     def forget(self) -> None:
         """Forget all steps, because a window was recorded: only the steps after it count."""
         self._recent.clear()
-        self._since_beat_ms.clear()
+        self._since_sync_ms.clear()
         self._unseen = 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from rankscope.errors import ForeignFileError, TraceError
 from rankscope.rundir.foreign import open_foreign, shown
-from rankscope.trace.room import require_room
+from rankscope.trace.free_memory import require_memory
 
 _inflate: Any = zlib
 with contextlib.suppress(ImportError):  # platforms without a wheel: the same calls, several times slower
@@ -101,7 +101,7 @@ class Reader:
     def _need_room(self) -> None:
         if self.plain_bytes >= self._next_look:
             self._next_look = self.plain_bytes + _LOOK_EVERY_BYTES
-            require_room(shown(self.path))
+            require_memory(shown(self.path))
 
     def _refuse_bombs(self) -> None:
         too_dense = self.plain_bytes > RATIO_APPLIES_FROM and self.plain_bytes > MAX_RATIO * self.packed_bytes

@@ -74,20 +74,20 @@ def test_messages_that_the_recorder_does_not_keep(monkeypatch: pytest.MonkeyPatc
     notes.begin()
     notes.made("allreduce", (Group(), [torch.ones(3)]))
     notes.made("send", (Group(), [torch.ones(3)], 0, 7))
-    assert [call[2] for call in json.loads(notes.told() or "")["calls"]] == told
+    assert [call[2] for call in json.loads(notes.as_metadata() or "")["calls"]] == told
 
 
 def test_without_a_recorder_the_calls_of_python_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_notes, "recorded_calls", list)
     notes = CallNotes()
     notes.begin()
-    assert notes.told() is None
+    assert notes.as_metadata() is None
     for method in ("allreduce", "_allgather_base"):
         notes.made(method, (Group(), [torch.ones(3)]))
     notes.made("send", (Group(), [torch.ones(3), torch.ones(4)], 0, 7))
     notes.made("recv", (Group(), [torch.ones(3)], 2, 7))
     notes.made("recv", (Group(), [torch.ones(3)]))  # which the script will be told is wrong
-    calls = json.loads(notes.told() or "")["calls"]
+    calls = json.loads(notes.as_metadata() or "")["calls"]
     assert [call[1:] for call in calls] == [
         ["5", "python:allreduce", -1, -1, -1, -1, ""],
         ["5", "python:allgather_base", -1, -1, -1, -1, ""],

@@ -38,7 +38,7 @@ def test_every_carrier_is_in_the_table() -> None:
 def test_one_node_needs_none(post: Post) -> None:
     carrier = choose_carrier(post, several_nodes=False, carries=True)
     assert carrier is node_spool.CARRIER
-    assert not post.board.stands("carry")
+    assert not post.notices.stands("carry")
 
 
 def test_torchruns_store_comes_first_and_the_run_directory_last(post: Post) -> None:
@@ -66,6 +66,6 @@ def test_one_that_fails_is_passed_over(post: Post) -> None:
 
 def test_the_run_directory_is_asked_for_by_who_carries(post: Post) -> None:
     assert choose_carrier(post, several_nodes=True, carries=False) is run_directory.CARRIER
-    assert not post.board.stands("carry")
+    assert not post.notices.stands("carry")
     choose_carrier(post, several_nodes=True, carries=True)
-    assert post.board.read("carry") == "other"
+    assert post.notices.read("carry") == "other"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from rankscope.agent.process.guard import guarded, said, tell
+from rankscope.agent.process.guard import guarded, keep_message, kept_messages
 
 
 def test_a_hook_that_fails_is_told_of_once_and_called_no_more(capfd):
@@ -18,7 +18,7 @@ def test_a_hook_that_fails_is_told_of_once_and_called_no_more(capfd):
     wrapped(1)
     wrapped(2)
     assert calls == [1]
-    assert sum("planted, first" in sentence for sentence in said()) == 1
+    assert sum("planted, first" in sentence for sentence in kept_messages()) == 1
     assert capfd.readouterr() == ("", "")
 
 
@@ -27,10 +27,10 @@ def test_what_has_no_name_fails_as_quietly():
         raise ValueError("planted, second")
 
     guarded(functools.partial(hook, 1))()
-    assert any("planted, second" in sentence for sentence in said())
+    assert any("planted, second" in sentence for sentence in kept_messages())
 
 
 def test_a_sentence_is_kept_once():
-    tell("the same sentence")
-    tell("the same sentence")
-    assert said().count("the same sentence") == 1
+    keep_message("the same sentence")
+    keep_message("the same sentence")
+    assert kept_messages().count("the same sentence") == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rankscope.agent.inject
-from rankscope.agent.process.guard import said
+from rankscope.agent.process.guard import kept_messages
 from rankscope.agent.process.import_hooks import after_import
 
 pytestmark = pytest.mark.process
@@ -35,7 +35,7 @@ def test_a_failing_callback_does_not_fail_the_import(tmp_path, monkeypatch, capf
     after_import("watched_too", lambda: 1 / 0)
     import watched_too  # noqa: F401
 
-    assert any("training goes on" in sentence for sentence in said())
+    assert any("training goes on" in sentence for sentence in kept_messages())
     assert capfd.readouterr() == ("", "")  # which may be files of the job's own
     monkeypatch.delitem(sys.modules, "watched_too")
 

@@ -10,7 +10,7 @@ from rankscope.agent import membership
 from rankscope.agent.bootstrap import is_rank
 from rankscope.agent.membership import Membership
 from rankscope.config import ToolConfig, to_agent_spec
-from rankscope.rundir.spool import ENV_SPEC, ENV_TOLD, Spool
+from rankscope.rundir.spool import ENV_IDENTITY, ENV_SPEC, Spool
 
 
 @pytest.fixture
@@ -82,8 +82,11 @@ def test_attempts_are_told_apart_where_nobody_counts_restarts(member, tmp_path, 
     ("environ", "rank"),
     [
         ({"RANK": "0", "WORLD_SIZE": "1"}, True),  # torchrun began below
-        ({"RANK": "0", "WORLD_SIZE": "1", ENV_TOLD: "torchrun 0/1"}, False),  # of a pod, say: its launcher
-        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", ENV_TOLD: "torchrun 0/2"}, True),  # exec in a rank
+        ({"RANK": "0", "WORLD_SIZE": "1", ENV_IDENTITY: "torchrun 0/1"}, False),  # of a pod, say: its launcher
+        (
+            {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", ENV_IDENTITY: "torchrun 0/2"},
+            True,
+        ),  # exec in a rank
         ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, True),
         ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, False),
         ({"PMIX_RANK": "0"}, False),

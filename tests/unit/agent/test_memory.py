@@ -10,7 +10,7 @@ import torch
 
 from rankscope.agent.backends import memory_history as memory
 from rankscope.agent.backends.memory_history import MemoryHistory, watch_out_of_memory
-from rankscope.agent.process.guard import said
+from rankscope.agent.process.guard import kept_messages
 
 
 class FakeCuda:
@@ -194,4 +194,4 @@ def test_the_observer_never_raises_into_the_allocator(cuda, tmp_path) -> None:
     watch_out_of_memory(tmp_path / "nowhere" / "oom.pickle")
     (observe,) = cuda.observers
     observe(0, 1, 1, 1)
-    assert any("oom.pickle" in sentence and "training goes on" in sentence for sentence in said())
+    assert any("oom.pickle" in sentence and "training goes on" in sentence for sentence in kept_messages())

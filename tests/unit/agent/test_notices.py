@@ -12,14 +12,14 @@ from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
 from rankscope.config import ScheduleConfig, ToolConfig, to_agent_spec
 from rankscope.rundir.spool import Spool
-from rankscope.statistics.step_time import Pace
+from rankscope.statistics.step_time import StepTimeEstimate
 
 WINDOW = {"number": 0, "warm": 4, "first": 6, "last": 11}
 REQUEST = {"name": "request_0000", "steps": 5, "warmup": 2}
 
 
 @pytest.fixture
-def board(tmp_path):
+def notices(tmp_path):
     return Notices(Spool(tmp_path), 0)
 
 
@@ -37,15 +37,15 @@ def board(tmp_path):
         {"first": None},
     ],
 )
-def test_an_announcement_that_no_rank_can_follow_is_none(board, change):
-    board.post("window_0", json.dumps(WINDOW | change))
+def test_an_announcement_that_no_rank_can_follow_is_none(notices, change):
+    notices.post("window_0", json.dumps(WINDOW | change))
     with pytest.raises(ValueError, match=r"."):
-        board.announced(0)
+        notices.announced(0)
 
 
-def test_a_window_of_a_thousand_steps_is_one(board):
-    board.post("window_0", json.dumps(WINDOW | {"last": 6 + 999}))
-    assert board.announced(0).last == 1005
+def test_a_window_of_a_thousand_steps_is_one(notices):
+    notices.post("window_0", json.dumps(WINDOW | {"last": 6 + 999}))
+    assert notices.announced(0).last == 1005
 
 
 @pytest.mark.parametrize(
@@ -63,84 +63,89 @@ def test_a_window_of_a_thousand_steps_is_one(board):
     ],
     ids=["too many", "true", "text", "unknown detail", "list", "null", "cut", "zeros", "deep"],
 )
-def test_a_request_that_no_rank_can_follow_is_passed_over_and_the_next_is_served(tmp_path, board, text):
+def test_a_request_that_no_rank_can_follow_is_passed_over_and_the_next_is_served(tmp_path, notices, text):
     # GIVEN such a request and, behind it, a good one, when a step takes 100 ms
     spool = Spool(tmp_path)
     spool.request(0).write_text(text)
     spool.request(1).write_text(json.dumps(REQUEST | {"name": "request_0001"}))
     config = ToolConfig()
     config.schedule.skip_first = 10_000
-    pace = Pace()
+    step_time = StepTimeEstimate()
     for _ in range(100):
-        pace.add(100.0)
-    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 0, board, pace, 0.25)
+        step_time.add(100.0)
+    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 0, notices, step_time, 0.25)
     due = [step for step in range(100, 120) if agreement.due(step)]
     assert due
     window, planned = agreement.take()
     assert (window.origin, window.last - window.first + 1, planned) == ("request_0001", 5, None)
-    assert board.answered() == 2
+    assert notices.answered() == 2
 
 
-def test_a_window_that_has_ended_makes_way_for_the_next_of_the_plan(tmp_path, board):
+def test_a_window_that_has_ended_makes_way_for_the_next_of_the_plan(tmp_path, notices):
     # 3 steps, then twice: wait 1, warm up 1, record 2: the windows record 5 to 6, and, after a warm-up in 8, 9 to 10
     config = ToolConfig()
     config.schedule = ScheduleConfig(skip_first=3, wait=1, warmup=1, active=2, repeat=2)
-    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 1, board, Pace(), 0.25)
+    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 1, notices, StepTimeEstimate(), 0.25)
     assert agreement.due(4)
     agreement.take()
     assert [step for step in range(5, 20) if agreement.plan_comes(step)] == [8, 9]
 
 
 def test_a_spool_that_is_gone_is_no_error(tmp_path):
-    board = Notices(Spool(tmp_path / "gone"), 0)
-    board.post("slow_step")
-    assert board.read("slow_step") is None
-    assert not board.take("slow_step")
-    assert (board.announced(0), board.request(0), board.answered(), board.gathered_megabytes()) == (None, None, 0, 0.0)
+    notices = Notices(Spool(tmp_path / "gone"), 0)
+    notices.post("slow_step")
+    assert notices.read("slow_step") is None
+    assert not notices.take("slow_step")
+    assert (notices.announced(0), notices.request(0), notices.answered(), notices.gathered_megabytes()) == (
+        None,
+        None,
+        0,
+        0.0,
+    )
 
 
-def test_a_board_on_which_nothing_has_changed_is_not_read_again(tmp_path, board, monkeypatch):
+def test_a_board_on_which_nothing_has_changed_is_not_read_again(tmp_path, notices, monkeypatch):
     # GIVEN a board that was last changed a second ago, and a rank 0 whose next window is far away
     spool, second = Spool(tmp_path), 1_000_000_000
     then = time.time_ns() - second - second // 3
     os.utime(tmp_path, ns=(then, then))
     config = ToolConfig()
     config.schedule.skip_first = 10_000
-    pace = Pace()
+    step_time = StepTimeEstimate()
     for _ in range(100):
-        pace.add(100.0)
+        step_time.add(100.0)
     reads: list[int] = []
-    read = board.request
-    monkeypatch.setattr(board, "request", lambda number: reads.append(number) or read(number))
-    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 0, board, pace, 0.25)
+    read = notices.request
+    monkeypatch.setattr(notices, "request", lambda number: reads.append(number) or read(number))
+    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 0, notices, step_time, 0.25)
     assert not any(agreement.due(step) for step in range(100, 120))
     assert reads == [0]
     # WHEN somebody asks for a window
     spool.request(0).write_text(json.dumps(REQUEST | {"steps": 5}))
     # THEN the next step hears of it, and what rank 0 announces for it is taken
     assert not agreement.due(120)
-    assert board.announced(0).origin == "request_0000"
+    assert notices.announced(0).origin == "request_0000"
     assert any(agreement.due(step) for step in range(121, 160))
 
 
 @pytest.mark.parametrize("ago_ns", [0, 1_000_000, -1_000_000_000], ids=["now", "within a tick", "by a clock ahead"])
-def test_a_change_that_may_not_have_been_the_last_is_looked_at_again(tmp_path, board, ago_ns):
+def test_a_change_that_may_not_have_been_the_last_is_looked_at_again(tmp_path, notices, ago_ns):
     then = time.time_ns() - ago_ns
     os.utime(tmp_path, ns=(then, then))
     now = time.time_ns
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time_ns", lambda: then + ago_ns)
-        assert board.changed()
-        assert board.changed()
+        assert notices.changed()
+        assert notices.changed()
         patch.setattr(time, "time_ns", lambda: now() + 10_000_000_000)
-        assert board.changed()
-        assert board.changed() == (then % 1_000_000_000 == 0)
+        assert notices.changed()
+        assert notices.changed() == (then % 1_000_000_000 == 0)
 
 
-def test_a_file_system_that_counts_seconds_is_looked_at_always(tmp_path, board):
+def test_a_file_system_that_counts_seconds_is_looked_at_always(tmp_path, notices):
     os.utime(tmp_path, (1_000_000, 1_000_000))
-    assert board.changed()
-    assert board.changed()
+    assert notices.changed()
+    assert notices.changed()
 
 
 def test_a_folder_that_is_gone_is_looked_at(tmp_path):

@@ -17,9 +17,9 @@ def planner(schedule=PLAN, backend="inline", **budget) -> Planner:
     return Planner(schedule, BudgetSpec(**limits), 3, 0.25, backend)
 
 
-def ask(planner, completed, number=0, *, step_s=0.1, beat=1, megabytes=0.0, **wishes):
+def ask(planner, completed, number=0, *, step_s=0.1, sync_interval=1, megabytes=0.0, **wishes):
     wishes = {"request": None, "slow_step": wishes.pop("slow", False)} | wishes
-    return planner.next(number, completed, step_s, beat, megabytes=lambda: megabytes, **wishes)
+    return planner.next(number, completed, step_s, sync_interval, megabytes=lambda: megabytes, **wishes)
 
 
 def test_a_planned_window_is_announced_when_it_is_near_and_only_once():
@@ -80,7 +80,7 @@ def test_a_request_is_announced_a_quarter_of_a_second_ahead(step_s, warm):
 
 def test_a_host_that_hurries_through_nine_steps_of_ten_is_told_so_much_earlier():
     # a quarter of a second is 25 steps of 10 ms, and nine more may be over at once
-    window = ask(planner(NONE), 100, step_s=0.01, beat=10, request=ASKED)
+    window = ask(planner(NONE), 100, step_s=0.01, sync_interval=10, request=ASKED)
     assert window.warm == 134
 
 

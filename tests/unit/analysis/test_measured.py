@@ -14,7 +14,7 @@ from rankscope.analysis.stragglers.extra_syncs import Syncs, extra
 from rankscope.analysis.stragglers.fuller_calls import power_of_volume
 from rankscope.analysis.stragglers.kernel_pace import kernel_pace
 from rankscope.analysis.stragglers.kernel_table import KernelTable
-from rankscope.analysis.stragglers.kernel_work import lost_beside
+from rankscope.analysis.stragglers.kernel_work import overlap_loss
 from rankscope.analysis.stragglers.model_error import mesh_of
 from rankscope.analysis.stragglers.statistics import (
     discoveries,
@@ -195,16 +195,16 @@ def test_a_kernel_that_takes_long_now_and_then_on_any_rank_makes_no_slow_device(
 def test_pace_lost_beside_communication_by_hand() -> None:
     """Alone 80 us, beside 100 us: a fifth of the pace is lost. 800 us, three quarters beside, become 941:
     800 / (1 - 0.75 / 5)."""
-    assert lost_beside(table_of([0, 1], [0, 0], [80, 100], [0, 1]), SAME) == pytest.approx(0.2)
-    assert lost_beside(table_of([0, 1], [0, 0], [800, 941], [0, 0.75]), SAME) == pytest.approx(0.2, rel=0.03)
-    assert lost_beside(table_of([0, 1], [0, 0], [80, 100], [1, 1]), SAME) == 0.0
+    assert overlap_loss(table_of([0, 1], [0, 0], [80, 100], [0, 1]), SAME) == pytest.approx(0.2)
+    assert overlap_loss(table_of([0, 1], [0, 0], [800, 941], [0, 0.75]), SAME) == pytest.approx(0.2, rel=0.03)
+    assert overlap_loss(table_of([0, 1], [0, 0], [80, 100], [1, 1]), SAME) == 0.0
     # rank 0 is a slow device, on which 80 us take 96
     slow = np.log([[1.2], [1.0]])
-    assert lost_beside(table_of([0, 1], [0, 0], [96, 100], [0, 1]), slow) == pytest.approx(0.2)
+    assert overlap_loss(table_of([0, 1], [0, 0], [96, 100], [0, 1]), slow) == pytest.approx(0.2)
     # no kernel at the same place ran alone, but those of its kind did
-    assert lost_beside(table_of([0, 0], [0, 1], [80, 100], [0, 1]), SAME) == pytest.approx(0.2)
+    assert overlap_loss(table_of([0, 0], [0, 1], [80, 100], [0, 1]), SAME) == pytest.approx(0.2)
     # forward and backward under one name: how long those beside take alone is not known
-    assert lost_beside(table_of([0] * 4, [0, 1, 2, 3], [80, 160, 100, 200], [0, 0, 1, 1]), SAME) == 0.0
+    assert overlap_loss(table_of([0] * 4, [0, 1, 2, 3], [80, 160, 100, 200], [0, 0, 1, 1]), SAME) == 0.0
 
 
 def test_of_each_kind_the_last_synchronisations_of_a_step_are_the_usual_ones() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rankscope.analysis.evidence.together import steps_then
+from rankscope.analysis.evidence.combined_gains import steps_then
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.tables.collective_costs import exposed_per_call
 from rankscope.analysis.tables.critical_path import critical_path_row

@@ -12,7 +12,7 @@ import pytest
 from rankscope.cli import main
 from rankscope.compare.compare import compare
 from rankscope.compare.show import DIFF_WRITERS
-from rankscope.compare.show.words import amount, short
+from rankscope.compare.show.wording import amount, short
 from rankscope.records.codec import from_json
 from rankscope.records.diff import RunDiff
 from rankscope.report.formats.json import schema

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.records.codec import from_json
-from rankscope.records.running.node_task import HelperWord, JobEnd, NodeTask
+from rankscope.records.running.node_task import HelperMessage, JobEnd, NodeTask
 from rankscope.rundir.spool import Spool
 
 
@@ -18,8 +18,8 @@ class FakeHelper:
         self.pid = 1
         self.spool: Spool | None = None
         self.task: NodeTask | None = None
-        self.answer: HelperWord | None = HelperWord(word="claimed", text="/runs/run_0001")
-        self.words = [HelperWord(word="gathered"), HelperWord(word="manifest"), HelperWord(word="done")]
+        self.answer: HelperMessage | None = HelperMessage(kind="claimed", text="/runs/run_0001")
+        self.words = [HelperMessage(kind="gathered"), HelperMessage(kind="manifest"), HelperMessage(kind="done")]
         self.finished: JobEnd | None = None
         self.ended = False
         self.start_error: Exception | None = None
@@ -31,7 +31,7 @@ class FakeHelper:
         self.spool, self.task = spool, from_json(NodeTask, spool.task.read_bytes())
         return self
 
-    def claimed(self, patience_s: float, store_s: float) -> HelperWord | None:
+    def claimed(self, patience_s: float, store_s: float) -> HelperMessage | None:
         return self.answer
 
     def watch(self) -> None:
@@ -42,7 +42,7 @@ class FakeHelper:
         if self.finish_error is not None:
             raise self.finish_error
 
-    def next_word(self, patience_s: float) -> HelperWord | None:
+    def next_message(self, patience_s: float) -> HelperMessage | None:
         return self.words.pop(0)
 
     def end(self) -> None:

@@ -243,7 +243,7 @@ def test_who_ends_the_job_does_not_wait_for_what_is_gathered(monkeypatch: pytest
         def let_go(self) -> None:
             pass
 
-        def next_word(self, _wait_s: float) -> None:
+        def next_message(self, _wait_s: float) -> None:
             self.asked += 1
             if self.asked == 3:
                 signal.raise_signal(signal.SIGTERM)

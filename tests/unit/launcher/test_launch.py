@@ -20,7 +20,7 @@ from rankscope.launcher.run.launch import launch
 from rankscope.launcher.wrap_up import Outcome
 from rankscope.records.codec import to_json
 from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict
-from rankscope.records.running.node_task import HelperWord, JobEnd
+from rankscope.records.running.node_task import HelperMessage, JobEnd
 from rankscope.rundir.spool import ENV_SPEC
 
 
@@ -63,7 +63,7 @@ def launched(said: list[str], config: ToolConfig | None = None) -> Outcome:
 
 
 def test_a_run_that_goes_well(helper: Any, job: Job) -> None:
-    helper.words[2:2] = [HelperWord(word="begun"), HelperWord(word="report", text=to_json(CLUSTER))]
+    helper.words[2:2] = [HelperMessage(kind="begun"), HelperMessage(kind="report", text=to_json(CLUSTER))]
     said: list[str] = []
     outcome = launched(said)
     assert outcome == Outcome(Ending(0), report=CLUSTER, folder=Path("/runs/run_0001/report"))
@@ -75,7 +75,7 @@ def test_a_run_that_goes_well(helper: Any, job: Job) -> None:
 
 
 def test_a_node_that_is_not_the_head_only_gathers(helper: Any, job: Job) -> None:
-    helper.words[1] = HelperWord(word="manifest", text="by the node of rank 0")
+    helper.words[1] = HelperMessage(kind="manifest", text="by the node of rank 0")
     assert launched([]) == Outcome(Ending(0))
 
 
@@ -89,7 +89,7 @@ def test_runs_plainly_when_our_setup_fails(helper: Any, job: Job) -> None:
 
 
 def test_runs_plainly_where_the_default_folder_cannot_be_made(helper: Any, job: Job) -> None:
-    helper.answer = HelperWord(word="refused", text="cannot create rankscope_runs")
+    helper.answer = HelperMessage(kind="refused", text="cannot create rankscope_runs")
     said: list[str] = []
     assert launched(said) == Outcome(Ending(0))
     assert (job.ran, helper.ended) == (1, True)
@@ -97,7 +97,7 @@ def test_runs_plainly_where_the_default_folder_cannot_be_made(helper: Any, job: 
 
 
 def test_refuses_a_run_dir_that_is_taken_before_the_job_starts(helper: Any, job: Job, tmp_path: Path) -> None:
-    helper.answer = HelperWord(word="refused", text="taken by run 'other'")
+    helper.answer = HelperMessage(kind="refused", text="taken by run 'other'")
     with pytest.raises(RunDirError, match="taken by run 'other'"):
         launched([], ToolConfig(run=RunConfig(dir=str(tmp_path / "mine"))))
     assert (job.ran, helper.ended) == (0, True)
@@ -124,7 +124,7 @@ def test_a_failing_end_keeps_exit_code_and_spool(helper: Any, job: Job, error: B
 
 
 def test_what_was_left_is_said_and_nothing_else_is_claimed(helper: Any, job: Job) -> None:
-    helper.words[0] = HelperWord(word="gathered", text="No space left on device: 2 file(s) stay in /tmp/x")
+    helper.words[0] = HelperMessage(kind="gathered", text="No space left on device: 2 file(s) stay in /tmp/x")
     said: list[str] = []
     launched(said, ToolConfig(analysis=AnalysisConfig(enabled=False)))
     assert "No space left on device: 2 file(s) stay in /tmp/x" in said[1]
@@ -132,7 +132,10 @@ def test_what_was_left_is_said_and_nothing_else_is_claimed(helper: Any, job: Job
 
 
 def test_a_report_that_failed_is_told(helper: Any, job: Job) -> None:
-    helper.words[2:2] = [HelperWord(word="begun"), HelperWord(word="lacking", text="no report: no rank left a trace")]
+    helper.words[2:2] = [
+        HelperMessage(kind="begun"),
+        HelperMessage(kind="lacking", text="no report: no rank left a trace"),
+    ]
     said: list[str] = []
     assert launched(said) == Outcome(Ending(0))
     assert said[-1] == "no report: no rank left a trace"
@@ -162,8 +165,8 @@ def test_after_a_signal_a_report_is_waited_for_as_long_as_a_rank_may_take_to_end
 ) -> None:
     now = iter(range(10**6))
     monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
-    helper.words = [HelperWord(word="gathered"), HelperWord(word="begun")] + [
-        HelperWord(word="stage", text="still at work")
+    helper.words = [HelperMessage(kind="gathered"), HelperMessage(kind="begun")] + [
+        HelperMessage(kind="stage", text="still at work")
     ] * 100
     job.ending = Ending(1, signal=signal.SIGTERM)
     said: list[str] = []

@@ -55,7 +55,7 @@ from rankscope.launcher.ending import Ending
 from rankscope.launcher.wrap_up import wrap_up
 from rankscope.records.codec import to_json
 from rankscope.records.manifest import RunManifest
-from rankscope.records.running.node_task import HelperWord
+from rankscope.records.running.node_task import HelperMessage
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
@@ -71,7 +71,7 @@ class Helper:
         self.rank = 0
     def finish(self, end):
         pass
-    def next_word(self, patience_s):
+    def next_message(self, patience_s):
         if self.words:
             return self.words.pop(0)
         if self.rank < 2:
@@ -80,9 +80,9 @@ class Helper:
                 spool.trace(0, 0, 0).unlink()
                 spool.record(0, 0, 0).unlink()
             return None
-        self.words = [HelperWord(word="gathered"), HelperWord(word="manifest"), HelperWord(word="begun")]
+        self.words = [HelperMessage(kind="gathered"), HelperMessage(kind="manifest"), HelperMessage(kind="begun")]
         make(run_dir, str(run_dir.path), hta=True, tell=self.words.append)
-        self.words.append(HelperWord(word="done"))
+        self.words.append(HelperMessage(kind="done"))
         return self.words.pop(0)
 
 def say(text):

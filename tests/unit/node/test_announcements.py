@@ -21,8 +21,8 @@ def test_windows_travel_from_the_node_of_rank_0_to_the_others_once_they_ask(tmp_
         boards.append(Notices(spool, 1))
         relays.append(AnnouncementRelay(spool, run))
     # GIVEN three nodes, the last of which has a job that does not need it
-    for rank, board in enumerate(boards[:2]):
-        CARRIER.start(Post("r", 1, rank, board, {}))
+    for rank, notices in enumerate(boards[:2]):
+        CARRIER.start(Post("r", 1, rank, notices, {}))
     windows = [Window(number=number, warm=1, first=2, last=3) for number in range(2)]
     for window in windows:
         boards[0].announce(window)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.node.earlier import attempts_before, tell_of_attempts
+from rankscope.node.earlier_attempts import attempts_before, tell_of_attempts
 from rankscope.node.mirroring import Mirroring
-from rankscope.node.place import take_place
+from rankscope.node.run_claim import claim_run
 from rankscope.records.codec import to_json
 from rankscope.records.running.live import NodeLive, RankLive
 from rankscope.records.running.node_task import NodeTask
@@ -52,7 +52,7 @@ def test_in_a_store_a_node_that_joins_learns_of_attempts_that_nobody_has_recorde
             run_id="r", launch="l", alone=False, run_dir=None, base="", node=None, launcher_pid=1, argv=[], config={},
             gather_timeout_s=300.0, report=False, hta=False, report_timeout_s=1.0, store=store.as_uri(), elastic=True,
         )  # fmt: skip
-        take_place(spool, task, where, patient=False)
+        claim_run(spool, task, where, patient=False)
         assert not RunDir(spool.part).live_folder.exists()
         return spool.earlier_attempts()
 

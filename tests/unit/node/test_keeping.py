@@ -9,10 +9,10 @@ import pytest
 from rankscope.analysis.diagnosis import empty_report
 from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
+from rankscope.node.gathering.disk_limits import DiskLimits
 from rankscope.node.gathering.holding import Holding
 from rankscope.node.gathering.placing import Placing
-from rankscope.node.gathering.room import Room
-from rankscope.node.keeping import choose, in_words
+from rankscope.node.kept_traces import choose, in_words
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.report import ClusterReport, Verdict
@@ -65,7 +65,7 @@ def test_a_configuration_that_leaves_nobody_to_decide_is_refused() -> None:
         config.__post_init__()
 
 
-def held(folder: Path, room: Room = Room()) -> tuple[Holding, Spool, RunDir]:  # noqa: B008
+def held(folder: Path, limits: DiskLimits = DiskLimits()) -> tuple[Holding, Spool, RunDir]:  # noqa: B008
     """Traces of ranks 0 and 1 in the spool of a node, each 1,000 bytes."""
     spool, run = Spool(folder / "spool"), RunDir(folder / "run")
     spool.path.mkdir()
@@ -75,11 +75,11 @@ def held(folder: Path, room: Room = Room()) -> tuple[Holding, Spool, RunDir]:  #
         record = RankRecord(rank=rank, local_rank=rank, world_size=2, host="h", pid=1, attempt=0, window=0)
         record.columns = "n.columns"
         spool.placed(0, 0, rank).write_text(to_json(record))
-    return Holding(spool, run, Placing(run), room), spool, run
+    return Holding(spool, run, Placing(run), limits), spool, run
 
 
 def test_a_trace_that_finds_no_room_stays_and_says_so(tmp_path: Path) -> None:
-    holding, spool, run = held(tmp_path, Room(most=1500))
+    holding, spool, run = held(tmp_path, DiskLimits(most=1500))
     assert holding.settle(KeptTraces(ranks=None)) == 1
     assert list(holding.left) == ["held_0_0_1.trace.json.gz"]
     assert "gather.most_gb" in holding.left["held_0_0_1.trace.json.gz"]

@@ -15,7 +15,7 @@ import pytest
 from rankscope.cli import main
 from rankscope.privacy.verify import Verified, verify
 from rankscope.records.manifest import RunManifest
-from rankscope.rundir.audit import AUDIT, note_deed
+from rankscope.rundir.audit import AUDIT, append_action
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
 from support.kept import DATA, OTHER, TRACE, keys, leave
@@ -183,18 +183,18 @@ def test_who_did_what_is_in_the_run_directory(run: Path, tmp_path: Path) -> None
 def test_a_deed_that_cannot_be_noted_stops_nobody(run: Path, tmp_path: Path) -> None:
     (run / AUDIT).unlink()
     (run / AUDIT).symlink_to(tmp_path / "elsewhere")
-    note_deed(RunDir(run), "redacted", ["rankscope"])
+    append_action(RunDir(run), "redacted", ["rankscope"])
     assert not (tmp_path / "elsewhere").exists()
     (run / AUDIT).unlink()
     os.mkfifo(run / AUDIT)
-    note_deed(RunDir(run), "redacted", ["rankscope"])  # does not wait for a reader
-    note_deed(RunDir(tmp_path / "no run"), "redacted", ["rankscope"])
+    append_action(RunDir(run), "redacted", ["rankscope"])  # does not wait for a reader
+    append_action(RunDir(tmp_path / "no run"), "redacted", ["rankscope"])
     assert not (tmp_path / "no run").exists()
 
 
 def test_a_node_whose_store_adds_to_no_file_has_a_log_of_its_own(run: Path) -> None:
     before = verify(run).remarks
-    note_deed(RunDir(run), "recorded", ["rankscope", "run"], by="1")
+    append_action(RunDir(run), "recorded", ["rankscope", "run"], by="1")
     (line,) = (run / "audit.1.jsonl").read_text().splitlines()
     assert json.loads(line)["deed"] == "recorded"
     assert (verify(run).wrong, verify(run).remarks) == ([], before)
@@ -207,7 +207,7 @@ def test_a_run_that_could_not_be_signed_says_so(tmp_path: Path) -> None:
         node.records(0, world=1)
         node.lives(0, world=1)
         private.unlink()  # while the job trained
-        said = [word.text for word in node.end() if word.word == "lacking"]
+        said = [word.text for word in node.end() if word.kind == "lacking"]
     assert len(said) == 1
     assert said[0].startswith("run.json is not signed: store.signing_key:")
     assert said[0] in node.manifest.notes  # and so in the report
@@ -220,7 +220,7 @@ def test_a_signature_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with contextlib.closing(node.start()):
         node.lives(0, world=1)
         (node.run.signature / "taken").mkdir(parents=True)
-        said = [word.text for word in node.end() if word.word == "lacking"]
+        said = [word.text for word in node.end() if word.kind == "lacking"]
     assert [text.partition(": ")[0] for text in said] == ["run.json is not signed"]
     assert "its signature could not be written" in said[0]
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rankscope.statistics.step_time import Pace, sync_interval, usual_step_ms
+from rankscope.statistics.step_time import StepTimeEstimate, sync_interval, usual_step_ms
 
 LOGS_EACH_TENTH = [1.0] * 9 + [191.0]  # 200 ms: 20 a step
 CHECKPOINT = [20.0] * 70 + [5000.0]
@@ -38,8 +38,8 @@ def test_a_beat_is_heard_through_jitter_and_a_pause():
     assert usual_step_ms(steps) == pytest.approx(20.0, rel=0.1)
 
 
-def slownesses(pace, steps):
-    return [slowness for slowness in map(pace.add, steps) if slowness]
+def slownesses(step_time, steps):
+    return [slowness for slowness in map(step_time.add, steps) if slowness]
 
 
 def test_a_beat_is_heard_on_a_busy_machine():
@@ -52,41 +52,41 @@ def test_a_beat_is_heard_on_a_busy_machine():
 
 
 def test_a_slow_step_is_so_many_usual_ones():
-    pace = Pace()
-    assert slownesses(pace, [900.0, 50.0] + [20.0] * 62) == []  # compiling, say
-    assert slownesses(pace, [60.0, 20.0]) == pytest.approx([3.0, 1.0])
+    step_time = StepTimeEstimate()
+    assert slownesses(step_time, [900.0, 50.0] + [20.0] * 62) == []  # compiling, say
+    assert slownesses(step_time, [60.0, 20.0]) == pytest.approx([3.0, 1.0])
 
 
 def test_a_host_that_waits_each_tenth_step_is_not_slow_in_it():
-    pace = Pace()
+    step_time = StepTimeEstimate()
     for took in LOGS_EACH_TENTH * 8:
-        pace.add(took)
-    assert (pace.beat, pace.usual_ms) == (10, pytest.approx(20.0))
-    assert slownesses(pace, LOGS_EACH_TENTH * 3) == pytest.approx([1.0] * 3)
+        step_time.add(took)
+    assert (step_time.sync_interval, step_time.usual_ms) == (10, pytest.approx(20.0))
+    assert slownesses(step_time, LOGS_EACH_TENTH * 3) == pytest.approx([1.0] * 3)
     # one of these ten steps takes 60 ms on the device, 40 more than usual: its host waits so much longer
-    assert slownesses(pace, [*LOGS_EACH_TENTH[:9], 231.0]) == pytest.approx([3.0])
+    assert slownesses(step_time, [*LOGS_EACH_TENTH[:9], 231.0]) == pytest.approx([3.0])
 
 
 def test_after_a_window_its_steps_are_forgotten_and_their_length_is_not():
-    pace = Pace()
-    slownesses(pace, LOGS_EACH_TENTH * 8)
-    pace.forget()
-    assert pace.recent_ms == []
-    assert slownesses(pace, LOGS_EACH_TENTH[:8]) == []
-    assert (pace.recent_ms, pace.beat, pace.usual_ms) == ([1.0] * 8, 10, pytest.approx(20.0))
+    step_time = StepTimeEstimate()
+    slownesses(step_time, LOGS_EACH_TENTH * 8)
+    step_time.forget()
+    assert step_time.recent_ms == []
+    assert slownesses(step_time, LOGS_EACH_TENTH[:8]) == []
+    assert (step_time.recent_ms, step_time.sync_interval, step_time.usual_ms) == ([1.0] * 8, 10, pytest.approx(20.0))
 
 
 def test_a_beat_that_is_over_is_forgotten():
-    pace = Pace()
-    slownesses(pace, LOGS_EACH_TENTH * 8)
-    pace.forget()
-    slownesses(pace, [20.0] * 56)
-    assert (pace.beat, pace.usual_ms) == (1, 20.0)
+    step_time = StepTimeEstimate()
+    slownesses(step_time, LOGS_EACH_TENTH * 8)
+    step_time.forget()
+    slownesses(step_time, [20.0] * 56)
+    assert (step_time.sync_interval, step_time.usual_ms) == (1, 20.0)
 
 
 def test_between_windows_that_are_close_nothing_is_learned():
-    pace = Pace()
+    step_time = StepTimeEstimate()
     for _ in range(40):
-        assert slownesses(pace, [20.0, 60.0]) == []
-        pace.forget()
-    assert pace.usual_ms == 0.0
+        assert slownesses(step_time, [20.0, 60.0]) == []
+        step_time.forget()
+    assert step_time.usual_ms == 0.0

@@ -17,9 +17,9 @@ import pytest
 from rankscope import trace
 from rankscope.errors import TraceError
 from rankscope.trace.columns import RankTrace
+from rankscope.trace.files.consistency import require_consistent
 from rankscope.trace.files.formats import OURS, is_offered, recognise
 from rankscope.trace.files.load import load_traces
-from rankscope.trace.files.sound import require_sound
 from rankscope.trace.format import Format
 
 KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {"stream": 7}}
@@ -58,7 +58,7 @@ def test_a_file_becomes_columns_that_fit_together(form: Format, wrap: Callable[[
     assert isinstance(found, RankTrace)
     assert found.source == str(path)
     assert len(found.events) > 0
-    require_sound(found)
+    require_consistent(found)
     loaded = load_traces([tmp_path], cache=False, workers=1)
     assert [t.source for t in loaded.traces] == [str(path)]
 
@@ -71,7 +71,7 @@ def test_half_a_file_is_read_or_refused_with_its_path(form: Format, tmp_path: Pa
         path.write_bytes(content[:length])
         try:
             for found in form.read(path):
-                require_sound(found)
+                require_consistent(found)
         except TraceError as error:
             assert str(path) in str(error)  # noqa: PT017 - either outcome is right
 

@@ -11,7 +11,7 @@ import pytest
 from rankscope.trace.columns import Piece, RankTrace
 from rankscope.trace.files.cache import load_cached, store_cached
 from rankscope.trace.kineto.build import read_trace
-from rankscope.trace.kineto.noted import notes_of
+from rankscope.trace.kineto.call_notes import notes_of
 
 Write = Callable[..., Path]
 Make = Callable[..., dict[str, Any]]

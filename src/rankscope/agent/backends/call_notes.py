@@ -55,7 +55,7 @@ class CallNotes:
             with contextlib.suppress(Exception):  # errors of the call are the script's own
                 self._made.append(_made(method, arguments))
 
-    def told(self) -> str | None:
+    def as_metadata(self) -> str | None:
         """Return the calls since :meth:`begin` as JSON; None if there are none."""
         calls = tail(recorded_calls() or [], self._since_ns)
         made, self._made = self._made, []

@@ -33,8 +33,8 @@ from rankscope.agent.backends.call_notes import KEY, CallNotes
 from rankscope.agent.backends.open_ranges import OpenRanges
 from rankscope.agent.backends.outstanding import OutstandingCalls
 from rankscope.agent.process.cupti_teardown import CuptiTeardown
+from rankscope.agent.process.libkineto_log import silent_libkineto
 from rankscope.agent.process.safe_point import in_backward
-from rankscope.agent.process.silence import silent_libkineto
 from rankscope.records.spec import CaptureSpec
 
 __all__ = ["InlineCapture"]
@@ -106,13 +106,13 @@ class InlineCapture:
 
     def prepare(self) -> None:
         """See :class:`Capture`."""
-        self._detaching.ask(self.device)
-        with self._detaching.said(), silent_libkineto():
+        self._detaching.decide(self.device)
+        with self._detaching.variable_set(), silent_libkineto():
             self._profile.prepare_trace()
 
     def start(self, step: int, metadata: dict[str, Any]) -> None:
         """See :class:`Capture`."""
-        with self._detaching.said(), silent_libkineto():
+        with self._detaching.variable_set(), silent_libkineto():
             self._profile.start_trace()
         self.recording = True
         try:
@@ -147,7 +147,7 @@ class InlineCapture:
         """Store the calls in the trace. Only done when a window ends regularly: a job that is failing is not
         queried."""
         with contextlib.suppress(Exception):
-            told = self._notes.told()
+            told = self._notes.as_metadata()
             if told is not None:
                 self._profile.add_metadata_json(KEY, told)
 
@@ -186,7 +186,7 @@ class InlineCapture:
         if self._steps_after is None:
             self._pause()
         try:
-            with self._detaching.said(), silent_libkineto():
+            with self._detaching.variable_set(), silent_libkineto():
                 try:
                     self._profile.stop_trace()
                 finally:
@@ -198,7 +198,7 @@ class InlineCapture:
             self.recording = False
             _enable_record_function(True)
             self._ranges.renew()
-            self._detaching.told()
+            self._detaching.window_ended()
 
     def may_end(self, within_s: float) -> bool:
         """See :class:`Capture`. Waits for the calls that this window has recorded."""
@@ -221,7 +221,7 @@ class InlineCapture:
         self._ranges.renew()
         self._calls.unwatch()
         self.recording = False
-        self._detaching.told()
+        self._detaching.window_ended()
 
     def leave(self) -> None:
         """See :class:`Capture`."""
@@ -236,7 +236,7 @@ class InlineCapture:
             self._forget()
             return
         if not self.recording:
-            with self._detaching.said(), silent_libkineto():
+            with self._detaching.variable_set(), silent_libkineto():
                 self._profile.start_trace()
         self._stop()
 

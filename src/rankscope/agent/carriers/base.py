@@ -16,7 +16,7 @@ class Post(NamedTuple):
     run_id: str
     attempt: int
     rank: int
-    board: Notices
+    notices: Notices
     """Notices of this node. The carrier copies rank 0's announcements from here, and posts received ones here."""
     environ: Mapping[str, str]
     """The environment variables with which this process was started."""

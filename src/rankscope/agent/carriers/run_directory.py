@@ -14,7 +14,7 @@ CARRIER = Carrier(
     phrase="through the run directory",
     heard_within_s=5.0,
     possible=lambda _post: True,
-    start=lambda post: post.board.post("carry", "head" if post.rank == 0 else "other"),
+    start=lambda post: post.notices.post("carry", "head" if post.rank == 0 else "other"),
 )
 """By default NFS shows new files of other clients after 3 s at the earliest (nfs(5), acregmin), and helpers look every
 second. A rank that receives an announcement too late notes it in its record."""

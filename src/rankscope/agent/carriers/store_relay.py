@@ -25,7 +25,7 @@ from torch._C import _DistStoreError
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from rankscope.agent.carriers.base import Post
-from rankscope.agent.process.guard import tell
+from rankscope.agent.process.guard import keep_message
 
 __all__ = ["StoreRelay"]
 
@@ -46,7 +46,7 @@ class StoreRelay:
     """
 
     def __init__(self, post: Post, host: str, port: int) -> None:
-        self._board = post.board
+        self._notices = post.notices
         self._head = post.rank == 0
         self._node = 0
         self._address = (host, port)
@@ -66,7 +66,7 @@ class StoreRelay:
             for thread in self._threads:
                 thread.start()
         except RuntimeError as error:  # no thread can be started any more (RLIMIT_NPROC)
-            tell(f"nodes do not hear of each other's windows: {error}")
+            keep_message(f"nodes do not hear of each other's windows: {error}")
 
     def stop(self) -> None:
         """Stop the threads because the process exits; threads that stay blocked in the store are abandoned after a
@@ -85,14 +85,14 @@ class StoreRelay:
         """Write to the store: the windows on the head node, slow steps on the others."""
         window = 0
         while not self._over.is_set():
-            if self._head and (text := self._board.read(f"window_{window}")) is not None:
+            if self._head and (text := self._notices.read(f"window_{window}")) is not None:
                 # First for nodes that join later, which read this key first; then for those that have joined.
                 store.set(_window(window, 0), text)
                 keys = [_window(window, node) for node in range(1, store.add("nodes", 0) + 1)]
                 if keys:
                     store.multi_set(keys, [text] * len(keys))  # type: ignore[attr-defined]  # its stub lacks it
                 window += 1
-            elif not self._head and self._board.take("slow_step"):
+            elif not self._head and self._notices.take("slow_step"):
                 store.add("slow_steps", 1)
             else:
                 self._over.wait(_POLL_S)
@@ -106,14 +106,14 @@ class StoreRelay:
         """Receive windows from the store; the server blocks the call, so nothing is polled."""
         self._node = int(store.add("nodes", 1))
         while store.check([_window(self._heard, 0)]):
-            self._board.post(f"window_{self._heard}", store.get(_window(self._heard, 0)).decode())
+            self._notices.post(f"window_{self._heard}", store.get(_window(self._heard, 0)).decode())
             self._heard += 1
         while not self._over.is_set():
             with contextlib.suppress(_DistStoreError):  # nothing within ten minutes
                 key = _window(self._heard, self._node)
                 store.wait([key], _LISTEN)
                 if text := store.get(key).decode():
-                    self._board.post(f"window_{self._heard}", text)
+                    self._notices.post(f"window_{self._heard}", text)
                     self._heard += 1
 
     def _speak_for_all(self, store: PrefixStore) -> None:
@@ -122,7 +122,7 @@ class StoreRelay:
         while not self._over.is_set():
             if (count := store.add("slow_steps", 0)) > slow:
                 slow = count
-                self._board.post("slow_step")
+                self._notices.post("slow_step")
             else:
                 self._over.wait(_POLL_S)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rankscope import plugins
 from rankscope.agent.carriers import job_store, node_spool, run_directory, torchrun_store
 from rankscope.agent.carriers.base import Carrier, Post
-from rankscope.agent.process.guard import tell
+from rankscope.agent.process.guard import keep_message
 
 __all__ = ["OURS", "carrier_for", "choose_carrier"]
 
@@ -38,7 +38,7 @@ def choose_carrier(post: Post, *, several_nodes: bool, carries: bool) -> Carrier
         try:
             carrier.start(post)
         except Exception as error:  # without announcements each rank opens windows as planned
-            tell(f"nodes do not hear of each other's windows: {error}")
+            keep_message(f"nodes do not hear of each other's windows: {error}")
     return carrier
 
 
@@ -51,5 +51,5 @@ def _possible(carrier: Carrier, post: Post) -> bool:
     try:
         return carrier.possible(post)
     except Exception as error:
-        tell(f"announcements cannot travel {carrier.phrase}: {error}")
+        keep_message(f"announcements cannot travel {carrier.phrase}: {error}")
         return False

@@ -52,9 +52,9 @@ class CuptiTeardown:
         self._stays = False
         self._value: str | None = None
         self._under_way = False
-        self._told_s: float | None = None
+        self._ended_s: float | None = None
 
-    def ask(self, device: str | None) -> None:
+    def decide(self, device: str | None) -> None:
         """Decide on the teardown after a window that is about to begin."""
         self._value = None
         if device != "cuda":
@@ -67,7 +67,7 @@ class CuptiTeardown:
         self._under_way = (self._value or os.environ.get(_TEARDOWN)) == "1"
 
     @contextlib.contextmanager
-    def said(self) -> Iterator[None]:
+    def variable_set(self) -> Iterator[None]:
         """Set the variable within this context, in which libkineto is called and reads it. Outside, it is as the script
         left it, so that no child of the job inherits it."""
         value, before = self._value, os.environ.get(_TEARDOWN)
@@ -83,14 +83,14 @@ class CuptiTeardown:
             else:
                 os.environ[_TEARDOWN] = before
 
-    def told(self) -> None:
+    def window_ended(self) -> None:
         """Note that libkineto has ended the window, after which it does not need the variable any more."""
         self._value = None
         if self._under_way:
             self._under_way = False
-            self._told_s = time.monotonic()
+            self._ended_s = time.monotonic()
 
-    def stay(self) -> None:
+    def stay_attached(self) -> None:
         """Note that the script's own profiler begins, which leaves CUPTI attached. The window that is open still
         detaches it."""
         self._stays = True
@@ -108,11 +108,11 @@ class CuptiTeardown:
 
     def finish(self) -> None:
         """Detach CUPTI by calls to the device, because another profiler begins. libkineto has ended its window."""
-        if self._told_s is None:
+        if self._ended_s is None:
             return
         pause = threading.Event()
         _call()
-        while time.monotonic() - self._told_s <= _LETS_GO_WITHIN_S:
+        while time.monotonic() - self._ended_s <= _LETS_GO_WITHIN_S:
             pause.wait(_POLL_S)
             _call()
 
@@ -124,10 +124,10 @@ class CuptiTeardown:
         """
         if self._under_way:
             return False
-        if self._told_s is None:
+        if self._ended_s is None:
             return True
         _call()
-        return time.monotonic() - self._told_s > _WAITS_WITHIN_S
+        return time.monotonic() - self._ended_s > _WAITS_WITHIN_S
 
 
 def _call() -> None:

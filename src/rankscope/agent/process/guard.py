@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["guarded", "said", "tell"]
+__all__ = ["guarded", "keep_message", "kept_messages"]
 
-_said: list[str] = []
+_kept: list[str] = []
 _MOST = 20
 
 
-def tell(message: str) -> None:
+def keep_message(message: str) -> None:
     """Keep a message for the report. Only the first ones are kept."""
-    if message not in _said and len(_said) < _MOST:
-        _said.append(message)
+    if message not in _kept and len(_kept) < _MOST:
+        _kept.append(message)
 
 
-def said() -> list[str]:
+def kept_messages() -> list[str]:
     """Return the messages of this process so far."""
-    return list(_said)
+    return list(_kept)
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
@@ -45,6 +45,6 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             broken = True
             why = f"{type(error).__name__}: {error}"
             name = getattr(function, "__qualname__", repr(function))
-            tell(f"{name} failed and is switched off; training goes on: {why}")
+            keep_message(f"{name} failed and is switched off; training goes on: {why}")
 
     return call

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rankscope.agent.process.guard import guarded, tell
+from rankscope.agent.process.guard import guarded, keep_message
 from rankscope.agent.signals.base import Signal, Watch, after
 from rankscope.agent.signals.table import OURS
 from rankscope.agent.steps.counter import StepCounter
@@ -92,7 +92,7 @@ def _install(signal: Signal, watch: Watch) -> None:
     try:
         signal.install(watch)
     except Exception as error:  # a version of torch that lacks it: the other signals count
-        tell(f"steps cannot be counted by {signal.phrase} here: {error!r}")
+        keep_message(f"steps cannot be counted by {signal.phrase} here: {error!r}")
 
 
 def _watch_graphs(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.agent.process.guard import tell
+from rankscope.agent.process.guard import keep_message
 
 __all__ = ["MOST_EVENTS", "MOST_MARKS", "DeviceTimes", "Marks"]
 
@@ -156,4 +156,4 @@ class DeviceTimes:
     def _switch_off(self, error: Exception) -> None:
         if not self.off:
             self.off = True
-            tell(f"from here on the step log has no times of the device: {error!r}")
+            keep_message(f"from here on the step log has no times of the device: {error!r}")

@@ -14,7 +14,7 @@ from rankscope.agent.steps.device_times import DeviceTimes
 from rankscope.agent.steps.gc_pauses import GcPauses
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.records.running.step_log import ASKED
-from rankscope.statistics.step_time import Pace
+from rankscope.statistics.step_time import StepTimeEstimate
 
 __all__ = ["StepTimes"]
 
@@ -27,7 +27,7 @@ class StepTimes:
     """
 
     def __init__(self, thread: TrainingThread) -> None:
-        self.pace = Pace()
+        self.step_time = StepTimeEstimate()
         self._thread = thread
         self._pauses = GcPauses()
         self._log: StepLog | None = None

@@ -7,11 +7,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rankscope.agent.process.guard import tell
+from rankscope.agent.process.guard import keep_message
 from rankscope.agent.windows.notices import Notices
 from rankscope.agent.windows.planner import Planner
 from rankscope.records.spec import AgentSpec, CaptureRequest, Window
-from rankscope.statistics.step_time import Pace
+from rankscope.statistics.step_time import StepTimeEstimate
 
 __all__ = ["Agreement"]
 
@@ -34,12 +34,18 @@ class Agreement:
     """
 
     def __init__(
-        self, spec: AgentSpec, rank: int, board: Notices, pace: Pace, heard_within_s: float, source: str = ""
+        self,
+        spec: AgentSpec,
+        rank: int,
+        notices: Notices,
+        step_time: StepTimeEstimate,
+        heard_within_s: float,
+        source: str = "",
     ) -> None:
         self._spec = spec
         self._leads = rank == 0
-        self._board = board
-        self._pace = pace
+        self._notices = notices
+        self._step_time = step_time
         self._planner = Planner(
             spec.schedule,
             spec.budget,
@@ -48,7 +54,7 @@ class Agreement:
             spec.capture.backend,
         )
         self._window = functools.lru_cache(maxsize=1)(spec.schedule.window)
-        self._number, self._planned, self._requests = 0, 0, board.answered()
+        self._number, self._planned, self._requests = 0, 0, notices.answered()
         self._next: Window | None = None
         self._source = source
         self._earlier: set[str] = set()
@@ -62,7 +68,7 @@ class Agreement:
         if completed <= self._busy_until:
             return False
         if self._next is None:
-            if self._board.changed():
+            if self._notices.changed():
                 self._read.clear()
             if self._leads:
                 self._lead(completed)
@@ -105,20 +111,20 @@ class Agreement:
             self._number,
             completed,
             self._step_s(),
-            self._pace.beat,
+            self._step_time.sync_interval,
             request=self._request(),
             slow_step=self._spec.budget.slow_step > 0
-            and self._standing("slow_step", lambda: self._board.stands("slow_step")),
+            and self._standing("slow_step", lambda: self._notices.stands("slow_step")),
             pattern=self._pattern(),
-            megabytes=self._board.gathered_megabytes,
+            megabytes=self._notices.gathered_megabytes,
         )
         if window is None:
             return
         self._read.clear()
-        self._board.announce(dataclasses.replace(window, counted_by=self._source))
-        self._board.take("slow_step")
+        self._notices.announce(dataclasses.replace(window, counted_by=self._source))
+        self._notices.take("slow_step")
         if window.origin == "pattern":
-            self._board.take("pattern")
+            self._notices.take("pattern")
         elif window.origin not in ("plan", "slow_step"):
             self._answered()
 
@@ -132,40 +138,40 @@ class Agreement:
     def _step_s(self) -> float:
         """Usual step time in seconds: the estimate, else the shortest of the first steps, which are slow; 0 while
         unknown."""
-        if self._pace.usual_ms:
-            return self._pace.usual_ms / 1e3
-        first = self._pace.recent_ms
+        if self._step_time.usual_ms:
+            return self._step_time.usual_ms / 1e3
+        first = self._step_time.recent_ms
         return min(first) / 1e3 if len(first) >= _FIRST_STEPS else 0.0
 
     def _request(self) -> CaptureRequest | None:
         """Return the next request from outside. A request that no rank can follow is skipped, and the report mentions
         it."""
         try:
-            return self._standing(f"request {self._requests}", lambda: self._board.request(self._requests))
+            return self._standing(f"request {self._requests}", lambda: self._notices.request(self._requests))
         except ValueError as error:
-            tell(f"request number {self._requests} from outside was passed over: {error}")
+            keep_message(f"request number {self._requests} from outside was passed over: {error}")
             self._answered()
             return None
 
     def _pattern(self) -> CaptureRequest | None:
         try:
-            return self._standing("pattern", self._board.pattern)
+            return self._standing("pattern", self._notices.pattern)
         except ValueError as error:
-            tell(f"what the node helper wanted to be recorded was passed over: {error}")
-            self._board.take("pattern")
+            keep_message(f"what the node helper wanted to be recorded was passed over: {error}")
+            self._notices.take("pattern")
             return None
 
     def _answered(self) -> None:
         self._requests += 1
-        self._board.answer(self._requests)
+        self._notices.answer(self._requests)
 
     def _look(self, completed: int) -> None:
         """Follow the announced window; without an announcement, follow a schedule that needs none."""
         self.confirmed = None
         try:
-            announced = self._standing(f"window {self._number}", lambda: self._board.announced(self._number))
+            announced = self._standing(f"window {self._number}", lambda: self._notices.announced(self._number))
         except ValueError as error:
-            tell(f"window {self._number} was passed over: {error}")
+            keep_message(f"window {self._number} was passed over: {error}")
             self._number += 1
             return
         if announced is not None:

@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from rankscope.agent.process.guard import tell
+from rankscope.agent.process.guard import keep_message
 from rankscope.limits import MAX_WINDOW_STEPS
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.spec import DETAILS, CaptureRequest, Window
@@ -60,7 +60,7 @@ class Notices:
         try:
             replace_text(path, text)
         except OSError as error:
-            tell(f"ranks and helper could not be told something: {error}")
+            keep_message(f"ranks and helper could not be told something: {error}")
 
     def read(self, name: str) -> str | None:
         """Return the text of a notice; None if there is none."""

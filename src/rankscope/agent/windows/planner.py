@@ -46,7 +46,7 @@ class Planner:
         number: int,
         completed: int,
         step_s: float,
-        beat: int,
+        sync_interval: int,
         *,
         request: CaptureRequest | None,
         slow_step: bool,
@@ -67,7 +67,7 @@ class Planner:
         """
         lead = self._lead
         if step_s > 0:
-            lead = max(lead, math.ceil(self._heard_within_s / step_s) + beat - 1)
+            lead = max(lead, math.ceil(self._heard_within_s / step_s) + sync_interval - 1)
         else:
             request, slow_step, pattern = None, False, None
         planned = self._window(self._planned)

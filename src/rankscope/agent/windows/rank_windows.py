@@ -17,13 +17,13 @@ from rankscope.agent.process.training_thread import TrainingThread
 from rankscope.agent.process.user_profiler import UserProfilerWatch
 from rankscope.agent.steps.counter import StepCounter
 from rankscope.agent.windows.agreement import Agreement
-from rankscope.agent.windows.making_way import MakingWay
 from rankscope.agent.windows.recording import Recording, new_record
+from rankscope.agent.windows.yield_request import YieldRequest
 from rankscope.capture_backends import load_capture, resolve
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec, CaptureSpec, Window
 from rankscope.rundir.spool import Spool
-from rankscope.statistics.step_time import Pace
+from rankscope.statistics.step_time import StepTimeEstimate
 
 __all__ = ["RankWindows"]
 
@@ -48,17 +48,17 @@ class RankWindows:
         counter: StepCounter,
         thread: TrainingThread,
         ending: ExitHandler,
-        pace: Pace,
+        step_time: StepTimeEstimate,
         no_more: Callable[[], None],
     ) -> None:
         self.current: Recording | None = None
         """The open window, from its warm-up on."""
         self._spec, self._spool, self._counter = spec, spool, counter
-        self._thread, self._ending, self._pace, self._no_more = thread, ending, pace, no_more
+        self._thread, self._ending, self._step_time, self._no_more = thread, ending, step_time, no_more
         self._teardown = CuptiTeardown()
-        self._theirs = UserProfilerWatch(self._is_ours, self._stand_aside)
+        self._theirs = UserProfilerWatch(self._is_ours, self._yield_to_users_profiler)
         self._history = MemoryHistory()
-        self._way = MakingWay()
+        self._yield_request = YieldRequest()
         self._compiled = CompiledFrames()
         self._recounted: str | None = None
 
@@ -86,7 +86,7 @@ class RankWindows:
     def presses(self) -> bool:
         """Whether the open window has to be closed even if no step has ended."""
         window = self.current
-        return window is not None and window.started and (self._way.is_asked or window.overdue() is not None)
+        return window is not None and window.started and (self._yield_request.is_asked or window.overdue() is not None)
 
     def advance(self, completed: int, *, stepped: bool) -> None:
         """Open, continue or close a window.
@@ -106,7 +106,7 @@ class RankWindows:
             self._ending.release()
             if self._agreement.due(completed) and self._compiled.ended():
                 self._open(completed)
-        elif self._way.is_asked:
+        elif self._yield_request.is_asked:
             self._close_for_another()
         elif not window.started:
             if completed >= window.window.first:
@@ -123,7 +123,7 @@ class RankWindows:
         """Note that a more trusted signal counts from 1 again: an open window ends, scheduled ones are repeated."""
         self._recounted = f"from here on steps are counted by {self._counter.source}, which is trusted more"
         self._agreement.recount(self._counter.source or "")
-        self._pace.forget()
+        self._step_time.forget()
 
     def cancel(self, reason: str) -> None:
         """Give up the open window, if there is one."""
@@ -154,7 +154,7 @@ class RankWindows:
     def _warm_up(self, window: Recording, completed: int, spec: CaptureSpec) -> None:
         self._ending.guard()
         self.current = window  # from here on it will be ended, whatever happens
-        if not window.open(self._maker(window.window, spec), self._pace.recent_ms):
+        if not window.open(self._maker(window.window, spec), self._step_time.recent_ms):
             self.current = None
             return
         if completed >= window.window.first:
@@ -183,7 +183,7 @@ class RankWindows:
             reason = None if window.has_ended(completed) else reason
             window.close(reason, completed, self._counter.source, leaving=leaving)
             self._compiled.note()
-            self._pace.forget()
+            self._step_time.forget()
 
     # ------------------------------------------------------------ other profilers, CUDA graphs, forks, the end
 
@@ -191,19 +191,19 @@ class RankWindows:
         window = self.current
         return window is not None and window.capture is not None and window.capture.owns(profile)
 
-    def _stand_aside(self) -> None:
+    def _yield_to_users_profiler(self) -> None:
         """End our profiler, because the user's profiler is about to be prepared."""
-        self._teardown.stay()
+        self._teardown.stay_attached()
         if self.current is not None and self._thread.is_this():
             self._close_for_another()
         elif self.current is not None:
-            self._way.ask()
+            self._yield_request.ask()
         self._teardown.finish()
 
     def _close_for_another(self) -> None:
         reason = "the script's own torch.profiler started inside this window, which ended for it"
         window = self.current
-        if window is not None and window.capture is not None and self._way.too_late:
+        if window is not None and window.capture is not None and self._yield_request.too_late:
             # libkineto belongs to the script's profiler now: ending ours would end that profile, or the process
             self.current = None
             window.capture.leave()
@@ -213,7 +213,7 @@ class RankWindows:
             self._close(reason, self._counter.completed)
         else:
             self.cancel(reason)
-        self._way.answer()
+        self._yield_request.answer()
 
     def graph_begins(self) -> None:
         """Prepare for the capture of a CUDA graph; before the first one, wait until CUPTI teardown has finished."""

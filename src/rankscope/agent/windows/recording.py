@@ -15,7 +15,7 @@ import torch.distributed as dist
 from rankscope.agent.backends.base import Capture
 from rankscope.agent.backends.memory_history import MemoryHistory
 from rankscope.agent.process.exit import Settler
-from rankscope.agent.process.guard import tell
+from rankscope.agent.process.guard import keep_message
 from rankscope.agent.steps.cpu_time import CpuTimes
 from rankscope.records.codec import to_json
 from rankscope.records.rank import ClockSample, RankRecord, RankStatus, StepTimes
@@ -236,7 +236,7 @@ class Recording:
 
     def _drop_trace(self, reason: str) -> None:
         record = self.record
-        tell(f"window {self.window.number}: {reason}")
+        keep_message(f"window {self.window.number}: {reason}")
         for name in (record.trace, record.snapshot):
             if name is not None:
                 with contextlib.suppress(OSError):

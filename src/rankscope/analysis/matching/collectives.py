@@ -30,8 +30,15 @@ from rankscope.analysis.matching.hypotheses import ORDER
 from rankscope.analysis.matching.known_clocks import KnownClocks
 from rankscope.analysis.matching.pair_clocks import ENDS_NS
 from rankscope.analysis.matching.sequences import CallSequence
-from rankscope.analysis.matching.signatures import SYMMETRIC, TOGETHER, Codes, Told, must_agree, spelled_kinds
-from rankscope.analysis.matching.signatures import told as told_of
+from rankscope.analysis.matching.signatures import (
+    SYMMETRIC,
+    TOGETHER,
+    CallSignatures,
+    Codes,
+    call_signatures,
+    must_agree,
+    spelled_kinds,
+)
 from rankscope.analysis.rank.view import RankView
 
 I64 = NDArray[np.int64]
@@ -153,7 +160,7 @@ def match(views: Sequence[RankView]) -> Matched:
             result.total += len(rows)
     with_plain_calls(calls)
     codes = Codes()
-    told = [told_of(v, k, codes) for v, k in zip(views, kinds, strict=True)]
+    signatures = [call_signatures(v, k, codes) for v, k in zip(views, kinds, strict=True)]
     contradicted: dict[str, set[int]] = defaultdict(set)
     contradicted["group names"].update(ranks[c] for c in numbers.renamed)
     blocks: list[Block] = []
@@ -171,9 +178,9 @@ def match(views: Sequence[RankView]) -> Matched:
             blocks += exchanged
             result.methods += [ORDER] if exchanged and ORDER not in result.methods else []
             continue
-        must = must_agree([told[c] for c in columns], [members[c] for c in columns])
+        must = must_agree([signatures[c] for c in columns], [members[c] for c in columns])
         sequences = [
-            _sequence(views[c], told[c], members[c], own, point_to_point=channel.point_to_point)
+            _sequence(views[c], signatures[c], members[c], own, point_to_point=channel.point_to_point)
             for c, own in zip(columns, must, strict=True)
         ]
         program = agree_on_program(sequences)
@@ -193,19 +200,19 @@ def match(views: Sequence[RankView]) -> Matched:
         if kept.any():
             blocks.append(Block(columns, program.table[kept], channel))
             if asked and not channel.point_to_point:
-                clocks.learn(columns, program.table[kept & _symmetric(program.table, columns, told)])
+                clocks.learn(columns, program.table[kept & _symmetric(program.table, columns, signatures)])
             result.methods += [m for m in program.methods if m not in result.methods]
     result.unmatched = +result.unmatched
     result.contradicted = {identity: sorted(against) for identity, against in contradicted.items() if against}
     return _assembled(result, views, kinds, blocks) if blocks else result
 
 
-def _symmetric(table: I64, columns: list[int], told: list[Told]) -> NDArray[np.bool_]:
+def _symmetric(table: I64, columns: list[int], signatures: list[CallSignatures]) -> NDArray[np.bool_]:
     """Which calls of a table end on all ranks at the same time, shape (calls,)."""
     found = np.zeros(len(table), np.bool_)
     for place, column in enumerate(columns):
         has = table[:, place] >= 0
-        found[has] = told[column].symmetric[table[has, place]]
+        found[has] = signatures[column].symmetric[table[has, place]]
     return found
 
 
@@ -245,7 +252,9 @@ def _all_took_part(sequences: Sequence[CallSequence], table: I64) -> bool:
     return bool(((start - ahead).max(axis=1) <= (end - ahead).min(axis=1) + ENDS_NS).all())
 
 
-def _sequence(view: RankView, told: Told, rows: I64, must: I64, *, point_to_point: bool) -> CallSequence:
+def _sequence(
+    view: RankView, signatures: CallSignatures, rows: I64, must: I64, *, point_to_point: bool
+) -> CallSequence:
     calls, events = view.trace.collectives, view.trace.events
     event = calls.event[rows]
     # One counter numbers all point-to-point calls of a rank, whatever the peer: it does not identify the calls of a
@@ -256,12 +265,12 @@ def _sequence(view: RankView, told: Told, rows: I64, must: I64, *, point_to_poin
         start=events.start[event],
         end=events.start[event] + events.duration[event],
         must=must,
-        may=told.may[rows],
-        together=told.together[rows],
-        symmetric=told.symmetric[rows],
+        may=signatures.may[rows],
+        together=signatures.together[rows],
+        symmetric=signatures.symmetric[rows],
         step=np.append(view.trace.steps.number, -1)[events.step[event].astype(np.int64)].astype(np.int64),
         seq=unsaid if point_to_point else calls.seq[rows].astype(np.int64),
-        comms_id=unsaid if point_to_point else told.comms_id[rows],
+        comms_id=unsaid if point_to_point else signatures.comms_id[rows],
     )
 
 

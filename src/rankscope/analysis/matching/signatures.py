@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.matching.communicators import canonical, is_point_to_point
 from rankscope.analysis.rank.view import RankView
 
-__all__ = ["SYMMETRIC", "TOGETHER", "Codes", "Told", "must_agree", "spelled_kinds", "told"]
+__all__ = ["SYMMETRIC", "TOGETHER", "CallSignatures", "Codes", "call_signatures", "must_agree", "spelled_kinds"]
 
 I64 = NDArray[np.int64]
 
@@ -52,7 +52,7 @@ class Codes:
 
 
 @dataclass(slots=True)
-class Told:
+class CallSignatures:
     """Attributes of one rank's calls; arrays of shape (calls of the rank,), comparable between ranks."""
 
     kind: I64
@@ -73,7 +73,7 @@ def spelled_kinds(kinds: list[str], known: dict[str, str]) -> list[str]:
     return [known[k] for k in kinds]
 
 
-def told(view: RankView, kinds: list[str], codes: Codes) -> Told:
+def call_signatures(view: RankView, kinds: list[str], codes: Codes) -> CallSignatures:
     """Read the attributes of one rank's calls. ``kinds`` are its kinds in canonical spelling."""
     calls = view.trace.collectives
     inputs, outputs = calls.in_elements.astype(np.int64), calls.out_elements.astype(np.int64)
@@ -90,7 +90,7 @@ def told(view: RankView, kinds: list[str], codes: Codes) -> Told:
     known = dict(zip(spelled, codes.of([("dtype", d) for d in spelled.values()]).tolist(), strict=True))
     known |= {d: -1 for d, plain in spelled.items() if not plain}
     dtype = np.fromiter(map(known.__getitem__, calls.dtype), np.int64, len(kinds))
-    return Told(
+    return CallSignatures(
         kind=codes.of(["p2p" if is_point_to_point(k) else k for k in used])[which],
         # The receiver of a message may not record its type, and each side of a pair records its own element count only.
         dtype=np.where(pair, 0, dtype),
@@ -108,19 +108,19 @@ def _type(dtype: str) -> str:
     return TYPES.get(plain, plain)
 
 
-def must_agree(told: Sequence[Told], rows: Sequence[I64]) -> list[I64]:
+def must_agree(call_signatures: Sequence[CallSignatures], rows: Sequence[I64]) -> list[I64]:
     """Combine the attributes that must agree on all members of a communicator into one integer a call.
 
     The kind always has to agree. Type and size have to agree too, unless a member lacks them for most of its calls or
     none of its type names occurs on the first member.
     """
-    sized = all((t.size[r] >= 0).mean() > 0.5 for t, r in zip(told, rows, strict=True))
-    types = [np.unique(t.dtype[r]) for t, r in zip(told, rows, strict=True)]
-    typed = all((t.dtype[r] >= 0).mean() > 0.5 for t, r in zip(told, rows, strict=True))
+    sized = all((t.size[r] >= 0).mean() > 0.5 for t, r in zip(call_signatures, rows, strict=True))
+    types = [np.unique(t.dtype[r]) for t, r in zip(call_signatures, rows, strict=True)]
+    typed = all((t.dtype[r] >= 0).mean() > 0.5 for t, r in zip(call_signatures, rows, strict=True))
     typed = typed and all(np.isin(own, types[0]).any() for own in types)
     return [
         _mixed(_mixed(t.kind[r], t.dtype[r] if typed else zero), t.size[r] if sized else zero)
-        for t, r, zero in ((t, r, np.zeros(len(r), np.int64)) for t, r in zip(told, rows, strict=True))
+        for t, r, zero in ((t, r, np.zeros(len(r), np.int64)) for t, r in zip(call_signatures, rows, strict=True))
     ]
 
 

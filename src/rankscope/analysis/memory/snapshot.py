@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rankscope.errors import TraceError
 from rankscope.records.rows import MemoryFrame, MemoryRow
-from rankscope.trace.levels import peaks
+from rankscope.trace.interval_peaks import peaks
 
 __all__ = ["BEFORE", "NO_FRAME", "Bounds", "load_snapshot", "memory_row"]
 

@@ -25,7 +25,7 @@ from rankscope.causes.table import NOISY
 from rankscope.statistics.medians import median_along
 from rankscope.statistics.thresholds import LEAST_COST, LEAST_EXCESS, LEAST_EXCESS_NS, SCREENED
 
-__all__ = ["Lateness", "judge_ranks", "screen", "sign_flip"]
+__all__ = ["RankCost", "judge_ranks", "screen", "sign_flip"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -43,7 +43,7 @@ together is no evidence against a single one."""
 
 
 @dataclass(slots=True)
-class Lateness:
+class RankCost:
     """Result of the window for one rank. Times in ns."""
 
     gains: F64
@@ -82,7 +82,7 @@ def judge_ranks(
     comparable: NDArray[np.bool_],
     sound: NDArray[np.bool_],
     columns: I64,
-) -> list[Lateness]:
+) -> list[RankCost]:
     """Return one :class:`Lateness` per rank; only the given columns are examined.
 
     Two ranks that are late at the same place hide each other. Where several have an excess with a clear cause, the gain
@@ -97,7 +97,7 @@ def judge_ranks(
         sound: which of these segments lost no device record, shape (R, S).
         columns: ranks to examine.
     """
-    found = [Lateness(np.zeros(replay.steps)) for _ in views]
+    found = [RankCost(np.zeros(replay.steps)) for _ in views]
     for column in columns.tolist():
         found[column] = _judge_rank(replay, column, views, profiles, step_ns, comparable[column], sound[column])
     at_fault = [c for c, late in enumerate(found) if _clear(late, step_ns * replay.steps)]
@@ -112,14 +112,14 @@ def judge_ranks(
     return found
 
 
-def _clear(late: Lateness, span: float) -> bool:
+def _clear(late: RankCost, span: float) -> bool:
     if late.factor is None or late.excess < LEAST_COST * span or not late.explained:
         return False
     cause = max(late.explained, key=lambda c: late.explained[c])
     return cause not in NOISY and late.explained[cause] >= JOINT_EXPLAINED * late.excess
 
 
-def _mended(replay: Replay, found: Sequence[Lateness], columns: Sequence[int]) -> F64:
+def _mended(replay: Replay, found: Sequence[RankCost], columns: Sequence[int]) -> F64:
     work = replay.graph.work
     for column in columns:
         factor = found[column].factor
@@ -136,13 +136,13 @@ def _judge_rank(
     step_ns: float,
     comparable: NDArray[np.bool_],
     sound: NDArray[np.bool_],
-) -> Lateness:
+) -> RankCost:
     """Return the gain per step without the rank's concentrated excess, and what explains the excess.
 
     Only segments that it and all its peers recorded completely are compared.
     """
     peers = [p for p in replay.peers[column] if p != column]
-    nothing = Lateness(np.zeros(replay.steps))
+    nothing = RankCost(np.zeros(replay.steps))
     if not peers:
         return nothing
     segments = replay.segments
@@ -174,7 +174,7 @@ def _judge_rank(
     more_host = np.where(late, np.maximum(own_host - uniform * other_host, 0.0), 0.0)
     more_device = np.where(late & sound, np.maximum(own_device - other_device, 0.0), 0.0)
     total = float(np.maximum(more_host, more_device).sum())
-    return Lateness(
+    return RankCost(
         gains=gains,
         excess=total,
         explained=_explain(column, peers, views, profiles, np.flatnonzero(late), total),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.stragglers.kernel_table import KernelTable
 from rankscope.statistics.medians import median_of_known_others
 
-__all__ = ["KernelWork", "kernel_work", "lost_beside"]
+__all__ = ["KernelWork", "kernel_work", "overlap_loss"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -43,7 +43,7 @@ ALIKE = 0.3
 and by up to a fifth where they overlap communication."""
 
 
-def lost_beside(table: KernelTable, slower: F64) -> float:
+def overlap_loss(table: KernelTable, slower: F64) -> float:
     """Share of their speed that kernels lose while communication runs: median over the kernels, weighted by duration.
 
     A kernel that overlaps communication is compared with the same one (kind and ordinal number in the step) that ran

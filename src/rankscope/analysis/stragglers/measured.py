@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.replay.beside import Beside
+from rankscope.analysis.replay.overlap_slowdown import OverlapSlowdown
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.candidates import Candidate, Window
-from rankscope.analysis.stragglers.cost import Lateness
+from rankscope.analysis.stragglers.cost import RankCost
 from rankscope.analysis.stragglers.extra_syncs import extra_syncs
 from rankscope.analysis.stragglers.kernel_table import kernel_table
-from rankscope.analysis.stragglers.kernel_work import lost_beside
+from rankscope.analysis.stragglers.kernel_work import overlap_loss
 from rankscope.analysis.stragglers.model_error import model_error
 from rankscope.analysis.stragglers.more_work import more_work
 from rankscope.analysis.stragglers.own_delays import host_delays
@@ -70,7 +70,7 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
         if len(table.rank):
             slow, by_how_much, shows = slow_devices(window, table)
             found += slow
-            lost = lost_beside(table, by_how_much)
+            lost = overlap_loss(table, by_how_much)
             found += more_work(window, table) if window.complete else []
         found += extra_syncs(window)
     found = [c for c in found if window.trusted[c.column]]
@@ -89,7 +89,7 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
             break
         columns = kept
     if columns and lost > 0:
-        beside = Beside.of(replay.graph, lost)
+        beside = OverlapSlowdown.of(replay.graph, lost)
         together, gains = _gains_of_each(window, found, columns, lambda work: beside.gains(replay, work))
     ranks = [_measured(r, gains[r], [c for c in found if c.column == r], columns, window.mesh) for r in columns]
     if len(ranks) > 1:
@@ -110,7 +110,7 @@ def _gains_of_each(
     return together, {r: together - ask(_mended(replay, found, [o for o in columns if o != r])) for r in columns}
 
 
-def join(lateness: Sequence[Lateness], ranks: Sequence[Measured]) -> None:
+def join(lateness: Sequence[RankCost], ranks: Sequence[Measured]) -> None:
     """Merge the measured ranks into what was found segment by segment.
 
     Where both have a result for a rank, the larger gain is kept, because kernels that never ran alone are in the

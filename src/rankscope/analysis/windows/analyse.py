@@ -32,7 +32,7 @@ from rankscope.analysis.replay.build import begins, build_graph
 from rankscope.analysis.replay.segments import Plan, no_plan, plan_segments, without
 from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
 from rankscope.analysis.stragglers.candidates import Window
-from rankscope.analysis.stragglers.cost import Lateness, judge_ranks, screen
+from rankscope.analysis.stragglers.cost import RankCost, judge_ranks, screen
 from rankscope.analysis.stragglers.measured import join, measure
 from rankscope.analysis.stragglers.model_error import MESHES, mesh_of
 from rankscope.analysis.stragglers.profile import Profile, profile, same_program
@@ -89,7 +89,7 @@ class WindowResult:
     profiles: list[Profile]
     replay: Replay | None = None
     refused: str | None = None
-    lateness: list[Lateness] = field(default_factory=list)
+    lateness: list[RankCost] = field(default_factory=list)
     slow_groups: list[SlowGroup] = field(default_factory=list)
     visible: float = inf
     """The share by which a device must be slower than the others to be distinguished from noise; infinite: unknown."""
@@ -335,7 +335,7 @@ def _replay(result: WindowResult) -> None:
     result.pipeline = bool(staged.all()) or (result.staged and len(lonely) == len(views))
     suspects = screen(matched, waits, result.step_ns or 0.0, len(ends))
     if sum(len(v.trace.events) for v in views) > SCREENED_EVENTS and not len(suspects):
-        result.lateness = [Lateness(np.zeros(len(ends))) for _ in views]
+        result.lateness = [RankCost(np.zeros(len(ends))) for _ in views]
         return
     graph = build_graph(views, matched, clocks, waits, result.plan)
     begin = min(begins(v, c, clocks, waits.steps) for c, v in enumerate(views))
@@ -357,7 +357,7 @@ def _replay(result: WindowResult) -> None:
         asked = np.arange(len(views)) if len(views) <= FEW_RANKS else suspects
         result.lateness = judge_ranks(replay, views, result.profiles, result.step_ns, whole, sound, asked)
     else:  # no rank has a peer for its segments, but its kernels have
-        result.lateness = [Lateness(np.zeros(replay.steps)) for _ in views]
+        result.lateness = [RankCost(np.zeros(replay.steps)) for _ in views]
     trusted = np.array([view.rank not in result.unsound for view in views])
     complete = not result.partial
     window = Window(

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rankscope.compare.rows.pace import Pace, Scatter, pace_of, scatter_of
+from rankscope.compare.rows.device_speed import DeviceSpeed, Scatter, device_speed, scatter_of
 from rankscope.compare.rows.uses import Key, Use, Uses, paired
 from rankscope.compare.sides.noise import BETWEEN, KERNEL_DEVIATIONS, between_chance, combined, student, student_chance
 from rankscope.compare.sides.side import Side
@@ -71,7 +71,7 @@ def work_rows(before: Side, after: Side) -> list[DiffRow]:
     ours, theirs = paired(before.ranks, after.ranks)
     ranks = sorted({own.rank for own in before.ranks} & {own.rank for own in after.ranks})
     sides = [{rank: _of_rank(uses, rank) for rank in ranks} for uses in (ours, theirs)]
-    paces = {rank: pace_of(sides[0][rank], sides[1][rank]) for rank in ranks}
+    speeds = {rank: device_speed(sides[0][rank], sides[1][rank]) for rank in ranks}
     named: dict[tuple[str, str], list[Key]] = defaultdict(list)
     for key in sorted(set(ours) | set(theirs)):
         named[_name(key), key[2]].append(key)
@@ -79,11 +79,11 @@ def work_rows(before: Side, after: Side) -> list[DiffRow]:
     for (name, module), keys in named.items():
         changes: dict[int, list[_Change]] = defaultdict(list)
         for key in keys:
-            scatter = scatter_of([uses.get(key, {}) for uses in (ours, theirs)], paces)
+            scatter = scatter_of([uses.get(key, {}) for uses in (ours, theirs)], speeds)
             for rank in ranks:
                 one, other = _of(ours, key, rank), _of(theirs, key, rank)
                 if one.count or other.count:
-                    changes[rank].append(_change(one, other, paces[rank], scatter))
+                    changes[rank].append(_change(one, other, speeds[rank], scatter))
         if changes:
             whole = {rank: _sum(own) for rank, own in changes.items()}
             for rank, own in whole.items():
@@ -91,7 +91,7 @@ def work_rows(before: Side, after: Side) -> list[DiffRow]:
             pairs = {rank: [(_of(ours, key, rank), _of(theirs, key, rank)) for key in keys] for rank in whole}
             rows.append(_row(name, module, whole, pairs))
     rows.sort(key=lambda row: (not row.told, -abs(row.change or 0.0)))
-    return [*rows, *_beside(beside), *_pace(paces, sides)]
+    return [*rows, *_beside(beside), *_speed(speeds, sides)]
 
 
 def _of_rank(uses: Uses, rank: int) -> dict[Key, Use]:
@@ -106,7 +106,7 @@ def _of(uses: Uses, key: Key, rank: int) -> Use:
     return uses.get(key, {}).get(rank) or Use()
 
 
-def _change(one: Use, other: Use, pace: Pace, scatter: Scatter) -> _Change:
+def _change(one: Use, other: Use, speed: DeviceSpeed, scatter: Scatter) -> _Change:
     grown, lengths = other.total_ms - one.total_ms, (one.usual_us, other.usual_us)
     a, b = (own if own is not None else rest for own, rest in zip(lengths, reversed(lengths), strict=True))
     if a is None or b is None:  # mostly overlapping communication in both runs: only the count can be compared
@@ -114,14 +114,14 @@ def _change(one: Use, other: Use, pace: Pace, scatter: Scatter) -> _Change:
         ms = (other.count - one.count) * mean
         return _Change(ms=ms, own_ms=ms, beside_ms=grown - ms)
     ms, least = (other.count * b - one.count * a) / 1e3, min(one.count, other.count) * min(a, b) / 1e3
-    shared = least * math.expm1(scatter.slope * pace.change) if None not in lengths else 0.0
+    shared = least * math.expm1(scatter.slope * speed.change) if None not in lengths else 0.0
     steps = [max(len(use.single_us), 1) for use in (one, other)]
     return _Change(
         ms=ms,
         own_ms=ms - shared,
         beside_ms=grown - ms,
         floor=BETWEEN["kernel"] * least,
-        variance=least**2 * scatter.of_change((steps[0], steps[1]), pace),
+        variance=least**2 * scatter.of_change((steps[0], steps[1]), speed),
         freedom=scatter.freedom,
     )
 
@@ -201,9 +201,9 @@ def _beside(beside: dict[int, float]) -> Iterable[DiffRow]:
     )
 
 
-def _pace(paces: dict[int, Pace], sides: Sequence[dict[int, dict[Key, Use]]]) -> Iterable[DiffRow]:
+def _speed(speeds: dict[int, DeviceSpeed], sides: Sequence[dict[int, dict[Key, Use]]]) -> Iterable[DiffRow]:
     """Return the common change of all kernels of a rank, for the rank with the largest."""
-    between = {rank: pace.change for rank, pace in paces.items()}
+    between = {rank: speed.change for rank, speed in speeds.items()}
     if not any(between.values()):
         return
     most = max(between, key=lambda rank: abs(between[rank]))
@@ -217,7 +217,7 @@ def _pace(paces: dict[int, Pace], sides: Sequence[dict[int, dict[Key, Use]]]) ->
         after=alone[0] + change,
         change=change,
         noise=noise,
-        chance=simes([between_chance(abs(math.expm1(pace)), BETWEEN["device_bound"]) for pace in between.values()]),
+        chance=simes([between_chance(abs(math.expm1(speed)), BETWEEN["device_bound"]) for speed in between.values()]),
         told=abs(change) > noise,
         ranks=[most],
         detail=f"{100 * math.expm1(between[most]):+.1f} %: clock or power of the device rather than a kernel",

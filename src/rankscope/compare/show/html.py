@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from rankscope.compare.show.words import LABELS, headline, parts, sections, steps_line
+from rankscope.compare.show.wording import LABELS, headline, parts, sections, steps_line
 from rankscope.records.diff import RunDiff
 
 __all__ = ["body", "render"]

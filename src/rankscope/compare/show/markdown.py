@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.compare.gate import Failure
-from rankscope.compare.show.words import LABELS, headline, parts, sections, steps_line
+from rankscope.compare.show.wording import LABELS, headline, parts, sections, steps_line
 from rankscope.records.diff import RunDiff
 
 __all__ = ["failures_list", "render"]

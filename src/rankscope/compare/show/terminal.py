@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from rankscope.compare.show.words import LABELS, amount, headline, parts, sections, steps_line
+from rankscope.compare.show.wording import LABELS, amount, headline, parts, sections, steps_line
 from rankscope.records.diff import RunDiff
 
 __all__ = ["render"]

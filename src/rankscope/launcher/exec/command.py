@@ -40,7 +40,7 @@ class Command:
         self._stopped_by: int | None = None
         self._came: list[int] = []
         self._passing = self._ended = False
-        told, self._tell = os.pipe()
+        identity_from, self._tell = os.pipe()
         self._failure, fails = os.pipe()
         parent = os.getpid()
         self._witness = Witness()
@@ -49,8 +49,8 @@ class Command:
             os.close(self._tell)
             os.close(self._failure)
             die_with_parent(parent)
-            _become_when_told(self._words, told, fails)
-        os.close(told)
+            _become_when_told(self._words, identity_from, fails)
+        os.close(identity_from)
         os.close(fails)
         for name in _PASSED_ON:
             number = getattr(signal, name)
@@ -147,12 +147,12 @@ def _change(changes: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _become_when_told(words: list[str], told: int, fails: int) -> NoReturn:
+def _become_when_told(words: list[str], identity_from: int, fails: int) -> NoReturn:
     try:
         text = b""
-        while part := os.read(told, 1 << 16):
+        while part := os.read(identity_from, 1 << 16):
             text += part
-        os.close(told)
+        os.close(identity_from)
         _change(json.loads(text) if text else {})
         os.execvp(words[0], words)  # noqa: S606 - as above
     except OSError as error:

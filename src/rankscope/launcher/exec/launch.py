@@ -143,8 +143,8 @@ def _see_off(helper: Any, command: Command, limit_s: float) -> None:
         while time.monotonic() < deadline:
             if command.stopped:
                 deadline = min(deadline, time.monotonic() + _AFTER_SIGNAL_S)
-            word = helper.next_word(_POLL_S)
-            if word is not None and word.word == "done":
+            message = helper.next_message(_POLL_S)
+            if message is not None and message.kind == "done":
                 return
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.node.gathering.disk_limits import DiskLimits
 from rankscope.node.gathering.holding import Holding
 from rankscope.node.gathering.packing import pack
 from rankscope.node.gathering.placing import Placing
 from rankscope.node.gathering.reducing import Reducing
-from rankscope.node.gathering.room import Room
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.secrets import mask_text
@@ -45,7 +45,7 @@ class Gatherer:
         placing: places files; None: unencrypted.
         reducing: converts traces to columns, which are kept instead; None: all traces are kept.
         holding: retains the traces that were converted to columns; None: these are removed.
-        room: limits of what may be written.
+        limits: limits of what may be written.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Gatherer:
         placing: Placing | None = None,
         reducing: Reducing | None = None,
         holding: Holding | None = None,
-        room: Room | None = None,
+        limits: DiskLimits | None = None,
     ) -> None:
         self._spool = spool
         self._run_dir = run_dir
@@ -67,7 +67,7 @@ class Gatherer:
         self._moved = moved
         self._clock = clock
         self.placing = placing or Placing(run_dir)
-        self._reducing, self._holding, self._room = reducing, holding, room or Room()
+        self._reducing, self._holding, self._limits = reducing, holding, limits or DiskLimits()
         self._failures = 0
         self._next_try = 0.0
         self.left: dict[str, str] = {}
@@ -198,7 +198,7 @@ class Gatherer:
 
     def _require_room(self, trace: Path, record: RankRecord) -> None:
         folder = self._run_dir.window(record.attempt, record.window or 0)
-        self._room.require(folder, trace.stat().st_size, self.placed_bytes() if self._room.most else 0)
+        self._limits.require(folder, trace.stat().st_size, self.placed_bytes() if self._limits.most else 0)
 
     def placed_bytes(self) -> int:
         """Return the size of the traces and columns that this node has placed, in bytes."""

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.errors import RunDirError
+from rankscope.node.gathering.disk_limits import DiskLimits
 from rankscope.node.gathering.packing import pack
 from rankscope.node.gathering.placing import Placing
-from rankscope.node.gathering.room import Room
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.running.node_task import KeptTraces
@@ -33,14 +33,19 @@ class Holding:
         spool: of this node.
         run_dir: of the run.
         placing: places files.
-        room: limits of what may be written.
+        limits: limits of what may be written.
         moved: called with each number of bytes that was handled.
     """
 
     def __init__(
-        self, spool: Spool, run_dir: RunDir, placing: Placing, room: Room, moved: Callable[[int], None] = lambda _: None
+        self,
+        spool: Spool,
+        run_dir: RunDir,
+        placing: Placing,
+        limits: DiskLimits,
+        moved: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self._spool, self._run_dir, self._placing, self._room, self._moved = spool, run_dir, placing, room, moved
+        self._spool, self._run_dir, self._placing, self._limits, self._moved = spool, run_dir, placing, limits, moved
         self.left: dict[str, str] = {}
         """Name of each file of the spool that has to be kept and could not be placed -> why."""
 
@@ -75,7 +80,7 @@ class Holding:
             try:
                 size = path.stat().st_size
                 target.parent.mkdir(parents=True, exist_ok=True)
-                self._room.require(target.parent, size, placed, packed=True)
+                self._limits.require(target.parent, size, placed, packed=True)
                 self._placing.copy(path, target)
                 self._tell(attempt, window, rank, target)
                 path.unlink()

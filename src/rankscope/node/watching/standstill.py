@@ -1,6 +1,6 @@
 """Detection of a job that makes no progress: the helper of a node notices that no rank makes steps, and asks the ranks.
 
-Before the first step it waits longer, and ranks write their stage (:mod:`rankscope.agent.starting`).
+Before the first step it waits longer, and ranks write their stage (:mod:`rankscope.agent.startup_stages`).
 
 It asks twice, some seconds apart. If a frame, a call, or a step has changed in between, the cause is a slow evaluation,
 checkpoint or compilation and not a standstill. No signal is sent and no training thread is affected; see

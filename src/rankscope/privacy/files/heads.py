@@ -7,9 +7,9 @@ from typing import Any
 from rankscope.privacy.naming.words import Words
 from rankscope.trace.columns import REDACTED
 from rankscope.trace.kineto import repair
+from rankscope.trace.kineto.call_notes import KEY as NOTES
+from rankscope.trace.kineto.call_notes import notes_of
 from rankscope.trace.kineto.meta import rank_list
-from rankscope.trace.kineto.noted import KEY as NOTES
-from rankscope.trace.kineto.noted import notes_of
 
 __all__ = ["head_of"]
 

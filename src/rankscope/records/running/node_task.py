@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from rankscope.limits import Rank
 
-__all__ = ["Begun", "HelperState", "HelperWord", "JobEnd", "KeptTraces", "NodeTask", "ReduceTask", "ReducedRanks"]
+__all__ = ["Begun", "HelperMessage", "HelperState", "JobEnd", "KeptTraces", "NodeTask", "ReduceTask", "ReducedRanks"]
 
 
 @dataclass(kw_only=True)
@@ -111,7 +111,7 @@ class JobEnd:
 
 
 @dataclass(kw_only=True)
-class HelperWord:
+class HelperMessage:
     """One line from the helper, or from the process that makes the report, to the launcher.
 
     ======== ==============================================================================
@@ -133,7 +133,7 @@ class HelperWord:
     ======== ==============================================================================
     """
 
-    word: Literal[
+    kind: Literal[
         "claimed", "refused", "alive", "note", "waiting", "gathered", "manifest", "begun", "bytes", "stages", "stage",
         "report", "lacking", "keeping", "done",
     ]  # fmt: skip

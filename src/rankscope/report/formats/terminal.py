@@ -14,7 +14,7 @@ from rankscope.report.common import breakdown, plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
-from rankscope.report.sections.verdict.findings import costs_nothing, told
+from rankscope.report.sections.verdict.findings import costs_nothing, shown_findings
 
 __all__ = ["MAX_LINES", "lines", "render", "show"]
 
@@ -144,7 +144,7 @@ def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
     """Return the lines after the table; each warning takes at most ``limit`` lines."""
     found = []
     named = {report.verdict.cause}
-    others = [finding for finding in told(report) if finding.kind not in named][:3]
+    others = [finding for finding in shown_findings(report) if finding.kind not in named][:3]
     for index, finding in enumerate(others):
         cost = "" if finding.cost_ms_per_step is None else f" ({words.ms(finding.cost_ms_per_step)} per step)"
         title = plain_text.prose(finding.title or words.cause(finding.kind), 200) + cost

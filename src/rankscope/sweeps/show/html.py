@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html import escape
 
 from rankscope.records.sweep import SweepResult, SweepRow
-from rankscope.sweeps.show.words import COLUMNS, cells, lead, remarks, summary
+from rankscope.sweeps.show.wording import COLUMNS, cells, lead, remarks, summary
 
 __all__ = ["body", "render"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.records.sweep import SweepResult
-from rankscope.sweeps.show.words import COLUMNS, cells, lead, remarks, summary
+from rankscope.sweeps.show.wording import COLUMNS, cells, lead, remarks, summary
 
 __all__ = ["render"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from rankscope.records.sweep import SweepResult
-from rankscope.sweeps.show.words import COLUMNS, cells, lead, remarks, summary
+from rankscope.sweeps.show.wording import COLUMNS, cells, lead, remarks, summary
 
 __all__ = ["render"]
 

@@ -26,7 +26,7 @@ from rankscope.trace.columns import (
     Steps,
     TraceMeta,
 )
-from rankscope.trace.files.sound import require_sound
+from rankscope.trace.files.consistency import require_consistent
 
 __all__ = ["KEY", "PARQUET_VERSION", "events_table", "read_columns", "write_columns"]
 
@@ -86,7 +86,7 @@ def read_columns(stream: Any, size: int, path: Path, key: bytes) -> RankTrace | 
         if file.metadata.num_rows > size:  # an event takes at least ten bytes
             return None
         trace = _trace(path, file.read(use_threads=False), from_json(_About, about))
-    require_sound(trace)
+    require_consistent(trace)
     return trace
 
 

@@ -19,14 +19,14 @@ from rankscope.trace import peers
 from rankscope.trace.columns import EVENT_DTYPES, Category, Events, PythonCalls, RankTrace, TraceMeta
 from rankscope.trace.format import Format
 from rankscope.trace.kineto import link, meta, repair
+from rankscope.trace.kineto.call_notes import KEY as NOTES
+from rankscope.trace.kineto.call_notes import notes_of
 from rankscope.trace.kineto.chunks import MAX_HEAD_BYTES, split
 from rankscope.trace.kineto.collectives import build_collectives
 from rankscope.trace.kineto.decode import Decoder
 from rankscope.trace.kineto.events import Args
 from rankscope.trace.kineto.memory import NO_SAMPLES, device_memory
 from rankscope.trace.kineto.merged import processes
-from rankscope.trace.kineto.noted import KEY as NOTES
-from rankscope.trace.kineto.noted import notes_of
 from rankscope.trace.kineto.rows import Rows
 from rankscope.trace.read import Reader
 from rankscope.trace.steps import step_of

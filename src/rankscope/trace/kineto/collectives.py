@@ -3,8 +3,8 @@
 Kineto records arguments on the kernel if it has them; else on the ``record_param_comms`` operator with the same
 External id, or that encloses the launch; for calls that were issued as one, on those before the launch
 (:mod:`~rankscope.trace.kineto.coalesced`); on a CPU-only trace on the one nested in (or paired with) the backend's
-operator; else they are in the agent's notes (:mod:`~rankscope.trace.kineto.noted`). Without any of these the group is
-unknown and not guessed, unless the rank is in one group only.
+operator; else they are in the agent's notes (:mod:`~rankscope.trace.kineto.call_notes`). Without any of these the group
+is unknown and not guessed, unless the rank is in one group only.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from rankscope.trace import peers
 from rankscope.trace.columns import Category, Collectives, Events, Group, Piece
 from rankscope.trace.kineto import meta, numbers
+from rankscope.trace.kineto.call_notes import Note, of_host_calls, of_kernels
 from rankscope.trace.kineto.coalesced import merged, pieces_of, titled
 from rankscope.trace.kineto.events import NO_ARGS, Args
 from rankscope.trace.kineto.host_calls import issues_of
-from rankscope.trace.kineto.noted import Note, of_host_calls, of_kernels
 from rankscope.trace.libraries import LIBRARIES
 from rankscope.trace.names import function, is_communication, is_known_compute
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.trace.columns import DeviceMemory, Steps
+from rankscope.trace.interval_peaks import peaks
 from rankscope.trace.kineto import numbers
 from rankscope.trace.kineto.events import MEMORY, NO_MEMORY
-from rankscope.trace.levels import peaks
 
 __all__ = ["NO_SAMPLES", "device_memory", "samples"]
 

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_identity
+from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
-from rankscope.cli.parts.deeds import note
 from rankscope.cli.parts.sealed import opened_runs
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.limits import MAX_WINDOW_STEPS

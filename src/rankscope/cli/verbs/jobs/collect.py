@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
-from rankscope.cli.parts.deeds import note
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.rundir.urls import is_url, url_of
 

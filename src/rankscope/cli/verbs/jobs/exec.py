@@ -34,7 +34,7 @@ def execute(words: Sequence[str]) -> int:
         become(arguments.command, {})
 
     from rankscope.launcher.exec.launch import above, in_a_rank
-    from rankscope.rank_identity import told
+    from rankscope.rank_identity import identity_from
 
     def compose() -> tuple[ToolConfig, dict[str, Any]]:
         from rankscope.compose import compose as composed_of
@@ -45,7 +45,7 @@ def execute(words: Sequence[str]) -> int:
 
     hold_standard_descriptors()
     argv = ["rankscope", "exec", *words]
-    identity = told(os.environ)
+    identity = identity_from(os.environ)
     if identity is not None:
         return in_a_rank(arguments, identity, compose, argv, say)
     outcome = above(arguments, compose, argv, say)

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs
+from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
-from rankscope.cli.parts.deeds import note
 from rankscope.errors import RunDirError
 
 __all__ = ["add_gather", "gather_verb"]
@@ -25,7 +25,7 @@ def add_gather(verbs: Verbs) -> None:
 
 def gather_verb(arguments: argparse.Namespace) -> int:
     """Move the files that a job had to leave in a spool into its run directory."""
-    from rankscope.node.later import gather_later
+    from rankscope.node.late_gathering import gather_later
     from rankscope.progress import work
 
     total = sum(path.stat().st_size for path in arguments.path.glob("trace_*.json"))

@@ -9,8 +9,8 @@ from pathlib import Path
 from rankscope.between.stuck import why_stuck
 from rankscope.between.stuck_files import ask_where, read_answers
 from rankscope.cli.parts.arguments import Verbs, add_identity
+from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
-from rankscope.cli.parts.deeds import note
 from rankscope.cli.parts.sealed import LIVE, opened_runs
 from rankscope.errors import RunDirError
 from rankscope.records.running.hang import HangVerdict, NodeAnswers

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rankscope.between.live import age_s, in_a_line, rank_rows, read_live
 from rankscope.cli.parts.arguments import Verbs, add_identity
+from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
-from rankscope.cli.parts.deeds import note
 from rankscope.cli.parts.keys import key_within, single_keys
 from rankscope.cli.parts.sealed import LIVE, opened_runs
 from rankscope.cli.verbs.jobs.capture import CAPTURED, WARMUP

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output, add_rank
+from rankscope.cli.parts.audit_log import log_export
 from rankscope.cli.parts.console import say, show
-from rankscope.cli.parts.deeds import note_export
 from rankscope.cli.parts.engines import add_engine, engine_of
 from rankscope.cli.parts.sealed import missing_one, opened_runs, refuse_beside
 from rankscope.errors import ConfigError, ForeignFileError
@@ -77,7 +77,7 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
         for path, given in sealed.items():
             report = with_place(report, path, url_of(given) or str(given))
     code = show(report, arguments)
-    note_export(arguments.paths, arguments.output)
+    log_export(arguments.paths, arguments.output)
     return code
 
 

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankscope.cli.parts.audit_log import log_export, note
 from rankscope.cli.parts.console import print_utf8, say
-from rankscope.cli.parts.deeds import note, note_export
 from rankscope.cli.parts.sealed import opened_runs, refuse_beside
 from rankscope.errors import ConfigError, RunDirError
 
@@ -40,7 +40,7 @@ def diff_verb(arguments: argparse.Namespace) -> int:
         diffs = [compare(first, other, force=arguments.force) for other in others]
     if arguments.output is not None:
         _write(arguments.output, DIFF_WRITERS[_format(arguments.output)](diffs))
-        note_export(_paths(arguments.runs), arguments.output)
+        log_export(_paths(arguments.runs), arguments.output)
     print_utf8(DIFF_WRITERS[arguments.format](diffs).rstrip("\n"))
     if not arguments.exit_code:
         return 0

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_identity
+from rankscope.cli.parts.audit_log import log_export
 from rankscope.cli.parts.console import print_utf8
-from rankscope.cli.parts.deeds import note_export
 from rankscope.cli.parts.sealed import refuse_beside
 from rankscope.cli.verbs.reports.report import report_of
 from rankscope.errors import RunDirError
@@ -46,5 +46,5 @@ def export_verb(arguments: argparse.Namespace) -> int:
         print_utf8(EXPORTERS[arguments.to].write(report, arguments.output, arguments.step))
     except OSError as error:
         raise RunDirError(f"{arguments.output} cannot be written ({error}); name another --output") from error
-    note_export([arguments.path], arguments.output)
+    log_export([arguments.path], arguments.output)
     return 0

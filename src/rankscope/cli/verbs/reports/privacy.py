@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_identity
+from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
-from rankscope.cli.parts.deeds import note
 from rankscope.cli.parts.sealed import OF_MANIFEST, opened_runs, refuse_beside
 from rankscope.errors import ConfigError, ForeignFileError
 from rankscope.records.manifest import RunManifest

@@ -8,8 +8,8 @@ import socket
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output
+from rankscope.cli.parts.audit_log import log_export
 from rankscope.cli.parts.console import say, show
-from rankscope.cli.parts.deeds import note_export
 from rankscope.cli.parts.engines import add_engine, engine_of
 from rankscope.cli.parts.sealed import OF_MANIFEST, missing_one, opened_runs, refuse_beside
 from rankscope.cli.verbs.reports.analyze import manifest_of
@@ -57,7 +57,7 @@ def reduce_verb(arguments: argparse.Namespace) -> int:
         if paths != arguments.paths and arguments.engine != "local":
             raise ConfigError("an encrypted run, or one in a store, is opened on this machine only: use --engine local")
         code = _reduce(arguments, paths) if arguments.share is None else _one_share(arguments, paths)
-    note_export(arguments.paths, arguments.output)
+    log_export(arguments.paths, arguments.output)
     return code
 
 
@@ -127,5 +127,5 @@ def cluster_report_verb(arguments: argparse.Namespace) -> int:
         progress = doing.stages(stages(load, hta=arguments.hta))
         report = analyze(load, manifest, hta=arguments.hta, progress=progress)
     code = show(report, arguments)
-    note_export([*runs, *arguments.paths], arguments.output)
+    log_export([*runs, *arguments.paths], arguments.output)
     return code

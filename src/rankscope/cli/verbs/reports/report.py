@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.cli.parts.arguments import Verbs, add_identity, add_output
+from rankscope.cli.parts.audit_log import log_export
 from rankscope.cli.parts.console import show
-from rankscope.cli.parts.deeds import note_export
 from rankscope.cli.parts.sealed import opened_runs, refuse_beside
 from rankscope.cli.verbs.reports.analyze import manifest_of
 
@@ -41,7 +41,7 @@ def report_verb(arguments: argparse.Namespace) -> int:
     """Show an existing report. Returns the exit code."""
     refuse_beside([arguments.path], arguments.output)
     code = show(report_of(arguments.path, arguments), arguments)
-    note_export([arguments.path], arguments.output)
+    log_export([arguments.path], arguments.output)
     return code
 
 

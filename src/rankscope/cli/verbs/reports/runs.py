@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.cli.parts.arguments import Verbs, add_identity
+from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
-from rankscope.cli.parts.deeds import note
 from rankscope.cli.parts.sealed import OF_MANIFEST, opened_runs
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.rundir.layout import RUNS_FOLDER, RunDir

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_identity, add_rank
+from rankscope.cli.parts.audit_log import log_export
 from rankscope.cli.parts.console import say
-from rankscope.cli.parts.deeds import note_export
 from rankscope.cli.parts.sealed import opened_runs, refuse_beside
 from rankscope.cli.verbs.reports.analyze import given_ranks, manifest_of
 from rankscope.errors import ConfigError
@@ -70,7 +70,7 @@ def merge_verb(arguments: argparse.Namespace) -> int:
         load = load_traces([path], ranks=given, cache=cache, progress=doing.bytes("loading traces"))
         stages, written = doing.stages(2), doing.bytes("writing the timeline")
         merged = merge(load, output, selection, manifest, replace=ours, progress=stages, written=written)
-    note_export([run], output)
+    log_export([run], output)
     if ours:
         link_timeline(output.parent)
     for note in merged.notes:

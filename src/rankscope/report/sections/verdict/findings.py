@@ -10,7 +10,7 @@ from rankscope.report.common import wording as words
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section, Variables
 
-__all__ = ["LEVELS", "METRICS", "SECTION", "Card", "cards", "costs_nothing", "told"]
+__all__ = ["LEVELS", "METRICS", "SECTION", "Card", "cards", "costs_nothing", "shown_findings"]
 
 METRICS: dict[str, Metric] = {
     "cost_ms_per_step": Metric(
@@ -68,7 +68,7 @@ class Card(NamedTuple):
     level: int
 
 
-def told(report: ClusterReport) -> list[Finding]:
+def shown_findings(report: ClusterReport) -> list[Finding]:
     """Return the findings that are not the verdict's own, and have a cost or state none."""
     cheap = {id(finding) for finding in costs_nothing(report)}
     return [f for f in report.findings if id(f) not in cheap and not _is_verdict(report, f)]
@@ -101,7 +101,7 @@ def cards(report: ClusterReport) -> list[Card]:
     """Return one card per finding, in the report's order. Anchors are unique and valid in a URL."""
     found: list[Card] = []
     taken: set[str] = set()
-    for finding in told(report):
+    for finding in shown_findings(report):
         stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", finding.id).strip("-")[:60] or "x"
         anchor = f"finding-{stem}"
         while anchor in taken:

@@ -6,10 +6,10 @@ import numpy as np
 
 from rankscope.trace.columns import Category, RankTrace
 
-__all__ = ["require_sound"]
+__all__ = ["require_consistent"]
 
 
-def require_sound(trace: RankTrace) -> None:
+def require_consistent(trace: RankTrace) -> None:
     """Check lengths, indices and the order of time.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import TraceError
-from rankscope.trace import read, room
+from rankscope.trace import free_memory, read
 from rankscope.trace.files.load import load_traces
 
 MEMINFO = "MemTotal:       1000000 kB\nMemFree:          10000 kB\nMemAvailable:    {} kB\n"
@@ -23,33 +23,33 @@ def tell(
     (folder / "job" / "memory.max").write_text(f"{most}\n")
     (folder / "job" / "memory.current").write_text(f"{used}\n")
     (folder / "job" / "memory.stat").write_text(f"anon 1\ninactive_file {cached}\n")
-    monkeypatch.setattr(room, "_MEMINFO", folder / "meminfo")
-    monkeypatch.setattr(room, "_OWN_CGROUP", folder / "own")
-    monkeypatch.setattr(room, "_CGROUP", folder)
+    monkeypatch.setattr(free_memory, "_MEMINFO", folder / "meminfo")
+    monkeypatch.setattr(free_memory, "_OWN_CGROUP", folder / "own")
+    monkeypatch.setattr(free_memory, "_CGROUP", folder)
 
 
 def test_the_machine_and_the_cgroup(tmp_path, monkeypatch):
     tell(tmp_path, monkeypatch, 50_001)
-    assert room.available() == [("this machine", 50_001 << 10, 1_000_000 << 10)]
-    room.require_room("t")
+    assert free_memory.available() == [("this machine", 50_001 << 10, 1_000_000 << 10)]
+    free_memory.require_memory("t")
     tell(tmp_path, monkeypatch, 49_999)
     with pytest.raises(
         TraceError, match="t: too large for the memory there is: 48 of 976 MiB of this machine are left"
     ):
-        room.require_room("t")
+        free_memory.require_memory("t")
     tell(tmp_path, monkeypatch, 500_000, "1000", 980, 40)  # 60 are left: files give back 40
-    assert room.available()[1] == ("its cgroup", 60, 1000)
-    room.require_room("t")
+    assert free_memory.available()[1] == ("its cgroup", 60, 1000)
+    free_memory.require_memory("t")
     tell(tmp_path, monkeypatch, 500_000, "1000", 980, 20)
     with pytest.raises(TraceError, match="of its cgroup are left"):
-        room.require_room("t")
+        free_memory.require_memory("t")
 
 
 def test_what_is_not_told_is_no_limit(tmp_path, monkeypatch):
     for name in ("_MEMINFO", "_OWN_CGROUP", "_CGROUP"):
-        monkeypatch.setattr(room, name, tmp_path / "absent")
-    assert room.available() == []
-    room.require_room("t")
+        monkeypatch.setattr(free_memory, name, tmp_path / "absent")
+    assert free_memory.available() == []
+    free_memory.require_memory("t")
 
 
 def test_a_trace_too_large_is_named_and_the_others_are_read(tmp_path, monkeypatch):

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from rankscope.compare.rows.pace import pace_of, scatter_of
+from rankscope.compare.rows.device_speed import device_speed, scatter_of
 from rankscope.compare.rows.uses import Use
 from rankscope.compare.sides.noise import between_chance
-from rankscope.compare.together import tell
+from rankscope.compare.significance import keep_significant
 from rankscope.records.diff import DiffRow
 from rankscope.statistics.chance import simes
 
@@ -22,10 +22,10 @@ def test_of_many_rows_fewer_are_told() -> None:
     """Five rows at 1 %: bounds 0.2, 0.4, 0.6, 0.8 and 1 %. The third is above its own, 0.6 %, but the fourth is not
     above 0.8 %, so that the first four are found; the last is not."""
     rows = [row(0.001), row(0.003), row(0.0065), row(0.0079), row(0.02)]
-    tell(rows, step_ms=100.0)
+    keep_significant(rows, step_ms=100.0)
     assert [own.told for own in rows] == [True, True, True, True, False]
     alone = [row(0.003), row(0.3), row(0.5), row(0.7)]  # its bound is 0.25 %
-    tell(alone, step_ms=100.0)
+    keep_significant(alone, step_ms=100.0)
     assert not any(own.told for own in alone)
 
 
@@ -33,7 +33,7 @@ def test_small_rows_hide_no_large_one_and_counts_are_not_judged() -> None:
     """0.5 % of a step of 100 ms are 0.5 ms. A hundred smaller rows would put the bound of the large one at 0.01 %."""
     large, counted, within = row(0.004), row(None), row(0.0, told=False)
     rows = [large, within, counted, *(row(0.5, ms=0.4) for _ in range(100))]
-    tell(rows, step_ms=100.0)
+    keep_significant(rows, step_ms=100.0)
     assert (large.told, counted.told, within.told) == (True, True, False)
     assert not any(own.told for own in rows[3:])
 
@@ -58,16 +58,16 @@ def test_a_kernel_is_judged_beside_all_others() -> None:
         found = {}
         for number in range(6):
             slope, longer = (2.0, 0.05 * (run == "after")) if number == 0 else (1.0, 0.0)
-            us = [100.0 * math.exp(slope * pace + longer) for pace in shares[run]]
+            us = [100.0 * math.exp(slope * speed + longer) for speed in shares[run]]
             found[str(number), "", "", ""] = Use(1.0, 1.0, 1.0, [0, 1], us, set())
         return found
 
     before, after = uses("before"), uses("after")
-    pace = pace_of(before, after)
-    assert pace.change == pytest.approx(0.0, abs=1e-12)
-    assert [side[1] - side[0] for side in pace.steps] == pytest.approx([0.1, 0.1])
+    speed = device_speed(before, after)
+    assert speed.change == pytest.approx(0.0, abs=1e-12)
+    assert [side[1] - side[0] for side in speed.steps] == pytest.approx([0.1, 0.1])
     key = ("0", "", "", "")
-    scatter = scatter_of([{0: before[key]}, {0: after[key]}], {0: pace})
+    scatter = scatter_of([{0: before[key]}, {0: after[key]}], {0: speed})
     # squares of the pace: 2 runs x 2 x 0.05^2 = 0.01; a prior of 2 x 0.001^2 at slope 1
     assert scatter.slope == pytest.approx((0.02 + 2e-6) / (0.01 + 2e-6))
     assert scatter.variance < 1e-6
@@ -76,7 +76,7 @@ def test_a_kernel_is_judged_beside_all_others() -> None:
 
 def test_few_kinds_have_no_pace() -> None:
     uses = {(str(n), "", "", ""): Use(1.0, 1.0, 1.0, [0, 1], [100.0, 110.0], set()) for n in range(4)}
-    assert pace_of(uses, uses).steps == ({}, {})
+    assert device_speed(uses, uses).steps == ({}, {})
 
 
 def test_what_mostly_runs_beside_communication_has_no_length() -> None:

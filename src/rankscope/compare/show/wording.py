@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rankscope.compare.together import LEAST_SHARE
+from rankscope.compare.significance import LEAST_SHARE
 from rankscope.records.diff import DiffPart, DiffRow, RunDiff
 
 __all__ = ["LABELS", "Section", "amount", "headline", "parts", "sections", "short", "steps_line"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["MakingWay"]
+__all__ = ["YieldRequest"]
 
 _WITHIN_S = 10.0
 """How long the script's profiler waits for ours if it starts in another thread than the training thread, in seconds."""
 
 
-class MakingWay:
+class YieldRequest:
     """A request to end our profiler: another thread asks and waits, and the training thread answers."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from rankscope.agent.starting import Starting
+from rankscope.agent.startup_stages import StartupStages
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def group(monkeypatch):
 
 def test_every_stage_is_noted_before_it_is_entered(group, tmp_path):
     group.path, met = tmp_path / "stage", []
-    Starting(group.path, lambda: met.append(group.path.read_text().split()[0])).watch()
+    StartupStages(group.path, lambda: met.append(group.path.read_text().split()[0])).watch()
     assert group.path.read_text().startswith("began ")
     assert dist.init_process_group("gloo", rank=0) == "done"
     assert group.calls == [(("gloo",), {"rank": 0}, "rendezvous")]
@@ -38,7 +38,7 @@ def test_every_stage_is_noted_before_it_is_entered(group, tmp_path):
 
 def test_an_error_of_the_scripts_stays_its_own(group, tmp_path):
     group.path, met = tmp_path / "stage", []
-    Starting(group.path, lambda: met.append(1)).watch()
+    StartupStages(group.path, lambda: met.append(1)).watch()
     with pytest.raises(RuntimeError, match="nobody came"):
         dist.init_process_group(timeout=0)
     assert met == []
@@ -48,5 +48,5 @@ def test_an_error_of_the_scripts_stays_its_own(group, tmp_path):
 def test_a_folder_that_is_gone_is_no_error(group, tmp_path):
     group.path = tmp_path / "stage"
     group.path.write_text("none 0")
-    Starting(tmp_path / "gone" / "stage", lambda: 1 / 0).watch()
+    StartupStages(tmp_path / "gone" / "stage", lambda: 1 / 0).watch()
     assert dist.init_process_group() == "done"

@@ -21,10 +21,10 @@ from rankscope.agent.process.guard import guarded
 from rankscope.records.running.hang import Stage
 from rankscope.rundir.files import replace_text
 
-__all__ = ["Starting"]
+__all__ = ["StartupStages"]
 
 
-class Starting:
+class StartupStages:
     """Writes the stage of one rank.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.errors import RunDirError
-from rankscope.node.earlier import tell_of_attempts
+from rankscope.node.earlier_attempts import tell_of_attempts
 from rankscope.node.mirroring import Mirroring
 from rankscope.records.running.node_task import NodeTask
 from rankscope.rundir.claim import NodeClaim, claim, next_run_dir
@@ -15,10 +15,10 @@ from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 from rankscope.rundir.urls import last_name
 
-__all__ = ["take_place"]
+__all__ = ["claim_run"]
 
 
-def take_place(
+def claim_run(
     spool: Spool, task: NodeTask, where: Mirroring, to: Path | None = None, *, patient: bool = True
 ) -> NodeClaim:
     """Claim the run directory of a task.

@@ -14,7 +14,7 @@ from statistics import fmean, median
 
 from rankscope.compare.rows.uses import Key, Use
 
-__all__ = ["Pace", "Scatter", "pace_of", "scatter_of"]
+__all__ = ["DeviceSpeed", "Scatter", "device_speed", "scatter_of"]
 
 FEWEST = 5
 """Number of kinds of kernels; a common change of fewer may be a change of one of them."""
@@ -26,7 +26,7 @@ others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class DeviceSpeed:
     """Pace of one rank in both runs: step -> log duration of its kernels, relative to an origin that both runs
     share."""
 
@@ -39,7 +39,7 @@ class Pace:
         return fmean(after.values()) - fmean(before.values()) if before and after else 0.0
 
 
-def pace_of(before: Mapping[Key, Use], after: Mapping[Key, Use]) -> Pace:
+def device_speed(before: Mapping[Key, Use], after: Mapping[Key, Use]) -> DeviceSpeed:
     """Return the pace of a rank, from the kinds without overlap with communication in all steps of both runs, if
     enough."""
     sides = [_large(before), _large(after)]
@@ -47,7 +47,7 @@ def pace_of(before: Mapping[Key, Use], after: Mapping[Key, Use]) -> Pace:
     steps = [max((side[key].steps for key in kinds), key=len, default=[]) for side in sides]
     kinds = [key for key in kinds if all(side[key].steps == own for side, own in zip(sides, steps, strict=True))]
     if len(kinds) < FEWEST or not all(steps):
-        return Pace()
+        return DeviceSpeed()
     logs = [[side[key].logs for key in kinds] for side in sides]
     zero = [(fmean(a) + fmean(b)) / 2 for a, b in zip(*logs, strict=True)]
     found = [
@@ -57,7 +57,7 @@ def pace_of(before: Mapping[Key, Use], after: Mapping[Key, Use]) -> Pace:
         }
         for of_side, numbers in zip(logs, steps, strict=True)
     ]
-    return Pace((found[0], found[1]))
+    return DeviceSpeed((found[0], found[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class Scatter:
     moved: float = math.inf
     """Variation of the pace, as a sum of squares, which determines the precision of the slope."""
 
-    def of_change(self, steps: tuple[int, int], pace: Pace) -> float:
+    def of_change(self, steps: tuple[int, int], speed: DeviceSpeed) -> float:
         """Return the variance of a change of the log duration, for these numbers of steps in both runs."""
         before, after = steps
-        return self.variance * (1 / before + 1 / after + pace.change**2 / self.moved)
+        return self.variance * (1 / before + 1 / after + speed.change**2 / self.moved)
 
 
-def scatter_of(sides: Sequence[Mapping[int, Use]], paces: Mapping[int, Pace]) -> Scatter:
+def scatter_of(sides: Sequence[Mapping[int, Use]], speeds: Mapping[int, DeviceSpeed]) -> Scatter:
     """Return the scatter over all ranks and both runs together, because each has only a few steps.
 
     Args:
@@ -92,8 +92,8 @@ def scatter_of(sides: Sequence[Mapping[int, Use]], paces: Mapping[int, Pace]) ->
         for rank, use in by_rank.items():
             if use.usual_us is None or len(use.steps) < 2:
                 continue
-            pace = paces[rank].steps[side] if rank in paces else {}
-            x, y = [pace.get(step, 0.0) for step in use.steps], use.logs
+            speed = speeds[rank].steps[side] if rank in speeds else {}
+            x, y = [speed.get(step, 0.0) for step in use.steps], use.logs
             middle_x, middle_y = fmean(x), fmean(y)
             xx += sum((value - middle_x) ** 2 for value in x)
             yy += sum((value - middle_y) ** 2 for value in y)

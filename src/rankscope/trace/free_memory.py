@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rankscope.errors import TraceError
 
-__all__ = ["available", "require_room"]
+__all__ = ["available", "require_memory"]
 
 _RESERVE = 0.05
 """Share of the machine's memory, or of the limit of this process's cgroup, that is left to other programs. Linux begins
@@ -17,7 +17,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
 
 
-def require_room(path: Path | str) -> None:
+def require_memory(path: Path | str) -> None:
     """Return if memory is left.
 
     Raises:

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rankscope.rundir.audit import note_deed, run_of
+from rankscope.rundir.audit import append_action, run_of
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["note", "note_export"]
+__all__ = ["log_export", "note"]
 
 
-def note(deed: str, paths: Iterable[Path | str], **more: str) -> None:
+def note(action: str, paths: Iterable[Path | str], **more: str) -> None:
     """Append an entry to the audit log of each run to which one of the paths belongs. Never raises.
 
     Args:
@@ -21,10 +21,10 @@ def note(deed: str, paths: Iterable[Path | str], **more: str) -> None:
         **more: further fields of the entry.
     """
     for path in dict.fromkeys(run.path for run in map(run_of, map(Path, paths)) if run is not None):
-        note_deed(RunDir(path), deed, sys.argv, sealed=False, **more)
+        append_action(RunDir(path), action, sys.argv, sealed=False, **more)
 
 
-def note_export(paths: Iterable[Path | str], output: object) -> None:
+def log_export(paths: Iterable[Path | str], output: object) -> None:
     """Append ``exported`` to the audit logs if something was written to ``output``; None: nothing was."""
     if output is not None:
         note("exported", paths, to=str(output))

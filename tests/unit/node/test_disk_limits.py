@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from rankscope.node.gathering.disk_limits import DiskLimits
 from rankscope.node.gathering.gather import Gatherer
 from rankscope.node.gathering.leftovers import left_in_words
-from rankscope.node.gathering.room import Room
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
@@ -21,34 +21,34 @@ def disk(monkeypatch, free: int, blocks: int = 1000) -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "placed", "refused"),
+    ("limits", "placed", "refused"),
     [  # 4,000 bytes of text are packed to 1,000 at most; 10,000 are free
-        (Room(), 0, None),
-        (Room(leave_free=9_000), 0, None),
-        (Room(leave_free=9_001), 0, "leave_free_gb"),
-        (Room(most=3_000), 2_000, None),
-        (Room(most=3_000), 2_001, "most_gb"),
+        (DiskLimits(), 0, None),
+        (DiskLimits(leave_free=9_000), 0, None),
+        (DiskLimits(leave_free=9_001), 0, "leave_free_gb"),
+        (DiskLimits(most=3_000), 2_000, None),
+        (DiskLimits(most=3_000), 2_001, "most_gb"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_limit(monkeypatch, tmp_path, room, placed, refused):
+def test_what_does_not_fit_is_refused_with_the_limit(monkeypatch, tmp_path, limits, placed, refused):
     disk(monkeypatch, 10_000)
     if refused is None:
-        room.require(tmp_path, 4_000, placed)
+        limits.require(tmp_path, 4_000, placed)
         return
     with pytest.raises(OSError, match=refused):
-        room.require(tmp_path, 4_000, placed)
+        limits.require(tmp_path, 4_000, placed)
 
 
 def test_a_store_that_does_not_count_its_blocks_is_not_full(monkeypatch, tmp_path):
     disk(monkeypatch, 0, blocks=0)
-    Room(leave_free=1).require(tmp_path, 4_000, 0)
+    DiskLimits(leave_free=1).require(tmp_path, 4_000, 0)
 
 
 def test_a_full_disk_leaves_the_trace_in_the_spool_and_is_told_until_there_is_room(monkeypatch, tmp_path):
     spool, run = Spool(tmp_path / "spool"), RunDir(tmp_path / "run")
     spool.path.mkdir()
     announce(spool, '{"traceEvents": []}')
-    gatherer = Gatherer(spool, run, room=Room(leave_free=1_000))
+    gatherer = Gatherer(spool, run, limits=DiskLimits(leave_free=1_000))
     disk(monkeypatch, 900)
     assert gatherer.gather() == []
     assert spool.trace(0, 2, 3).exists()
@@ -71,7 +71,7 @@ def test_the_quota_counts_what_earlier_helpers_of_the_node_have_placed(tmp_path)
     record.window = 1
     spool.placed(0, 1, 3).write_text(spool.placed(0, 1, 3).read_text().replace('"window": 2', '"window": 1'))
     announce(spool, '{"traceEvents": []}')
-    full = Gatherer(spool, run, room=Room(most=size))
+    full = Gatherer(spool, run, limits=DiskLimits(most=size))
     assert full.gather() == []
     assert "gather.most_gb" in next(iter(full.left.values()))
-    assert len(Gatherer(spool, run, room=Room(most=size + 5)).gather()) == 1
+    assert len(Gatherer(spool, run, limits=DiskLimits(most=size + 5)).gather()) == 1

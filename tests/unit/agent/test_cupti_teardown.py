@@ -17,7 +17,7 @@ NOT_LAZILY = "DISABLE_CUPTI_LAZY_REINIT"
 def told(detaching) -> str | None:
     """What libkineto reads when it is called; the job and its children never see it."""
     outside = os.environ.get(NAME)
-    with detaching.said():
+    with detaching.variable_set():
         value = os.environ.get(NAME)
     assert os.environ.get(NAME) == outside
     return value
@@ -36,11 +36,11 @@ def now(monkeypatch):
 def test_a_window_of_a_gpu_is_followed_by_letting_go(now):
     detaching = CuptiTeardown()
     assert detaching.close()
-    detaching.ask("cuda")
+    detaching.decide("cuda")
     assert NAME not in os.environ
     assert told(detaching) == "1"
     assert not detaching.close()
-    detaching.told()
+    detaching.window_ended()
     assert NAME not in os.environ
     now[0] += 1  # its thread may wait for a call to the device still
     assert not detaching.close()
@@ -59,23 +59,23 @@ def test_another_profiler_begins_when_cupti_was_let_go(now, monkeypatch):
     monkeypatch.setattr(detach, "_call", call)
     detaching = CuptiTeardown()
     detaching.finish()
-    detaching.ask("cuda")
+    detaching.decide("cuda")
     detaching.finish()
     assert calls == []
-    detaching.told()
+    detaching.window_ended()
     detaching.finish()
     assert calls == pytest.approx([100.0, 100.2, 100.4])
 
 
 def test_after_the_scripts_own_profiler_cupti_stays(now):
     detaching = CuptiTeardown()
-    detaching.ask("cuda")
-    detaching.stay()
+    detaching.decide("cuda")
+    detaching.stay_attached()
     assert told(detaching) == "1"  # of the window that is under way
-    detaching.told()
-    detaching.ask("cuda")
+    detaching.window_ended()
+    detaching.decide("cuda")
     assert told(detaching) == "0"
-    detaching.told()
+    detaching.window_ended()
     assert NAME not in os.environ
     assert not detaching.close()  # it was let go of once, just now
     now[0] += 3
@@ -86,19 +86,19 @@ def test_where_graphs_are_captured_cupti_stays():
     detaching = CuptiTeardown()
     detaching.graph()
     assert NAME not in os.environ
-    detaching.ask("cuda")
+    detaching.decide("cuda")
     assert told(detaching) == "0"
-    detaching.told()
+    detaching.window_ended()
     assert NAME not in os.environ
     assert detaching.close()
 
 
 def test_a_graph_captured_in_a_window_is_not_replayed_after_letting_go():
     detaching = CuptiTeardown()
-    detaching.ask("cuda")
+    detaching.decide("cuda")
     detaching.graph()
     assert told(detaching) == "0"
-    detaching.told()
+    detaching.window_ended()
     assert NAME not in os.environ
 
 
@@ -106,14 +106,14 @@ def test_a_graph_captured_in_a_window_is_not_replayed_after_letting_go():
 def test_where_graphs_are_captured_the_users_own_word_rests_during_our_windows(monkeypatch, value):
     monkeypatch.setenv(NAME, value)
     detaching = CuptiTeardown()
-    detaching.ask("cuda")
+    detaching.decide("cuda")
     detaching.graph()
     assert told(detaching) == "0"
-    detaching.told()
+    detaching.window_ended()
     assert os.environ[NAME] == value
-    detaching.ask("cuda")
+    detaching.decide("cuda")
     assert told(detaching) == "0"
-    detaching.told()
+    detaching.window_ended()
     assert os.environ[NAME] == value
 
 
@@ -121,9 +121,9 @@ def test_where_graphs_are_captured_the_users_own_word_rests_during_our_windows(m
 def test_elsewhere_nobody_is_asked(monkeypatch, device, cuda):
     monkeypatch.setattr(torch.version, "cuda", cuda)
     detaching = CuptiTeardown()
-    detaching.ask(device)
+    detaching.decide(device)
     assert NAME not in os.environ
-    detaching.told()
+    detaching.window_ended()
     assert detaching.close()
 
 
@@ -131,9 +131,9 @@ def test_elsewhere_nobody_is_asked(monkeypatch, device, cuda):
 def test_the_users_own_word_is_left_alone(monkeypatch, value, over):
     monkeypatch.setenv(NAME, value)
     detaching = CuptiTeardown()
-    detaching.ask("cuda")
+    detaching.decide("cuda")
     assert detaching.close() is over
-    detaching.told()
+    detaching.window_ended()
     assert detaching.close() is over
     assert os.environ[NAME] == value
 
@@ -141,5 +141,5 @@ def test_the_users_own_word_is_left_alone(monkeypatch, value, over):
 def test_where_libkineto_may_not_attach_lazily_nobody_is_asked(monkeypatch):
     monkeypatch.setenv(NOT_LAZILY, "1")
     detaching = CuptiTeardown()
-    detaching.ask("cuda")
+    detaching.decide("cuda")
     assert told(detaching) is None

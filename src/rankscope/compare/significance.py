@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rankscope.records.diff import DiffRow
 from rankscope.statistics.chance import discoveries
 
-__all__ = ["LEAST_SHARE", "LEVEL", "tell"]
+__all__ = ["LEAST_SHARE", "LEVEL", "keep_significant"]
 
 LEVEL = 0.01
 """Share of the reported rows that may be due to chance."""
@@ -17,7 +17,7 @@ LEAST_SHARE = 0.005
 that takes no more than that cannot have changed by more, and is not listed."""
 
 
-def tell(rows: Sequence[DiffRow], step_ms: float) -> None:
+def keep_significant(rows: Sequence[DiffRow], step_ms: float) -> None:
     """Keep ``told`` only for rows that are significant among all rows of their size (Benjamini and Hochberg, 1995).
 
     Args:

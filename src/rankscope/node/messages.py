@@ -9,15 +9,15 @@ import threading
 import time
 
 from rankscope.records.codec import to_json
-from rankscope.records.running.node_task import HelperWord
+from rankscope.records.running.node_task import HelperMessage
 
-__all__ = ["Words"]
+__all__ = ["Messages"]
 
 _PATIENCE_S = 10.0
 """Time limit for a launcher that does not read: it may be stopped (SIGSTOP), while the helper has other work."""
 
 
-class Words:
+class Messages:
     """Writes messages from any thread.
 
     Args:
@@ -30,9 +30,9 @@ class Words:
         if descriptor is not None:
             os.set_blocking(descriptor, False)
 
-    def say(self, word: HelperWord, *, patience_s: float = _PATIENCE_S) -> None:
+    def send(self, message: HelperMessage, *, patience_s: float = _PATIENCE_S) -> None:
         """Write one line. If it cannot be written in time, it and all later ones are dropped."""
-        line = to_json(word, indent=None).encode() + b"\n"
+        line = to_json(message, indent=None).encode() + b"\n"
         deadline = time.monotonic() + patience_s
         with self._lock:
             while line and self._descriptor is not None:

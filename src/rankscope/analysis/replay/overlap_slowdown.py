@@ -16,7 +16,7 @@ from rankscope.analysis.rank import intervals
 from rankscope.analysis.replay.graph import Graph, Work
 from rankscope.analysis.replay.what_if import Replay
 
-__all__ = ["Beside"]
+__all__ = ["OverlapSlowdown"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -27,7 +27,7 @@ less than 1 %."""
 
 
 @dataclass(slots=True)
-class Beside:
+class OverlapSlowdown:
     """The device work of a graph, with the share of each piece that overlaps communication of its own rank."""
 
     graph: Graph
@@ -39,7 +39,7 @@ class Beside:
     """Duration of the work without any overlap, as a share of its recorded duration."""
 
     @classmethod
-    def of(cls, graph: Graph, lost: float) -> Beside:
+    def of(cls, graph: Graph, lost: float) -> OverlapSlowdown:
         """Measure the overlap in the recorded times."""
         edges = np.flatnonzero((graph.label == Work.DEVICE) & (graph.work > 0))
         # rank by rank, so that they are looked up among the calls in order

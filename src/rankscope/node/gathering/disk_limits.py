@@ -7,14 +7,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Room"]
+__all__ = ["DiskLimits"]
 
 _PACKS = 4
 """A trace is usually compressed to a tenth; this factor is certain."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DiskLimits:
     """Limits in bytes; 0: no limit."""
 
     leave_free: int = 0

@@ -17,16 +17,16 @@ from pathlib import Path
 
 from rankscope.errors import ConfigError, ForeignFileError, RunDirError
 from rankscope.node.finish import finish_again
+from rankscope.node.gathering.disk_limits import DiskLimits
 from rankscope.node.gathering.gather import Gatherer, own_record
 from rankscope.node.gathering.holding import Holding
 from rankscope.node.gathering.leftovers import discard, left_in_words, remove_unannounced
 from rankscope.node.gathering.placing import Placing
-from rankscope.node.gathering.room import Room
 from rankscope.node.gathering.step_log import StepLogDrain
-from rankscope.node.keeping import decision
+from rankscope.node.kept_traces import decision
 from rankscope.node.manifest import NodeResult
 from rankscope.node.mirroring import Mirroring, mirroring_of
-from rankscope.node.place import take_place
+from rankscope.node.run_claim import claim_run
 from rankscope.node.state import NodeState
 from rankscope.records.codec import to_json
 from rankscope.records.running.node_task import JobEnd, NodeTask
@@ -82,7 +82,7 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
         placing = Placing(run_dir, task.encrypt)
         gatherer, step_logs = Gatherer(spool, run_dir, moved=moved, placing=placing), StepLogDrain(spool, state.note)
         windows = len(gatherer.gather(last=True))
-        holding = Holding(spool, run_dir, placing, Room(), moved)
+        holding = Holding(spool, run_dir, placing, DiskLimits(), moved)
         windows += holding.settle(decision(run_dir))
         gatherer.gather_out_of_memory()
         step_logs.finish(run_dir, placing)
@@ -174,7 +174,7 @@ def _claim(spool: Spool, state: NodeState, task: NodeTask, where: Mirroring, to:
         if not Path(earlier.run_dir).is_dir():
             raise RunDirError(f"{earlier.run_dir} is not there; mount it, or name another folder with --run-dir")
         return earlier
-    granted = take_place(spool, task, where, to, patient=False)
+    granted = claim_run(spool, task, where, to, patient=False)
     state.claims(granted)
     return granted
 
