@@ -1,41 +1,92 @@
 """Real gloo jobs with a pattern planted: what does the log of all steps say, of whom, and from which step on?
 
-    python benchmarks/between.py OUT [--runs 10] [--ranks 2] [--steps 600] [--ms 40] [--patterns burst,none]
+    python benchmarks/between.py OUT [--runs 10] [--ranks 2] [--steps 600] [--ms 40] [--patterns burst,none] [--lanes 8]
 
-Each job runs under ``rankscope run`` without a window. Its step logs are judged as a whole (``right``: the right ranks
-are named; ``as such``: with the planted pattern), and again as they stood after every 50 steps: ``first said`` is the
-first of these from which on the right ranks and no other are named. ``none+`` trains beside burning processes. What is
-in OUT already is judged again and not launched.
+Each job runs under ``rankscope run`` without a window, on a lane of processors of its own, its seed the number of the
+run. Its step logs are judged as a whole: *named* are the right ranks and no other (of an evaluation or a checkpoint
+nobody, and the occasion is told), *as such* with the planted pattern. Then they are judged as they stood after every 25
+steps: *first said* is the first of these from which on the right ranks and no other are named; *live* is the same at
+the steps at which a node's helper would have judged, every 200. ``none+`` trains beside two burning processes;
+``asleep`` sleeps in its backward, with a recorder of calls that is read at 2 % of the time, for the job is short. What
+is in OUT already is judged again and not launched: called again, it goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
+import statistics
 import subprocess
 import sys
-from collections import Counter
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
-from rankscope.between.judge import judge
-from rankscope.between.step_logs import read_step_log
-from rankscope.between.table import side_by_side
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from rankscope.between.judge import judge_logs
+from rankscope.between.step_logs import StepTimes, read_step_log
 from rankscope.rundir.layout import RunDir
 
 JOB = Path(__file__).parent.parent / "tests" / "dist" / "jobs" / "between.py"
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What should be told of a pattern, and the first step in which it can be seen."""
+
+    job: str
+    kind: str = ""
+    ranks: tuple[int, ...] = ()
+    onset: int = 0
+    place: str = "input"
+
+    @property
+    def accuses(self) -> bool:
+        return self.kind not in ("", "evaluation", "checkpoint")
+
+
 PATTERNS = {
-    "none": ("", ()),
-    "none+": ("", ()),
-    "burst": ("every", (1,)),
-    "since": ("since", (1,)),
-    "drift": ("drifting", (1,)),
-    "spell": ("spell", (1,)),
-    "turns": ("turns", (0, 1)),
-    "evaluation": ("evaluation", ()),
-    "checkpoint": ("checkpoint", (0,)),
+    "none": Planted("none"),
+    "none+": Planted("none"),
+    "burst": Planted("burst", "every", (1,), 24),
+    "asleep": Planted("burst", "every", (1,), 24, "backward"),
+    "since": Planted("since", "since", (1,), 200),
+    "drift": Planted("drift", "drifting", (1,), 201),
+    "spell": Planted("spell", "spell", (1,), 300),
+    "turns": Planted("turns", "turns", (), 9),
+    "evaluation": Planted("evaluation", "evaluation", (), 49),
+    "checkpoint": Planted("checkpoint", "checkpoint", (0,), 39),
 }
-"""Name -> the kind of the pattern that should be told, and its ranks. Evaluations and checkpoints accuse nobody."""
-OCCASIONS = ("evaluation", "checkpoint")
 BURN = "import os\np = os.getppid()\nwhile os.getppid() == p: sum(range(10_000))"
+FIRST, EVERY, LIVE_EVERY = 125, 25, 200
+LONGEST_S = 600
+
+
+@dataclass
+class Told:
+    """What came of one job."""
+
+    pattern: str
+    run: int
+    step_ms: float
+    held_ms: float
+    told: str
+    named: bool
+    as_such: bool
+    innocents: int
+    first: int | None = None
+    live: int | None = None
+
+    def line(self) -> str:
+        cells = ("yes" if self.named else "NO", "yes" if self.as_such else "no", self.innocents)
+        said = f"{self.first or '':>10} {self.live or '':>5}"
+        numbers = f"{self.run:3} {self.step_ms:8.1f} {self.held_ms:8.1f}"
+        return f"{self.pattern:10} {numbers}  {self.told:38} {cells[0]:5} {cells[1]:7} {cells[2]:9} {said}"
 
 
 def main() -> None:
@@ -46,73 +97,121 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--ms", type=float, default=40.0)
     parser.add_argument("--patterns", default=",".join(PATTERNS))
+    parser.add_argument("--lanes", type=int, default=1, help="jobs at a time, each on processors of its own")
+    parser.add_argument("--budget-s", type=float, default=float("inf"), help="begin no job after so many seconds")
     options = parser.parse_args()
-    print(f"{'pattern':12} run  step ms  held ms  {'told':34} right  as such innocents first said")
-    sums: Counter[str] = Counter()
-    for run in range(options.runs):
-        for pattern in options.patterns.split(","):
-            line = _one(options, pattern, run, sums)
-            print(f"{pattern:12} {run:3} {line}", flush=True)
-    print(dict(sums))
+    options.out.mkdir(parents=True, exist_ok=True)
+    begun, own = time.monotonic(), sorted(os.sched_getaffinity(0))
+    width = max(len(own) // options.lanes, 1)
+    context = get_context("spawn")  # a forked one would have this one's threads of numpy half
+    lanes = context.Queue()
+    for lane in range(options.lanes):
+        lanes.put(own[lane * width : (lane + 1) * width] or own)
+    jobs = [(pattern, run) for run in range(options.runs) for pattern in options.patterns.split(",")]
+    done: list[Told] = []
+    print(f"{'pattern':10} run  step ms  held ms  {'told':38} named as such innocents first said  live")
+    with ProcessPoolExecutor(options.lanes, context, initializer=_pin, initargs=(lanes,)) as pool:
+        waiting = [pool.submit(_one, options, pattern, run, begun + options.budget_s) for pattern, run in jobs]
+        for future in as_completed(waiting):
+            if (told := future.result()) is not None:
+                done.append(told)
+                print(told.line(), flush=True)
+    print(f"\n{len(done)} jobs of {options.ranks} ranks, {options.steps} steps, {options.ms:g} ms planted; "
+          f"{time.monotonic() - begun:.0f} s, {options.lanes} lane(s) of {width} processors\n")  # fmt: skip
+    print("\n".join(_table(done)))
 
 
-def _one(options: argparse.Namespace, pattern: str, run: int, sums: Counter[str]) -> str:
-    folder = RunDir(options.out / f"{pattern}_{run}")
-    logs = folder.path.glob("attempt_0/pulse/*.gz")
-    burning = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(2 * pattern.endswith("+"))]
-    try:
-        if not any(logs):
-            _launch(options, pattern.rstrip("+"), run, folder)
-    finally:
-        for process in burning:
-            process.kill()
-    times = {rank: read_step_log(folder.pulse(0, rank)) for rank in range(options.ranks)}
-    verdict = judge(side_by_side(times))
-    kind, ranks = PATTERNS[pattern]
-    if pattern == "turns":
-        ranks = tuple(range(options.ranks))
-    told = "; ".join(f"{p.kind} {p.ranks or 'all'}" for p in verdict.patterns) or verdict.kind
-    named = [p for p in verdict.patterns if tuple(sorted(p.ranks)) == ranks]
-    found = [p for p in named if p.kind == kind]
-    innocents = set(verdict.ranks) - set(() if kind in OCCASIONS else ranks)
-    right = bool(named if kind and kind not in OCCASIONS else found) if kind else not verdict.patterns
-    as_such = "yes" if found or not kind else "no"
-    said = _first_said(times, set(ranks), options.steps) if kind and kind not in OCCASIONS else ""
-    sums["right"] += right
-    sums["told as such"] += as_such == "yes"
-    sums["jobs"] += 1
-    sums["innocents named"] += len(innocents)
-    step, held = verdict.step_ms or 0.0, verdict.held_ms or 0.0
-    return f"{step:8.1f} {held:8.1f}  {told:34} {'yes' if right else 'NO':6} {as_such:7} {len(innocents):9} {said}"
+def _pin(lanes) -> None:
+    os.sched_setaffinity(0, lanes.get())
 
 
-def _launch(options: argparse.Namespace, pattern: str, run: int, folder: RunDir) -> None:
+def _table(done: Sequence[Told]) -> Iterable[str]:
+    heads = ("planted", "jobs", "named", "as such", "innocents", "median step, held up, ms")
+    heads += ("first said, steps after onset", "live")
+    yield f"| {' | '.join(heads)} |"
+    yield f"| {' | '.join('---' for _ in heads)} |"
+    for pattern, planted in PATTERNS.items():
+        own = [told for told in done if told.pattern == pattern]
+        if not own:
+            continue
+        step, held = (statistics.median(values) for values in zip(*((t.step_ms, t.held_ms) for t in own), strict=True))
+        cells = [
+            pattern,
+            len(own),
+            sum(t.named for t in own),
+            sum(t.as_such for t in own),
+            sum(t.innocents for t in own),
+        ]
+        cells += [f"{step:.0f}, {held:.0f}"]
+        cells += [_after([t.first for t in own], planted), _after([t.live for t in own], planted)]
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def _after(steps: Sequence[int | None], planted: Planted) -> str:
+    known = sorted(step - planted.onset for step in steps if step)
+    if not planted.accuses or not known:
+        return ""
+    never = f", {len(steps) - len(known)} never" if len(known) < len(steps) else ""
+    return f"{known[0]} to {known[-1]}, median {statistics.median(known):.0f}{never}"
+
+
+def _one(options: argparse.Namespace, pattern: str, run: int, end: float) -> Told | None:
+    folder = RunDir(options.out / f"{pattern}_{options.ranks}_{run}")
+    paths = {rank: folder.pulse(0, rank) for rank in range(options.ranks)}
+    if not all(path.exists() for path in paths.values()):
+        if time.monotonic() > end:
+            return None
+        shutil.rmtree(folder.path, ignore_errors=True)
+        burning = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(2 * pattern.endswith("+"))]
+        try:
+            _launch(options, PATTERNS[pattern], run, folder)
+        finally:
+            for process in burning:
+                process.kill()
+                process.wait()
+    return _judged(pattern, run, {rank: read_step_log(path) for rank, path in paths.items()})
+
+
+def _launch(options: argparse.Namespace, planted: Planted, run: int, folder: RunDir) -> None:
     settings = [f"run.dir={folder.path}", "schedule.skip_first=1000000", "analysis.enabled=false", "live.mode=off"]
+    settings += ["step_log.calls_pct=2"] * (planted.place == "backward")
     flags = [word for setting in settings for word in ("-S", setting)]
-    words = [
-        sys.executable,
-        "-m",
-        "rankscope",
-        "run",
-        *flags,
-        "--nproc-per-node",
-        str(options.ranks),
-        str(JOB),
-        pattern,
-    ]
-    words += ["--steps", str(options.steps), "--ms", str(options.ms), "--seed", str(run)]
-    subprocess.run(words, capture_output=True, check=True)
+    words = [sys.executable, "-m", "rankscope", "run", *flags, "--nproc-per-node", options.ranks, JOB, planted.job]
+    words += ["--steps", options.steps, "--ms", options.ms, "--seed", run, "--where", planted.place]
+    subprocess.run([str(word) for word in words], capture_output=True, check=True, timeout=LONGEST_S)
 
 
-def _first_said(times, ranks: set[int], steps: int) -> str:
+def _judged(pattern: str, run: int, times: Mapping[int, StepTimes]) -> Told:
+    planted, verdict = PATTERNS[pattern], judge_logs(times)
+    ranks = set(times) if planted.kind == "turns" else set(planted.ranks)
+    accused = ranks if planted.accuses else set()
+    found = [p for p in verdict.patterns if p.kind == planted.kind and set(p.ranks) == ranks]
+    told = Told(
+        pattern=pattern,
+        run=run,
+        step_ms=verdict.step_ms or 0.0,
+        held_ms=verdict.held_ms or 0.0,
+        told="; ".join(f"{p.kind} {p.ranks or 'all'}" for p in verdict.patterns) or verdict.kind,
+        named=set(verdict.ranks) == accused and (planted.accuses or not planted.kind or bool(found)),
+        as_such=bool(found) or not planted.kind,
+        innocents=len(set(verdict.ranks) - accused),
+    )
+    if planted.accuses:
+        steps = min(log.steps for log in times.values())
+        told.first = _first_said(times, accused, range(FIRST, steps + 1, EVERY), on_host=True)
+        told.live = _first_said(times, accused, range(LIVE_EVERY, steps + 1, LIVE_EVERY), on_host=False)
+    return told
+
+
+def _first_said(times: Mapping[int, StepTimes], ranks: set[int], ends: Iterable[int], *, on_host: bool) -> int | None:
     first = None
-    for end in range(150, steps + 1, 50):
-        verdict = judge(side_by_side({rank: log.between(0, end) for rank, log in times.items()}))
+    for end in ends:
+        verdict = judge_logs({rank: log.between(0, end) for rank, log in times.items()}, on_host=on_host)
         if set(verdict.ranks) != ranks:
             first = None
         elif first is None:
             first = end
-    return f"step {first}" if first is not None else "never"
+    return first
 
 
 if __name__ == "__main__":
