@@ -53,7 +53,7 @@ LONGEST_S = 150.0
 DRAWS = 2000
 
 
-def jobs(count: int) -> list[Job]:
+def jobs(count: int, sizes: Sequence[float] = SIZES) -> list[Job]:
     """Interleaved, so that a run that stops early has some of each; 135 are every mesh with every fault and size."""
     found = []
     for number in range(count):
@@ -63,7 +63,7 @@ def jobs(count: int) -> list[Job]:
         if fault == "uneven_work" and mesh[:2] in ("tp", "pp"):
             fault = "extra_compute"  # ranks of a tensor group or a pipeline work on the same data
         bad = turn % JOBS[mesh][0] if fault != "none" else -1
-        found.append(Job(number, mesh, 0, fault, bad, SIZES[(turn + at) % len(SIZES)]))
+        found.append(Job(number, mesh, 0, fault, bad, sizes[(turn + at) % len(sizes)]))
     return found
 
 
@@ -195,6 +195,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="of the faults, times that of faults.py")
     parser.add_argument("--lanes", type=int, default=1, help="jobs at a time, each on cores of its own")
     parser.add_argument("--budget-s", type=float, default=500.0, help="no job is begun later")
     parser.add_argument("--keep", type=Path, help="folder for traces and records of jobs whose verdict was not right")
@@ -226,7 +227,8 @@ def measure(args: argparse.Namespace, results: Path, until: float) -> None:
 
     multiprocessing.set_start_method("fork")
     done = {line["job"]["number"] for line in read(results) if "failed" not in line}
-    todo = [job for job in jobs(args.runs) if job.number not in done and args.only in f"{job.mesh} {job.fault}"]
+    planned = jobs(args.runs, [float(size) for size in args.sizes.split(",")])
+    todo = [job for job in planned if job.number not in done and args.only in f"{job.mesh} {job.fault}"]
     for line in in_lanes(todo, args.lanes, until, args.keep):
         with results.open("a") as stream:
             stream.write(json.dumps(line) + "\n")
