@@ -19,6 +19,7 @@ from rankscope.report import WRITERS, write_report
 from rankscope.report.common import wording as words
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
+from rankscope.report.plots import COLOURS, Plots
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,18 +32,6 @@ TABLES = (
 )
 """Tables of a report: fields of :class:`ClusterReport` that hold one record per row."""
 _BY_RANK = ("ranks", "idle")
-_COLOURS = {
-    "compute": "#24508f",
-    "fused": "#5a6aa0",
-    "comm": "#b07aa1",
-    "waiting": "#ffb000",
-    "transfer": "#b07aa1",
-    "copy": "#2a9d6f",
-    "idle": "#d0d3d8",
-    "input": "#c2410c",
-    "host": "#d0d3d8",
-}
-"""The same labels as in the page."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +113,12 @@ class Report(RecordView):
     def what_if(self) -> WhatIfs:
         """Gain of each step under the assumptions of report.json; to be called with other assumptions."""
         return WhatIfs(self.record, self._ask)
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of Plotly: ``report.plot.breakdown()``, ``.steps()``, ``.map()``, ``.gains()``, ``.efficiency()``,
+        ``.memory()``."""
+        return Plots(self.record)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(field.name for field in dataclasses.fields(self.record))]
@@ -211,7 +206,7 @@ def _html_row(row: RankRow) -> Markup:
     bar = Markup("").join(
         Markup(
             "<span title='{} {:.0f} %' style='display:inline-block;height:1em;width:{:.2f}%;background:{}'></span>"
-        ).format(part.label, part.pct, part.pct, _COLOURS[part.key])
+        ).format(part.label, part.pct, part.pct, COLOURS[part.key])
         for part in row.parts
     )
     return Markup(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankscope import report
-from rankscope.report.notebook import _COLOURS
+from rankscope.report.plots import COLOURS
 
 CSS = (Path(report.__file__).parent / "templates" / "report.css").read_text(encoding="utf-8")
 KINDS = ("compute", "waiting", "transfer", "copy", "input", "host")
@@ -62,4 +62,4 @@ def test_kinds_of_time_differ_for_everybody(place: int, least: float, sight: str
 
 
 def test_notebooks_have_the_colours_of_the_page() -> None:
-    assert palette(0).items() >= _COLOURS.items()
+    assert palette(0).items() >= COLOURS.items()

@@ -1,0 +1,192 @@
+"""Plots of a report, by Plotly: figures for a notebook, a dashboard or a file, in the colours of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from rankscope.errors import AnalysisError
+from rankscope.records.report import ClusterReport
+from rankscope.report.common import plain_text
+from rankscope.report.common.breakdown import LEGEND, segments
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["COLOURS", "Plots"]
+
+COLOURS = {
+    "compute": "#24508f",
+    "fused": "#5a6aa0",
+    "comm": "#b07aa1",
+    "waiting": "#ffb000",
+    "transfer": "#b07aa1",
+    "copy": "#2a9d6f",
+    "idle": "#d0d3d8",
+    "input": "#c2410c",
+    "host": "#d0d3d8",
+}
+"""Those of the page."""
+ACCENT, DIM = "#b4400a", "#5b606b"
+FEW = 16
+"""With more ranks, the steps of those that are named are drawn, and the range of the others."""
+GIB = 2**30
+MOST_LETTERS = 60
+
+
+class Plots:
+    """``report.plot``: each method returns a figure of Plotly, with ``show()``, ``write_html()`` and ``to_json()``.
+
+    Ranks are in the rows of ``report.table("ranks")``, which the numbers are of.
+    """
+
+    def __init__(self, record: ClusterReport) -> None:
+        self._record = record
+
+    def __dir__(self) -> list[str]:
+        return ["breakdown", "efficiency", "gains", "map", "memory", "steps"]
+
+    def map(self, value: str = "lateness_ms") -> Figure:
+        """Plot a number of each rank and step as colours.
+
+        Args:
+            value: a column of ``report.table("steps")``: lateness_ms, duration_ms, compute_ms, idle_ms ...
+
+        Raises:
+            AnalysisError: the report has no steps, or none with this number.
+            ValueError: there is no such column.
+        """
+        rows = self._record.steps
+        if rows and not isinstance(getattr(rows[0], value, ""), (int, float, type(None))):
+            raise ValueError(f"{value!r} is no column of the steps")
+        known = {(row.rank, _step(row)): getattr(row, value) for row in rows if getattr(row, value) is not None}
+        _need(known, f"{value} of steps")
+        ranks, steps = sorted({rank for rank, _ in known}), sorted({step for _, step in known})
+        grid = [[known.get((rank, step)) for step in steps] for rank in ranks]
+        signed = value == "lateness_ms"
+        colours = {"colorscale": "RdBu_r", "zmid": 0.0} if signed else {"colorscale": "Blues"}
+        figure = _figure(f"{value}, by rank and step", "step", "rank")
+        names = [str(step[-1]) if len({s[:2] for s in steps}) == 1 else "/".join(map(str, step)) for step in steps]
+        figure.add_heatmap(z=grid, x=names, y=[str(rank) for rank in ranks], colorbar={"title": "ms"}, **colours)
+        figure.update_xaxes(type="category")
+        figure.update_yaxes(type="category", autorange="reversed")
+        return figure
+
+    def breakdown(self) -> Figure:
+        """Plot where the time of each rank goes, in per cent of its recorded window, as stacked bars."""
+        idle = {row.rank: row for row in self._record.idle}
+        bars = {row.rank: segments(row, idle.get(row.rank)) for row in self._record.ranks}
+        bars = {rank: parts for rank, parts in bars.items() if parts}
+        _need(bars, "times of ranks")
+        figure = _figure("Where the time goes", "% of the recorded window", "rank")
+        for key, (label, _) in LEGEND.items():
+            part = {rank: sum(p.pct for p in parts if p.key == key) for rank, parts in bars.items()}
+            if any(part.values()):
+                names = [str(rank) for rank in part]
+                figure.add_bar(x=list(part.values()), y=names, name=label, orientation="h", marker_color=COLOURS[key])
+        figure.update_layout(barmode="stack")
+        figure.update_yaxes(type="category", autorange="reversed")
+        return figure
+
+    def steps(self, ranks: Sequence[int] | None = None) -> Figure:
+        """Plot how long each recorded step takes on each rank.
+
+        Args:
+            ranks: of these only. Default: all of up to 16; of more those of the verdict, beside the range of all.
+        """
+        rows = self._record.steps
+        _need(rows, "steps")
+        every = sorted({row.rank for row in rows})
+        shown = set(every if len(every) <= FEW else self._record.verdict.ranks) if ranks is None else set(ranks)
+        keys = sorted({_step(row) for row in rows})
+        of_rank = {rank: {_step(row): row.duration_ms for row in rows if row.rank == rank} for rank in shown}
+        figure = _figure("Steps", "recorded step", "ms")
+        if ranks is None and len(every) > FEW:
+            for label, of in (("slowest rank", max), ("median rank", median), ("fastest rank", min)):
+                line = [of([row.duration_ms for row in rows if _step(row) == key]) for key in keys]
+                figure.add_scatter(x=list(range(len(keys))), y=line, name=label, line={"color": DIM, "dash": "dot"})
+        for rank in sorted(shown & set(every)):
+            colour = {"line": {"color": ACCENT}} if rank in self._record.verdict.ranks else {}
+            own = [of_rank[rank].get(key) for key in keys]
+            figure.add_scatter(x=list(range(len(keys))), y=own, name=f"rank {rank}", **colour)
+        figure.update_xaxes(tickvals=list(range(len(keys))), ticktext=[str(key[-1]) for key in keys])
+        figure.update_yaxes(rangemode="tozero")
+        return figure
+
+    def gains(self) -> Figure:
+        """Plot what each recommended action saves of a step, ms, with its error or as a bound."""
+        known = [action for action in self._record.actions if action.saves_ms is not None]
+        _need(known, "actions with a gain")
+        figure = _figure("What each change alone would save", "ms of a step", "")
+        names = [
+            f"{'at most: ' if action.kind == 'bound' else ''}{plain_text.one_line(action.text, MOST_LETTERS)}"
+            for action in known
+        ]
+        figure.add_bar(
+            x=[action.saves_ms or 0.0 for action in known],
+            y=names,
+            error_x={"array": [action.error_ms or 0.0 for action in known]},
+            orientation="h",
+            marker={
+                "color": COLOURS["compute"],
+                "pattern": {"shape": ["/" if a.kind == "bound" else "" for a in known]},
+            },
+        )
+        figure.update_yaxes(autorange="reversed")
+        return figure
+
+    def efficiency(self) -> Figure:
+        """Plot the device time of each kind of work, ms of a step, and how close to the device's peak it runs."""
+        known = self._record.efficiency
+        groups = known.groups if known is not None else []
+        _need(groups, "efficiency of a device")
+        figure = _figure("Device time by kind of work", "ms of a step", "")
+        said = [
+            f"{g.tflops:.0f} TFLOP/s" if g.tflops else f"{g.gb_s:.0f} GB/s" if g.gb_s else "not counted" for g in groups
+        ]
+        figure.add_bar(
+            x=[group.ms_per_step for group in groups],
+            y=[group.name for group in groups],
+            orientation="h",
+            text=[f"{g.peak_pct:.0f} % of peak" if g.peak_pct else "" for g in groups],
+            hovertext=said,
+            marker={"color": [g.peak_pct or 0.0 for g in groups], "colorscale": "Blues", "cmin": 0, "cmax": 100},
+        )
+        figure.update_yaxes(autorange="reversed")
+        return figure
+
+    def memory(self) -> Figure:
+        """Plot the most device memory that each rank held, GiB: by tensors, by PyTorch's allocator, and its size."""
+        rows = {row.rank: row for row in sorted(self._record.memory, key=lambda r: (r.rank, r.peak_reserved_bytes))}
+        _need(rows, "device memory")
+        names = [str(rank) for rank in rows]
+        figure = _figure("Device memory at the peak", "rank", "GiB")
+        for label, field, colour in (
+            ("tensors", "peak_allocated_bytes", COLOURS["compute"]),
+            ("reserved", "peak_reserved_bytes", COLOURS["copy"]),
+            ("the device has", "device_bytes", COLOURS["idle"]),
+        ):
+            held = [getattr(row, field) for row in rows.values()]
+            if any(held):
+                figure.add_bar(
+                    x=names, y=[size / GIB if size else None for size in held], name=label, marker_color=colour
+                )
+        figure.update_xaxes(type="category")
+        return figure
+
+
+def _step(row: Any) -> tuple[int, int, int]:
+    return row.attempt, row.window, row.step
+
+
+def _need(found: object, what: str) -> None:
+    if not found:
+        raise AnalysisError(f"this report has no {what} to plot")
+
+
+def _figure(title: str, x: str, y: str) -> Figure:
+    from plotly.graph_objects import Figure
+
+    layout = {"template": "plotly_white", "title": title, "xaxis_title": x, "yaxis_title": y}
+    return Figure(layout=layout)
