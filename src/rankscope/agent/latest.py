@@ -32,4 +32,7 @@ def latest_numbers(path: Path) -> dict[str, float] | None:
         "input_pct": max(rank.input_pct for rank in timed),
         "named_ranks": len(live.named),
     }
+    known = [rank.wait_pct for rank in timed if rank.wait_pct is not None]
+    if known:
+        found["wait_pct"] = max(known)
     return {f"rankscope/{name}": float(value) for name, value in found.items()}

@@ -19,7 +19,7 @@ __all__ = ["age_s", "in_a_line", "live_ranks", "rank_rows", "read_live"]
 TREND_PCT = 5.0
 """Change of the step time, in per cent since the 200 steps before, from which on it is shown."""
 INPUT_PCT = 5.0
-"""Share of time in the data loader, in per cent, from which on it is shown."""
+"""Share of time in the data loader, or waiting in collectives, in per cent, from which on it is shown."""
 QUIET_S = 10.0
 """Time without a step from which on it is shown, in seconds, if it is also ten usual steps."""
 
@@ -67,9 +67,22 @@ def in_a_line(nodes: Sequence[NodeLive], width: int = 0) -> str:
     waits = max(timed, key=lambda rank: rank.input_pct)
     if waits.input_pct >= INPUT_PCT:
         parts.append(f"input {waits.input_pct:.0f} % (rank {waits.rank})")
+    longest = max(timed, key=lambda rank: rank.wait_pct or 0.0)
+    if (longest.wait_pct or 0.0) >= INPUT_PCT:
+        parts.append(f"waits {longest.wait_pct:.0f} % (rank {longest.rank})")
+    parts += _window(nodes, min(rank.steps for rank in ranks))
     while width and len(parts) > 1 and len("  ".join(parts)) > width:
         parts.pop()
     return "  ".join(parts)
+
+
+def _window(nodes: Sequence[NodeLive], steps: int) -> list[str]:
+    """Describe the window that is open or comes next, in at most one part."""
+    for node in nodes:
+        if node.window_first is not None and node.window_last is not None and steps <= node.window_last:
+            what = "next window" if steps < node.window_first else "recording"
+            return [f"{what} {node.window_first:,} to {node.window_last:,}"]
+    return []
 
 
 def _trend(rank: RankLive) -> str:
@@ -85,7 +98,7 @@ def rank_rows(nodes: Sequence[NodeLive]) -> list[list[str]]:
     hosts = {rank.rank: node.host for node in nodes for rank in node.ranks}
     named = {rank for node in nodes for rank in node.named}
     ordered = sorted(live_ranks(nodes), key=lambda rank: (rank.rank not in named, -rank.own_ms, rank.rank))
-    rows = [["", "rank", "host", "step", "step ms", "trend", "own ms", "input %", "idle s"]]
+    rows = [["", "rank", "host", "step", "step ms", "trend", "own ms", "input %", "wait %", "idle s"]]
     rows += [
         [
             ">" if rank.rank in named else "",
@@ -96,6 +109,7 @@ def rank_rows(nodes: Sequence[NodeLive]) -> list[list[str]]:
             _trend(rank).strip(" ()"),
             f"{rank.own_ms:.1f}",
             f"{rank.input_pct:.1f}",
+            "" if rank.wait_pct is None else f"{rank.wait_pct:.1f}",
             f"{rank.idle_s:.0f}" if rank.idle_s > QUIET_S else "",
         ]
         for rank in ordered

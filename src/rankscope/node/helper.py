@@ -84,7 +84,7 @@ class Helper:
         self._where = mirroring_of(spool, self.task)
         self._step_logs = StepLogDrain(spool, self.state.note)
         self._standstill = StandstillWatch(spool, self.spec.hang_after_s)
-        self._live = LiveStatus(spool)
+        self._live = LiveStatus(spool, self.spec.schedule)
         self._health: HealthWatch | None = None
         self._job_end: JobEnd | None = None
         self._over = threading.Event()

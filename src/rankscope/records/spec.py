@@ -50,6 +50,12 @@ class ScheduleSpec:
         first = self.skip_first + number * cycle + self.wait + self.warmup
         return Window(number=number, warm=first - self.warmup, first=first, last=first + self.active - 1)
 
+    def next_window(self, completed: int) -> Window | None:
+        """Return the first window that has not ended after so many completed steps; None after the last."""
+        cycle = self.every or self.wait + self.warmup + self.active
+        begins = self.skip_first + self.wait + self.warmup + self.active
+        return self.window(max(-(-(completed + 1 - begins) // cycle), 0))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Window:

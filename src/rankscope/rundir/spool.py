@@ -147,6 +147,10 @@ class Spool:
         """Notice between the ranks of this node; see :mod:`rankscope.agent.windows.notices`."""
         return self.path / f"notice_{attempt}_{name}"
 
+    def announcements(self, attempt: int) -> list[Path]:
+        """The windows that rank 0 has announced so far."""
+        return sorted(self.path.glob(f"notice_{attempt}_window_*"))
+
     def request(self, number: int) -> Path:
         """The ``number``-th CaptureRequest, copied from the run directory by the helper."""
         return self.path / f"request_{number}.json"

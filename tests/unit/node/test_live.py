@@ -13,7 +13,11 @@ from rankscope.launcher.live_line import LiveLine
 from rankscope.node.gathering.step_log import StepLogDrain
 from rankscope.node.watching.live import LiveStatus
 from rankscope.node.watching.metrics import as_openmetrics
+from rankscope.records.codec import to_json
+from rankscope.records.rank import RankRecord
 from rankscope.records.running.live import NodeLive, RankLive
+from rankscope.records.running.step_log import WRAPPED
+from rankscope.records.spec import ScheduleSpec, Window
 from rankscope.rundir.spool import Spool
 
 
@@ -28,7 +32,8 @@ class Job:
         monkeypatch.setattr("rankscope.agent.steps.phases.perf_counter_ns", lambda: self.clock[self.rank])
         self.logs = [StepLog(self.spool.pulse(0, rank)) for rank in (0, 1)]
         self.drain = StepLogDrain(self.spool)
-        self.status = LiveStatus(self.spool, clock=lambda: self.now)
+        self.schedule = ScheduleSpec(skip_first=510, wait=1, warmup=2, active=6)
+        self.status = LiveStatus(self.spool, self.schedule, clock=lambda: self.now)
 
     def steps(self, count: int, ms: float, late_ms: float = 0.0) -> None:
         """Rank 1 spends ``late_ms`` more in its data loader, and rank 0 waits for it in the backward."""
@@ -67,7 +72,14 @@ def test_step_time_trend_and_input_of_each_rank(tmp_path, monkeypatch):
     assert (first.input_pct, second.input_pct) == (0, pytest.approx(100 * 10 / 60))
     assert second.seconds == pytest.approx(300 * 0.04 + 200 * 0.06)
     assert second.input_seconds == pytest.approx(2)
-    assert in_a_line([live]) == "step 501  60 ms (+50 %)  input 17 % (rank 1)"
+    assert in_a_line([live]) == "step 501  60 ms (+50 %)  input 17 % (rank 1)  next window 513 to 518"
+    # once announced, it is told as it was announced
+    job.spool.notice(0, "window_0").write_text(to_json(Window(number=0, warm=600, first=601, last=602)))
+    assert in_a_line([job.look()]).endswith("next window 513 to 518"), "the nearer one"
+    job.steps(13, 50)
+    assert in_a_line([job.look()]).endswith("recording 513 to 518")
+    job.steps(10, 50)
+    assert in_a_line([job.look()]).endswith("next window 601 to 602")
     assert live.news == ""
     assert job.look(after_s=1.0) is None, "every two seconds"
     assert job.look(after_s=30.0).ranks[0].idle_s == 31.0
@@ -90,6 +102,35 @@ def test_once_a_minute_the_logs_are_judged_with_the_numbers_of_their_steps(tmp_p
         job.steps(1, 40, late_ms=20)
     assert job.look(after_s=1000).named == [1]
     assert job.status.pattern is None, "asked for once"
+
+
+@pytest.mark.parametrize(("device", "waits"), [("cpu (x86_64)", (50, 25)), ("NVIDIA H200", (None, None))])
+def test_how_long_ranks_wait_in_collectives(tmp_path, monkeypatch, device, waits):
+    # steps of 60 ms: 20 before the ranks meet on rank 0 and 35 on rank 1; the backward is 40 and 25 ms, of which 10 are
+    # CPU time. So rank 0 waits for 30 of 60 ms and rank 1 for 15.
+    job = Job(tmp_path, monkeypatch)
+    for rank, log in enumerate(job.logs):
+        monkeypatch.setattr(log.clock, "take", lambda: (10_000_000, 0))
+        life = RankRecord(attempt=0, rank=rank, world_size=2, local_rank=rank, host="a", pid=7, device=device)
+        job.spool.life(0, rank).write_text(to_json(life))
+    for _ in range(100):
+        for rank, log in enumerate(job.logs):
+            job.rank = rank
+            job._pass(35e6 if rank else 20e6)
+            log.flags |= WRAPPED
+            log.mark("forward")
+            log.mark("backward")
+            job._pass(25e6 if rank else 40e6)
+            log.mark("backward_ended")
+            log.step(False, 0)
+    found = job.look()
+    assert [row.wait_pct for row in found.ranks] == [wait if wait is None else pytest.approx(wait) for wait in waits]
+    line, metrics = in_a_line([found]), as_openmetrics([found])
+    assert ("waits 50 % (rank 0)" in line) == (waits[0] is not None)
+    assert ('rankscope_wait_ratio{rank="1",host="a"} 0.25' in metrics.replace(found.host, "a")) == (
+        waits[0] is not None
+    )
+    assert ("wait_ratio" in metrics) == (waits[0] is not None)
 
 
 def test_a_step_log_that_is_not_there_is_no_error(tmp_path, monkeypatch):

@@ -11,9 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankscope.node.gathering.gather import own_record
+from rankscope.records.codec import from_json
 from rankscope.records.running.between import SlowPattern
 from rankscope.records.running.live import NodeLive, RankLive
-from rankscope.records.running.step_log import STEP_LOG_ENTRY, STEP_LOG_HEADER, STEP_LOG_MAGIC, STEP_LOG_VERSION
+from rankscope.records.running.step_log import (
+    FORWARD_CALLS,
+    STEP_LOG_COLUMNS,
+    STEP_LOG_ENTRY,
+    STEP_LOG_HEADER,
+    STEP_LOG_MAGIC,
+    STEP_LOG_VERSION,
+    WRAPPED,
+)
+from rankscope.records.spec import ScheduleSpec, Window
 from rankscope.rundir.spool import Spool
 
 __all__ = ["LiveStatus"]
@@ -28,7 +38,8 @@ WORTH_RECORDING = ("every", "turns", "since", "drifting")
 PAUSE_S = 2.0
 JUDGED_EVERY_S = 60.0
 _HEADER = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, 0)
-_STEP, _INPUT, _BEFORE, _FORWARD, _SPAN = 0, 1, 3, 4, -5
+_STEP, _INPUT, _BEFORE, _FORWARD, _SPAN, _FLAGS = 0, 1, 3, 4, -5, -4
+_WAITED = tuple(STEP_LOG_COLUMNS.index(name) for name in ("backward", "cpu_backward", "held_backward", "issued"))
 
 
 @dataclass(slots=True)
@@ -36,6 +47,7 @@ class _Rank:
     steps: int = 0
     since: float = 0.0
     world: int = 1
+    on_cpu: bool = False
     seconds: float = 0.0
     input_seconds: float = 0.0
     counted: int = 0
@@ -47,11 +59,15 @@ class LiveStatus:
 
     Args:
         spool: of this node.
+        schedule: the planned windows.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, spool: Spool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, spool: Spool, schedule: ScheduleSpec | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._spool = spool
+        self._schedule = schedule
         self._clock = clock
         self._ranks: dict[int, _Rank] = {}
         self._attempt = -1
@@ -87,6 +103,7 @@ class LiveStatus:
             self._judge_at, self._judged = now + JUDGED_EVERY_S, most
             self._judge()
         news, named = (standstill, []) if standstill else self._news
+        window = self._window(min((rank.steps for rank in self._ranks.values()), default=0))
         self.found = NodeLive(
             node="",
             host=socket.gethostname(),
@@ -96,7 +113,18 @@ class LiveStatus:
             ranks=[self._row(number, now) for number in sorted(self._ranks)],
             news=news,
             named=named,
+            window_first=window.first if window is not None else None,
+            window_last=window.last if window is not None else None,
         )
+
+    def _window(self, steps: int) -> Window | None:
+        """Return the window that is open, or is announced or else planned to come next; None if none is."""
+        found = [self._schedule.next_window(steps)] if self._schedule is not None else []
+        for path in self._spool.announcements(self._attempt):
+            with contextlib.suppress(OSError, ValueError):
+                found.append(from_json(Window, path.read_bytes()))
+        ahead = [window for window in found if window is not None and window.last >= steps]
+        return min(ahead, key=lambda window: window.first, default=None)
 
     def _log(self, number: int) -> Path:
         return self._spool.step_log(self._spool.pulse(self._attempt, number))
@@ -114,7 +142,9 @@ class LiveStatus:
         rank = self._ranks.get(number)
         if rank is None:
             life = own_record(self._spool.life(self._attempt, number))
-            rank = self._ranks[number] = _Rank(since=now, world=life.world_size if life is not None else 1)
+            rank = self._ranks[number] = _Rank(since=now)
+            if life is not None:
+                rank.world, rank.on_cpu = life.world_size, (life.device or "").startswith("cpu")
         if steps == rank.steps:
             return
         rank.steps, rank.since = steps, now
@@ -136,6 +166,7 @@ class LiveStatus:
         if last:
             row.step_ms = statistics.median(entry[_STEP] for entry in last) / 1e3
             row.own_ms = statistics.fmean(entry[_BEFORE] + entry[_FORWARD] for entry in last) / 1e3
+            row.wait_pct = _wait_pct(last) if rank.on_cpu else None
             row.input_pct = 100.0 * sum(entry[_INPUT] for entry in last) / sum(entry[_STEP] for entry in last)
         if len(earlier) >= FEWEST:
             row.before_ms = statistics.median(entry[_STEP] for entry in earlier) / 1e3
@@ -165,3 +196,15 @@ class LiveStatus:
                 self._wanted.add(key)
                 self.pattern = self._attempt, pattern
                 return
+
+
+def _wait_pct(entries: list[tuple[int, ...]]) -> float | None:
+    """Return the share of the time in which a rank on a CPU waits in its backward; None if its parts are unknown."""
+    known = [entry for entry in entries if entry[_FLAGS] & (WRAPPED | FORWARD_CALLS) == WRAPPED]
+    if not known:
+        return None
+    waited = 0
+    for entry in known:
+        backward, ran, held, issued = (entry[at] for at in _WAITED)
+        waited += max(backward - held - max(ran, issued - held), 0)
+    return 100.0 * waited / max(sum(entry[_STEP] for entry in known), 1)

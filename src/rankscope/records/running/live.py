@@ -22,6 +22,9 @@ class RankLive:
     """Median of the same number of steps before those, for the trend; 0 if there are too few."""
     input_pct: float = 0.0
     """Share of the time spent in the data loader."""
+    wait_pct: float | None = None
+    """Share of the time in which it waits in collectives and does nothing else, as far as that shows without a
+    profiler: what is left of the backward beside the rank's own work. None: unknown, as in jobs on accelerators."""
     own_ms: float = 0.0
     """Mean time before the ranks synchronise: before the forward, and in it. If the ranks are in step, the latest has
     most."""
@@ -45,3 +48,6 @@ class NodeLive:
     news: str = ""
     """What the step logs of this node's ranks show, if they name a rank; or that the job makes no progress."""
     named: list[Rank] = field(default_factory=list)
+    window_first: Step | None = None
+    """First step of the window that is open, or comes next: announced, or planned. None: none is."""
+    window_last: Step | None = None
