@@ -170,6 +170,12 @@ class KernelRow:
     max_rank: Rank | None = None
     max_over_median: float | None = None
     """Time on the rank with most of it, divided by the median over ranks; 1.0 if equal."""
+    operator: str | None = None
+    """The operator that launches most of a kernel's time; None without a device, or if it is not known."""
+    shapes: str | None = None
+    """Its input dims where it takes most of that time; None if none were recorded."""
+    tflops: float | None = None
+    """Rate of the kernel, 10^12 operations a second; None if its work cannot be counted."""
 
 
 @dataclass(kw_only=True)

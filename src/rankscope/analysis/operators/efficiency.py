@@ -11,6 +11,7 @@ from math import prod
 
 import numpy as np
 
+from rankscope.analysis.operators.convolutions import Convolutions
 from rankscope.analysis.operators.device_peaks import peak_of
 from rankscope.analysis.operators.flops import flop
 from rankscope.analysis.operators.groups import COMPILED, MATRIX, MEMORY_BOUND, group_of, uses_tensor_cores
@@ -18,7 +19,7 @@ from rankscope.analysis.operators.work import operator_of_kernels
 from rankscope.analysis.rank.view import RankView
 from rankscope.records.rows import Efficiency, WorkGroup
 
-__all__ = ["efficiency"]
+__all__ = ["MOST_RANKS", "efficiency"]
 
 MOST_RANKS = 4
 """Number of ranks that are read, spread over the job. Ranks of one role do the same work, and reading is done kernel by
@@ -117,6 +118,7 @@ def _of_rank(view: RankView) -> _Part:
     kinds, place, counts = np.unique(table, axis=1, return_inverse=True, return_counts=True)
     time = np.bincount(place.reshape(-1), length, kinds.shape[1])
     calls = _calls(operators, place.reshape(-1), kinds.shape[1])
+    convolutions = Convolutions({(strings[o], strings[s]) for _, o, s in kinds.T.tolist() if o >= 0 and s >= 0})
     for (kernel, operator, shape), ns, count, times in zip(
         kinds.T.tolist(), time.tolist(), counts.tolist(), calls.tolist(), strict=True
     ):
@@ -126,7 +128,7 @@ def _of_rank(view: RankView) -> _Part:
         row = own.groups[group_of(what, name)]
         row["ns"] += ns / view.steps
         row["kernels"] += count / view.steps
-        if (work := flop(what, dims)) is not None:
+        if (work := flop(what, dims) or convolutions.flop(what, dims)) is not None:
             # If a call has several kernels (split-K and its sum), the first one gets its operations.
             row["flop"] += work * times / view.steps
             row["counted_ns"] += ns / view.steps

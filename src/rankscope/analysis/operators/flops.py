@@ -1,8 +1,8 @@
 """Floating-point operations of matrix products, from the shapes of their operator's inputs.
 
-A product of m x k and k x n takes 2 m n k. Convolutions and attention are not counted: a trace contains neither strides
-nor whether the mask is causal. So every number here is a lower bound, and is reported with the share of device time
-that it covers.
+A product of m x k and k x n takes 2 m n k. Convolutions are in ``convolutions``. Attention is not counted: a trace does
+not show whether the mask is causal. So every number here is a lower bound, and is reported with the share of device
+time that it covers.
 """
 
 from __future__ import annotations

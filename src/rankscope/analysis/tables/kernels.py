@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.operators.efficiency import MOST_RANKS
+from rankscope.analysis.operators.origins import origins
 from rankscope.analysis.operators.work import self_time
 from rankscope.analysis.rank.view import RankView
 from rankscope.records.rows import KernelRow
@@ -46,6 +48,8 @@ def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRo
             count[name][view.rank] += float(times)
             kinds[name] = Kind(what)
     rows = []
+    devices = [view for view in views if view.device]
+    origin = origins(devices[:: max(-(-len(devices) // MOST_RANKS), 1)])
     everything = sum(sum(by_rank.values()) for by_rank in time.values())
     for name in sorted(time, key=lambda n: -sum(time[n].values()))[:most]:
         per_step = {rank: ns / steps[rank] / 1e6 for rank, ns in time[name].items() if steps[rank]}
@@ -64,6 +68,9 @@ def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRo
                 share_pct=100.0 * sum(time[name].values()) / everything if everything else 0.0,
                 max_rank=top,
                 max_over_median=per_step[top] / middle if middle > 0 else None,
+                operator=origin[name].operator if name in origin else None,
+                shapes=origin[name].shapes if name in origin else None,
+                tflops=origin[name].tflops if name in origin else None,
             )
         )
     return rows

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 from rankscope.records.report import ClusterReport
+from rankscope.records.rows import KernelRow
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
@@ -14,6 +16,7 @@ __all__ = ["METRICS", "SECTION", "kernels"]
 
 MAX_KERNELS = 80
 _HOVER = 400
+_SHOWN = 48
 """Characters of a name that are shown on hover; report.json has the full name."""
 
 METRICS: dict[str, Metric] = {
@@ -27,6 +30,20 @@ METRICS: dict[str, Metric] = {
         "HTA's kernel breakdown is wrong above ten kernels.",
     ),
     "launches_per_step": Metric("Kernels and operators", "Launches", "per step", "How often it runs in one step."),
+    "kernel.operator": Metric(
+        "Kernels and operators",
+        "Operator",
+        "",
+        "The operator of PyTorch that launches most of the kernel's time, and the shapes of its inputs.",
+        "Shapes need capture.record_shapes.",
+    ),
+    "kernel.tflops": Metric(
+        "Kernels and operators",
+        "Rate",
+        "TFLOP/s",
+        "Operations by the shapes of the operator's inputs, over the kernel's time: of products and convolutions.",
+        "Of a call with several kernels it is not known which does what; these are left out.",
+    ),
     "share_pct": Metric(
         "Kernels and operators",
         "Share",
@@ -64,9 +81,33 @@ def kernels(report: ClusterReport) -> Table:
         numbers([r.max_over_median for r in rows], 2),
         [number(r.max_rank) for r in rows],
     ]
+    if any(r.operator for r in rows):
+        heads.insert(1, metric(METRICS["kernel.operator"]))
+        columns.insert(1, [_operator(r) for r in rows])
+    if any(r.tflops for r in rows):
+        heads.append(metric(METRICS["kernel.tflops"]))
+        columns.append(numbers([r.tflops for r in rows], 0))
     hidden = len(ordered) - len(rows)
     note = f"{hidden:,} more, each with less time, are in report.json." if hidden else ""
     return Table("kernels", heads, [Row(cells) for cells in assemble(columns)], note)
+
+
+def _operator(row: KernelRow) -> Cell:
+    """Return the operator; its shapes, as far as they fit, and all of them on hover."""
+    if row.operator is None:
+        return text(None)
+    shapes = _shapes(row.shapes)
+    shown = f"{row.operator} {shapes}".strip()
+    return Cell(plain_text.one_line(shown, _SHOWN), row.operator, plain_text.one_line(shown, _HOVER))
+
+
+def _shapes(recorded: str | None) -> str:
+    """Return ``[[8, 32], [32, 16], []]`` as ``8x32, 32x16``: the inputs that have a size."""
+    try:
+        inputs = json.loads(recorded or "[]")
+    except ValueError:
+        return ""
+    return ", ".join("x".join(map(str, dims)) for dims in inputs if isinstance(dims, list) and dims)
 
 
 def _kernel_names(names: list[str]) -> list[Cell]:

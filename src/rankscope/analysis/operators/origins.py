@@ -1,0 +1,67 @@
+"""Where kernels come from: for each name of a kernel the operator that launches it most, its shapes and its rate."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankscope.analysis.operators.convolutions import Convolutions
+from rankscope.analysis.operators.flops import flop
+from rankscope.analysis.operators.work import operator_of_kernels
+from rankscope.analysis.rank.view import RankView
+
+__all__ = ["Origin", "origins"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of the kernels of one name."""
+
+    operator: str
+    """The operator that launches most of their time."""
+    shapes: str | None
+    """Its input dims where it takes most of that time; None if none were recorded."""
+    tflops: float | None
+    """Rate over all of the kernels, 10^12 operations a second; None unless most of their time can be counted."""
+
+
+def origins(views: Sequence[RankView]) -> dict[str, Origin]:
+    """Return name of a kernel -> its origin, over the recorded steps of these ranks; without those of no operator."""
+    time: dict[str, dict[tuple[str, str], float]] = defaultdict(lambda: defaultdict(float))
+    work: dict[str, float] = defaultdict(float)
+    counted: dict[str, float] = defaultdict(float)
+    for view in views:
+        events, strings = view.trace.events, view.trace.strings
+        kernels, operators = operator_of_kernels(view)
+        kernels, operators = kernels[operators >= 0], operators[operators >= 0]
+        if not len(kernels):
+            continue
+        table = np.stack((events.name[kernels], events.name[operators], events.shape[operators]))
+        kinds, place = np.unique(table, axis=1, return_inverse=True)
+        place = place.reshape(-1)
+        length = np.bincount(place, events.duration[kernels])
+        # Of a call with several kernels it is not known which of them does how much of the work.
+        _, call, often = np.unique(operators, return_inverse=True, return_counts=True)
+        alone = np.bincount(place, often[call.reshape(-1)] == 1)
+        names = [(strings[k], strings[o], strings[s] if s >= 0 else "") for k, o, s in kinds.T.tolist()]
+        convolutions = Convolutions({(operator, shapes) for _, operator, shapes in names})
+        count = np.bincount(place)
+        for (kernel, operator, shapes), ns, calls, single in zip(names, length, count, alone, strict=True):
+            time[kernel][operator, shapes] += float(ns)
+            each = flop(operator, shapes) or convolutions.flop(operator, shapes)
+            if each is not None and calls == single:
+                work[kernel] += each * float(calls)
+                counted[kernel] += float(ns)
+    found = {}
+    for kernel, parts in time.items():
+        whole: dict[str, float] = defaultdict(float)
+        for (operator, _), ns in parts.items():
+            whole[operator] += ns
+        most = max(whole, key=lambda operator: whole[operator])
+        shapes = max((s for o, s in parts if o == most), key=lambda s: parts[most, s])
+        known = counted[kernel] > 0.5 * sum(whole.values())
+        found[kernel] = Origin(most, shapes or None, work[kernel] / counted[kernel] / 1e3 if known else None)
+    return found
