@@ -157,7 +157,7 @@ def _after(steps: Sequence[int | None], planted: Planted) -> str:
 
 def _one(options: argparse.Namespace, pattern: str, run: int, end: float) -> Told | None:
     folder = RunDir(options.out / f"{pattern}_{options.ranks}_{run}")
-    paths = {rank: folder.pulse(0, rank) for rank in range(options.ranks)}
+    paths = {rank: folder.step_log(0, rank) for rank in range(options.ranks)}
     if not all(path.exists() for path in paths.values()):
         if time.monotonic() > end:
             return None

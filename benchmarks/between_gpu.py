@@ -47,7 +47,7 @@ def main() -> None:
         run = RunDir(options.out / f"{pattern}_{where}_{'events' if events else 'host'}")
         print(f"---- {pattern} in {where}, {'with' if events else 'without'} times of the device", flush=True)
         said = _launch(options, run, pattern, where, events)
-        logs = {rank: read_step_log(run.pulse(0, rank)) for rank in (0, 1) if run.pulse(0, rank).exists()}
+        logs = {rank: read_step_log(run.step_log(0, rank)) for rank in (0, 1) if run.step_log(0, rank).exists()}
         if len(logs) < 2:
             print("no log:", said[-1500:])
             continue

@@ -216,7 +216,7 @@ def _bytes(folder: Path, hours: float, ms: float):
     now = [0]
     step_log.time.perf_counter_ns = phases.perf_counter_ns = lambda: now[0]
     spool = Spool(folder)
-    log, drain = StepLog(spool.pulse(0, 0)), StepLogDrain(spool)
+    log, drain = StepLog(spool.step_ring(0, 0)), StepLogDrain(spool)
     for number, length in enumerate(lengths):
         now[0] += length // 3
         log.mark("forward")
@@ -227,9 +227,9 @@ def _bytes(folder: Path, hours: float, ms: float):
         if number % 60_000 == 0:
             drain.drain()
     drain.drain()
-    plain = spool.step_log(spool.pulse(0, 0)).stat().st_size
+    plain = spool.step_log(spool.step_ring(0, 0)).stat().st_size
     drain.finish(RunDir(folder / "run"))
-    kept = RunDir(folder / "run").pulse(0, 0).stat().st_size
+    kept = RunDir(folder / "run").step_log(0, 0).stat().st_size
     yield "bytes of an entry in the ring", str(STEP_LOG_ENTRY.size)
     yield f"{hours:g} h of {ms:g} ms steps ({steps:,}): MB on the node's disk", f"{plain / 1e6:.1f}"
     yield "the same in the run directory, gzipped: MB", f"{kept / 1e6:.1f}"

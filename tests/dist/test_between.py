@@ -27,7 +27,7 @@ def test_a_burst_that_the_window_missed_is_named_in_the_report(run):
     assert "no such step" in between.window
     assert verdict.ranks in ([1], []), "the window has two steps, and alone it may name nobody"
     # AND each step has its parts
-    log = read_step_log(done.run.pulse(0, 1))
+    log = read_step_log(done.run.step_log(0, 1))
     assert log.steps == 400
     assert (log.flags()[1:] & WRAPPED).all()
     parts = sum(log.column(name) for name in ("before", "forward", "backward", "after"))
@@ -54,7 +54,7 @@ def test_evaluations_and_checkpoints_accuse_nobody(run, occasion, flag, every):
     told = [(p.kind, p.period, p.ranks) for p in between.patterns]
     assert (occasion, every, [0] if occasion == "checkpoint" else []) in told
     assert [t for t in told if t[0] != occasion and t[2]] == [], "a busy machine has patterns too, of no rank"
-    assert (read_step_log(done.run.pulse(0, 0)).flags() & flag > 0).sum() == 300 // every - (300 % every == 0)
+    assert (read_step_log(done.run.step_log(0, 0)).flags() & flag > 0).sum() == 300 // every - (300 % every == 0)
 
 
 @pytest.mark.long

@@ -108,5 +108,5 @@ def test_a_slow_step_is_recorded_and_a_step_that_is_waited_in_is_none(start, fin
     assert (record.status, record.origin) == ("ok", "slow_step")
     # THEN a step before the window was slow: that one, or, where the machine holds up so many that no interval shows in
     # them, one that was so many times as long as the usual ones
-    before = read_step_log(done.run.pulse(0, 0)).column("step")[: record.first_step]
+    before = read_step_log(done.run.step_log(0, 0)).column("step")[: record.first_step]
     assert max(before) > 15 * usual_step_ms(list(before))

@@ -112,8 +112,8 @@ def test_a_helper_that_works_is_left_to_it(make):
 
 def test_a_rank_that_still_trains_is_waited_for(make):
     node = make().start()
-    node.spool.pulse(0, 0).touch()
-    holds = f"import time; ring = open({str(node.spool.pulse(0, 0))!r}); print(1, flush=True); time.sleep(1000)"
+    node.spool.step_ring(0, 0).touch()
+    holds = f"import time; ring = open({str(node.spool.step_ring(0, 0))!r}); print(1, flush=True); time.sleep(1000)"
     with ending(subprocess.Popen([sys.executable, "-I", "-c", holds], stdout=subprocess.PIPE)) as rank:
         rank.stdout.readline()
         node.kill()

@@ -164,8 +164,8 @@ JUNK = {
     "a record that is a folder": lambda node: node.spool.record(0, 3, 0).mkdir(),
     "a record that is a FIFO": lambda node: fifo(node.spool.record(0, 4, 0)),
     "a record of noise": lambda node: node.spool.record(0, 5, 0).write_bytes(os.urandom(999)),
-    "a life of noise": lambda node: node.spool.life(0, 5).write_bytes(os.urandom(999)),
-    "a life of a huge world": lambda node: node.spool.life(0, 6).write_text(
+    "a life of noise": lambda node: node.spool.process_record(0, 5).write_bytes(os.urandom(999)),
+    "a life of a huge world": lambda node: node.spool.process_record(0, 6).write_text(
         '{"rank": 6, "local_rank": 6, "world_size": 99999999, "host": "h", "pid": 1, "attempt": 0}'
     ),
     "a snapshot with no numbers": lambda node: (node.spool.path / "memory_oom_x_y.pickle").touch(),
@@ -327,12 +327,12 @@ def test_a_run_directory_that_is_refused_keeps_what_was_recorded(make):
 def test_a_disk_that_was_full_for_the_step_log_is_told_of(make):
     node = make().start()
     node.lives(0, world=1, steps_counted=50)
-    log = StepLog(node.spool.pulse(0, 0))
+    log = StepLog(node.spool.step_ring(0, 0))
     for _ in range(7):
         log.step(False, 0)
     node.end()
     assert any("the log of all steps ends with step 7 of 50" in note for note in node.manifest.notes)
-    assert node.run.pulse(0, 0).exists()
+    assert node.run.step_log(0, 0).exists()
 
 
 @pytest.mark.parametrize(
@@ -408,16 +408,16 @@ def test_step_logs_go_on_while_the_store_hangs(make, monkeypatch):
     monkeypatch.setattr("rankscope.node.mirroring.claim", hangs)
     running = InProcess(node, monkeypatch)
     node.lives(0, world=1, steps_counted=2 * STEP_LOG_CAPACITY)
-    log = StepLog(node.spool.pulse(0, 0))
+    log = StepLog(node.spool.step_ring(0, 0))
     for turn in (1, 2):  # a ring would have lost the first half
         for _ in range(STEP_LOG_CAPACITY):
             log.step(False, 1000)
-        drained = node.spool.step_log(node.spool.pulse(0, 0))
+        drained = node.spool.step_log(node.spool.step_ring(0, 0))
         full = STEP_LOG_HEADER.size + turn * STEP_LOG_CAPACITY * STEP_LOG_ENTRY.size
         until(lambda full=full, drained=drained: drained.exists() and drained.stat().st_size == full)
     answers.set()
     running.end()
-    raw = gzip.decompress(node.run.pulse(0, 0).read_bytes())
+    raw = gzip.decompress(node.run.step_log(0, 0).read_bytes())
     kept = list(STEP_LOG_ENTRY.iter_unpack(raw[STEP_LOG_HEADER.size :]))
     assert len(kept) == 2 * STEP_LOG_CAPACITY
     assert all(entry[2] == 1 for entry in kept)

@@ -65,7 +65,7 @@ class Node:
     def lives(self, rank: int, **fields: Any) -> None:
         """A rank has come, and has ended well."""
         life = self.record(rank, **fields)
-        self.spool.life(life.attempt, rank).write_text(to_json(life))
+        self.spool.process_record(life.attempt, rank).write_text(to_json(life))
 
     def records(self, rank: int, text: str = TRACE, *, window: int = 0, **fields: Any) -> None:
         """A rank has recorded a window: its trace first, and the record that announces it last."""

@@ -92,5 +92,5 @@ def _report_failure(spec: AgentSpec, found: Identity, error: Exception) -> None:
 
     reason = f"the agent did not start, the job went on without it: {error!r}"
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    life = process_record(found.rank, found.world_size or 1, found.local_rank, attempt, "missing", reason)
-    replace_text(Spool(Path(spec.spool)).life(life.attempt, life.rank), to_json(life))
+    process = process_record(found.rank, found.world_size or 1, found.local_rank, attempt, "missing", reason)
+    replace_text(Spool(Path(spec.spool)).process_record(process.attempt, process.rank), to_json(process))

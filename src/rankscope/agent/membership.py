@@ -44,7 +44,7 @@ class Membership:
         self._spec = spec
         self._spool = spool
         self._identity = identity_from(environ)
-        self.life: RankRecord | None = None
+        self.process: RankRecord | None = None
         """The record of this rank's process; None until the rank is known."""
         self.several_nodes = spec.reaches_other_nodes or (self._identity is not None and self._identity.several_nodes)
         self.is_first_of_node = False
@@ -65,7 +65,7 @@ class Membership:
             Whether the rank is known. It is known at once with a process group, and without one when the first window
             is near.
         """
-        if self.life is not None:
+        if self.process is not None:
             return True
         group = _group()
         now = (
@@ -90,8 +90,8 @@ class Membership:
 
     def other_group(self) -> str | None:
         """Return a message if the process group states another rank than this process was taken for; else None."""
-        group, life = _group(), self.life
-        if life is None or group is None or life.world_size != 1 or group == (life.rank, life.world_size):
+        group, process = _group(), self.process
+        if process is None or group is None or process.world_size != 1 or group == (process.rank, process.world_size):
             return None
         return f"a process group came after the first steps: this is rank {group[0]} of {group[1]}"
 
@@ -102,13 +102,13 @@ class Membership:
         job: one has ended when its ranks have exited. torchrun counts only restarts after a failure, not those after a
         node has joined or left.
         """
-        life = self.life
-        if life is None:
+        process = self.process
+        if process is None:
             return False
         with _locked(self._spool):
-            life.attempt = max(self._restarts or 0, self._attempt(life.rank))
+            process.attempt = max(self._restarts or 0, self._attempt(process.rank))
             try:
-                path = self._spool.owner(life.attempt, life.rank)
+                path = self._spool.owner(process.attempt, process.rank)
                 handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             except FileExistsError:
                 return False
@@ -116,18 +116,18 @@ class Membership:
                 keep_message(f"the rank could not be claimed in {self._spool.path}: {error}")
             else:
                 with os.fdopen(handle, "w") as stream, contextlib.suppress(OSError):
-                    pid = self._lives_with(life.pid)
+                    pid = self._owner_pid(process.pid)
                     stream.write(f"{pid} {_begun(pid)}")
-            self.is_first_of_node = self._elected(life)
+            self.is_first_of_node = self._elected(process)
         return True
 
     def records(self, chosen: str) -> bool:
         """Return whether this rank is one of ``capture.ranks``: ``all``, ``first-of-node``, or their numbers."""
         if chosen in ("all", "first-of-node"):
             return chosen == "all" or self.is_first_of_node
-        return self.life is not None and str(self.life.rank) in chosen.split(",")
+        return self.process is not None and str(self.process.rank) in chosen.split(",")
 
-    def _lives_with(self, pid: int) -> int:
+    def _owner_pid(self, pid: int) -> int:
         """The process with which this rank's part in the attempt ends: a wrapper may start one script after another."""
         if self._restarts is None or self._identity is None:
             return pid
@@ -135,8 +135,8 @@ class Membership:
             return started_process(self._identity)
         return pid
 
-    def _elected(self, life: RankRecord) -> bool:
-        path = self._spool.notice(life.attempt, "first_of_node")
+    def _elected(self, process: RankRecord) -> bool:
+        path = self._spool.notice(process.attempt, "first_of_node")
         with contextlib.suppress(OSError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             return True
@@ -146,7 +146,7 @@ class Membership:
         owners: dict[int, dict[int, bool]] = {}
         for path in self._spool.path.glob("owner_*_*"):
             attempt, owned = (int(word) for word in path.name.split("_")[1:])
-            owners.setdefault(attempt, {})[owned] = _lives(path)
+            owners.setdefault(attempt, {})[owned] = _is_running(path)
         if not owners:
             return self._earlier
         last = max(owners)
@@ -157,8 +157,8 @@ class Membership:
         unfinished = "the process did not report its exit: it was killed, called os._exit, or is still running"
         local_rank = now.local_rank if now is not None else None
         first = max(self._restarts or 0, self._earlier)
-        self.life = process_record(rank, world_size, local_rank, first, "partial", unfinished)
-        self.life.torch_version = str(torch.__version__)
+        self.process = process_record(rank, world_size, local_rank, first, "partial", unfinished)
+        self.process.torch_version = str(torch.__version__)
 
 
 def _withdraw() -> None:
@@ -184,7 +184,7 @@ def _number(word: str | None) -> int | None:
     return int(word) if word is not None and word.isascii() and word.isdigit() else None
 
 
-def _lives(owner: Path) -> bool:
+def _is_running(owner: Path) -> bool:
     """Return whether the process that owns a rank still runs; True if that cannot be determined."""
     try:
         pid, begun = owner.read_text(encoding="ascii").split()

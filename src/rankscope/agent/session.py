@@ -95,14 +95,14 @@ class Session:
         """
         global _session  # noqa: PLW0603 - the process has one training loop and one profiler
         _session = session = cls(spec, dict(os.environ), certain=certain)
-        session._write_life()
+        session._write_process_record()
         session.signal = install_detectors(
             session.counter, session._times.fetched, session._graph_begins, session.between_steps,
             session._times.phase, session._signals, session._times.graph_ends,
         )  # fmt: skip
         watch_occasions(session._times.happened)
-        if session._member.life is not None and spec.hang_after_s > 0:
-            StartupStages(session.spool.stage(session.life.attempt, session.life.rank), session._listen).watch()
+        if session._member.process is not None and spec.hang_after_s > 0:
+            StartupStages(session.spool.stage(session.process.attempt, session.process.rank), session._listen).watch()
         session._windows.install()
         os.register_at_fork(after_in_child=guarded(_forked))
 
@@ -161,7 +161,7 @@ class Session:
             self._failed, self._due = error, True  # a profiler must be stopped in the thread that started it
             return
         self._windows.cancel(f"recording failed: {error!r}")
-        self._write_life()
+        self._write_process_record()
         _disarm()
 
     def _first_step(self) -> bool:
@@ -169,30 +169,30 @@ class Session:
         taken."""
         if self._member.in_group and not self._in_group:
             self._in_group = True
-            if self._member.life is None:
+            if self._member.process is None:
                 self.counter.restart()  # earlier steps were not steps of the job
         if not self._member.settle(self.counter.completed):
             return False
         if not self._member.claim():
             _disarm()
             return False
-        life = self.life
-        self._notices = Notices(self.spool, life.attempt)
+        process = self.process
+        self._notices = Notices(self.spool, process.attempt)
         carrier = choose_carrier(
-            Post(self.spec.run_id, life.attempt, life.rank, self._notices, self._environ),
-            several_nodes=self._member.several_nodes, carries=life.rank == 0 or self._member.is_first_of_node,
+            Post(self.spec.run_id, process.attempt, process.rank, self._notices, self._environ),
+            several_nodes=self._member.several_nodes, carries=process.rank == 0 or self._member.is_first_of_node,
         )  # fmt: skip
         agreement = Agreement(
             self.spec,
-            life.rank,
+            process.rank,
             self._notices,
             self._times.step_time,
             carrier.heard_within_s,
             self.counter.source or "",
         )
         records = self._member.records(self.spec.capture.ranks)
-        self._windows.begin(life, agreement, records=records, opened=self._write_life)
-        ring = self.spool.pulse(life.attempt, life.rank)
+        self._windows.begin(process, agreement, records=records, opened=self._write_process_record)
+        ring = self.spool.step_ring(process.attempt, process.rank)
         self._times.begin(ring, device=self.spec.device_events)
         self._times.read_calls(
             self.spool.call_times(ring), self.spec.calls_share, functools.partial(recorded_calls, fast=True)
@@ -200,9 +200,9 @@ class Session:
         self._listen()
         self._ending.end_with_multiprocessing()
         if self.spec.capture.memory_snapshot:
-            path = self.spool.out_of_memory(life.attempt, life.rank)
-            watch_out_of_memory(path, rank=life.rank, attempt=life.attempt)
-        self._write_life()
+            path = self.spool.out_of_memory(process.attempt, process.rank)
+            watch_out_of_memory(path, rank=process.rank, attempt=process.attempt)
+        self._write_process_record()
         return True
 
     def _listen(self) -> None:
@@ -210,23 +210,23 @@ class Session:
         first step on."""
         if _session is not self or self.spec.hang_after_s <= 0:
             return
-        life = self.life
-        question = self.spool.question(life.attempt, life.rank)
+        process = self.process
+        question = self.spool.question(process.attempt, process.rank)
         if self._listener is None or self._listener.question != question:
-            listener = Listener(question, self.spool.answer(life.attempt, life.rank), self._where)
+            listener = Listener(question, self.spool.answer(process.attempt, process.rank), self._where)
             self._listener = listener if listener.begin() else self._listener
 
     @property
-    def life(self) -> RankRecord:
+    def process(self) -> RankRecord:
         """The record of this rank's process, once its rank is known."""
-        if self._member.life is None:
+        if self._member.process is None:
             raise RuntimeError("this process is no rank so far")
-        return self._member.life
+        return self._member.process
 
     def _where(self) -> tuple[RankAnswer, int | None]:
         """Return the progress of this rank and the identifier of its training thread; called in another thread."""
         answer = RankAnswer(
-            rank=self.life.rank, attempt=self.life.attempt, token=0, time_ns=0, steps=self.counter.completed,
+            rank=self.process.rank, attempt=self.process.attempt, token=0, time_ns=0, steps=self.counter.completed,
             part=self._times.part,
         )  # fmt: skip
         return answer, self._thread.ident or threading.main_thread().ident
@@ -250,7 +250,7 @@ class Session:
 
     def forked(self) -> bool:
         """In a forked child: return whether it may be a rank of its own, and if so reset the state."""
-        if self._member.life is not None:
+        if self._member.process is not None:
             return False
         self._thread.forget()
         self._in_group = False
@@ -269,36 +269,36 @@ class Session:
 
     def _end(self, reason: str | None) -> None:
         """Finish because the process exits. Called once, by :class:`ExitHandler`."""
-        if _session is not self or self._member.life is None:
+        if _session is not self or self._member.process is None:
             return
         if not self._windows.end(reason, self.counter.completed):
             skip_destructors()
         if self._listener is not None:
             self._listener.close()
         self._times.close()
-        self.life.status, self.life.reason = ("ok", None) if reason is None else ("partial", reason)
-        self.life.steps.after_ms = self._times.step_time.recent_ms
-        self._write_life()
+        self.process.status, self.process.reason = ("ok", None) if reason is None else ("partial", reason)
+        self.process.steps.after_ms = self._times.step_time.recent_ms
+        self._write_process_record()
 
     def leave(self) -> None:
         """End recording before the process exits. Called in the training thread."""
         self._ending.run_now()
         _disarm()
 
-    def _write_life(self) -> None:
-        if self._member.life is None:
+    def _write_process_record(self) -> None:
+        if self._member.process is None:
             return
-        if not self._thread.known and self.spool.owner(self.life.attempt, self.life.rank).exists():
+        if not self._thread.known and self.spool.owner(self.process.attempt, self.process.rank).exists():
             return  # another process of this rank trains
-        self.life.steps_counted, self.life.step_source = self.counter.completed, self.counter.source
-        self.life.step_trust = self.counter.trust
-        self.life.notes = kept_messages()
-        self.life.device = device_name(device_in_use())
+        self.process.steps_counted, self.process.step_source = self.counter.completed, self.counter.source
+        self.process.step_trust = self.counter.trust
+        self.process.notes = kept_messages()
+        self.process.device = device_name(device_in_use())
         window = self._windows.current
-        self.life.open_window = window.window.number if window is not None else None
-        path = self.spool.life(self.life.attempt, self.life.rank)
+        self.process.open_window = window.window.number if window is not None else None
+        path = self.spool.process_record(self.process.attempt, self.process.rank)
         try:
-            replace_text(path, to_json(self.life))
+            replace_text(path, to_json(self.process))
             if self._written not in (None, path):  # since it has turned out which attempt this is
                 self._written.unlink(missing_ok=True)
             self._written = path

@@ -96,7 +96,7 @@ def analyze_windows(
         world_size=report.run.world_size,
         sources=load.sources,
         snapshots=load.snapshots,
-        step_logs=load.pulses,
+        step_logs=load.step_logs,
         errors=errors,
     )
     for table in TABLES:
@@ -108,7 +108,7 @@ def analyze_windows(
             _add_hta(report, traces if hta == "all" else chosen(report, traces), progress)
     report.hang = manifest.hang if manifest is not None else None
     with guarded("between windows", failed):
-        add_between_windows(report, load.pulses, on_host=_trains_on_cpus(report))
+        add_between_windows(report, load.step_logs, on_host=_trains_on_cpus(report))
     add_standstill(report.verdict, report.hang)
     report.run.notes += plugins.notes()
     return report, windows

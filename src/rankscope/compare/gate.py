@@ -147,8 +147,8 @@ def _step(condition: Condition, report: ClusterReport, diff: RunDiff | None, for
 
 
 def _own_step(report: ClusterReport) -> float | None:
-    pulse = report.pulse
-    return pulse.median_ms if pulse is not None and pulse.median_ms is not None else report.verdict.step_ms
+    run_steps = report.pulse
+    return run_steps.median_ms if run_steps is not None and run_steps.median_ms is not None else report.verdict.step_ms
 
 
 def _memory(condition: Condition, report: ClusterReport) -> Failure | None:

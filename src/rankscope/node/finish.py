@@ -209,8 +209,8 @@ def is_head(own: NodeResult, node: str, nodes: Sequence[str]) -> bool:
     """Return whether this node hosted rank 0 in its last attempt; for a job that never started, whether it is the first
     node."""
     if own.lives:
-        last = max(life.attempt for life in own.lives)
-        return any(life.rank == 0 and life.attempt == last for life in own.lives)
+        last = max(process.attempt for process in own.lives)
+        return any(process.rank == 0 and process.attempt == last for process in own.lives)
     return list(nodes[:1]) == [node]
 
 
@@ -233,7 +233,7 @@ def result_of(run_dir: RunDir, node: str) -> NodeResult | None:
 
 
 def _versions(results: Sequence[NodeResult]) -> dict[str, str]:
-    torch = {life.torch_version for life in _lives(results) if life.torch_version}
+    torch = {process.torch_version for process in _processes(results) if process.torch_version}
     versions = {"rankscope": __version__, "python": platform.python_version(), "torch": ", ".join(sorted(torch))}
     for name in ("HolisticTraceAnalysis", "hydra-core"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -241,5 +241,5 @@ def _versions(results: Sequence[NodeResult]) -> dict[str, str]:
     return {key: value for key, value in versions.items() if value}
 
 
-def _lives(results: Sequence[NodeResult]) -> list[RankRecord]:
-    return [life for result in results for life in result.lives]
+def _processes(results: Sequence[NodeResult]) -> list[RankRecord]:
+    return [process for result in results for process in result.lives]

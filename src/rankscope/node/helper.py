@@ -142,7 +142,7 @@ class Helper:
             self._step_logs.drain()
             self._border("looking at the steps", self._look_at_steps)
             ranks.look()
-        if self.spool.lives() and not self.task.ends_with_ranks:
+        if self.spool.process_records() and not self.task.ends_with_ranks:
             self.state.note("the launcher was killed; its node helper finished the run")
         return JobEnd()
 
@@ -301,8 +301,8 @@ class Helper:
             discard(self.spool)
 
     def _result(self, granted: NodeClaim, gatherer: Gatherer) -> NodeResult:
-        lives = [life for path in self.spool.lives() if (life := own_record(path)) is not None]
-        unread = len(self.spool.lives()) - len(lives)
+        processes = [process for path in self.spool.process_records() if (process := own_record(path)) is not None]
+        unread = len(self.spool.process_records()) - len(processes)
         if unread:
             self.state.note(f"{granted.node}: {unread} process record(s) could not be read")
         restarts = len(self.state.earlier())
@@ -313,7 +313,7 @@ class Helper:
             )
         exit_code = self._job_end.exit_code if self._job_end is not None else None
         return NodeResult(
-            node=granted.node, host=socket.gethostname(), lives=lives, records=gatherer.records(),
+            node=granted.node, host=socket.gethostname(), lives=processes, records=gatherer.records(),
             notes=[*self.state.notes(), *(self._health.notes if self._health is not None else [])], exit_code=exit_code,
             held=len(self.spool.holds()), files=gatherer.placing.sums,
         )  # fmt: skip

@@ -120,10 +120,12 @@ def _alone(spool: Spool) -> Iterator[None]:
                 f"the node helper still works on {spool.path}, or hangs in a store that does not answer; "
                 "ask again when it has ended"
             )
-        for life_path in spool.lives():
-            life = own_record(life_path)
-            if life is not None and _has_open(life.pid, spool.pulse(life.attempt, life.rank)):
-                raise RunDirError(f"rank {life.rank} still writes into {spool.path}; ask again when its job has ended")
+        for path in spool.process_records():
+            process = own_record(path)
+            if process is not None and _has_open(process.pid, spool.step_ring(process.attempt, process.rank)):
+                raise RunDirError(
+                    f"rank {process.rank} still writes into {spool.path}; ask again when its job has ended"
+                )
         yield
     finally:
         os.close(lock)
@@ -195,7 +197,7 @@ def _tell(
     own = NodeResult(
         node=granted.node,
         host=socket.gethostname(),
-        lives=[life for life_path in spool.lives() if (life := own_record(life_path)) is not None],
+        lives=[process for path in spool.process_records() if (process := own_record(path)) is not None],
         records=gatherer.records(),
         notes=list(dict.fromkeys(notes)),
         exit_code=before.exit_code if before is not None else _job_end(spool).exit_code,

@@ -54,26 +54,28 @@ def build_manifest(
     notes: Sequence[str] = (),
 ) -> RunManifest:
     """Combine the nodes' results and list every rank that is missing, with the reason if one is known."""
-    lives = sorted((life for r in results for life in r.lives), key=lambda life: (life.attempt, life.rank))
+    processes = sorted(
+        (process for r in results for process in r.lives), key=lambda process: (process.attempt, process.rank)
+    )
     records = [record for r in results for record in r.records]
     by_window: dict[tuple[int, int], list[RankRecord]] = defaultdict(list)
     for record in records:
         by_window[record.attempt, record.window or 0].append(record)
-    for life in lives:
-        if life.open_window is not None:
-            by_window[life.attempt, life.open_window]  # expected, even if no rank left a record
+    for process in processes:
+        if process.open_window is not None:
+            by_window[process.attempt, process.open_window]  # expected, even if no rank left a record
     windows = [
-        _window(attempt, number, members, [life for life in lives if life.attempt == attempt])
+        _window(attempt, number, members, [process for process in processes if process.attempt == attempt])
         for (attempt, number), members in sorted(by_window.items())
     ]
-    everyone = [*lives, *records]
+    everyone = [*processes, *records]
     said = list(notes)
     for result in results:
         said += result.notes
     if windows:
-        said += _left_out(lives, records, schedule)
+        said += _left_out(processes, records, schedule)
     else:
-        said += _why_nothing(lives, schedule)
+        said += _why_nothing(processes, schedule)
     return RunManifest(
         run_id=run_id,
         argv=argv,
@@ -84,7 +86,7 @@ def build_manifest(
         attempts=max((record.attempt for record in everyone), default=-1) + 1,
         exit_code=_exit_code(results),
         windows=windows,
-        lives=lives,
+        lives=processes,
         notes=said,
     )
 
@@ -97,12 +99,12 @@ def _exit_code(results: Sequence[NodeResult]) -> int | None:
     return failed if failed is not None else (None if None in codes else 0)
 
 
-def _window(attempt: int, number: int, members: list[RankRecord], lives: list[RankRecord]) -> WindowRanks:
-    world = max(one.world_size for one in [*members, *lives])
+def _window(attempt: int, number: int, members: list[RankRecord], processes: list[RankRecord]) -> WindowRanks:
+    world = max(one.world_size for one in [*members, *processes])
     present = {member.rank: member for member in members}
-    life_of = {life.rank: life for life in lives}
+    process_of = {process.rank: process for process in processes}
     absent, more = absent_ranks(world, present)
-    due = {rank: _missing(rank, attempt, number, world, life_of.get(rank)) for rank in absent} | present
+    due = {rank: _missing(rank, attempt, number, world, process_of.get(rank)) for rank in absent} | present
     said = _mismatches(members)
     if more:
         said.append(f"{more} ranks of {world} besides the {len(absent)} named as missing left no record either")
@@ -110,8 +112,8 @@ def _window(attempt: int, number: int, members: list[RankRecord], lives: list[Ra
     return WindowRanks(attempt=attempt, window=number, world_size=world, records=records, mismatches=said)
 
 
-def _missing(rank: int, attempt: int, number: int, world: int, life: RankRecord | None) -> RankRecord:
-    if life is None:
+def _missing(rank: int, attempt: int, number: int, world: int, process: RankRecord | None) -> RankRecord:
+    if process is None:
         reason = (
             "no word from this rank: its node left nothing here (is run.dir the same folder on every node? "
             "If it is not, `rankscope collect` brings the parts together)"
@@ -120,8 +122,8 @@ def _missing(rank: int, attempt: int, number: int, world: int, life: RankRecord 
             rank=rank, local_rank=-1, world_size=world, host="", pid=-1, attempt=attempt, window=number,
             status="missing", reason=reason,
         )  # fmt: skip
-    reason = life.reason or f"counted {life.steps_counted} steps and did not reach this window"
-    return RankRecord(**{**vars(life), "window": number, "status": "missing", "reason": reason})
+    reason = process.reason or f"counted {process.steps_counted} steps and did not reach this window"
+    return RankRecord(**{**vars(process), "window": number, "status": "missing", "reason": reason})
 
 
 def _mismatches(members: list[RankRecord]) -> list[str]:
@@ -147,24 +149,24 @@ _NOT_AFFORDED = (
 )
 
 
-def _left_out(lives: list[RankRecord], records: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
+def _left_out(processes: list[RankRecord], records: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
     """Report planned windows that the last attempt did not reach. With ``every`` their number is not planned."""
-    if schedule.every or not lives:
+    if schedule.every or not processes:
         return []
-    attempt = max(life.attempt for life in lives)
+    attempt = max(process.attempt for process in processes)
     opened = [record for record in records if record.attempt == attempt and record.origin == "plan"]
     missing = schedule.repeat - len({record.window for record in opened})
-    steps = max(life.steps_counted for life in lives if life.attempt == attempt)
+    steps = max(process.steps_counted for process in processes if process.attempt == attempt)
     if missing <= 0:
         return []
     return [f"the job ended after {steps} steps, before {missing} of {schedule.repeat} planned windows opened"]
 
 
-def _why_nothing(lives: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
+def _why_nothing(processes: list[RankRecord], schedule: ScheduleSpec) -> list[str]:
     """Explain why no rank opened a window, and what to do."""
-    if not lives:
+    if not processes:
         return [_NOT_ARMED]
-    most = max(lives, key=lambda life: life.steps_counted)
+    most = max(processes, key=lambda process: process.steps_counted)
     if most.steps_counted == 0:
         return [_NO_STEP]
     window = schedule.window(0)

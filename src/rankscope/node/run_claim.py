@@ -44,7 +44,7 @@ def claim_run(
     if to is None and where.url:
         try:
             granted = where.claims(task.run_id or last_name(where.url), task.node, patient=patient, **mine)
-            if task.elastic and not spool.lives():
+            if task.elastic and not spool.process_records():
                 _tell_of_attempts_in_store(spool, where)
             where.end()
             return granted
@@ -61,7 +61,7 @@ def claim_run(
     else:
         run_dir, name = next_run_dir(Path(task.base))
     granted = claim(run_dir, task.run_id or name, task.node, **mine)
-    if not task.alone and not spool.lives():
+    if not task.alone and not spool.process_records():
         tell_of_attempts(spool, run_dir)
     return granted
 

@@ -39,7 +39,7 @@ __all__ = ["Copy", "redact"]
 Progress = Callable[[int, int, str], None]
 _RECORD = re.compile(r"attempt_\d{1,6}/(?:window_\d{1,6}/)?rank_\d{1,7}\.json\Z", re.ASCII)
 _SNAPSHOT = re.compile(r"attempt_\d{1,6}/(?:window_\d{1,6}/)?rank_\d{1,7}(?:\.oom)?\.memory\.pickle\Z", re.ASCII)
-_PULSE = re.compile(r"attempt_\d{1,6}/pulse/rank_\d{1,7}\.bin\.gz\Z", re.ASCII)
+_STEP_LOG = re.compile(r"attempt_\d{1,6}/pulse/rank_\d{1,7}\.bin\.gz\Z", re.ASCII)
 _MADE_AGAIN = re.compile(r"report/|.*\.parquet\Z")
 """Files that the copy, or its reader, makes anew."""
 _PASSING = re.compile(
@@ -135,11 +135,13 @@ def _write(
     words = Words(tokens, policy)
     done = {candidate.path for candidate in found.candidates}
     _traces(found, copy, tokens, policy, workers, progress)
-    for path in (*found.snapshots, *found.pulses):
+    for path in (*found.snapshots, *found.step_logs):
         done.add(path)
         name = path.relative_to(top).as_posix()
         kept, pattern, work = (
-            (policy.memory, _SNAPSHOT, _snapshot) if path in found.snapshots else (policy.step_logs, _PULSE, _step_log)
+            (policy.memory, _SNAPSHOT, _snapshot)
+            if path in found.snapshots
+            else (policy.step_logs, _STEP_LOG, _step_log)
         )
         if kept == "drop":
             copy.left_out[name] = f"level {policy.level} leaves it out"

@@ -54,7 +54,7 @@ def load_objects(
     read = sorted(files.values(), key=lambda f: f[0].order)
     loaded = put_together(read, [*told.values(), *aside], {})
     loaded.snapshots = _paths(path for contents in beside for path in contents.snapshots)
-    loaded.pulses = _paths(path for contents in beside for path in contents.pulses)
+    loaded.step_logs = _paths(path for contents in beside for path in contents.pulses)
     return loaded
 
 

@@ -126,4 +126,4 @@ def _reduced(candidate: Candidate, writer: ObjectWriter) -> ReducedFile:
 def _beside(writer: ObjectWriter, found: Found) -> None:
     writer.contents.aside = found.aside
     writer.contents.snapshots = [str(path) for path in found.snapshots]
-    writer.contents.pulses = [str(path) for path in found.pulses]
+    writer.contents.pulses = [str(path) for path in found.step_logs]

@@ -122,7 +122,7 @@ class RunDir:
         """All requests, oldest first."""
         return sorted(self.request_folder.glob("request_*.json"))
 
-    def pulse(self, attempt: int, rank: int) -> Path:
+    def step_log(self, attempt: int, rank: int) -> Path:
         """A rank's log of all steps, gzipped: entries of :data:`rankscope.records.running.step_log.STEP_LOG_ENTRY`."""
         return self.path / f"attempt_{attempt}" / "pulse" / f"rank_{rank:05d}.bin.gz"
 

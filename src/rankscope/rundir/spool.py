@@ -100,11 +100,11 @@ class Spool:
         except (OSError, ValueError):
             return 0
 
-    def life(self, attempt: int, rank: int) -> Path:
+    def process_record(self, attempt: int, rank: int) -> Path:
         """Process record of a rank: a RankRecord with ``window`` None, written at its start and again at its end."""
         return self.path / f"life_{attempt}_{rank}.json"
 
-    def lives(self) -> list[Path]:
+    def process_records(self) -> list[Path]:
         """All such records."""
         return sorted(self.path.glob("life_*_*.json"))
 
@@ -113,11 +113,11 @@ class Spool:
         it began (ns on CLOCK_REALTIME)."""
         return self.path / f"stage_{attempt}_{rank}"
 
-    def pulse(self, attempt: int, rank: int) -> Path:
+    def step_ring(self, attempt: int, rank: int) -> Path:
         """A rank's ring buffer of step times; see :data:`rankscope.records.running.step_log.STEP_LOG_ENTRY`."""
         return self.path / f"pulse_{attempt}_{rank}"
 
-    def pulses(self) -> list[Path]:
+    def step_rings(self) -> list[Path]:
         """All ring buffers of step times."""
         return sorted(self.path.glob("pulse_*_*"))
 

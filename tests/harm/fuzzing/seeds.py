@@ -39,11 +39,11 @@ def make_run(folder: Path) -> RunDir:
         record = record_of(rank)
         run.record(0, 0, rank).write_text(to_json(record))
         records.append(record)
-        run.pulse(0, rank).parent.mkdir(exist_ok=True)
+        run.step_log(0, rank).parent.mkdir(exist_ok=True)
         entries = (
             STEP_LOG_ENTRY_V1.pack(10_000 + 10 * rank + step % 7, 100, 3, step in range(13, 17)) for step in range(120)
         )
-        run.pulse(0, rank).write_bytes(gzip.compress(b"".join(entries), 1, mtime=0))
+        run.step_log(0, rank).write_bytes(gzip.compress(b"".join(entries), 1, mtime=0))
     run.nodes.mkdir()
     run.node_claim("node_0").write_text(json.dumps({"run_id": "seed", "host": "a", "pid": 1}))
     run.node_result("node_0").write_text(to_json(NodeResult(node="node_0", host="a", lives=lives(), records=records)))

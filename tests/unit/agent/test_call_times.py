@@ -127,7 +127,7 @@ def test_a_full_disk_ends_it_and_nothing_else(tmp_path: Path) -> None:
 
 def through_the_helper(folder: Path, log: StepLog, told: list[tuple[int, int, int, int]]) -> StepTimes:
     spool = Spool(folder)
-    ring, drain = spool.pulse(0, 0), StepLogDrain(spool)
+    ring, drain = spool.step_ring(0, 0), StepLogDrain(spool)
     assert drain.drain() == {}
     spool.call_times(ring).write_bytes(b"".join(CALL_TIMES_ENTRY.pack(*entry) for entry in told) + b"half")
     for _ in range(2):
@@ -138,7 +138,7 @@ def through_the_helper(folder: Path, log: StepLog, told: list[tuple[int, int, in
 
 
 def test_the_helper_adds_them_to_the_steps_they_belong_to(tmp_path: Path) -> None:
-    log = StepLog(Spool(tmp_path).pulse(0, 0))
+    log = StepLog(Spool(tmp_path).step_ring(0, 0))
     for _ in range(5):
         log.step(False, 7_000_000)
     # the last one is of a step that the log does not have so far: device times can be that late
@@ -151,7 +151,7 @@ def test_the_helper_adds_them_to_the_steps_they_belong_to(tmp_path: Path) -> Non
 
 def test_steps_that_are_folded_already_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankscope.node.gathering.step_log.KEPT_EXACT", 100)
-    log = StepLog(Spool(tmp_path).pulse(0, 0))
+    log = StepLog(Spool(tmp_path).step_ring(0, 0))
     for number in range(400):
         log.step(False, 1_000_000 * number)
     found = through_the_helper(tmp_path, log, [(10, 1500, 3, 0), (399, 2500, 4, 0)])

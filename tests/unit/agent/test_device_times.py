@@ -66,7 +66,7 @@ def job(tmp_path):
     cuda = Cuda()
     device = DeviceTimes(cuda)
     spool = Spool(tmp_path)
-    log, drain = StepLog(spool.pulse(0, 1), device), StepLogDrain(spool)
+    log, drain = StepLog(spool.step_ring(0, 1), device), StepLogDrain(spool)
 
     def step(recorded: bool = False, **more: float) -> None:
         for part, ms, mark in (
@@ -81,7 +81,7 @@ def job(tmp_path):
 
     def logged() -> list[tuple[int, list[int]]]:
         drain.drain()
-        raw = spool.step_log(spool.pulse(0, 1)).read_bytes()[STEP_LOG_HEADER.size :]
+        raw = spool.step_log(spool.step_ring(0, 1)).read_bytes()[STEP_LOG_HEADER.size :]
         first = STEP_LOG_COLUMNS.index("device_before")
         return [(entry[-4], list(entry[first : first + 4])) for entry in STEP_LOG_ENTRY.iter_unpack(raw)]
 

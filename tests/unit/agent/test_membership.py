@@ -26,18 +26,18 @@ def member(tmp_path, monkeypatch):
 
 
 def test_a_rank_that_was_told_is_known_at_once(member):
-    life = member({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, certain=True).life
-    assert (life.rank, life.world_size, life.local_rank, life.attempt) == (1, 2, 0, 0)
+    process = member({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, certain=True).process
+    assert (process.rank, process.world_size, process.local_rank, process.attempt) == (1, 2, 0, 0)
 
 
 def test_what_may_be_a_launcher_waits_for_the_process_group(member, monkeypatch):
     found = member({"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"})
-    assert found.life is None
+    assert found.process is None
     assert not found.settle(3)
     monkeypatch.setenv(ENV_SPEC, "/spool/agent.json")
     monkeypatch.setattr(membership, "_group", lambda: (5, 8))
     assert found.settle(4)
-    assert (found.life.rank, found.life.world_size) == (5, 8)
+    assert (found.process.rank, found.process.world_size) == (5, 8)
     assert ENV_SPEC not in os.environ  # what it starts from now on is no rank
 
 
@@ -45,7 +45,7 @@ def test_without_a_process_group_it_is_a_job_of_one_when_its_window_comes_near(m
     found = member()
     # the default window warms up from step 11, and is announced 3 steps before
     assert [found.settle(step) for step in (1, 6, 7)] == [False, False, True]
-    assert (found.life.rank, found.life.world_size, found.life.local_rank) == (0, 1, -1)
+    assert (found.process.rank, found.process.world_size, found.process.local_rank) == (0, 1, -1)
 
 
 def test_of_several_processes_of_a_rank_the_first_is_it_and_one_is_the_first_of_its_node(member):
@@ -64,14 +64,14 @@ def test_of_several_processes_of_a_rank_the_first_is_it_and_one_is_the_first_of_
     ],
 )
 def test_attempts_are_told_apart_where_nobody_counts_restarts(member, tmp_path, monkeypatch, alive, attempts):
-    for rank, lives in alive.items():
-        (tmp_path / f"owner_0_{rank}").write_text(f"{os.getpid()} {membership._begun(os.getpid()) if lives else 1}")
+    for rank, running in alive.items():
+        (tmp_path / f"owner_0_{rank}").write_text(f"{os.getpid()} {membership._begun(os.getpid()) if running else 1}")
     found = []
     for rank in range(3):
         one = member({"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": "0"}, certain=True)
         claimed = one.claim()
-        found.append(one.life.attempt if claimed else None)
-        if claimed and one.life.attempt == 0:
+        found.append(one.process.attempt if claimed else None)
+        if claimed and one.process.attempt == 0:
             (tmp_path / f"owner_0_{rank}").unlink()
         if alive == {0: False, 1: True} and rank == 0:
             (tmp_path / "owner_1_0").unlink()
@@ -101,16 +101,16 @@ def test_a_round_that_torchrun_does_not_count_is_an_attempt_of_its_own(member, t
     told = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RESTART_COUNT": "0"}
     lone = member(told, certain=True)
     monkeypatch.setattr(membership, "started_process", lambda _told: os.getpid())
-    assert (lone.claim(), lone.life.attempt) == (True, 0)
+    assert (lone.claim(), lone.process.attempt) == (True, 0)
     # GIVEN what torchrun had started for this rank lives on, as a wrapper does that starts another script
     assert not member(told, certain=True).claim()
     # WHEN a node has joined: all ranks are started again, and the count is the same
     (tmp_path / "owner_0_0").write_text(f"{os.getpid()} 1")
     grown = [member({**told, "RANK": rank, "WORLD_SIZE": "2"}, certain=True) for rank in ("1", "0")]
-    assert [(one.claim(), one.life.attempt) for one in grown] == [(True, 1), (True, 1)]
+    assert [(one.claim(), one.process.attempt) for one in grown] == [(True, 1), (True, 1)]
 
 
 def test_a_node_that_comes_later_begins_with_the_attempt_of_the_others(member, tmp_path):
     Spool(tmp_path).earlier.write_text("3")
     one = member({"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "0"}, certain=True)
-    assert (one.life.attempt, one.claim(), one.life.attempt) == (3, True, 3)
+    assert (one.process.attempt, one.claim(), one.process.attempt) == (3, True, 3)

@@ -27,7 +27,7 @@ def write(run: Path, rank: int, entries: list[Entry], attempt: int = 0) -> Path:
         STEP_LOG_ENTRY_V1.pack(round(step * 1e3), round(data * 1e3), round(gc * 1e3), flag)
         for step, data, gc, flag in entries
     )
-    path = RunDir(run).pulse(attempt, rank)
+    path = RunDir(run).step_log(attempt, rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(raw))
     return path

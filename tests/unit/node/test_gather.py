@@ -168,11 +168,11 @@ def test_a_record_that_is_a_fifo_stops_nothing(tmp_path):
     spool = Spool(tmp_path / "spool")
     spool.path.mkdir()
     os.mkfifo(spool.record(0, 1, 0))
-    os.mkfifo(spool.life(0, 0))
+    os.mkfifo(spool.process_record(0, 0))
     gatherer = Gatherer(spool, RunDir(tmp_path / "run"))
     assert gatherer.gather() == []
     assert "a FIFO" in gatherer.left["window_0_1_0.json"]
-    assert own_record(spool.life(0, 0)) is None
+    assert own_record(spool.process_record(0, 0)) is None
 
 
 def test_a_message_that_holds_a_secret_is_masked_where_it_is_kept(tmp_path):

@@ -30,7 +30,7 @@ class Job:
         self.rank = 0
         monkeypatch.setattr(step_log.time, "perf_counter_ns", lambda: self.clock[self.rank])
         monkeypatch.setattr("rankscope.agent.steps.phases.perf_counter_ns", lambda: self.clock[self.rank])
-        self.logs = [StepLog(self.spool.pulse(0, rank)) for rank in (0, 1)]
+        self.logs = [StepLog(self.spool.step_ring(0, rank)) for rank in (0, 1)]
         self.drain = StepLogDrain(self.spool)
         self.schedule = ScheduleSpec(skip_first=510, wait=1, warmup=2, active=6)
         self.status = LiveStatus(self.spool, self.schedule, clock=lambda: self.now)
@@ -112,7 +112,7 @@ def test_how_long_ranks_wait_in_collectives(tmp_path, monkeypatch, device, waits
     for rank, log in enumerate(job.logs):
         monkeypatch.setattr(log.clock, "take", lambda: (10_000_000, 0))
         life = RankRecord(attempt=0, rank=rank, world_size=2, local_rank=rank, host="a", pid=7, device=device)
-        job.spool.life(0, rank).write_text(to_json(life))
+        job.spool.process_record(0, rank).write_text(to_json(life))
     for _ in range(100):
         for rank, log in enumerate(job.logs):
             job.rank = rank

@@ -31,7 +31,7 @@ RECORDED_JOB = Path(__file__).parents[2] / "data" / "traces" / "gloo_ddp_input"
 def announce(spool: Spool, rank: int, text: bytes) -> None:
     spool.trace(0, 0, rank).write_bytes(text)
     known = {"rank": rank, "local_rank": rank, "world_size": 2, "host": "h", "pid": 1, "attempt": 0}
-    spool.life(0, rank).write_text(to_json(RankRecord(**known)))
+    spool.process_record(0, rank).write_text(to_json(RankRecord(**known)))
     record = RankRecord(**known, window=0, trace=spool.trace(0, 0, rank).name)
     spool.record(0, 0, rank).write_text(to_json(record))
 
@@ -66,7 +66,9 @@ def reduced(tmp_path_factory: pytest.TempPathFactory) -> Job:
     job = Job(tmp_path_factory.mktemp("job"))
     first, second = texts()
     announce(job.spool, 0, first)
-    job.spool.life(0, 1).write_text(job.spool.life(0, 0).read_text().replace('"rank": 0', '"rank": 1'))
+    job.spool.process_record(0, 1).write_text(
+        job.spool.process_record(0, 0).read_text().replace('"rank": 0', '"rank": 1')
+    )
     assert job.gather(last=False) == []  # rank 1 may announce it yet
     assert job.reducing._running is None
     announce(job.spool, 1, second)

@@ -28,7 +28,7 @@ class Node:
             record = RankRecord(
                 rank=rank, local_rank=rank, world_size=2, host="a", pid=os.getpid(), attempt=0, window=None
             )
-            self.spool.life(0, rank).write_text(to_json(record))
+            self.spool.process_record(0, rank).write_text(to_json(record))
             os.mkfifo(self.spool.question(0, rank))
             self.pipes[rank] = os.open(self.spool.question(0, rank), os.O_RDWR | os.O_NONBLOCK)
 

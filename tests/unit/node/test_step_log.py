@@ -18,13 +18,13 @@ def steps(log: StepLog, first: int, end: int) -> None:
 
 
 def placed(tmp_path):
-    return parse(gzip.decompress(RunDir(tmp_path / "run").pulse(0, 0).read_bytes()), "x")
+    return parse(gzip.decompress(RunDir(tmp_path / "run").step_log(0, 0).read_bytes()), "x")
 
 
 def test_a_long_log_is_folded_and_the_last_steps_stay_exact(tmp_path, monkeypatch):
     monkeypatch.setattr("rankscope.node.gathering.step_log.KEPT_EXACT", 200)
     spool = Spool(tmp_path)
-    log, drain = StepLog(spool.pulse(0, 0)), StepLogDrain(spool)
+    log, drain = StepLog(spool.step_ring(0, 0)), StepLogDrain(spool)
     for first in range(0, 1000, 50):
         steps(log, first, first + 50)
         assert drain.drain() == {}
@@ -40,12 +40,12 @@ def test_a_long_log_is_folded_and_the_last_steps_stay_exact(tmp_path, monkeypatc
 def test_the_next_helper_goes_on_where_the_last_one_ended(tmp_path, monkeypatch):
     monkeypatch.setattr("rankscope.node.gathering.step_log.KEPT_EXACT", 200)
     spool = Spool(tmp_path)
-    log = StepLog(spool.pulse(0, 0))
+    log = StepLog(spool.step_ring(0, 0))
     for first in range(0, 1000, 125):
         steps(log, first, first + 125)
         drain = StepLogDrain(spool)  # a new one each time
         assert drain.drain() == {}
-        with spool.step_log(spool.pulse(0, 0)).open("ab") as half:
+        with spool.step_log(spool.step_ring(0, 0)).open("ab") as half:
             half.write(bytes(STEP_LOG_ENTRY.size - 1))  # what a helper that was killed leaves
     StepLogDrain(spool).finish(RunDir(tmp_path / "run"))
     found = placed(tmp_path)
@@ -55,5 +55,5 @@ def test_the_next_helper_goes_on_where_the_last_one_ended(tmp_path, monkeypatch)
 
 def test_a_ring_of_another_version_is_told_of(tmp_path):
     spool = Spool(tmp_path)
-    spool.pulse(0, 0).write_bytes((7).to_bytes(8, "little") + bytes(16 * 7))
+    spool.step_ring(0, 0).write_bytes((7).to_bytes(8, "little") + bytes(16 * 7))
     assert StepLogDrain(spool).drain() == {"pulse_0_0": "another version of rankscope has written it"}

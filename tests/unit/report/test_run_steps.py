@@ -10,7 +10,7 @@ from rankscope.records.report import ClusterReport
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
 from rankscope.report.common import summary
 from rankscope.report.formats import html, markdown, terminal
-from rankscope.report.sections.ranks import run_steps as pulse
+from rankscope.report.sections.ranks import run_steps as page
 
 
 def made(*means: float | None, longest: float = 0.0) -> RunSteps:
@@ -27,7 +27,7 @@ def points(path: str) -> list[tuple[float, float]]:
 
 
 def test_the_curve_is_linear_from_zero() -> None:
-    chart = pulse.chart(made(50.0, 100.0, 100.0, 50.0))
+    chart = page.chart(made(50.0, 100.0, 100.0, 50.0))
     assert chart is not None
     (line,) = chart["mean"]
     # the middles of four steps; 100 ms of 108 ms, half of it above and below
@@ -38,7 +38,7 @@ def test_the_curve_is_linear_from_zero() -> None:
 
 
 def test_an_outlier_makes_the_scale_logarithmic_and_stays_inside() -> None:
-    chart = pulse.chart(made(20.0, 20.0, 20.0, 5000.0))
+    chart = page.chart(made(20.0, 20.0, 20.0, 5000.0))
     assert chart is not None
     assert chart["logarithmic"]
     heights = [y for _, y in points(chart["mean"][0])]
@@ -48,17 +48,17 @@ def test_an_outlier_makes_the_scale_logarithmic_and_stays_inside() -> None:
 
 
 def test_a_gap_is_a_gap() -> None:
-    chart = pulse.chart(made(None, 10.0, 10.0, None, 10.0))
+    chart = page.chart(made(None, 10.0, 10.0, None, 10.0))
     assert chart is not None
     assert [len(points(line)) for line in chart["mean"]] == [2, 2]
     assert [(first, last) for first, last, *_ in chart["points"]["of"]] == [(1, 1), (2, 2), (4, 4)]
-    assert pulse.chart(made(None, None)) is None
+    assert page.chart(made(None, None)) is None
 
 
 def test_a_window_of_one_step_in_many_can_be_seen() -> None:
     record = made(*[10.0] * 10)
     record.steps, record.windows = 100_000, [RecordedRange(first=50_000, last=50_004)]
-    chart = pulse.chart(record)
+    chart = page.chart(record)
     assert chart is not None
     (mark,) = chart["windows"]
     assert mark.width == pytest.approx(0.3)
@@ -67,7 +67,7 @@ def test_a_window_of_one_step_in_many_can_be_seen() -> None:
 
 
 def test_rows(gpu_straggler: ClusterReport) -> None:
-    table = pulse.rows(gpu_straggler)
+    table = page.rows(gpu_straggler)
     found = {c.label: cell.text for c, cell in zip(table.columns, table.rows[1].cells, strict=True)}
     assert found == {
         "Rank": "1",
@@ -81,13 +81,13 @@ def test_rows(gpu_straggler: ClusterReport) -> None:
         "Garbage collection": "0.12",
     }
     gpu_straggler.pulse = RunSteps(attempt=0, steps=1, rows=[RankStepTimes(rank=0)])
-    assert [c.label for c in pulse.rows(gpu_straggler).columns] == ["Rank", "Unprofiled steps"]
+    assert [c.label for c in page.rows(gpu_straggler).columns] == ["Rank", "Unprofiled steps"]
 
 
 def test_every_writer_says_whether_the_window_was_typical(gpu_straggler: ClusterReport) -> None:
     assert gpu_straggler.pulse is not None
     said = "the window was typical: 80.1 ms around it, 79.6 ms over 792 steps"
-    assert summary.pulse_line(gpu_straggler) == said
+    assert summary.run_steps_line(gpu_straggler) == said
     assert said in markdown.render(gpu_straggler)
     assert said in " ".join(terminal.render(gpu_straggler).split())
     page = html.render(gpu_straggler)
@@ -95,7 +95,7 @@ def test_every_writer_says_whether_the_window_was_typical(gpu_straggler: Cluster
     assert "no step times of 1 of 3 ranks" in page
     gpu_straggler.pulse.typical = False
     gpu_straggler.pulse.windows *= 2
-    assert (summary.pulse_line(gpu_straggler) or "").startswith("the windows were not typical: 80.1 ms around them")
+    assert (summary.run_steps_line(gpu_straggler) or "").startswith("the windows were not typical: 80.1 ms around them")
     gpu_straggler.pulse.typical = None
-    assert summary.pulse_line(gpu_straggler) is None
+    assert summary.run_steps_line(gpu_straggler) is None
     assert "Steps  " not in terminal.render(gpu_straggler)

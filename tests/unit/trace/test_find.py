@@ -126,7 +126,7 @@ def test_what_lies_beside_the_traces_of_a_run(tmp_path: Path, monkeypatch: pytes
         path.write_bytes(b"")
     found = find_traces([tmp_path, tmp_path / "run"])  # a folder within the other
     assert found.snapshots == [window.parent / "rank_00001.memory_oom.pickle", window / "rank_00003.memory.pickle"]
-    assert found.pulses == [pulse / "rank_00003.bin.gz"]
+    assert found.step_logs == [pulse / "rank_00003.bin.gz"]
     assert (found.candidates, found.aside) == ([], [])
     monkeypatch.chdir(window)
     assert find_traces([Path()]).snapshots == [Path("rank_00003.memory.pickle")]

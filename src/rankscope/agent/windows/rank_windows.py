@@ -69,16 +69,16 @@ class RankWindows:
         with contextlib.suppress(Exception):  # the window that needs it reports the error
             load_capture(resolve(self._spec.capture.backend)[0])  # imported now, so that no step has to wait for it
 
-    def begin(self, life: RankRecord, agreement: Agreement, *, records: bool, opened: Callable[[], None]) -> None:
+    def begin(self, process: RankRecord, agreement: Agreement, *, records: bool, opened: Callable[[], None]) -> None:
         """Begin with the windows, now that this process is known to be a rank.
 
         Args:
-            life: record of the rank.
+            process: record of the rank's process.
             agreement: agreement on the windows to come.
             records: whether this rank is among those that record.
             opened: called when a window has been opened.
         """
-        self._life, self._agreement, self._records, self._opened = life, agreement, records, opened
+        self._process, self._agreement, self._records, self._opened = process, agreement, records, opened
 
     # ------------------------------------------------------------ at every step
 
@@ -137,7 +137,7 @@ class RankWindows:
         planned, plan = self._agreement.take()
         spec = detailed(self._spec.capture, planned.detail)
         history = self._history if spec.memory_snapshot else None
-        record = new_record(self._life, planned, plan)
+        record = new_record(self._process, planned, plan)
         window = Recording(planned, record, self._spool, self._spec, history)
         record.step_source, record.steps_counted = self._counter.source, completed
         record.step_trust = self._counter.trust

@@ -41,9 +41,9 @@ _NEXT_WINDOW_WAITS_S = 1.0
 each of many steps. A rank on which this happens would miss a window that the others record."""
 
 
-def new_record(life: RankRecord, window: Window, planned: Window | None) -> RankRecord:
+def new_record(process: RankRecord, window: Window, planned: Window | None) -> RankRecord:
     """Return the record of a window before it opens."""
-    record = RankRecord(**{**vars(life), "status": "ok", "reason": None, "notes": [], "clock": [clock_sample()]})
+    record = RankRecord(**{**vars(process), "status": "ok", "reason": None, "notes": [], "clock": [clock_sample()]})
     record.steps = StepTimes()
     record.window, record.origin = window.number, window.origin
     record.capture, record.capture_reason = window.backend, window.backend_reason

@@ -25,10 +25,10 @@ def how_it_ended(manifest: RunManifest | None, sources: Sequence[SourceFile]) ->
     """Return how a run ended; None for traces without a manifest."""
     if manifest is None:
         return None
-    lives = [*manifest.lives, *(record for window in manifest.windows for record in window.records)]
+    processes = [*manifest.lives, *(record for window in manifest.windows for record in window.records)]
     return JobEnded(
         exit_code=manifest.exit_code,
-        steps=max((life.steps_counted for life in lives), default=0),
+        steps=max((process.steps_counted for process in processes), default=0),
         traces=bool(sources),
         notes=manifest.notes,
     )

@@ -84,7 +84,7 @@ def read_side(path: Path, say: Say | None = None) -> Side:
     if not load.traces and kept.is_file():
         side = Side(path.name, read_record(ClusterReport, kept, run_limit(RunDir(path))))
         side.notes.append(f"{path}: its traces are gone, so that only what its report says is compared")
-        side.unrecorded_ms = unrecorded_steps(load.pulses, side.notes)
+        side.unrecorded_ms = unrecorded_steps(load.step_logs, side.notes)
         return side
     if not load.traces:
         reasons = "; ".join(sorted({source.reason for source in load.sources if source.reason})[:3])
@@ -92,7 +92,7 @@ def read_side(path: Path, say: Say | None = None) -> Side:
     report, windows = analyze_windows(load, manifest, hta=False)
     side = Side(path.resolve().name, report, windows=windows)
     side.ranks = [own for window in windows for own in summarise(window)]
-    side.unrecorded_ms = unrecorded_steps(load.pulses, side.notes)
+    side.unrecorded_ms = unrecorded_steps(load.step_logs, side.notes)
     return side
 
 

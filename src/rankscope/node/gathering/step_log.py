@@ -73,7 +73,7 @@ class StepLogDrain:
         """Read new entries, and return why rings could not be read. To be called often enough: a ring holds 65,536
         steps."""
         unread = {}
-        for ring in self._spool.pulses():
+        for ring in self._spool.step_rings():
             if (why := self._try_to_drain(ring)) is not None:
                 unread[ring.name] = why
         return unread
@@ -82,14 +82,14 @@ class StepLogDrain:
         """Report each rank that ended normally but whose log ends before its last step."""
         self.drain()
         counts = self.counts()
-        for path in self._spool.lives():
-            life = own_record(path)
-            if life is None or life.status != "ok":
+        for path in self._spool.process_records():
+            process = own_record(path)
+            if process is None or process.status != "ok":
                 continue
-            logged = counts.get((life.attempt, life.rank), 0)
-            if 0 < logged < life.steps_counted or (logged == 0 and life.steps_counted > 0):
+            logged = counts.get((process.attempt, process.rank), 0)
+            if 0 < logged < process.steps_counted or (logged == 0 and process.steps_counted > 0):
                 self._tell(
-                    f"rank {life.rank}: the log of all steps ends with step {logged} of {life.steps_counted}; "
+                    f"rank {process.rank}: the log of all steps ends with step {logged} of {process.steps_counted}; "
                     "was the node's own disk full?"
                 )
 
@@ -160,7 +160,7 @@ class StepLogDrain:
     def counts(self) -> dict[tuple[int, int], int]:
         """Return the number of steps read from each ring so far, by attempt and rank."""
         found = {}
-        for ring in self._spool.pulses():
+        for ring in self._spool.step_rings():
             log, name = self._spool.step_log(ring), ring.name.split("_")
             if log.exists() and len(name) == 3 and name[1].isdecimal() and name[2].isdecimal():
                 found[int(name[1]), int(name[2])] = self._so_far(log).steps
@@ -170,14 +170,14 @@ class StepLogDrain:
         """Drain once more, then compress, place and remove all logs. Never raises; see :attr:`left`."""
         for name, why in self.drain().items():
             self._tell(f"{name} could not be read, a rank's times of all steps are missing: {why}")
-        for ring in self._spool.pulses():
+        for ring in self._spool.step_rings():
             log = self._spool.step_log(ring)
             if not log.exists():
                 ring.unlink(missing_ok=True)
                 continue
             try:
                 _, attempt, rank = ring.name.split("_")
-                target = run_dir.pulse(int(attempt), int(rank))
+                target = run_dir.step_log(int(attempt), int(rank))
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _compress_new(log, target, placing or Placing(run_dir), self._spool.path)
                 log.unlink()

@@ -127,7 +127,7 @@ class LiveStatus:
         return min(ahead, key=lambda window: window.first, default=None)
 
     def _log(self, number: int) -> Path:
-        return self._spool.step_log(self._spool.pulse(self._attempt, number))
+        return self._spool.step_log(self._spool.step_ring(self._attempt, number))
 
     def _tail(self, number: int, entries: int) -> bytes:
         """Return the last entries of a rank's log."""
@@ -141,10 +141,10 @@ class LiveStatus:
     def _read(self, number: int, steps: int, now: float) -> None:
         rank = self._ranks.get(number)
         if rank is None:
-            life = own_record(self._spool.life(self._attempt, number))
+            process = own_record(self._spool.process_record(self._attempt, number))
             rank = self._ranks[number] = _Rank(since=now)
-            if life is not None:
-                rank.world, rank.on_cpu = life.world_size, (life.device or "").startswith("cpu")
+            if process is not None:
+                rank.world, rank.on_cpu = process.world_size, (process.device or "").startswith("cpu")
         if steps == rank.steps:
             return
         rank.steps, rank.since = steps, now

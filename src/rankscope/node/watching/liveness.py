@@ -54,7 +54,7 @@ class LiveRanks:
                     begun[int(path.name.rpartition("_")[2])] = path.read_text(encoding="utf-8")
             self._begun = begun
             return
-        for path in self._spool.lives():
+        for path in self._spool.process_records():
             try:
                 changed = path.stat().st_mtime_ns
             except OSError:
@@ -62,9 +62,9 @@ class LiveRanks:
             if self._seen.get(path) == changed:
                 continue
             self._seen[path] = changed
-            life = own_record(path)
-            if life is not None and life.host == socket.gethostname() and life.pid not in self._begun:
-                self._begun[life.pid] = self._start_of(life.pid)
+            process = own_record(path)
+            if process is not None and process.host == socket.gethostname() and process.pid not in self._begun:
+                self._begun[process.pid] = self._start_of(process.pid)
 
     def alive(self) -> bool:
         """Return whether a rank runs, or may still start."""

@@ -44,7 +44,7 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 class _Rank:
     """State of one rank of this node."""
 
-    life: RankRecord
+    process: RankRecord
     steps: int = 0
     since: float = 0.0
     """Monotonic time of its last step."""
@@ -146,10 +146,10 @@ class StandstillWatch:
                 continue
             rank = self._ranks.get(number)
             if rank is None:
-                life = own_record(self._spool.life(attempt, number))
-                if life is None or (life.status == "missing" and not steps):  # no process there counts steps
+                process = own_record(self._spool.process_record(attempt, number))
+                if process is None or (process.status == "missing" and not steps):  # no process there counts steps
                     continue
-                rank = self._ranks[number] = _Rank(life, steps, now)
+                rank = self._ranks[number] = _Rank(process, steps, now)
             if steps > rank.steps:
                 moved = True
                 if rank.looked is not None:
@@ -188,7 +188,7 @@ class StandstillWatch:
         return True
 
     def _is_alive(self, rank: _Rank) -> bool:
-        state = self._state(rank.life.pid)
+        state = self._state(rank.process.pid)
         return bool(state) and state != "Z"
 
     # ------------------------------------------------------------ a round of two questions
@@ -264,14 +264,14 @@ class StandstillWatch:
         now, found = self._clock(), {}
         for number, rank in self._ranks.items():
             found[number] = RankState(
-                rank=number, pid=rank.life.pid, state=self._state(rank.life.pid), steps=rank.steps,
+                rank=number, pid=rank.process.pid, state=self._state(rank.process.pid), steps=rank.steps,
                 idle_s=max(now - rank.since, 0.0), answer=self._answer(number), stage="" if rank.steps else rank.stage,
-                cpu_s=self._cpu_s(rank.life.pid), switches=self._switches(rank.life.pid),
+                cpu_s=self._cpu_s(rank.process.pid), switches=self._switches(rank.process.pid),
             )  # fmt: skip
         return found
 
     def _answers(self, states: dict[int, RankState], *, asked: bool, resumed: bool = False) -> NodeAnswers:
-        world = max((rank.life.world_size for rank in self._ranks.values()), default=1)
+        world = max((rank.process.world_size for rank in self._ranks.values()), default=1)
         return NodeAnswers(
             node="", attempt=max(self._attempt, 0), world_size=world, time_ns=time.time_ns(),
             after_s=self._after_s, asked=asked, resumed=resumed, ranks=[states[number] for number in sorted(states)],
@@ -307,7 +307,7 @@ class StandstillWatch:
 def _without_steps(spool: Spool) -> dict[tuple[int, int], int]:
     """Return the ranks whose processes have begun, by attempt and number, each with 0 steps."""
     found = {}
-    for path in spool.lives():
+    for path in spool.process_records():
         attempt, number = path.stem.split("_")[1:]
         found[int(attempt), int(number)] = 0
     return found

@@ -14,8 +14,8 @@ __all__ = [
     "memory_line",
     "modules_line",
     "overhead_line",
-    "pulse_line",
     "queue_line",
+    "run_steps_line",
     "warnings",
 ]
 
@@ -97,15 +97,15 @@ def _call(row: ModuleRow) -> str:
     return f"{plain_text.one_line(row.collective, 40).replace('_', '-')} of {plain_text.one_line(row.module, 40)}"
 
 
-def pulse_line(report: ClusterReport) -> str | None:
+def run_steps_line(report: ClusterReport) -> str | None:
     """Return whether the windows were recorded in typical steps, None if unknown."""
-    pulse = report.pulse
-    if pulse is None or pulse.typical is None or pulse.around_ms is None or pulse.median_ms is None:
+    run_steps = report.pulse
+    if run_steps is None or run_steps.typical is None or run_steps.around_ms is None or run_steps.median_ms is None:
         return None
-    windows = "the window was" if len(pulse.windows) == 1 else "the windows were"
-    kind = "typical" if pulse.typical else "not typical"
-    near = f"{wording.ms(pulse.around_ms)} around {'it' if len(pulse.windows) == 1 else 'them'}"
-    return f"{windows} {kind}: {near}, {wording.ms(pulse.median_ms)} over {pulse.unprofiled_steps:,} steps"
+    windows = "the window was" if len(run_steps.windows) == 1 else "the windows were"
+    kind = "typical" if run_steps.typical else "not typical"
+    near = f"{wording.ms(run_steps.around_ms)} around {'it' if len(run_steps.windows) == 1 else 'them'}"
+    return f"{windows} {kind}: {near}, {wording.ms(run_steps.median_ms)} over {run_steps.unprofiled_steps:,} steps"
 
 
 def between_line(report: ClusterReport) -> str | None:

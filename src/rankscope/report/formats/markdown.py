@@ -99,7 +99,7 @@ def _details(report: ClusterReport) -> str:
         ("Modules", summary.modules_line(report, 6)),
         ("Idle", summary.queue_line(report)),
         ("Device memory", summary.memory_line(report)),
-        ("Step times", summary.pulse_line(report)),
+        ("Step times", summary.run_steps_line(report)),
     )
     return "\n".join(f"- {label}: {escape(line)}" for label, line in lines if line)
 

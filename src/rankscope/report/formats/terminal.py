@@ -159,8 +159,8 @@ def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
     ):
         if line:
             found += _labelled(label, line, "", width)
-    if pulse := summary.pulse_line(report):
-        found += _labelled("Steps", pulse, "", width, 1 if width < _WIDE else 2)
+    if run_steps := summary.run_steps_line(report):
+        found += _labelled("Steps", run_steps, "", width, 1 if width < _WIDE else 2)
     trust = summary.clock_line(report)
     overhead = summary.overhead_line(report)
     found += _labelled("Trust", trust + (f"; {overhead}" if overhead else ""), "dim", width)

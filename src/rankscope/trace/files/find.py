@@ -29,7 +29,7 @@ _RUN_RECORDS = re.compile(
 )
 _SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
 """Memory snapshot of a window or, with another middle part, of an out-of-memory error."""
-_PULSE = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
+_STEP_LOG = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
 _OBJECT = re.compile(r"attempt_\d+/window_\d+/columns/[^/]+\.columns$")
 _MERGED = "cluster.trace.json.gz"
 _SNIFF_BYTES = 1 << 20
@@ -64,8 +64,8 @@ class Found:
     """In the order of attempt, window and path."""
     aside: list[SourceFile]
     snapshots: list[Path]
-    """Memory snapshots of ranks; searched in folders only, as are pulses."""
-    pulses: list[Path]
+    """Memory snapshots of ranks; searched in folders only, as are step logs."""
+    step_logs: list[Path]
     """Step logs of ranks over the whole run."""
     objects: list[Path]
     """Columns of traces that were not kept, in run directories."""
@@ -76,7 +76,7 @@ def find_traces(paths: Sequence[Path]) -> Found:
     candidates: dict[Path, Candidate] = {}
     aside: dict[Path, SourceFile] = {}
     snapshots: set[Path] = set()
-    pulses: set[Path] = set()
+    step_logs: set[Path] = set()
     objects: set[Path] = set()
     single = [path for path in map(Path, paths) if not path.is_dir()]
     # files that were given one by one are distinguished by their folders
@@ -88,8 +88,8 @@ def find_traces(paths: Sequence[Path]) -> Found:
                 whole = file.as_posix()
                 if _SNAPSHOT.search(whole):
                     snapshots.add(file)
-                elif _PULSE.search(whole):
-                    pulses.add(file)
+                elif _STEP_LOG.search(whole):
+                    step_logs.add(file)
                 elif _OBJECT.search(whole):
                     objects.add(file)
                 elif file.name.endswith(".age"):
@@ -104,7 +104,7 @@ def find_traces(paths: Sequence[Path]) -> Found:
             name = path.name if above is None else path.absolute().relative_to(above).as_posix()
             _judge(path, name, candidates, aside)
     order = sorted(candidates.values(), key=lambda candidate: candidate.order)
-    return Found(order, list(aside.values()), sorted(snapshots), sorted(pulses), sorted(objects))
+    return Found(order, list(aside.values()), sorted(snapshots), sorted(step_logs), sorted(objects))
 
 
 def _walk(folder: Path) -> Iterator[Path]:

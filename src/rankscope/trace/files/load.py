@@ -47,7 +47,7 @@ class LoadResult:
     """Readable traces whose rank is neither in the name nor in the content."""
     snapshots: list[Path] = field(default_factory=list)
     """Memory snapshots of ranks, beside their traces."""
-    pulses: list[Path] = field(default_factory=list)
+    step_logs: list[Path] = field(default_factory=list)
     """Step logs of ranks over the whole run."""
     notes: list[str] = field(default_factory=list)
     """Remarks for the reader of the report on the files together."""
@@ -98,7 +98,7 @@ def load_traces(
     read = [(c, results[i]) for i, c in enumerate(candidates)]
     read = _with_objects(read, found, shared)
     loaded = put_together(read, found.aside, given)
-    loaded.snapshots, loaded.pulses = found.snapshots, found.pulses
+    loaded.snapshots, loaded.step_logs = found.snapshots, found.step_logs
     if cache:
         for source in loaded.sources:
             if source.status in ("unassigned", "unusable"):  # no columns of a rejected file are kept

@@ -121,12 +121,12 @@ def rows(report: ClusterReport) -> Table:
     return Table("pulse", heads, [Row(cells) for cells in assemble(columns)])
 
 
-def chart(pulse: RunSteps) -> dict[str, Any] | None:
+def chart(run_steps: RunSteps) -> dict[str, Any] | None:
     """Return paths in a box of 100 by 100, and marks and ticks in per cent; None if no step was timed."""
-    timed = [b for b in pulse.buckets if b.step_ms is not None and b.step_ms > 0]
+    timed = [b for b in run_steps.buckets if b.step_ms is not None and b.step_ms > 0]
     if not timed:
         return None
-    steps = max(pulse.steps, 1)
+    steps = max(run_steps.steps, 1)
     highest = max(max(_slowest(b), b.step_ms or 0.0) for b in timed)
     means = sorted(b.step_ms or 0.0 for b in timed)
     logarithmic = highest > LOG_ABOVE * means[len(means) // 2]
@@ -145,13 +145,13 @@ def chart(pulse: RunSteps) -> dict[str, Any] | None:
     def middle(bucket: StepBucket) -> float:
         return round(x((bucket.first + bucket.last + 1) / 2), 2)
 
-    pieces = [list(piece) for known, piece in groupby(pulse.buckets, lambda b: (b.step_ms or 0.0) > 0) if known]
+    pieces = [list(piece) for known, piece in groupby(run_steps.buckets, lambda b: (b.step_ms or 0.0) > 0) if known]
     has_input = any((b.input_ms or 0.0) > _INPUT_MATTERS * (b.step_ms or 0.0) for b in timed) and not logarithmic
     return {
         "band": [_band(piece, middle, y) for piece in pieces],
         "mean": [_line([(middle(b), y(b.step_ms or 0.0)) for b in piece]) for piece in pieces],
         "input": [_line([(middle(b), y(b.input_ms or 0.0)) for b in piece]) for piece in pieces] if has_input else [],
-        "windows": [_window(w.first, w.last, x) for w in pulse.windows],
+        "windows": [_window(w.first, w.last, x) for w in run_steps.windows],
         "points": {"steps": steps, "of": [_described(b) for b in timed]},
         "ticks": [(y(value), f"{value:,.6g} ms") for value in _ticks(low, high, logarithmic)],
         "steps": [(x(step), f"{step:,}") for step in (0, steps // 4, steps // 2, 3 * steps // 4)],
@@ -208,7 +208,7 @@ def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
 def _build(report: ClusterReport) -> Variables | None:
     if report.pulse is None or not report.pulse.buckets:
         return None
-    line = summary.pulse_line(report)
+    line = summary.run_steps_line(report)
     drawn = chart(report.pulse)
     lead = "Step time of the whole last attempt, recorded or not, as each host saw it."
     if drawn and drawn["logarithmic"]:

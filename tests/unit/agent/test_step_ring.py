@@ -24,13 +24,13 @@ from rankscope.rundir.spool import Spool
 
 
 def entries(tmp_path) -> list[tuple[int, ...]]:
-    raw = gzip.decompress(RunDir(tmp_path / "run").pulse(0, 1).read_bytes())
+    raw = gzip.decompress(RunDir(tmp_path / "run").step_log(0, 1).read_bytes())
     return list(STEP_LOG_ENTRY.iter_unpack(raw[STEP_LOG_HEADER.size :]))
 
 
 def test_every_step_reaches_the_run_directory_once(tmp_path):
     spool = Spool(tmp_path)
-    pulse, drain = StepLog(spool.pulse(0, 1)), StepLogDrain(spool)
+    pulse, drain = StepLog(spool.step_ring(0, 1)), StepLogDrain(spool)
     pulse.input_ns = 5_000_000
     assert pulse.step(False, 2_000_000) == 0  # nobody saw the first step begin
     drain.drain()
@@ -48,7 +48,7 @@ def test_every_step_reaches_the_run_directory_once(tmp_path):
 
 def test_a_ring_that_went_round_keeps_the_newest(tmp_path):
     spool = Spool(tmp_path)
-    pulse, drain = StepLog(spool.pulse(0, 1)), StepLogDrain(spool)
+    pulse, drain = StepLog(spool.step_ring(0, 1)), StepLogDrain(spool)
     for number in range(STEP_LOG_CAPACITY + 3):
         pulse.step(False, 1000 * number)
     drain.finish(RunDir(tmp_path / "run"))
@@ -111,7 +111,7 @@ def test_the_parts_of_a_step_add_up_to_it(tmp_path, monkeypatch):
     monkeypatch.setattr("rankscope.agent.steps.phases.perf_counter_ns", lambda: now[0])
     monkeypatch.setattr("time.perf_counter_ns", lambda: now[0])
     spool = Spool(tmp_path)
-    log = StepLog(spool.pulse(0, 1))
+    log = StepLog(spool.step_ring(0, 1))
     log.step(False, 0)
     # two micro-batches: forward at 2 and 11 ms, backward from 5 to 9 and from 12 to 18 ms, the step ends after 20 ms
     for at, mark in ((2, "forward"), (5, "backward"), (9, "backward_ended"), (11, "forward"), (12, "backward"),
