@@ -86,27 +86,59 @@ def nodes(tmp_path: Path) -> Iterator[list[list[str]]]:
             shutil.rmtree(names / space, ignore_errors=True)
 
 
-@pytest.mark.parametrize("door", ["run", "exec"])
-def test_two_nodes_whose_clocks_are_apart(door: str, nodes: list[list[str]], tmp_path: Path) -> None:
-    run, env = RunDir(tmp_path / "RUN"), environment() | {"GLOO_SOCKET_IFNAME": "rk0"}
-    ours = flags_of(f"run.dir={run.path}", *SETTINGS)
+def on_each(nodes: list[list[str]], commands: list[list[str]], logs: Path, env: dict[str, str]) -> list[str]:
+    """Run a command on each node at the same time; all have to end well. What they said."""
+    logs.mkdir()
+    processes = []
+    for number, (before, command) in enumerate(zip(nodes, commands, strict=True)):
+        with (logs / f"{number}.log").open("w") as log:
+            processes.append(subprocess.Popen([*before, *command], env=env, stdout=log, stderr=log))
+    said = lambda: [(logs / f"{n}.log").read_text(errors="replace")[-3000:] for n in range(len(nodes))]  # noqa: E731
+    try:
+        assert [process.wait(ENDS_WITHIN_S) for process in processes] == [0] * len(nodes), said()
+    finally:
+        for process in processes:
+            end(process)
+    return said()
+
+
+def job(door: str, run: Path, out: Path, *settings: str) -> list[str]:
+    """The same job on both nodes."""
+    ours = flags_of(f"run.dir={run}", *SETTINGS, *settings)
     place = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "job7", "--rdzv-backend", "c10d"]
     place += ["--rdzv-endpoint", "10.77.0.1:29555"]
     command = {
         "run": [*RANKSCOPE, "run", *ours, *place],
         "exec": [*TORCHRUN[:3], *place, "--no-python", *RANKSCOPE, "exec", *ours, PYTHON],
     }[door]
-    script = [str(JOBS / "ranked.py"), str(tmp_path / "out"), "ok", "0"]
-    processes = []
-    for number, before in enumerate(nodes):
-        with (tmp_path / f"{number}.log").open("w") as log:
-            processes.append(subprocess.Popen([*before, *command, *script], env=env, stdout=log, stderr=log))
-    said = lambda: [(tmp_path / f"{n}.log").read_text(errors="replace")[-3000:] for n in (0, 1)]  # noqa: E731
-    try:
-        assert [process.wait(ENDS_WITHIN_S) for process in processes] == [0, 0], said()
-    finally:
-        for process in processes:
-            end(process)
+    return [*command, str(JOBS / "ranked.py"), str(out), "ok", "0"]
+
+
+def test_two_nodes_without_a_common_folder(nodes: list[list[str]], tmp_path: Path) -> None:
+    # GIVEN a job of which each node has a run directory on its own disk
+    parts, env = [RunDir(tmp_path / name / "run") for name in "ab"], environment() | {"GLOO_SOCKET_IFNAME": "rk0"}
+    jobs = [job("run", part.path, tmp_path / "out", "gather.timeout_s=30") for part in parts]
+    on_each(nodes, jobs, tmp_path / "jobs", env)
+    for part in parts:
+        until(part.manifest.exists)
+    # WHEN the one takes the part of the other over the network of the job
+    run, env = parts[0], env | {"RANKSCOPE_COLLECT_KEY": "0123456789abcdef"}
+    listens = [*RANKSCOPE, "collect", str(run.path), "--listen", "10.77.0.1:29511", "--nodes", "2"]
+    sends = [*RANKSCOPE, "collect", str(parts[1].path), "--to", "10.77.0.1:29511"]
+    on_each(nodes, [listens, sends], tmp_path / "collects", env)
+    # THEN it is the run of a shared folder
+    manifest = from_json(RunManifest, run.manifest.read_bytes())
+    (window,) = manifest.windows
+    assert [(r.rank, r.host, r.status) for r in window.records] == [(0, "node-a", "ok"), (1, "node-b", "ok")]
+    report = analyze(load_traces([run.path], cache=False), manifest, hta=False)
+    must_tell(report, "straggler", [1], report.verdict.cause)
+    assert subprocess.run([*RANKSCOPE, "verify", str(run.path)], env=env, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("door", ["run", "exec"])
+def test_two_nodes_whose_clocks_are_apart(door: str, nodes: list[list[str]], tmp_path: Path) -> None:
+    run, env = RunDir(tmp_path / "RUN"), environment() | {"GLOO_SOCKET_IFNAME": "rk0"}
+    on_each(nodes, [job(door, run.path, tmp_path / "out")] * 2, tmp_path / "logs", env)
     until(run.manifest.exists)
     manifest = from_json(RunManifest, run.manifest.read_bytes())
     assert manifest.hosts == ["node-a", "node-b"]
