@@ -25,7 +25,8 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
     except (ImportError, RuntimeError) as error:
         if not isinstance(error, ModuleNotFoundError):  # the package is installed, but not its MPI library
             raise ConfigError(
-                f"--engine mpi: no MPI library can be loaded ({error}); install one, or load its module"
+                f"--engine mpi: no MPI library can be loaded ({error}); install one, or load its module; a wheel of "
+                "mpi4py finds Open MPI with MPI4PY_MPIABI=openmpi"
             ) from error
         raise missing_package("mpi", "mpi4py", "mpi") from None
     if address:

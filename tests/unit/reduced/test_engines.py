@@ -24,6 +24,7 @@ from rankscope.errors import ConfigError
 from rankscope.reduced.reduce import reduce_share, reduce_shares, shares_of
 from rankscope.report.formats import json as contract
 from rankscope.trace.files.load import load_traces
+from support.slurm import slurm
 
 TRACES = Path(__file__).parents[2] / "data" / "traces" / "ddp_slow_gpu"
 
@@ -68,21 +69,61 @@ def test_dask_of_which_a_worker_is_killed(expected: dict[str, bytes], tmp_path: 
     assert {name: text for name, text in objects_in(output).items() if name.endswith(".columns")} == expected
 
 
+def _mpiexec() -> list[str]:
+    """What starts two processes of which one leads, before ``-m MODULE``."""
+    if which("mpiexec") is None:
+        pytest.skip("no MPI here")
+    about = subprocess.run(["mpiexec", "--version"], capture_output=True, text=True).stdout
+    starts = ["mpiexec", "-n"]
+    if "Open MPI" in about or "OpenRTE" in about:  # of which mpi4py's wheel has to be told
+        starts = ["env", "MPI4PY_MPIABI=openmpi", "mpiexec", "--allow-run-as-root", "--oversubscribe", "-n"]
+    probe = subprocess.run([*starts, "1", sys.executable, "-c", "import mpi4py.MPI"], capture_output=True, text=True)
+    if probe.returncode:
+        pytest.skip(f"mpi4py does not work with this mpiexec: {probe.stderr[-200:]}")
+    return [*starts, "2", sys.executable, "-m", "mpi4py.futures"]
+
+
 @pytest.mark.data
 @pytest.mark.long
-@pytest.mark.skipif(which("mpiexec") is None, reason="no MPI here")
 def test_mpi(expected: dict[str, bytes], tmp_path: Path) -> None:
-    if subprocess.run([sys.executable, "-c", "import mpi4py.MPI"], capture_output=True).returncode:
-        pytest.skip("mpi4py is not here, or was built for another MPI")
     output = tmp_path / "mpi"
-    root = ["--allow-run-as-root", "--oversubscribe"]
     command = [
-        "mpiexec", *root, "-n", "2", sys.executable, "-m", "mpi4py.futures", "-m", "rankscope",
+        *_mpiexec(), "-m", "rankscope",
         "reduce", str(TRACES), "--output", str(output), "--objects", "2", "--engine", "mpi",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert objects_in(output) == expected
+
+
+@pytest.mark.data
+@pytest.mark.long
+def test_ray(expected: dict[str, bytes], tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    output = tmp_path / "ray"
+    command = [sys.executable, "-m", "rankscope", "reduce", str(TRACES), "--output", str(output), "--objects", "2"]
+    words = ["--engine", "ray", "--workers", "2"]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert objects_in(output) == expected
+
+
+@pytest.mark.data
+@pytest.mark.long
+def test_tasks_of_srun(tmp_path: Path) -> None:
+    with slurm(tmp_path / "slurm") as environment:
+        if isinstance(environment, str):
+            pytest.skip(environment)
+        share = f"exec {sys.executable} -m rankscope reduce {TRACES} --output {tmp_path / 'columns'}"
+        command = ["srun", "-n", "2", "--overcommit", "bash", "-c", f"{share} --share $SLURM_PROCID/$SLURM_NTASKS"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert len(objects_in(tmp_path / "columns")) == 2
+    assert cli.main(["cluster-report", str(tmp_path / "columns"), "--output", str(tmp_path / "srun")]) == 0
+    words = ["--workers", "1", "--cache", str(tmp_path / "cache")]
+    assert cli.main(["analyze", str(TRACES), "--output", str(tmp_path / "here"), *words]) == 0
+    reports = [(tmp_path / name / "report.json").read_bytes() for name in ("here", "srun")]
+    assert reports[0] == reports[1]
 
 
 class _Loses(Executor):
@@ -116,12 +157,19 @@ def test_a_report_is_the_same_whoever_reads(engine: Executor) -> None:
 
 @pytest.mark.data
 @pytest.mark.long
-def test_analyze_by_dask(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
+@pytest.mark.parametrize(("engine", "package"), [("dask", "distributed"), ("ray", "ray"), ("mpi", "mpi4py")])
+def test_analyze_by_an_engine(engine: str, package: str, tmp_path: Path) -> None:
+    pytest.importorskip(package)
+    before = _mpiexec() if engine == "mpi" else [sys.executable]
     reports = []
-    for name, more in (("here", ["--workers", "1"]), ("dask", ["--engine", "dask", "--workers", "2"])):
+    for name, words, more in (
+        ("here", [sys.executable], ["--workers", "1"]),
+        (engine, before, ["--engine", engine, *([] if engine == "mpi" else ["--workers", "2"])]),
+    ):
         output = tmp_path / name
-        assert cli.main(["analyze", str(TRACES), "--output", str(output), *more, "--cache", str(output)]) == 0
+        command = [*words, "-m", "rankscope", "analyze", str(TRACES), "--output", str(output), *more]
+        done = subprocess.run([*command, "--cache", str(output)], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
         reports.append((output / "report.json").read_bytes())
     assert reports[0] == reports[1]
 
@@ -131,7 +179,7 @@ def test_an_engine_or_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
     assert cli.main(["analyze", str(TRACES), "--workers", "0"]) == ConfigError.exit_code
 
 
-@pytest.mark.parametrize(("engine", "module"), [("dask", "distributed"), ("mpi", "mpi4py.MPI")])
+@pytest.mark.parametrize(("engine", "module"), [("dask", "distributed"), ("mpi", "mpi4py.MPI"), ("ray", "ray")])
 def test_a_package_that_is_missing_is_named(engine: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=rf"pip install 'rankscope\[{engine}\]'"), BY_NAME[engine].open("", None):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from rankscope.trace.columns import Category, RankTrace
@@ -37,7 +39,13 @@ def require_consistent(trace: RankTrace) -> None:
         and bool((np.diff(events.start) >= 0).all())
         and all(not len(lengths) or lengths.min() >= 0 for lengths in (events.duration, steps.duration))
         and all(isinstance(g.name, str) and isinstance(g.description, str) for g in trace.groups)
-        and all(rank.__class__ is int and rank >= 0 for g in trace.groups for rank in g.ranks)
+        and all(_are_ranks(g.ranks) for g in trace.groups)
     )
     if not sound:
         raise ValueError("the columns do not fit together")
+
+
+@lru_cache(maxsize=1 << 14)
+def _are_ranks(members: tuple[int, ...]) -> bool:
+    """The same for each member of a group, and checked once."""
+    return all(rank.__class__ is int and rank >= 0 for rank in members)

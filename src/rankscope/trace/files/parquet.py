@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -85,7 +86,7 @@ def read_columns(stream: Any, size: int, path: Path, key: bytes) -> RankTrace | 
             return None
         if file.metadata.num_rows > size:  # an event takes at least ten bytes
             return None
-        trace = _trace(path, file.read(use_threads=False), from_json(_About, about))
+        trace = _trace(path, file.read(use_threads=False), *_read_about(about))
     require_consistent(trace)
     return trace
 
@@ -221,14 +222,25 @@ class _About:
     rank: Rank | None
     meta: TraceMeta
     steps: list[list[int]]
-    groups: list[list[Any]]
     memory: list[DeviceMemory]
     repairs: dict[str, int]
     notes: list[str]
     dropped: dict[str, int]
 
 
-def _trace(path: Path, table: Any, about: _About) -> RankTrace:
+def _read_about(text: bytes) -> tuple[_About, list[Group]]:
+    parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    groups = msgspec.json.decode(parts.pop("groups"), type=list[tuple[str, str, msgspec.Raw]])
+    return from_json(_About, msgspec.json.encode(parts)), [Group(n, d, _members(bytes(r))) for n, d, r in groups]
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _members(text: bytes) -> tuple[int, ...]:
+    """Return the ranks of a group. Each of its members lists all of them; they are read once."""
+    return msgspec.json.decode(text, type=tuple[Annotated[int, msgspec.Meta(ge=0)], ...])
+
+
+def _trace(path: Path, table: Any, about: _About, groups: list[Group]) -> RankTrace:
     name, names = _codes(table["name"])
     shape, shapes = _codes(table["shape"])
     columns = {key: _array(table[key], kind) for key, kind in _PLAIN.items()}
@@ -254,7 +266,7 @@ def _trace(path: Path, table: Any, about: _About) -> RankTrace:
         strings=names + shapes,
         events=Events(**columns),
         steps=Steps(*steps),
-        groups=[Group(n, d, tuple(r)) for n, d, r in about.groups],
+        groups=groups,
         collectives=Collectives(event=rows.astype(np.int32), **texts),
         memory=about.memory,
         repairs=about.repairs,

@@ -1,0 +1,61 @@
+"""Ray, where it runs already: a task of Ray for each call. Ray retries a task whose worker is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from rankscope.engines.base import Engine, missing_package
+from rankscope.errors import ConfigError
+
+__all__ = ["ENGINE"]
+
+
+class _Tasks(Executor):
+    """Calls as tasks of Ray, each on one processor."""
+
+    def __init__(self, ray: Any, most: int | None) -> None:
+        self._call = ray.remote(_called)
+        self._ray, self._most = ray, most
+        self._running: list[Any] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Begin a task; above the number of workers that is asked for, wait until one has ended."""
+        while self._most and len(self._running) >= self._most:
+            _, self._running = self._ray.wait(self._running, num_returns=1)
+        task = self._call.remote(fn, args, kwargs)
+        if self._most:
+            self._running.append(task)
+        future: Future[Any] = task.future()
+        return future
+
+
+def _called(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    return fn(*args, **kwargs)
+
+
+@contextmanager
+def _open(address: str, workers: int | None) -> Iterator[Executor]:
+    try:
+        ray: Any = import_module("ray")
+    except ImportError:
+        raise missing_package("ray", "ray", "ray") from None
+    where = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+    mine = not ray.is_initialized()
+    if mine:
+        try:
+            ray.init(**where, log_to_driver=False, configure_logging=False)
+        except Exception as error:  # Ray raises Exception itself when its processes do not start in time
+            raise ConfigError(f"--engine ray: no Ray can be reached or started ({error}); check --address") from error
+    try:
+        with _Tasks(ray, workers) as tasks:
+            yield tasks
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+ENGINE = Engine(name="ray", about="a cluster of Ray: --address auto, or one of this machine", open=_open)
