@@ -159,7 +159,9 @@ def load(
     return events_table(loaded.traces)
 
 
-def diff(before: Path | str, after: Path | str, *, store: str | None = None, force: bool = False) -> Diff:
+def diff(
+    before: Path | str, after: Path | str, *, store: str | None = None, force: bool = False, scale: bool = False
+) -> Diff:
     """Compare two runs: what became slower or faster, and why.
 
     Args:
@@ -167,11 +169,12 @@ def diff(before: Path | str, after: Path | str, *, store: str | None = None, for
         after: the newer run.
         store: folder or URL of the baselines; default: RANKSCOPE_BASELINES, or ``rankscope_baselines``.
         force: give a verdict even if the runs are not comparable.
+        scale: the numbers of ranks may differ, if each rank does the same work.
 
     Raises:
         rankscope.errors.RankscopeError: a run cannot be read.
     """
-    return Diff(compare(open_side(before, store), open_side(after, store), force=force))
+    return Diff(compare(open_side(before, store), open_side(after, store), force=force, scale=scale))
 
 
 def check(

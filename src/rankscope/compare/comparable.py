@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
-from rankscope.compare.sides.side import Side
+from rankscope.compare.sides.side import Side, other_size
 from rankscope.records.rank_window import RankWindow
 from rankscope.records.report import ClusterReport
 
@@ -13,6 +14,9 @@ __all__ = ["changed", "disturbed", "not_comparable", "other_job"]
 LEAST_ALIKE = 0.5
 """Least share of the kinds of work (operator and shapes) that two runs of one model have in common. Below it, more of
 their work is different than equal."""
+LEAST_SAME_CALLS = 0.9
+"""Least share of a step's calls that runs of different sizes have in common. One micro-batch more or less, of up to
+nine, changes more of them; other shards of the same model change none."""
 BUSY_PCT = 20.0
 """Per cent of ten seconds in which some task waited for a CPU; from here on the steps of a host-bound job follow the
 load."""
@@ -24,20 +28,35 @@ DISTURBED = {
 """Kinds of findings with which times depend more on the machine than on the program."""
 
 
-def not_comparable(before: Side, after: Side) -> list[str]:
-    """Return why times of the two runs cannot show a change of the program, in words; empty if they can."""
-    return [*other_job(before, after), *disturbed(before.name, before.report), *disturbed(after.name, after.report)]
+def not_comparable(before: Side, after: Side, *, scale: bool = False) -> list[str]:
+    """Return why times of the two runs cannot show a change of the program, in words; empty if they can.
+
+    Args:
+        before: the older run.
+        after: the newer one.
+        scale: the number of ranks may differ.
+    """
+    return [
+        *other_job(before, after, scale=scale),
+        *disturbed(before.name, before.report),
+        *disturbed(after.name, after.report),
+    ]
 
 
-def other_job(before: Side, after: Side) -> list[str]:
-    """Return why the two are runs of different jobs, in words."""
+def other_job(before: Side, after: Side, *, scale: bool = False) -> list[str]:
+    """Return why the two are runs of different jobs, in words; with ``scale``, other than in their number of ranks."""
     found = []
     a, b = before.report.run, after.report.run
-    if a.world_size and b.world_size and a.world_size != b.world_size:
-        found.append(f"{a.world_size} ranks against {b.world_size}")
+    sizes = other_size(before, after)
+    if sizes is not None and not scale:
+        found.append(f"{sizes} (diff --scale compares what each rank does)")
+    elif sizes is not None:
+        found += _other_share(before, after)
     if set(a.devices) != set(b.devices):
         found.append(f"other devices: {_listed(a.devices)} against {_listed(b.devices)}")
     ours, theirs = _communication(before), _communication(after)
+    if sizes is not None and scale:
+        ours, theirs = ({(kind, 0) for kind, _ in uses} for uses in (ours, theirs))
     if ours and theirs and not ours & theirs:
         found.append(f"other parallelism: {_listed(map(_said, ours))} against {_listed(map(_said, theirs))}")
     alike = _alike(before, after)
@@ -51,7 +70,33 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def _said(use: tuple[str, int]) -> str:
-    return f"{use[0]} in groups of {use[1]}"
+    return f"{use[0]} in groups of {use[1]}" if use[1] else use[0]
+
+
+def _other_share(before: Side, after: Side) -> list[str]:
+    """Return why a rank of one run does not have the same share of the work as one of a run of another size."""
+    kinds = {kind for side in (before, after) for kind, _ in _communication(side)}
+    if kinds & {"send", "recv"}:
+        return ["which stage of a pipeline a rank has depends on the number of ranks"]
+    calls = [{own.rank: _calls(own) for own in side.ranks if own.work.operator} for side in (before, after)]
+    shares = {
+        rank: (calls[0][rank] & calls[1][rank]).total() / (calls[0][rank] | calls[1][rank]).total()
+        for rank in calls[0].keys() & calls[1].keys()
+    }
+    if not shares or max(shares.values()) >= LEAST_SAME_CALLS:
+        return []
+    rank = max(shares, key=lambda rank: shares[rank])
+    one, other = (side[rank].total() for side in calls)
+    return [f"another share of the work: rank {rank} makes {one:,} calls of operators a step against {other:,}"]
+
+
+def _calls(own: RankWindow) -> Counter[str]:
+    """Return the calls of each operator in a usual step; of kernels without one, by their name."""
+    total = Counter[str]()
+    for operator, name, count in zip(own.work.operator, own.work.name, own.work.count, strict=True):
+        total[own.text(operator) or own.text(name)] += count
+    steps = max(len(own.steps.number), 1)
+    return Counter({name: round(count / steps) for name, count in total.items()})
 
 
 def _communication(side: Side) -> set[tuple[str, int]]:

@@ -9,7 +9,7 @@ from rankscope.compare.explain import Explanation, explain
 from rankscope.compare.promises import promises
 from rankscope.compare.rows.table import ROWS
 from rankscope.compare.sides.noise import of_difference, usual
-from rankscope.compare.sides.side import Side
+from rankscope.compare.sides.side import Side, other_size
 from rankscope.compare.significance import keep_significant
 from rankscope.compare.steps import compare_steps
 from rankscope.compare.template import Template, make_template
@@ -19,16 +19,17 @@ from rankscope.records.rank_window import RankWindow
 __all__ = ["compare"]
 
 
-def compare(before: Side, after: Side, *, force: bool = False) -> RunDiff:
+def compare(before: Side, after: Side, *, force: bool = False, scale: bool = False) -> RunDiff:
     """Compare a run with an older one.
 
     Args:
         before: the older run, or a baseline.
         after: the newer one.
         force: give a verdict even if the runs are not comparable.
+        scale: the number of ranks may differ, if each has the same share of the work.
     """
     one, other, step = compare_steps(before, after)
-    reasons = not_comparable(before, after)
+    reasons = not_comparable(before, after, scale=scale)
     if step.change is None:
         reasons.append("no step time is known of both")
     notes = [*before.notes, *after.notes]
@@ -77,6 +78,8 @@ def _parts(before: Side, after: Side, step: DiffRow, notes: list[str]) -> list[D
     if step.change is None:
         return []
     try:
+        if (sizes := other_size(before, after)) is not None:
+            raise _NotReplayedError(sizes)
         found = _replayed(before, after)
     except _NotReplayedError as reason:
         notes.append(f"the difference is not taken apart: {reason}")

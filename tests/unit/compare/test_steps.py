@@ -9,6 +9,7 @@ import pytest
 
 from rankscope.compare.compare import compare
 from rankscope.compare.show import DIFF_WRITERS
+from rankscope.compare.show.wording import scaling_efficiency, steps_line
 from rankscope.compare.sides.noise import between_runs, block_length, of_difference, within_run
 from rankscope.compare.sides.side import summary_of
 from rankscope.records.report import Action, Finding
@@ -73,6 +74,56 @@ def test_what_cannot_be_compared_says_why_and_still_counts(make_side, change, re
     assert any(reason in said for said in diff.reasons), diff.reasons
     assert "launches" in {row.name for row in diff.told}
     assert compare(before, after, force=True).verdict == "slower"
+
+
+def larger(side, size: int = 4):
+    """The same job on more ranks: copies of these."""
+    for own in side.ranks:
+        own.calls.size = [size] * 4
+    side.ranks = [replace(side.ranks[rank % 2], rank=rank) for rank in range(size)]
+    side.report.run.world_size = size
+    return side
+
+
+def test_a_job_of_another_size_is_compared_by_what_each_rank_does(make_side) -> None:
+    before = make_side(step_ms=list(20 + NOISE[:200]))
+    after = larger(make_side(step_ms=list(25 + NOISE[200:]), transfer_us=300))
+    assert compare(before, after).verdict == "not_comparable"
+    diff = compare(before, after, scale=True)
+    assert (diff.verdict, diff.reasons) == ("slower", [])
+    efficiency = scaling_efficiency(diff)
+    assert efficiency == pytest.approx(20 / 25, abs=0.01)
+    assert f"scaling efficiency {100 * efficiency:.1f} % from 2 to 4 ranks" in steps_line(diff)
+    assert [(row.name, row.status) for row in diff.rows if row.kind == "collective"] == [
+        ("all_reduce 4 MB", "changed")  # one row, though the groups are of 2 and of 4 ranks
+    ]
+    assert "the difference is not taken apart: 2 ranks against 4" in diff.notes
+    assert [row.name for row in diff.told if row.kind in {"kernel", "count"}] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        # half of each kernel's calls, as with half of the micro-batches
+        (
+            lambda side: [setattr(own.work, "count", [n // 2 for n in own.work.count]) for own in side.ranks],
+            "rank 0 makes 31 calls of operators a step against 15",
+        ),
+        (lambda side: [own.strings.__setitem__(slice(0, 3), list("xyz")) for own in side.ranks], "another model"),
+        (lambda side: [own.strings.__setitem__(3, "send") for own in side.ranks], "which stage of a pipeline"),
+        (
+            lambda side: [own.strings.__setitem__(3, "all_gather") for own in side.ranks],
+            "all_reduce against all_gather",
+        ),
+    ],
+)
+def test_a_job_of_another_size_with_another_share_of_the_work(make_side, change, reason: str) -> None:
+    after = make_side(step_ms=list(25 + NOISE[200:]))
+    change(after)
+    diff = compare(make_side(step_ms=list(20 + NOISE[:200])), larger(after), scale=True)
+    assert diff.verdict == "not_comparable"
+    assert any(reason in said for said in diff.reasons), diff.reasons
+    assert scaling_efficiency(diff) is None
 
 
 def test_what_changed_is_listed(make_side) -> None:

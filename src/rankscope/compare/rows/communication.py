@@ -1,4 +1,8 @@
-"""Collectives by kind and size: number, duration of their transfers and bus bandwidth, and separately their waits."""
+"""Collectives by kind and size: number, duration of their transfers and bus bandwidth, and separately their waits.
+
+Between jobs of different sizes, groups of different sizes correspond to each other; the bus bandwidth takes them into
+account.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.compare.sides.noise import BETWEEN, between_chance, combined, within_chance, within_run
-from rankscope.compare.sides.side import Side
+from rankscope.compare.sides.side import Side, other_size
 from rankscope.records.diff import DiffRow
 from rankscope.records.rank_window import RankWindow
 
 __all__ = ["communication_rows"]
 
 Key = tuple[str, int, int, str]
-"""Kind, bytes, ranks of the group, its name."""
+"""Kind, bytes, ranks of the group (0 between jobs of different sizes), its name."""
 F64 = NDArray[np.float64]
 
 
 def communication_rows(before: Side, after: Side) -> list[DiffRow]:
     """Return a row for each kind of collective, and one for the time that they waited for the last rank."""
-    ours, theirs = _calls(before.ranks), _calls(after.ranks)
+    sized = other_size(before, after) is None
+    ours, theirs = (_calls(side.ranks, sized=sized) for side in (before, after))
     rows = [_row(key, ours.get(key), theirs.get(key)) for key in sorted(set(ours) | set(theirs))]
     rows.sort(key=lambda row: (not row.told, -abs(row.change or 0.0)))
     return [*rows, *_waits(before, after)]
 
 
-def _calls(ranks: Iterable[RankWindow]) -> dict[Key, tuple[float, F64, F64]]:
+def _calls(ranks: Iterable[RankWindow], *, sized: bool) -> dict[Key, tuple[float, F64, F64]]:
     """Return calls per step, and of each call of each rank in a step the transfer in ms and the bus bandwidth in
     GB/s."""
     count: dict[Key, dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -43,7 +48,7 @@ def _calls(ranks: Iterable[RankWindow]) -> dict[Key, tuple[float, F64, F64]]:
             if step < 0:
                 continue
             if kind not in known:
-                known[kind] = (own.text(kind[0]), kind[1], kind[2], own.text(kind[3]))
+                known[kind] = (own.text(kind[0]), kind[1], kind[2] if sized else 0, own.text(kind[3]))
             key = known[kind]
             count[key][own.rank] += 1
             if calls.transfer_ns:
@@ -94,7 +99,7 @@ def _name(key: Key) -> str:
     kind, size, ranks, group = key
     amount = f" {size / 1e6:,.3g} MB" if size >= 0 else ""
     named = f" ({group})" if group and group not in {"default_pg", "0"} else ""
-    return f"{kind}{amount}, group of {ranks or '?'}{named}"
+    return f"{kind}{amount}{f', group of {ranks}' if ranks else ''}{named}"
 
 
 def _waits(before: Side, after: Side) -> list[DiffRow]:

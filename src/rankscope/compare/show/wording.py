@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rankscope.compare.significance import LEAST_SHARE
 from rankscope.records.diff import DiffPart, DiffRow, RunDiff
 
-__all__ = ["LABELS", "Section", "amount", "headline", "parts", "sections", "short", "steps_line"]
+__all__ = ["LABELS", "Section", "amount", "headline", "parts", "scaling_efficiency", "sections", "short", "steps_line"]
 
 LABELS = {"slower": "Slower", "faster": "Faster", "same": "Same", "not_comparable": "Not comparable"}
 _PARTS = {
@@ -54,7 +54,18 @@ def steps_line(diff: RunDiff) -> str:
     """Return what kind of steps is compared."""
     a, b = diff.before, diff.after
     line = f"{b.steps:,} {b.step_source} steps against {a.steps:,}"
+    efficiency = scaling_efficiency(diff)
+    if efficiency is not None:
+        line += f"; scaling efficiency {100 * efficiency:.1f} % from {a.world_size:,} to {b.world_size:,} ranks"
     return line + (f", baseline of {a.runs} runs" if a.runs > 1 else "")
+
+
+def scaling_efficiency(diff: RunDiff) -> float | None:
+    """Return the work of a rank in a second, relative to the older run's; None for runs of one size, and for runs that
+    are not comparable."""
+    a, b = diff.before, diff.after
+    sizes = a.world_size and b.world_size and a.world_size != b.world_size
+    return a.step_ms / b.step_ms if sizes and not diff.reasons and a.step_ms and b.step_ms else None
 
 
 def parts(diff: RunDiff) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.trace.files.load import load_traces
 
-__all__ = ["Side", "from_summaries", "read_side", "summary_of"]
+__all__ = ["Side", "from_summaries", "other_size", "read_side", "summary_of"]
 
 F64 = NDArray[np.float64]
 Say = Callable[[str], None]
@@ -126,3 +126,9 @@ def from_summaries(name: str, runs: list[RunSummary]) -> Side:
     latest = runs[-1]
     assert latest.report is not None
     return Side(name, latest.report, latest.ranks, np.array(latest.step_ms, np.float64), replicates=runs[:-1])
+
+
+def other_size(before: Side, after: Side) -> str | None:
+    """Return the numbers of ranks in words, if both are known and differ."""
+    a, b = before.report.run.world_size, after.report.run.world_size
+    return f"{a} ranks against {b}" if a and b and a != b else None

@@ -8,6 +8,8 @@ from typing import Any, Union
 
 import msgspec
 
+from rankscope.trace.kineto.event_lists import EventLists
+
 __all__ = [
     "NO_RAW",
     "NUMBERS",
@@ -156,7 +158,6 @@ def _left_out(tag: str) -> Any:
 
 
 _KINDS: Any = (Complete, Begin, End, Flow, FlowEnd, FlowStep, Moment, Track, *map(_left_out, "ICbenNODvPp"))
-_EVENTS: Any = list[Union[_KINDS]]  # noqa: UP007  built from a tuple
 _BY_PHASE: dict[Any, Any] = {"X": Complete, "B": Begin, "E": End, "s": Flow, "f": FlowEnd, "t": FlowStep}
 _BY_PHASE |= {"i": Moment, "M": Track}
 _ARGUMENTS: dict[Any, Any] = {
@@ -167,21 +168,6 @@ _ARGUMENTS: dict[Any, Any] = {
     End: Arguments,
 }
 NUMBERS = frozenset({int, float, Decimal})
-_fast = msgspec.json.Decoder(_EVENTS)
-_exact = msgspec.json.Decoder(_EVENTS, float_hook=Decimal)
-_lenient = msgspec.json.Decoder(list[Any], float_hook=Decimal)
-
-
-def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
-    """Decode a JSON list of events; ``exact`` keeps decimals as written. An item that is not an event becomes None.
-
-    Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is not such a list.
-    """
-    try:
-        return (_exact if exact else _fast).decode(text)  # type: ignore[no-any-return]
-    except msgspec.ValidationError:
-        return [one_event(event) for event in _lenient.decode(text)]
 
 
 def one_event(event: Any) -> Any:
@@ -209,6 +195,7 @@ def one_event(event: Any) -> Any:
     return made
 
 
+as_events = EventLists(_KINDS, one_event).decode
 _fields = functools.cache(msgspec.structs.fields)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import Any, Union
+from typing import Any
 
 import msgspec
 
 from rankscope.trace.columns import Category
+from rankscope.trace.kineto.event_lists import EventLists
 
 __all__ = [
     "CATEGORY_CODES",
@@ -170,14 +170,8 @@ _MARKERS = {
     "C": "Counter",
 }
 _KINDS: Any = (Complete, Begin, End, Instant, Label, *(_marker(name, tag) for tag, name in _MARKERS.items()))
-_EVENTS: Any = list[Union[_KINDS]]  # noqa: UP007  built from a tuple
-
-
 _OWN_ARGS: dict[Any, Any] = {Instant: MemoryArgs, Label: LabelArgs}
 _RAW_FIELDS = ("Input Dims", "grid", "block")
-_fast = msgspec.json.Decoder(_EVENTS)
-_exact = msgspec.json.Decoder(_EVENTS, float_hook=Decimal)
-_lenient = msgspec.json.Decoder(list[Any], float_hook=Decimal)
 NO_ARGS = Args()
 NO_MEMORY = MemoryArgs()
 
@@ -188,18 +182,6 @@ def category_code(name: str) -> int:
     if code is None:
         code = next((c for suffix, c in _SUFFIX_CODES if name.endswith(suffix)), Category.OTHER)
     return int(code)
-
-
-def as_events(text: bytes, *, exact: bool = False) -> list[Any]:
-    """Decode a JSON list of events into structs; ``exact`` keeps decimals as written.
-
-    Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is not such a list.
-    """
-    try:
-        return (_exact if exact else _fast).decode(text)  # type: ignore[no-any-return]
-    except msgspec.ValidationError:
-        return [_from_any(e) for e in _lenient.decode(text)]
 
 
 def _from_any(event: Any) -> Any:
@@ -220,3 +202,6 @@ def _from_any(event: Any) -> Any:
             msgspec.Raw(msgspec.json.encode(given[k])) if k in given else NO_RAW for k in _RAW_FIELDS
         )
     return kind(**{k: event.get(k) for k in kind.__struct_fields__ if k != "args"}, args=args)
+
+
+as_events = EventLists(_KINDS, _from_any).decode

@@ -37,7 +37,7 @@ def diff_verb(arguments: argparse.Namespace) -> int:
         raise ConfigError("diff takes at least two runs: the older one first")
     refuse_beside(_paths(arguments.runs), arguments.output)
     with _sides(arguments.runs, arguments) as (first, *others):
-        diffs = [compare(first, other, force=arguments.force) for other in others]
+        diffs = [compare(first, other, force=arguments.force, scale=arguments.scale) for other in others]
     if arguments.output is not None:
         _write(arguments.output, DIFF_WRITERS[_format(arguments.output)](diffs))
         log_export(_paths(arguments.runs), arguments.output)

@@ -20,6 +20,7 @@ _DIFF = f"""\
 examples:
   rankscope diff rankscope_runs/run_0001 rankscope_runs/run_0002    the older one first
   rankscope diff baseline:gpt rankscope_runs/run_0002 --output diff.html
+  rankscope diff --scale rankscope_runs/on_8 rankscope_runs/on_64   the same job on more ranks
 
 {_EXIT_CODES}"""
 _CHECK = f"""\
@@ -54,6 +55,9 @@ def add_compare(verbs: Verbs) -> None:
     _add_common(diff, ("terminal", "json", "markdown", "html"))
     diff.add_argument("--output", type=Path, metavar="FILE", help="also write it there: .html, .json, .md or .txt")
     diff.add_argument("--exit-code", action="store_true", help="end with 10 where a run is slower")
+    diff.add_argument(
+        "--scale", action="store_true", help="the numbers of ranks may differ, where each rank does the same work"
+    )
     diff.set_defaults(verb=diff_verb)
 
     check = verbs.add_parser(
