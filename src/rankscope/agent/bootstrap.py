@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from rankscope.agent.process.exec_again import survive_exec
 from rankscope.agent.process.import_hooks import after_import
 from rankscope.rank_identity import identity_from, identity_key
 
@@ -44,6 +45,8 @@ def arm(spec_path: str, *, certain: bool) -> None:
         certain: see :func:`is_rank`. Otherwise this process or processes below it may be the ranks.
     """
     parent = os.getpid()
+    if certain:
+        survive_exec(os.environ)
 
     def attach() -> None:
         # A child forked before torch was imported inherits the hook. A forked child of a rank does not train.

@@ -18,11 +18,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from rankscope.agent.process.exec_again import survive_exec
 from rankscope.agent.process.guard import keep_message
 from rankscope.agent.process.record import process_record
 from rankscope.rank_identity import Identity, identity_from, started_process
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
+from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import ENV_IDENTITY, ENV_PYTHONPATH, ENV_SPEC, Spool
 
 __all__ = ["Membership"]
@@ -121,6 +123,12 @@ class Membership:
             self.is_first_of_node = self._elected(process)
         return True
 
+    def release(self) -> None:
+        """Give the rank up: this process goes on as another program, whose steps are an attempt of their own."""
+        if self.process is not None:
+            with contextlib.suppress(OSError):
+                replace_text(self._spool.owner(self.process.attempt, self.process.rank), "0 0")
+
     def records(self, chosen: str) -> bool:
         """Return whether this rank is one of ``capture.ranks``: ``all``, ``first-of-node``, or their numbers."""
         if chosen in ("all", "first-of-node"):
@@ -163,6 +171,7 @@ class Membership:
 
 def _withdraw() -> None:
     """Restore the environment that started the agent, because this is a rank and its children are not ranks."""
+    survive_exec(os.environ)
     if os.environ.pop(ENV_SPEC, None) is None:
         return
     os.environ.pop(ENV_IDENTITY, None)

@@ -22,6 +22,7 @@ from rankscope.agent.carriers.base import Post
 from rankscope.agent.carriers.table import choose_carrier
 from rankscope.agent.latest import latest_numbers
 from rankscope.agent.membership import Membership
+from rankscope.agent.process.exec_again import before_exec
 from rankscope.agent.process.exit import ExitHandler
 from rankscope.agent.process.guard import guarded, keep_message, kept_messages
 from rankscope.agent.process.safe_point import after_backward, in_backward
@@ -105,6 +106,7 @@ class Session:
             StartupStages(session.spool.stage(session.process.attempt, session.process.rank), session._listen).watch()
         session._windows.install()
         os.register_at_fork(after_in_child=guarded(_forked))
+        before_exec(session.replaced)
 
     # ------------------------------------------------------------ at every step
 
@@ -280,10 +282,18 @@ class Session:
         self.process.steps.after_ms = self._times.step_time.recent_ms
         self._write_process_record()
 
-    def leave(self) -> None:
+    def leave(self, reason: str | None = None) -> None:
         """End recording before the process exits. Called in the training thread."""
-        self._ending.run_now()
+        self._ending.run_now(reason)
         _disarm()
+
+    def replaced(self) -> None:
+        """End recording before this process becomes another program, if it has made steps."""
+        if _session is not self or not self._times.begun:
+            return
+        if self._thread.is_this():
+            self.leave("the process replaced itself by another program")
+        self._member.release()
 
     def _write_process_record(self) -> None:
         if self._member.process is None:

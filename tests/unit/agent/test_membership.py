@@ -114,3 +114,15 @@ def test_a_node_that_comes_later_begins_with_the_attempt_of_the_others(member, t
     Spool(tmp_path).earlier.write_text("3")
     one = member({"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "0"}, certain=True)
     assert (one.process.attempt, one.claim(), one.process.attempt) == (3, True, 3)
+
+
+def test_a_rank_that_became_another_program_counts_its_steps_in_an_attempt_of_its_own(member):
+    told = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "TORCHELASTIC_RESTART_COUNT": "0"}
+    first, peer = (member({**told, "RANK": rank}, certain=True) for rank in ("0", "1"))
+    assert (first.claim(), peer.claim()) == (True, True)
+    # WHEN rank 0 replaces itself, and then its peer
+    for rank in ("0", "1"):
+        (first if rank == "0" else peer).release()
+        again = member({**told, "RANK": rank}, certain=True)
+        assert (again.claim(), again.process.attempt, again.is_first_of_node) == (True, 1, rank == "0")
+        assert not member({**told, "RANK": rank}, certain=True).claim()  # and nobody passes for it a second time

@@ -80,9 +80,9 @@ class ExitHandler:
             self._begun = True
             self._close(reason)
 
-    def run_now(self) -> None:
+    def run_now(self, reason: str | None = None) -> None:
         """Close before the process ends; its later exit is not handled any more."""
-        self._run(None)
+        self._run(reason)
         self._unguard()
 
     def guard(self, *, leaving: bool = False) -> None:
