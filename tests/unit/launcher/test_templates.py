@@ -107,6 +107,25 @@ def test_kubernetes() -> None:
     assert arguments.torchrun.training_script == "train.py"
 
 
+def test_pytorchjob(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = yaml.safe_load((LAUNCH / "pytorchjob.yaml").read_text())["spec"]
+    nodes = spec["pytorchReplicaSpecs"]
+    assert nodes["Master"]["template"] == nodes["Worker"]["template"]
+    (container,) = nodes["Worker"]["template"]["spec"]["containers"]
+    # what the operator sets in the second pod
+    given = {"NNODES": "2", "NPROC_PER_NODE": spec["nprocPerNode"], "NODE_RANK": "1"}
+    for name, value in (given | {"MASTER_ADDR": "train-master-0", "MASTER_PORT": "23456"}).items():
+        monkeypatch.setenv(f"PET_{name}", value)
+    tool, verb, *words = in_a_container(container, RUN_ID="first")
+    assert (tool, verb) == ("rankscope", "run")
+    arguments, plan = planned(words)
+    assert plan == RunPlan(
+        run_id="first", run_dir=Path("/shared/rankscope_runs/first"), node="1", launch="rendezvous first", alone=False
+    )  # fmt: skip
+    assert (arguments.torchrun.master_addr, arguments.torchrun.nproc_per_node) == ("train-master-0", "8")
+    assert arguments.torchrun.training_script == "train.py"
+
+
 def test_jobset() -> None:
     jobset = yaml.safe_load((LAUNCH / "jobset.yaml").read_text())
     (job,) = jobset["spec"]["replicatedJobs"]

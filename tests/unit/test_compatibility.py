@@ -1,0 +1,55 @@
+"""docs/compatibility.md says of doors and signals what the tests and the code have, row by row and column by column."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from doors.doors import DOORS
+from rankscope.agent.signals.table import OURS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+COLUMNS = {
+    "armed": "test_armed",
+    "window on all ranks, right steps": "test_window_on_all_ranks_with_the_right_steps",
+    "late rank named": "test_the_late_rank_is_named",
+    "bit-identical": "test_training_is_the_same_to_the_last_bit",
+    "exit code of a failing rank": "test_a_failing_rank_ends_the_job_with_the_same_exit_code",
+    "SIGTERM": "test_sigterm_ends_it_alike",
+}
+"""Each column of the table, and the test that it tells of."""
+CELLS = {"yes", "by hand", "not tried"}
+
+
+def table(first: str) -> list[list[str]]:
+    """Cells of the table whose head begins with ``first``, with the head."""
+    begun = PAGE[PAGE.index(f"| {first} |") :].partition("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in (begun[0], *begun[2:])]
+
+
+def test_the_table_of_doors_is_that_of_the_tests() -> None:
+    (_, *columns), *rows = table("door")
+    assert columns == list(COLUMNS)
+    tree = ast.parse((ROOT / "tests" / "doors" / "test_doors.py").read_text(encoding="utf-8"))
+    tests = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    assert tests == list(COLUMNS.values())
+    assert [row[0] for row in rows] == [door.name for door in DOORS]
+    for name, *cells in rows:
+        assert len(cells) == len(COLUMNS), name
+        assert set(cells) <= CELLS, name
+    for cell in {cell for _, *cells in rows for cell in cells}:
+        assert f"*{cell}*: " in PAGE  # what it means stands above the table
+
+
+def test_the_table_of_signals_is_that_of_the_code() -> None:
+    _, *rows = table("name")
+    assert rows == [[f"`{signal.name}`", signal.phrase, signal.trust] for signal in OURS]
+
+
+def test_versions_of_torch_begin_with_the_oldest_that_is_supported() -> None:
+    """Each row names the tests that were run."""
+    versions = {row[0].partition(" ")[0]: row for row in table("torch")[1:]}
+    assert 'torch>=2.6"' in (ROOT / "pyproject.toml").read_text()
+    assert "2.6.0" in versions
+    assert all(len(row) == 3 and row[1].startswith("torch.profiler (`inline`)") and row[2] for row in versions.values())
