@@ -15,7 +15,8 @@ from rankscope import cli
 from rankscope.cli.parts.config_help import keys as every_key
 from rankscope.cli.parts.console import FORMATS, say
 from rankscope.compose import _keys
-from rankscope.config import ScheduleConfig, ToolConfig, plan_in_words
+from rankscope.config import ScheduleConfig, ToolConfig
+from rankscope.config_summary import plan_in_words
 from rankscope.launcher.ending import Ending
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict, VerdictKind

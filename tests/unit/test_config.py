@@ -19,9 +19,9 @@ from rankscope.config import (
     ScheduleConfig,
     StepsConfig,
     ToolConfig,
-    plan_in_words,
     to_agent_spec,
 )
+from rankscope.config_summary import plan_in_words
 from rankscope.errors import ConfigError
 
 

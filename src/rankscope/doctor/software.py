@@ -9,7 +9,7 @@ from importlib import metadata
 
 from rankscope import __version__
 from rankscope.capture_backends import recorder, resolve
-from rankscope.config import plan_in_words
+from rankscope.config_summary import plan_in_words
 from rankscope.doctor.base import Finding, Question
 
 __all__ = ["launcher", "plan", "versions"]

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rankscope.config import ToolConfig, plan_in_words
+from rankscope.config import ToolConfig
+from rankscope.config_summary import plan_in_words
 from rankscope.errors import ConfigError, RankscopeError, RunDirError
 from rankscope.launcher.exec.command import Command, become
 from rankscope.launcher.exec.join import join, sign_in, spool_of

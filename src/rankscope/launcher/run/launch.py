@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rankscope.config import ToolConfig, plan_in_words
+from rankscope.config import ToolConfig
+from rankscope.config_summary import plan_in_words
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.launcher.job import Session, begin
 from rankscope.launcher.live_line import live_line

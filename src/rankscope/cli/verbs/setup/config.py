@@ -34,7 +34,7 @@ def add_config(verbs: Verbs) -> None:
 def config_verb(arguments: argparse.Namespace) -> int:
     """Print the composed configuration and what it records, or the meaning of its keys."""
     from rankscope.compose import compose
-    from rankscope.config import plan_in_words
+    from rankscope.config_summary import plan_in_words
 
     composed = compose(arguments.overrides, arguments.config_dirs)
     if arguments.explain is not None:
