@@ -1,4 +1,4 @@
-"""Real launches: the command in a process of its own, gloo ranks on loopback, and what it left behind."""
+"""Fixtures for real launches: the command in a separate process, gloo ranks on loopback, and the files that it left."""
 
 from __future__ import annotations
 

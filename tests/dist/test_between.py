@@ -1,4 +1,4 @@
-"""What happens between windows, in a real job: it is in the log of all steps, and in the verdict."""
+"""Slow steps between windows of a real job are in the step log, and in the verdict."""
 
 from __future__ import annotations
 

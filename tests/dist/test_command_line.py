@@ -1,4 +1,4 @@
-"""The command line under ``rankscope run`` and under torchrun: the same exit code, the same output."""
+"""Exit codes and output of scripts are the same under ``rankscope run`` and under torchrun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encrypted run of two nodes, while it trains and when it has ended."""
+"""An encrypted run of two nodes, during and after the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's faults, launched for real: who and why, as the table of faults has it, or nobody."""
+"""The faults of the demo in real launches: rank and cause are as in the table of faults."""
 
 from __future__ import annotations
 

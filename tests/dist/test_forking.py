@@ -1,4 +1,4 @@
-"""A launch whose processes are forked (support.forking) is the launch, to whoever is launched."""
+"""A launch whose processes are forked (support.forking) cannot be distinguished by the launched scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promise: result, exit code and lifetime of the job are those it would have had under torchrun."""
+"""The promise: result, exit code and lifetime of the job are the same as under torchrun."""
 
 from __future__ import annotations
 

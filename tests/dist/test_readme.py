@@ -1,4 +1,4 @@
-"""A new user's path: the commands of README.md, as they stand there, on a script of one's own."""
+"""The commands of README.md, unchanged, with a script of a new user."""
 
 from __future__ import annotations
 

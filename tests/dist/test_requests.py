@@ -1,4 +1,4 @@
-"""Windows that nobody planned: on request, every so often, after a slow step; and only on some ranks."""
+"""Windows beyond the plan (requested, periodic, after a slow step), and windows of some ranks only."""
 
 from __future__ import annotations
 

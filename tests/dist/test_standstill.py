@@ -1,4 +1,4 @@
-"""Jobs that stand still: who is named, while it lasts and in the report."""
+"""Jobs that stand still: which rank is named during the standstill and in the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep of a real job: two settings, two runs each in turns, and the table."""
+"""A sweep of a real job: two settings, two runs each alternately, and the table."""
 
 from __future__ import annotations
 

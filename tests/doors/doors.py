@@ -1,4 +1,4 @@
-"""The doors: how ranks are started with and without rankscope. One row here, and it is a row of the table."""
+"""The table of doors: how ranks are started with and without rankscope. One row per door."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The launches of one door, each with and without rankscope, and what they leave."""
+"""The launches of one door, with and without rankscope, and the files that they left."""
 
 from __future__ import annotations
 

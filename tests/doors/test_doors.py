@@ -1,4 +1,4 @@
-"""Each door: the ranks are recorded, the late one is named, and the job is what it is without rankscope.
+"""For each door the ranks are recorded, the late rank is named, and the job is as without rankscope.
 
 What stands in the table of docs/compatibility.md is a test here: door by door, column by column.
 """

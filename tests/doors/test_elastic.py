@@ -1,4 +1,4 @@
-"""An elastic job that a node joins: all ranks are started again, which torchrun does not count as a restart."""
+"""An elastic job that a node joins: all ranks start again, which torchrun does not count as a restart."""
 
 from __future__ import annotations
 

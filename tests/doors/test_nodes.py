@@ -1,4 +1,4 @@
-"""Two nodes: network namespaces with hosts and clocks of their own, one launcher in each."""
+"""Two nodes as network namespaces with separate host names and clocks, and one launcher in each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doors on a GPU: several ranks share one device under NCCL, each of which has another name of its host for it.
+"""The doors on a GPU: ranks share one device under NCCL, which sees a different host name for each.
 
 DOORS_DEVICE=cpu tries the test itself where there is no GPU.
 """

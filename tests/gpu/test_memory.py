@@ -1,4 +1,4 @@
-"""Device memory on a real allocator: a window's history, and an error of memory watched for before CUDA was in use."""
+"""Device memory with a real allocator: the history of a window, and an out-of-memory error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs with NCCL that stand still: who is named, while it lasts and in the report. One GPU is enough."""
+"""Jobs with NCCL that stand still: which rank is named during and after. One GPU is enough."""
 
 from __future__ import annotations
 

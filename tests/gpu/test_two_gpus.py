@@ -1,4 +1,4 @@
-"""The main job on two real GPUs: windows, gathering, and ends that are not peaceful. Needs two CUDA devices."""
+"""The main job on two real GPUs: windows, gathering, and abnormal exits. Needs two CUDA devices."""
 
 from __future__ import annotations
 

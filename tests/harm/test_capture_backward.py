@@ -1,4 +1,4 @@
-"""Step boundaries inside a backward: windows open and close at the next point outside, and are whole."""
+"""Step boundaries within a backward: windows open and close at the next point outside, and are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows close where nothing can still write into what the profiler frees.
+"""Windows close only where no thread can still write into memory that the profiler frees.
 
 glibc is told to give every block above a kilobyte pages of its own, which go back to the system when it is freed. There
 a write into freed memory ends the process at once, where it would else change some other value.

@@ -1,4 +1,4 @@
-"""Mutated inputs end with an answer: no traceback, no waiting, no memory beyond a gigabyte; and nothing else is harmed.
+"""Mutated inputs end with a message, without traceback, hang or more than a gigabyte, and harm no other input.
 
 What an input is made of, and what is done to it, follows from its number alone. One that fails is looked at by
 ``PYTHONPATH=tests python -m harm.fuzzing.worker FOLDER NUMBER 1``.

@@ -1,4 +1,4 @@
-"""What had to stay in a spool is placed later, by the command that the last words of the launcher named."""
+"""Files that had to stay in a spool are placed later by the command that the launcher printed."""
 
 from __future__ import annotations
 

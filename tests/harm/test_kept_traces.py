@@ -1,4 +1,4 @@
-"""gather.keep=suspects: whole traces of the ranks that the verdict names, decided once their columns were compared."""
+"""gather.keep=suspects: traces are kept of the ranks that the verdict from the columns names."""
 
 from __future__ import annotations
 

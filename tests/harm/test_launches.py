@@ -1,4 +1,4 @@
-"""Real jobs in bad places: the job is as under torchrun, and run.json and the report come all the same."""
+"""Real jobs in difficult environments run as under torchrun, and run.json and the report are written."""
 
 from __future__ import annotations
 

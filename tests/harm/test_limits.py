@@ -1,4 +1,4 @@
-"""Jobs where next to nothing is left or allowed: they train as under torchrun, recorded or with a word why not."""
+"""Jobs with hardly any free resources train as under torchrun, recorded or with a message why not."""
 
 from __future__ import annotations
 

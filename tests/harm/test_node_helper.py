@@ -1,4 +1,4 @@
-"""Whatever becomes of node helper, launcher or store: run.json comes, and nothing that was recorded is lost."""
+"""Failures of node helper, launcher or store: run.json is written, and no recorded file is lost."""
 
 from __future__ import annotations
 

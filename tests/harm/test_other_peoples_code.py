@@ -1,4 +1,4 @@
-"""No process of ours runs what lies in the current folder, or takes from PYTHONPATH what it need not."""
+"""No process of rankscope imports modules from the current folder, or needlessly from PYTHONPATH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs under us and under torchrun, side by side: the same comes out to the last bit, and they end in the same way."""
+"""Jobs with and without rankscope: their results are equal to the last bit, and they end in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank's process was left as: descriptors, environment, signals, threads, limits."""
+"""The state of a rank's process after recording: descriptors, environment, signals, threads, limits."""
 
 from __future__ import annotations
 

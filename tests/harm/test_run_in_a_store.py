@@ -1,4 +1,4 @@
-"""run.dir in a store: real helpers, and a store that is killed and started again while it is written to.
+"""run.dir in a store: real helpers, and a store that is killed and restarted during writes.
 
 The store is moto's S3 server, where moto and s3fs are installed, and a folder behind fsspec, which cannot be killed.
 """

@@ -1,4 +1,4 @@
-"""Recorded data that is kept packed."""
+"""Recorded data that is stored in archives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real browser through chromedriver: the few WebDriver commands that tests and pictures need."""
+"""A real browser through chromedriver: the WebDriver commands that tests and pictures need."""
 
 from __future__ import annotations
 

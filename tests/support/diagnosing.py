@@ -1,4 +1,4 @@
-"""The rules and the verdict, asked of evidence that a test made."""
+"""Calls the rules and the verdict with evidence that a test made."""
 
 from __future__ import annotations
 

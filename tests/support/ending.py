@@ -1,4 +1,4 @@
-"""Ends what a test has started, whatever state it is in: no wait here is without a limit.
+"""End processes that a test has started, whatever their state; every wait has a limit.
 
 A launcher that is killed leaves its ranks behind, and a rank that stands still keeps the pipes of its launcher open. To
 close such a pipe while a thread reads from it would wait for that rank, and no signal ends that wait: so all who hold

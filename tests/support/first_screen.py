@@ -1,4 +1,4 @@
-"""What a reader of the page sees first, as text: the verdict's box, and the table of what to do."""
+"""Extract the text of the first screen of the page: the verdict's box, and the table of actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs as a helper leaves them: signed, encrypted."""
+"""Runs as a node helper finishes them, signed or encrypted."""
 
 from __future__ import annotations
 

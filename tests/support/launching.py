@@ -1,4 +1,4 @@
-"""What launches of real commands have in common."""
+"""Functions for tests that launch real commands."""
 
 from __future__ import annotations
 

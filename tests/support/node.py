@@ -1,4 +1,4 @@
-"""A node without torch: a spool with a task, the real helper process, and ranks that are what they leave behind."""
+"""A node without torch: a spool with a task, the real helper process, and ranks represented by their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares and waits of a window by their definitions, computed a second time: plain Python over the trace's own JSON.
+"""Shares and waits of a window, computed independently by their definitions: plain Python over the trace's JSON.
 
 Nothing of the product is used, and nothing that it derives: names are told apart by rules of this file, times are
 integers of nanoseconds as the file has them, sets of time are lists of pairs. Slow, and meant to be. Where the two

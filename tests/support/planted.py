@@ -1,4 +1,4 @@
-"""A run with a word planted in every place where a run can hold one."""
+"""A run that contains a marker word in every place that can hold text."""
 
 from __future__ import annotations
 

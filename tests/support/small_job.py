@@ -1,4 +1,4 @@
-"""A small job of known truth, written as the traces of its ranks: two pieces of work and two collectives a step.
+"""A small job of known truth, written as traces of its ranks: two pieces of work and two collectives a step.
 
 The host launches in order, the device runs in order, a collective ends on all ranks a transfer after the last arrival,
 and a synchronisation ends each step. All ranks are on one clock. Times are us.

@@ -1,4 +1,4 @@
-"""Step logs of whole jobs by construction: every rank does its own work, then all meet, and who is late is known.
+"""Simulated step logs of whole jobs: every rank works, then all synchronise; the late rank is known.
 
     world(ranks, steps, seed, late=...) -> logs by rank, as read from files
 

@@ -1,4 +1,4 @@
-"""What a command shows on a terminal."""
+"""Run a command on a pseudo-terminal and capture its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence for each kind of verdict, made by hand, and the report of it: what a reader sees first."""
+"""Hand-made evidence for each kind of verdict, and the report of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public Python API: what docs/api.md promises."""
+"""The public Python API, as documented in docs/api.md."""
 
 from __future__ import annotations
 

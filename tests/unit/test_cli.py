@@ -1,4 +1,4 @@
-"""Verbs, exit codes, and what goes to which stream."""
+"""Verbs, exit codes, and output streams."""
 
 from __future__ import annotations
 

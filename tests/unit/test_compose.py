@@ -1,4 +1,4 @@
-"""Hydra's Compose API behind one function."""
+"""Composition of the configuration by Hydra's Compose API."""
 
 from __future__ import annotations
 

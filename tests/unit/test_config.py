@@ -1,4 +1,4 @@
-"""The schema: defaults, limits, words."""
+"""The configuration: defaults, limits, description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of faults: complete, in the help, and each trouble inside the window that is recorded."""
+"""The table of faults is complete and in the help, and each fault is within the recorded window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation is what the code makes, its links lead somewhere, and it keeps to the glossary."""
+"""Generated pages are current, links are valid, and the terms are those of the glossary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``rankscope doctor`` says of a node. Folders stand for the node."""
+"""Findings of ``rankscope doctor``. Folders replace the node."""
 
 from __future__ import annotations
 

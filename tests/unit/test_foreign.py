@@ -1,4 +1,4 @@
-"""What lies in the place of a file is opened only if it is one, and read only as far as its content can go."""
+"""Foreign files are opened only if they are regular files, and read only up to a limit."""
 
 from __future__ import annotations
 

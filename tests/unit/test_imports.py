@@ -1,4 +1,4 @@
-"""Who may import whom: architecture.md's rules, read from sys.modules of fresh processes."""
+"""Imports at run time: the rules of architecture.md, read from sys.modules of fresh processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebook of the guide runs from top to bottom, as it stands in the documentation."""
+"""The notebook of the guide runs from beginning to end."""
 
 from __future__ import annotations
 

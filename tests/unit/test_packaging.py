@@ -1,4 +1,4 @@
-"""What is installed is what is here: a folder that pyproject.toml forgets is missing from the wheel only."""
+"""The wheel contains all packages: a folder that pyproject.toml omits is missing from the wheel only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other packages add through entry points, and what becomes of one that is broken."""
+"""Entries of other packages through entry points, also broken ones."""
 
 from __future__ import annotations
 

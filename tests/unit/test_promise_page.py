@@ -1,4 +1,4 @@
-"""docs/promise.md names a test for each of its rows, and each of these tests is there."""
+"""docs/promise.md names an existing test in each row."""
 
 from __future__ import annotations
 

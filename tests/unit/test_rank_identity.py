@@ -1,4 +1,4 @@
-"""Which rank a process was told. The variables are those that each launcher really sets."""
+"""Identity of a process from the variables that each launcher sets."""
 
 from __future__ import annotations
 

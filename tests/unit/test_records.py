@@ -1,4 +1,4 @@
-"""Records are checked at the door: types, sizes, numbers; what is wrong is named by its place."""
+"""Records are checked when they are read: types, sizes, numbers; an error names the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is overwritten, and nobody takes another's seat."""
+"""No file of a run is overwritten, and no node takes the claim of another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder of runs: listed, shown, and pruned without touching what may be running or what is not ours."""
+"""Runs in a folder are listed, shown and pruned; running ones and foreign files are not changed."""
 
 from __future__ import annotations
 

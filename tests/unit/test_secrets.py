@@ -1,4 +1,4 @@
-"""What looks like a secret is masked, and what only sounds like one is not."""
+"""Text that looks like a secret is masked, and text that only resembles one is not."""
 
 from __future__ import annotations
 

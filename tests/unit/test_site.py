@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, and no page of it asks another site for anything."""
+"""The documentation site builds without a warning, and its pages make no request to other sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rankscope top`` on a terminal, and what a script's own logger is given."""
+"""``rankscope top`` on a terminal, and the numbers for a script's own logger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits in each fifth step, as one who reads the loss for the log does, and once for very long."""
+"""A job that waits in each fifth step, as a script that reads the loss for its log, and once for very long."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A training job of some hundred steps, which may be struck by a rank on one of them now and then.
+"""A training job of some hundred steps in which one rank is slow from time to time.
 
     between.py PATTERN [--ms 40] [--steps 600] [--rank 1] [--width 192] [--seed 0] [--where input] [--cuda]
 

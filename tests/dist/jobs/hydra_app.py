@@ -1,4 +1,4 @@
-"""A script with its own @hydra.main: its overrides are its own."""
+"""A script with its own @hydra.main, which parses the overrides after the script."""
 
 import hydra
 

@@ -1,4 +1,4 @@
-"""Tells, as JSON, everything a script can see of how it was started. No training."""
+"""A script that prints, as JSON, everything it can observe of how it was started. It does not train."""
 
 import json
 import multiprocessing

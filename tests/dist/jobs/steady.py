@@ -1,4 +1,4 @@
-"""Trains until a file appears. One rank can be slow, fork a child, profile itself, or end in the middle of a window."""
+"""A job that trains until a file appears. A rank can be slow, fork, profile itself, or exit within a window."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""A training job that stands still after some steps, because of its last rank.
+"""A training job that stands still after some steps because of its last rank.
 
 stuck.py skip | order | asleep | stopped | long | late | unmet [--after 30] [--until FILE]
 

@@ -1,4 +1,4 @@
-"""A small data-parallel job with faults to order. Deterministic: it prints its last loss as a hexadecimal float."""
+"""A small deterministic DDP job with optional faults. It prints its last loss as a hexadecimal float."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Hugging Face Accelerate's own loop."""
+"""A training loop of Hugging Face Accelerate."""
 
 import torch
 from accelerate import Accelerator

@@ -1,4 +1,4 @@
-"""A script that attaches itself; torchrun owns the command line."""
+"""A script that calls rankscope.attach; torchrun is the command."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""DeepSpeed's engine under its own launcher; ZERO is the stage."""
+"""A job of DeepSpeed's engine under its own launcher; ZERO is the stage."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Lightning's own subprocess launcher: the script itself is rank 0."""
+"""A job of Lightning's own subprocess launcher, whose script is rank 0."""
 
 import lightning
 import torch

@@ -1,4 +1,4 @@
-"""Two notebook kernels, each of which attaches itself once it has a process group, trains as a rank, and goes on."""
+"""Two notebook kernels; each creates a process group, attaches itself, trains as a rank, and continues."""
 
 import os
 import sys

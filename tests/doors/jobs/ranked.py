@@ -1,4 +1,4 @@
-"""A rank that its launcher has told who it is."""
+"""A rank whose launcher set its rank in the environment."""
 
 import os
 

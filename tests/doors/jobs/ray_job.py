@@ -1,4 +1,4 @@
-"""Ray Train: the ranks are workers of Ray's, and train in a thread of theirs."""
+"""Ray Train: the ranks are workers of Ray, and train in a thread."""
 
 import os
 import sys

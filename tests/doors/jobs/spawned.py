@@ -1,4 +1,4 @@
-"""mp.spawn: the ranks are children of the script, and know themselves when they have a process group."""
+"""mp.spawn: the ranks are children of the script, and know their rank once they have a process group."""
 
 import torch.multiprocessing as mp
 from common import RANKS, arguments, join, train

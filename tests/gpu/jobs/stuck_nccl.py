@@ -1,4 +1,4 @@
-"""A training job with NCCL that stands still after some steps, because of its last rank.
+"""A training job with NCCL that stands still after some steps because of its last rank.
 
     stuck_nccl.py skip | order | sizes | asleep | stopped [--after 30] [--until FILE]
 

@@ -1,1 +1,1 @@
-"""Mutated inputs: what they are made of (seeds), what is done to them (mutations), and who is given them (worker)."""
+"""Fuzzing: valid inputs (seeds), changes of them (mutations), and the programs that read them (worker)."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a file: its bytes, its values, its size, or that it is no file at all. By seed, repeatable."""
+"""Mutations of a file: of its bytes, values, size or type. Reproducible by seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small run of two ranks on a device, whole and true in every file, from which the mutated ones are made."""
+"""A small valid run of two ranks on a device, from which mutated runs are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives mutated inputs to the program, one after the other, and says of each what became of it, a line of JSON.
+"""Passes mutated inputs to the program, one after the other, and prints the outcome of each as a line of JSON.
 
 ``python -m harm.fuzzing.worker FOLDER FIRST COUNT``: FOLDER for its files, FIRST the number (and seed) of the first.
 A process of its own, since a fault may end it, and since memory is measured by the process.

@@ -1,4 +1,4 @@
-"""What small jobs of many styles share: ``SCRIPT STYLE FOLDER``. Each rank leaves what came out in ``FOLDER/RANK``.
+"""Parts that small jobs of many styles share: ``SCRIPT STYLE FOLDER``. Each rank writes its result to ``FOLDER/RANK``.
 
 Each style ends with :func:`out`: parameters, losses and random states, to the last bit, and whatever else it may tell.
 """

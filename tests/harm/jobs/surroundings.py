@@ -1,4 +1,4 @@
-"""What scripts do beside training: threads, children, signals, tracers, modes, profilers of their own."""
+"""What scripts do in addition to training: threads, children, signals, tracers, modes, own profilers."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Ways to train."""
+"""Styles of training."""
 
 import contextlib
 import io

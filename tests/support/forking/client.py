@@ -1,4 +1,4 @@
-"""Asks the server for processes, and stands for them as ``subprocess.Popen`` does."""
+"""Client of the fork server, with the interface of ``subprocess.Popen``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has loaded torch, and forks the processes it is asked for: ``python -m support.forking.server SOCKET``.
+"""Server that has loaded torch and forks the requested processes: ``python -m support.forking.server SOCKET``.
 
 It ends with its standard input. It may start no thread, since a forked process has none of them.
 """

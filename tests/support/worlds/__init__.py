@@ -1,4 +1,4 @@
-"""Simulated training jobs whose truth is known, because each can be run again without its fault.
+"""Simulated training jobs whose truth is known, because each can be simulated again without its fault.
 
 The way of the data: :mod:`jobs` writes what each rank does in a step (a program), :mod:`faults` changes the programs of
 those at fault, :mod:`engine` runs all programs against each other and gives every operation its times, :mod:`kineto`

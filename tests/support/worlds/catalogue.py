@@ -1,4 +1,4 @@
-"""The worlds that rankscope's verdicts are judged by: faults of every kind on every mesh, and healthy jobs of each.
+"""Simulated jobs by which verdicts are judged: faults of every kind on every mesh, and healthy jobs.
 
 Each is run with its fault and without, from the same seed; the truth is the difference of the mean steps. ``ideal``
 worlds have no noise; ``realistic`` ones have noise of 1 to 3 %, kernels slower beside communication and clocks apart;

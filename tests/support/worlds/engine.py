@@ -1,4 +1,4 @@
-"""Run the programs of all ranks against each other; every operation gets its times.
+"""Simulate the programs of all ranks together; the result is the time of every operation.
 
 The rules, all of them: a host issues its operations in order. A stream runs its kernels in order, each no earlier than
 its launch. A collective ends on all its members at once, a transfer after the last of them arrived; a ring exchange

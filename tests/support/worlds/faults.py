@@ -1,4 +1,4 @@
-"""What can be wrong with a rank, each planted into a healthy program.
+"""Faults of a rank, each planted into a healthy simulated program.
 
 A fault keeps the key of every operation that it changes, so that the same noise falls on the same work with and without
 it; what it adds has keys of its own.

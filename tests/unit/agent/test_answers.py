@@ -1,4 +1,4 @@
-"""A process that is asked where it is answers, and changes nothing for the script."""
+"""A process that is asked where it is answers, and nothing changes for the script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Capture backends: each file is in the table, each row leads to a class, and nothing else has to know its name."""
+"""Capture backends: each file is in the table, each row leads to a class, and no other code uses its name."""
 
 from __future__ import annotations
 

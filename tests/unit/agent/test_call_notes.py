@@ -1,4 +1,4 @@
-"""What is kept of a window's communication calls: from torch's flight recorder, or from the calls of Python."""
+"""Notes on the communication calls of a window: from torch's flight recorder, or from wrapped Python calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way announcements travel between nodes."""
+"""Choice of the carrier of announcements between nodes."""
 
 from __future__ import annotations
 

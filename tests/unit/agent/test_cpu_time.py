@@ -1,4 +1,4 @@
-"""The scheduler's counts of this process's threads, step by step."""
+"""CPU times of this process's threads by the scheduler's counts, step by step."""
 
 from __future__ import annotations
 

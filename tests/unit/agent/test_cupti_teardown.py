@@ -1,4 +1,4 @@
-"""What libkineto is told of letting go of CUPTI, and when a process may run its destructors."""
+"""The variable by which libkineto tears CUPTI down, and when a process may run its destructors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of a step's parts on the device, with a stand-in for ``torch.cuda``: a stream with a clock, and no GPU."""
+"""Device times of the parts of a step, with a substitute for ``torch.cuda``: a stream with a clock, no GPU."""
 
 from __future__ import annotations
 

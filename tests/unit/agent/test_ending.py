@@ -1,4 +1,4 @@
-"""Who waits for the device, and for which."""
+"""Which exits wait for the device, and for which device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank that replaces itself by another program stays a rank; its children still see nothing of ours."""
+"""A rank that replaces itself by another program stays a rank; its children are not affected."""
 
 from __future__ import annotations
 

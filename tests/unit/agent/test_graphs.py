@@ -1,4 +1,4 @@
-"""What CUDA graphs of the script change for a window. How their replays are counted: test_steps.py."""
+"""Effects of the script's CUDA graphs on a window. Counting of replays is in test_steps.py."""
 
 from __future__ import annotations
 

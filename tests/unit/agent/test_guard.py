@@ -1,4 +1,4 @@
-"""An error of ours is kept for the report and goes no further."""
+"""An error of rankscope is kept for the report and is not raised."""
 
 from __future__ import annotations
 

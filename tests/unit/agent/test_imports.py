@@ -1,4 +1,4 @@
-"""The hook on an import, and the sitecustomize that arms a rank."""
+"""The import hook, and the sitecustomize that starts the agent in a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the script has changed or not yet begun is left as it is."""
+"""Objects that the script has changed or not created yet are not modified."""
 
 from __future__ import annotations
 

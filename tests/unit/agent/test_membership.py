@@ -1,4 +1,4 @@
-"""Which rank a process is, and that of several processes only one passes for it."""
+"""Which rank a process is; of several processes of a rank only one is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA memory history, with PyTorch's own functions replaced: no device is needed."""
+"""CUDA memory history, with PyTorch's functions replaced; no device is needed."""
 
 from __future__ import annotations
 

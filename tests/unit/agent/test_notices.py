@@ -1,4 +1,4 @@
-"""What a rank believes of what others have put up."""
+"""Checks of notices that other processes have written."""
 
 from __future__ import annotations
 

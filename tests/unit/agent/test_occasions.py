@@ -1,4 +1,4 @@
-"""What marks a step as one that may be long: evaluations and checkpoints."""
+"""Steps with evaluations and checkpoints are flagged."""
 
 from __future__ import annotations
 

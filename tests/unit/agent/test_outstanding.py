@@ -1,4 +1,4 @@
-"""When the calls that a window recorded have ended."""
+"""Detection that the calls recorded by a window have completed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses of the garbage collector, on the real one."""
+"""Pauses of the real garbage collector."""
 
 from __future__ import annotations
 

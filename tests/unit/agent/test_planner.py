@@ -1,4 +1,4 @@
-"""Where rank 0 announces windows: expected steps are counted by hand."""
+"""Steps at which rank 0 announces windows; the expected steps are counted by hand."""
 
 from __future__ import annotations
 

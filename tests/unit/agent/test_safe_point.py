@@ -1,4 +1,4 @@
-"""Where the state of a profiler may be changed."""
+"""Points at which the state of a profiler may be changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libkineto's log: silent while it works for us, and as the script left it afterwards."""
+"""Libkineto's log level: silent during calls of rankscope, and restored afterwards."""
 
 from __future__ import annotations
 

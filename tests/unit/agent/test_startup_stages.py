@@ -1,4 +1,4 @@
-"""How far a rank is on its way to its first step."""
+"""Stages of a rank before its first step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ring of step times, written by the agent and drained by the helper."""
+"""The ring buffer of step times, written by the agent and drained by the helper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a step. The expected numbers follow from the definitions in agent/steps/counter.py."""
+"""Counting of steps. The expected numbers follow from the definitions in agent/steps/counter.py."""
 
 from __future__ import annotations
 

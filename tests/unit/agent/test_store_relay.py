@@ -1,4 +1,4 @@
-"""Notices between nodes, carried through a store as torchrun's agents keep it."""
+"""Announcements relayed between nodes through a TCPStore like that of torchrun's agents."""
 
 from __future__ import annotations
 

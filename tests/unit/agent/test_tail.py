@@ -1,4 +1,4 @@
-"""The device may be steps behind its host when a window ends: what was launched in the window is waited for."""
+"""The device may be steps behind its host when a window ends: work launched in the window is waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small traces made by hand, recorded ones, and worlds with a known clock."""
+"""Hand-made traces, recorded traces, and simulated jobs with a known clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to hurt a simulated job's traces, and the truth about its calls.
+"""Ways to damage the traces of a simulated job, and the truth about its calls.
 
 A simulated call has the same correlation id on all its ranks, which no analysis compares across ranks.
 """

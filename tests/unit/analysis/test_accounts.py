@@ -1,4 +1,4 @@
-"""Hand-made cases with numbers computed from the definitions, and the published ones of an 8-rank trace."""
+"""Time accounting of hand-made traces, and the published numbers of an 8-rank trace."""
 
 from __future__ import annotations
 

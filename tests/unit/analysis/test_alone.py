@@ -1,4 +1,4 @@
-"""A job of one rank: what less work would gain, by the replay of its steps. Expected numbers are worked out by hand."""
+"""A job of one rank: gains of less work by replay of its steps. Expected numbers are calculated by hand."""
 
 from __future__ import annotations
 

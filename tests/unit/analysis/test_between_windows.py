@@ -1,4 +1,4 @@
-"""The verdict of the windows and that of the step logs, put together."""
+"""The verdict of the windows combined with the verdict of the step logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extra work of a late rank, by hand: what a compiler or a loader computes belongs to them."""
+"""Extra work of a late rank: work of a compiler or a data loader counts as theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler counted, held against a recorded trace: numbers from the definition."""
+"""Contention from the scheduler's counts of a recorded trace; numbers follow from the definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded traces with known faults: the right rank and cause, or none."""
+"""Recorded traces with known faults: rank and cause are right, or no rank is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends and receives issued as one: rings, batched pipelines, lost records. Expected times are worked out by hand."""
+"""Sends and receives issued as one call: rings, batched pipelines, lost records. Times are calculated by hand."""
 
 from __future__ import annotations
 

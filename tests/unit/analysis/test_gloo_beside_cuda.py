@@ -1,4 +1,4 @@
-"""Compute on devices, gradients over gloo on hosts: the calls are exposed communication, and who is late is told."""
+"""Compute on devices with gloo on hosts: the calls are exposed communication, and the late rank is named."""
 
 from __future__ import annotations
 

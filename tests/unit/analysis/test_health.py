@@ -1,4 +1,4 @@
-"""Rows of health from records; every expected number is worked out here by hand."""
+"""Rows of health from records; every expected number is calculated by hand."""
 
 from __future__ import annotations
 

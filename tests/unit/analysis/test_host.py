@@ -1,4 +1,4 @@
-"""Waits of a CPU-only rank, which nothing records: numbers by hand from the definition in analysis/rank/cpu_only.py."""
+"""Waits of a CPU-only rank, by the definition in analysis/rank/cpu_only.py; numbers are calculated by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTA's numbers in the report; ``test_hta_parity`` holds them against HTA."""
+"""HTA's numbers in the report; ``test_hta_parity`` compares them with HTA."""
 
 from __future__ import annotations
 

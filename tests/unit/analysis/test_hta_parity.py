@@ -1,4 +1,4 @@
-"""HTA over our columns equals HTA over its own parse: the frames event by event, and every analysis that is called.
+"""HTA over our columns equals HTA over its own parse: frames event by event, and every analysis used.
 
 Runs with HolisticTraceAnalysis 0.5.0 and with its successor traceinsight (``make test-hta-next``).
 """

@@ -1,4 +1,4 @@
-"""Ids, numbers and names are evidence: each is believed where order and ends of calls bear it out."""
+"""Ids, numbers and names of calls are used only if order and ends of the calls agree with them."""
 
 from __future__ import annotations
 

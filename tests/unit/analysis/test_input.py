@@ -1,4 +1,4 @@
-"""Waiting for input, per step and per rank, on traces written by hand; the truth is added up here by hand."""
+"""Waiting for input, per step and rank, on hand-made traces; the truth is added up by hand."""
 
 from __future__ import annotations
 

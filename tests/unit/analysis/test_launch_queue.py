@@ -1,4 +1,4 @@
-"""Launch queues: by hand, and of jobs whose limit is known."""
+"""Launch queues of hand-made traces, and of jobs whose limit is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A twentieth of all device records lost, on every rank and of every mesh: rings, pipelines, DDP, FSDP, TP, PP x DP.
+"""A twentieth of all device records is lost on every rank, in all meshes: rings, pipelines, DDP, FSDP, TP, PP x DP.
 
 Jobs of ``tests/support/worlds``, without sequence numbers, so that order and times alone tell which call is which. What
 is right is taken from the same traces before anything was lost, where numbers tell.

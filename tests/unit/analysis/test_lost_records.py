@@ -1,4 +1,4 @@
-"""Records get lost: every other call is matched all the same, and the verdict stays (see ``worlds``)."""
+"""With lost records all other calls are matched, and the verdict is the same (see ``worlds``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that cost time, measured over all their work, in jobs simulated with and without the fault (support.worlds)."""
+"""Ranks that cost time over all their work, in jobs simulated with and without the fault (support.worlds)."""
 
 from __future__ import annotations
 

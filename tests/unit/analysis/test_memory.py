@@ -1,4 +1,4 @@
-"""Snapshots of device memory, made by hand in PyTorch's format; every expected number is added up here by hand."""
+"""Snapshots of device memory, hand-made in PyTorch's format; every expected number is added up by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the replay is known to be wrong by: the file, and how the errors in it follow from the cases."""
+"""Known errors of the replay: the file, and how its errors follow from the cases."""
 
 from __future__ import annotations
 

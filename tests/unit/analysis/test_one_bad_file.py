@@ -1,4 +1,4 @@
-"""One bad file of many changes nothing: a hurt rank loses the calls and steps it lacks, and is a line under Trust."""
+"""One bad file of many: its rank loses calls and steps, no other result changes, and Trust names it."""
 
 from __future__ import annotations
 

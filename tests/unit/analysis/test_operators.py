@@ -1,4 +1,4 @@
-"""Operators and Python lines by name, and what devices achieve: expected numbers are worked out by hand."""
+"""Operators and Python lines by name, and utilisation of devices; expected numbers are calculated by hand."""
 
 from __future__ import annotations
 

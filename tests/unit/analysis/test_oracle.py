@@ -1,4 +1,4 @@
-"""Shares and waits of every recorded window agree with those computed a second time (tests/support/oracle.py).
+"""Shares and waits of every recorded window agree with an independent computation (tests/support/oracle.py).
 
 Of other folders too: ``RANKSCOPE_ORACLE=/traces/a:/traces/b pytest tests/unit/analysis/test_oracle.py``.
 """

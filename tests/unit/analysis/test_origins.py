@@ -1,4 +1,4 @@
-"""Operators and rates of kernels, and the work of convolutions: expected numbers are worked out by hand."""
+"""Operators and rates of kernels, and the work of convolutions; expected numbers are calculated by hand."""
 
 from __future__ import annotations
 

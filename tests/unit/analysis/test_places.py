@@ -1,4 +1,4 @@
-"""Which sets of ranks can be told by name."""
+"""Which sets of ranks have a name: hosts, groups, positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not change a verdict does not, whatever of it comes together.
+"""Changes that must not affect a verdict do not, in any combination.
 
 A healthy job and one with a straggler are simulated (see ``worlds``), then their traces are damaged as real ones are:
 records lost, windows shifted, groups named otherwise, files in another order, times in whole microseconds, clocks

@@ -1,4 +1,4 @@
-"""The graph: by hand, unchanged, and with faults of known size put in."""
+"""The replay graph: hand-made, unchanged, and with inserted faults of known size."""
 
 from __future__ import annotations
 

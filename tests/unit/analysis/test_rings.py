@@ -1,4 +1,4 @@
-"""Point-to-point calls between equals are no pipeline."""
+"""Point-to-point calls between equal ranks are not taken for a pipeline."""
 
 from __future__ import annotations
 

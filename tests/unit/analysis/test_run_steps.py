@@ -1,4 +1,4 @@
-"""Pulses made by hand; every expected number follows from the definition in docs/metrics.md."""
+"""Hand-made step logs; every expected number follows from the definition in docs/metrics.md."""
 
 from __future__ import annotations
 

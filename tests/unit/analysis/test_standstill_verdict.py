@@ -1,4 +1,4 @@
-"""A job that stood still for good: its reader learns that first."""
+"""In the report of a job that stood still permanently, this comes first."""
 
 from __future__ import annotations
 

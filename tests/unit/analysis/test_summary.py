@@ -1,4 +1,4 @@
-"""What is kept of a rank when its trace is gone: counts and times by hand, and what two real runs differ in."""
+"""The summary of a rank: counts and times by hand, and the differences of two real runs."""
 
 from __future__ import annotations
 

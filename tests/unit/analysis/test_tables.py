@@ -1,4 +1,4 @@
-"""Every table of the report is made by a line of ``TABLES``, and one that fails costs only its own field."""
+"""Every table of the report is in ``TABLES``, and one that fails affects only its own field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window that stayed open for the device: the host's further steps count for nothing."""
+"""A window that stayed open for the device: further steps of the host are not counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be communication under a name nobody knows is told, and nothing else is."""
+"""Kernels that may communicate under an unknown name are reported, and no others."""
 
 from __future__ import annotations
 

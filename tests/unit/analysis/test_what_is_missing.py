@@ -1,4 +1,4 @@
-"""Windows of which something is missing: marks, records, ranks for a while, or a stage of the analysis itself."""
+"""Windows with missing parts: marks, records, ranks for some steps, or a stage of the analysis."""
 
 from __future__ import annotations
 

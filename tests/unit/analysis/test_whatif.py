@@ -1,4 +1,4 @@
-"""What-ifs against the same change made in a simulated job, and exposure by module."""
+"""What-ifs compared with the same change in a simulated job, and exposure by module."""
 
 from __future__ import annotations
 

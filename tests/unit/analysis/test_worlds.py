@@ -1,4 +1,4 @@
-"""Jobs of 8 and 64 ranks with known truth (see ``worlds``): clocks, the right rank, its cost, and nobody else."""
+"""Simulated jobs of 8 and 64 ranks (see ``worlds``): clocks, the right rank, its cost, and no other rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of any size with known truth: the steps of one rank, run on every rank of a PP x DP x TP mesh.
+"""Simulated jobs of any size: the steps of one rank, on every rank of a PP x DP x TP mesh.
 
 A program is what one rank does in a step: work, calls and synchronisations, by hand (:func:`by_hand`) or with the host
 gaps, kernels and sizes of a recorded rank (:func:`of_a_recorded_rank`). The simulation knows four rules and nothing of

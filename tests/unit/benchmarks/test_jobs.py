@@ -1,4 +1,4 @@
-"""The benchmarks' own judge: what counts as right, what as a miss, what as a false alarm."""
+"""Grading in the benchmarks: right, missed, false alarm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict between windows on jobs whose truth is known by construction (tests/support/step_log_worlds.py)."""
+"""The verdict between windows on simulated step logs (tests/support/step_log_worlds.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step logs of both versions, exact and folded."""
+"""Step logs of all versions, exact and folded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job stands still, from answers whose truth is known."""
+"""Why a job stands still, from answers with a known truth."""
 
 from __future__ import annotations
 

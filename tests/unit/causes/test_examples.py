@@ -1,4 +1,4 @@
-"""Every example of a cause is true, and every cause has one of what it accounts for and one of what it leaves alone."""
+"""Every example of a cause is true, and every cause has examples that match and that do not match."""
 
 from __future__ import annotations
 

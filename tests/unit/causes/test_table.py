@@ -1,4 +1,4 @@
-"""Every cause is complete, is in the table, is in the guide, and has a job in which it is planted."""
+"""Every cause is complete, is in the table and the guide, and names a job that plants it."""
 
 from __future__ import annotations
 

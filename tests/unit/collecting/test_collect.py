@@ -1,4 +1,4 @@
-"""Two folders that stand for the disks of two nodes: brought together on loopback, by a store, and from folders."""
+"""Two folders as disks of two nodes, combined over loopback, through a store, and from folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs to compare: made by hand, and real ones read once."""
+"""Runs to compare: hand-made ones, and real ones that are read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baselines in folders and behind URLs, and their history."""
+"""Baselines in folders and at URLs, and their history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What explains the difference of real runs, and how calls of different programs are aligned."""
+"""Explanations of differences of real runs, and alignment of calls of different programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions, their words, and what cannot be decided."""
+"""Conditions of ``rankscope check``: syntax, decisions, and undecided ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was changed in a run made by hand is told, with its size and rank, and nothing else is."""
+"""Changes in a hand-made run are reported with size and rank, and nothing else is reported."""
 
 from __future__ import annotations
 

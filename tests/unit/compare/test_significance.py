@@ -1,4 +1,4 @@
-"""What is told of many rows, and of one kernel beside all others, against numbers by hand."""
+"""Significance among many rows, and of one kernel compared with all others; numbers by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step of two runs: slower, faster, the same, or not to be said."""
+"""The step of two runs: slower, faster, the same, or undecided."""
 
 from __future__ import annotations
 

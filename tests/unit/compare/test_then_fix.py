@@ -1,4 +1,4 @@
-"""``rankscope demo --then-fix`` runs the demo twice, with the same settings, and compares what came of it."""
+"""``rankscope demo --then-fix`` runs the demo twice with the same settings, and compares the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each piece of advice: evidence that has it, and evidence that must not: the change is in use, or gains nothing."""
+"""Each piece of advice: evidence with it, and evidence without it (already in use, or no gain)."""
 
 from __future__ import annotations
 

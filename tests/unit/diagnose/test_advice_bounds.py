@@ -1,4 +1,4 @@
-"""What an advice gains at most, from evidence by hand."""
+"""Largest gain of each piece of advice, from hand-made evidence."""
 
 from __future__ import annotations
 

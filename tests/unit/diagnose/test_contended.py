@@ -1,4 +1,4 @@
-"""Who is late on a busy machine: all numbers are written from the definitions by hand."""
+"""Verdicts on a busy machine; all numbers are calculated by hand from the definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the state of devices and hosts lets one say, and what it does not."""
+"""Findings on the state of devices and hosts."""
 
 from __future__ import annotations
 

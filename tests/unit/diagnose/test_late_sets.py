@@ -1,4 +1,4 @@
-"""Several ranks that are late in one way: which set they are, and what it costs."""
+"""Several ranks that are late in the same way: which set they are, and its cost."""
 
 from __future__ import annotations
 

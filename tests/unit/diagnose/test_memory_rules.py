@@ -1,4 +1,4 @@
-"""What is said of a rank whose device memory ran out."""
+"""Findings on a rank whose device memory was exhausted."""
 
 from __future__ import annotations
 

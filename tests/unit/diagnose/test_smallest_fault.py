@@ -1,4 +1,4 @@
-"""An acquittal says the smallest fault that would have been seen: on devices, on hosts, and where nobody waits."""
+"""A verdict without a straggler names the smallest fault that would have been detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule is in the table and has its words, and one that fails costs only its own findings."""
+"""Every rule is in the table with its wording, and one that fails affects only its own findings."""
 
 from __future__ import annotations
 

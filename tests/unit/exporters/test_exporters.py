@@ -1,4 +1,4 @@
-"""Each exporter against the reader of the tool that it writes for."""
+"""Each exporter, read back with the tool that it writes for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node helper that starts nothing."""
+"""A substitute for the node helper that starts no process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The split at the script, measured against torchrun's own parser."""
+"""The split at the script, compared with torchrun's own parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How torchrun's ending becomes ours."""
+"""Exit of the launcher process for each way in which torchrun ends."""
 
 from __future__ import annotations
 

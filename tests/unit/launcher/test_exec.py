@@ -1,4 +1,4 @@
-"""``rankscope exec``: its words, its signals, and how several of a node make one run."""
+"""``rankscope exec``: its arguments, its signals, and how several of a node form one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where few processes or descriptors are left, the job gets them."""
+"""If few processes or descriptors are left, they are left to the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promise: our failures change neither whether the job runs nor how it ends."""
+"""The promise: errors of rankscope change neither whether the job runs nor how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which run, and where."""
+"""Identity and location of a run."""
 
 from __future__ import annotations
 

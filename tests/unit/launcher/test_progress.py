@@ -1,4 +1,4 @@
-"""Progress while a run wraps up does not flood the terminal, and nothing about it can stop the gathering."""
+"""Progress while a run is wrapped up is bounded on the terminal, and cannot stop the gathering."""
 
 from __future__ import annotations
 

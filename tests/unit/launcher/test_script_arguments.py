@@ -1,4 +1,4 @@
-"""The script's own arguments, turned by the configuration."""
+"""The script's own arguments, set by the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is put around the job, and that it is taken away again."""
+"""The surroundings of the job, and their removal."""
 
 from __future__ import annotations
 

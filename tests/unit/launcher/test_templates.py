@@ -1,4 +1,4 @@
-"""The templates in launch/ call `rankscope run` with words that it accepts. Cluster commands are stand-ins."""
+"""The templates in launch/ call `rankscope run` with valid arguments. Cluster commands are replaced."""
 
 from __future__ import annotations
 

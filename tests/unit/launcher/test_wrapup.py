@@ -1,4 +1,4 @@
-"""After the job: signals end the process at once; bars on a terminal, lines elsewhere."""
+"""After the job: signals end the process at once; bars on a terminal, otherwise lines."""
 
 from __future__ import annotations
 

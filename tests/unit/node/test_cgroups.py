@@ -1,4 +1,4 @@
-"""Control groups are found by their mounts, wherever those are."""
+"""Control groups are found by their mounts, wherever they are mounted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose processes use the CPUs: the job's are those that descend from its launcher."""
+"""Which processes use the CPUs: those of the job descend from its launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace is placed only where the disk has room for it beside what the job needs, and a node keeps its quota."""
+"""A trace is placed only if the disk has enough space for it and for the job, within the node's quota."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many attempts there were before a node came, from what the others have left in the run directory."""
+"""Number of attempts before a node joined, from the files of other nodes in the run directory."""
 
 from __future__ import annotations
 

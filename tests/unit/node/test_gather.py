@@ -1,4 +1,4 @@
-"""From spool to run directory: what is checked, and what is said of it."""
+"""From spool to run directory: checks, and their messages."""
 
 from __future__ import annotations
 

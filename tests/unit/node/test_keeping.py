@@ -1,4 +1,4 @@
-"""Of which ranks whole traces are kept."""
+"""Choice of the ranks whose traces are kept."""
 
 from __future__ import annotations
 

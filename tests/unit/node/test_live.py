@@ -1,4 +1,4 @@
-"""How a job is doing while it runs: read from the logs, put in a line, told now and then."""
+"""State of a running job: read from the logs, written as a line, printed at intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who was due, who is missing, and why."""
+"""Which ranks had to record, which are missing, and why."""
 
 from __future__ import annotations
 

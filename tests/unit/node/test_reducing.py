@@ -1,4 +1,4 @@
-"""Where only columns are kept: one object a node and window, from which the report is that of the traces."""
+"""If only columns are kept: one object per node and window, with the same report as from the traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a running job for a window."""
+"""Requests for a window of a running job."""
 
 from __future__ import annotations
 

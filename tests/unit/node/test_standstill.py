@@ -1,4 +1,4 @@
-"""When ranks are asked where they are, and what is made of their answers; time and ranks are planted."""
+"""When ranks are asked where they are, and conclusions from their answers; time and ranks are simulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log that a helper takes out of a ring: folded when it grows long, taken up again by the next helper."""
+"""The step log that a helper drains from a ring: folded when it is long, continued by the next helper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as a node's helper leaves it: its sums, its signature, and who did what with it."""
+"""A run as a node helper finishes it: checksums, signature, audit log."""
 
 from __future__ import annotations
 

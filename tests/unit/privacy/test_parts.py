@@ -1,4 +1,4 @@
-"""Names, tokens, policies and records of a copy, one by one."""
+"""Names, tokens, policies and records of a copy, separately."""
 
 from __future__ import annotations
 

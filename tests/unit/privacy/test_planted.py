@@ -1,4 +1,4 @@
-"""Of what is planted in every place of a run nothing is found in a copy of it, whatever it is packed in."""
+"""A marker planted in every place of a run does not occur in its copy, however it is packed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy comes to the same report as its original, number for number, and opens where the original does."""
+"""A copy has the same report as its original, number for number, and opens wherever the original does."""
 
 from __future__ import annotations
 

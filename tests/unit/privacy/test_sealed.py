@@ -1,4 +1,4 @@
-"""An encrypted run: closed for all but who has the key, who reads it with every verb."""
+"""An encrypted run: unreadable without the key, and readable with it by every verb."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever works, the objects are the same to the byte; an engine that is not there says what is missing."""
+"""Every engine makes the same objects, byte for byte; one that is not available names what is missing."""
 
 from __future__ import annotations
 

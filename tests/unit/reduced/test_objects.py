@@ -1,4 +1,4 @@
-"""A report from objects of reduced traces is the report from the traces; what is damaged costs what it holds."""
+"""The report from reduced traces equals that from the traces; damage affects only the damaged traces."""
 
 from __future__ import annotations
 

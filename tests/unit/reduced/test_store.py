@@ -1,4 +1,4 @@
-"""Objects behind a URL: nothing half believed, an upload that was cut off is repeated, what is whole is left alone."""
+"""Objects at a URL: never read partially; interrupted uploads are repeated, complete ones are not."""
 
 from __future__ import annotations
 

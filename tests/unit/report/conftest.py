@@ -1,4 +1,4 @@
-"""Reports made by hand: the cases that the writers must tell well."""
+"""Hand-made reports for the tests of all writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two views of one report never disagree: its tables summed and held against each other, on recorded and made jobs.
+"""Two views of one report agree: sums of its tables are compared, on recorded and hand-made jobs.
 
 Of each pair of numbers the truth is the definition in docs/metrics.md.
 """

@@ -1,4 +1,4 @@
-"""Whatever a trace is called, it stays text."""
+"""Text of a trace stays text in every format, whatever it contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real browser, from file:// and without a network. Skipped where no chromedriver is installed."""
+"""The page in a real browser, from file:// and without a network. Skipped without chromedriver."""
 
 from __future__ import annotations
 

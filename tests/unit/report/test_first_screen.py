@@ -1,4 +1,4 @@
-"""The reading test: the first screen alone tells which rank it is, why, what to do first, and what that gains.
+"""The first screen alone shows the rank, the cause, the first action, and its gain.
 
 What is right comes from what was planted in each recorded job (tests/data/traces/labels.json).
 """

@@ -1,4 +1,4 @@
-"""Every kind of verdict as a reader sees it, on a terminal and on the page's first screen.
+"""Every kind of verdict on a terminal and on the first screen of the page.
 
 The files of tests/golden are read by reviewers; to write them anew::
 

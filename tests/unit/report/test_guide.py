@@ -1,4 +1,4 @@
-"""The guide speaks of fields, causes and files that exist."""
+"""Fields, causes and files that the guide names exist."""
 
 from __future__ import annotations
 

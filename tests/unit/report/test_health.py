@@ -1,4 +1,4 @@
-"""Health in the page: what was reported is shown, what nobody reported takes no column."""
+"""Health in the page: measured values are shown, and columns without values are left out."""
 
 from __future__ import annotations
 

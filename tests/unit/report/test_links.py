@@ -1,4 +1,4 @@
-"""What a link could give is told where it is known, and nowhere else."""
+"""The peak bandwidth of a link is shown where it is known, and only there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page may weigh, and that what is left out of it is made when it is asked for (test_browser.py opens it)."""
+"""Size limits of the page; parts left out are made by its script (test_browser.py opens it)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of time can be told apart, also by readers who see fewer colours."""
+"""The colours of the kinds of time are distinguishable, also with colour blindness."""
 
 from __future__ import annotations
 

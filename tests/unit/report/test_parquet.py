@@ -1,4 +1,4 @@
-"""Of many ranks there is a table with a row each; what it holds is what the report says."""
+"""For many ranks there is a table with a row each, with the same numbers as the report."""
 
 from __future__ import annotations
 

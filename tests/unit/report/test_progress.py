@@ -1,4 +1,4 @@
-"""Bars on a terminal, lines elsewhere."""
+"""Bars on a terminal, otherwise lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader trips over: units torn off, titles cut in the middle, identifiers, colour where it does not belong."""
+"""Typography of reports: units stay with numbers, titles are not cut, identifiers, use of colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The curve is where its numbers are; what was not measured is a gap."""
+"""The curve of step times is at its numbers; unmeasured parts are gaps."""
 
 from __future__ import annotations
 

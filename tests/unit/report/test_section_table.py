@@ -1,4 +1,4 @@
-"""Every section of the page is in the table and complete, and one that fails costs only itself."""
+"""Every section of the page is in the table and complete; one that fails affects only itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections appear with their data and not without; each number of a record is where its head says."""
+"""Sections appear only with their data; each number of a record is in the column with its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each writer over each hand-made report."""
+"""Each writer with each hand-made report."""
 
 from __future__ import annotations
 

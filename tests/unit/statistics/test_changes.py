@@ -1,4 +1,4 @@
-"""Changes that are there are found where they are, and none is seen in noise, outliers or slow waves."""
+"""Changes of level are found at their positions, and none in noise, outliers or slow waves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Medians of all others, by hand and against the definition."""
+"""Medians of all others, by hand and compared with the definition."""
 
 from __future__ import annotations
 

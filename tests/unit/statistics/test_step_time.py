@@ -1,4 +1,4 @@
-"""How long a step takes where the host waits for its device every so often. Expected times are counted by hand."""
+"""Step time of a host that waits for its device at intervals. Expected times are counted by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder and its run directory in a store: put whole, read back, gone on with, and run.json last."""
+"""A folder and its run directory in a store: uploaded whole, read back, continued, run.json last."""
 
 from __future__ import annotations
 

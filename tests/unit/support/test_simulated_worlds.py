@@ -1,4 +1,4 @@
-"""The simulator of support.worlds against times worked out by hand: what judges rankscope has to be right itself."""
+"""The simulator of support.worlds, compared with times calculated by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps as they lie in a folder, with runs that have ended but were never launched."""
+"""Folders of sweeps with runs that have ended, made without launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each run a job of submitit's."""
+"""Each run of a sweep as a job of submitit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By how much settings differ: expected numbers are those of the definition, by hand or by another formula."""
+"""Differences between settings; expected numbers are calculated by hand or by another formula."""
 
 from __future__ import annotations
 

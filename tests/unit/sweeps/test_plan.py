@@ -1,4 +1,4 @@
-"""What a sweep tries: Hydra's grammar, all combinations, and an order that favours none."""
+"""Settings of a sweep: Hydra's grammar, all combinations, and a balanced order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of a sweep, one after the other: commands of the shell stand for them."""
+"""Runs of a sweep in sequence; shell commands replace them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces made by hand, recorded ones, and a strict reading of a merged timeline."""
+"""Hand-made and recorded traces, and a strict reader of a merged timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One timeline of all ranks: times, tracks, arrows, bounds."""
+"""One timeline of all ranks: times, tracks, arrows, limits."""
 
 from __future__ import annotations
 

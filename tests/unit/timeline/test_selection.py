@@ -1,4 +1,4 @@
-"""What the user may ask for."""
+"""Selections that a user can make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loopback server: two files for the owner of the address, and nothing for anybody else."""
+"""The loopback server: two files for the owner of the address, and none for others."""
 
 from __future__ import annotations
 

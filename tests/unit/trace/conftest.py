@@ -1,4 +1,4 @@
-"""Small traces made on the spot, and times of interval unions to compare with."""
+"""Small hand-made traces, and times of interval unions to compare with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns survive Parquet; a cache that does not fit is never believed."""
+"""Columns are unchanged by Parquet; a cache that does not fit its trace is not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every folder of tests/data/cases whose numbers concern loading: ``expected.json`` holds exactly."""
+"""Folders of tests/data/cases about loading: the numbers in ``expected.json`` are reproduced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the arguments of a communication call stand, and which group it is."""
+"""Where the arguments of a communication call are found, and which group it belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are offered as traces, and which windows they are."""
+"""Which files are candidates for traces, and their windows."""
 
 from __future__ import annotations
 

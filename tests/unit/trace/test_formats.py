@@ -1,4 +1,4 @@
-"""Input formats: each package is in the table, and every format passes the same tests on samples of its own."""
+"""Input formats: each package is in the table, and every format passes the same tests on its samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading stops, with a word, before the memory of the machine is used up; what the system tells is written by hand."""
+"""Reading stops with an error before the machine's memory is exhausted; /proc is replaced by files."""
 
 from __future__ import annotations
 

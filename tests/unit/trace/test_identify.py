@@ -1,4 +1,4 @@
-"""Whose trace a file is: content, process groups, names and the user's word, and what happens when they disagree."""
+"""The rank of a file: content, process groups, names and the user's option, also if they disagree."""
 
 from __future__ import annotations
 

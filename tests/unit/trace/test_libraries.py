@@ -1,4 +1,4 @@
-"""Every library's samples are communication, of the kind they say, and no sample is another row's by accident."""
+"""Samples of each library are communication of their kind, and match no other row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches and steps on small columns."""
+"""Links of launches and steps, on small columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many files at once: in processes, with progress, and without harm from a bad one."""
+"""Many files at once: in processes, with progress, and with a bad file among them."""
 
 from __future__ import annotations
 

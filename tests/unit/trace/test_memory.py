@@ -1,4 +1,4 @@
-"""What the allocator held, from events written here by hand; every expected number is added up here by hand."""
+"""Allocator totals from hand-made events; every expected number is added up by hand."""
 
 from __future__ import annotations
 

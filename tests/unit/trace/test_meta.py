@@ -1,4 +1,4 @@
-"""What a trace says of itself is believed where it is possible."""
+"""Metadata of a trace is used if it is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of trace files, as frameworks write them, and what they say about ranks."""
+"""Names of trace files as frameworks write them, and the ranks in them."""
 
 from __future__ import annotations
 

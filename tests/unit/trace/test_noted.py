@@ -1,4 +1,4 @@
-"""What the agent noted of calls fills in what their events do not say, and nothing else."""
+"""The agent's notes on calls complete what their events lack, and change nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom sends and receives mean, and which records a coalesced launch stands for."""
+"""Peers of sends and receives, and the records of a coalesced launch."""
 
 from __future__ import annotations
 

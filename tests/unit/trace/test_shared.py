@@ -1,4 +1,4 @@
-"""What the ranks of a job have in common is in memory once."""
+"""Values that the ranks of a job have in common are in memory once."""
 
 from __future__ import annotations
 
