@@ -68,7 +68,8 @@ def latest() -> dict[str, float] | None:
     ``rankscope/own_ms``, the largest time of a rank before the ranks synchronise, ms per step, and
     ``rankscope/slowest_rank``, the number of that rank; ``rankscope/input_pct``, the largest share of time in a data
     loader, %; ``rankscope/named_ranks``, the number of ranks that the step logs name as slow; ``rankscope/step``, the
-    step of the rank that is furthest behind.
+    step of the rank that is furthest behind; where it is known, ``rankscope/wait_pct``, the largest share of time
+    that a rank waits in collectives, %.
 
     Returns:
         The numbers, updated every two seconds; None in a process that is not recorded, and before the first update.

@@ -265,6 +265,8 @@ class StepLogConfig:
 
 
 LIVE_MODES = ("auto", "off", "line", "log")
+TRACKERS = ("tensorboard", "mlflow", "wandb", "trackio")
+"""Values of ``live.trackers``."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -276,10 +278,15 @@ class LiveConfig:
     logs name a rank or the job stands still. ``line``: one line on the terminal, redrawn repeatedly. ``off``: none."""
     metrics: bool = False
     """Whether RUN/metrics.prom (OpenMetrics text) is written every few seconds."""
+    trackers: list[str] = field(default_factory=list)
+    """Experiment trackers (``tensorboard``, ``mlflow``, ``wandb``, ``trackio``) into which rank 0 logs the numbers of
+    ``rankscope.latest()`` every ten seconds, each only if the script has a run open in it."""
 
     def __post_init__(self) -> None:
-        """Check the mode."""
+        """Check the mode and the trackers."""
         _one_of("live.mode", self.mode, LIVE_MODES)
+        for tracker in self.trackers:
+            _one_of("live.trackers", tracker, TRACKERS)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -365,4 +372,5 @@ def to_agent_spec(config: ToolConfig, *, run_id: str, spool: Path) -> AgentSpec:
         hang_after_s=config.hang.after_s,
         device_events=config.step_log.device_events,
         calls_share=config.step_log.calls_pct / 100.0,
+        trackers=list(config.live.trackers),
     )

@@ -34,6 +34,8 @@ from rankscope.agent.steps.counter import StepCounter
 from rankscope.agent.steps.detectors import install_detectors
 from rankscope.agent.steps.occasions import watch_occasions
 from rankscope.agent.steps.step_times import StepTimes
+from rankscope.agent.trackers.follow import TrackerLog
+from rankscope.agent.trackers.table import TRACKERS
 from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
 from rankscope.agent.windows.rank_windows import RankWindows
@@ -79,6 +81,7 @@ class Session:
             spec, self.spool, self.counter, self._thread, self._ending, self._times.step_time, _disarm
         )
         self._listener: Listener | None = None
+        self._trackers: TrackerLog | None = None
         self._in_group = False
         self._changes = 0
         self._due = False
@@ -102,6 +105,8 @@ class Session:
             session._times.phase, session._signals, session._times.graph_ends,
         )  # fmt: skip
         watch_occasions(session._times.happened)
+        for name in spec.trackers:
+            TRACKERS[name].watch()
         if session._member.process is not None and spec.hang_after_s > 0:
             StartupStages(session.spool.stage(session.process.attempt, session.process.rank), session._listen).watch()
         session._windows.install()
@@ -126,6 +131,8 @@ class Session:
         if not self._times.begun and not self._first_step():
             return
         self._time_step()
+        if self._trackers is not None and self._thread.is_this():
+            self._trackers.look(self.counter.completed)
         if self.counter.changes != self._changes:
             self._changes = self.counter.changes
             self._windows.recounted()
@@ -199,6 +206,9 @@ class Session:
         self._times.read_calls(
             self.spool.call_times(ring), self.spec.calls_share, functools.partial(recorded_calls, fast=True)
         )
+        if process.rank == 0 and self.spec.trackers:
+            chosen = [TRACKERS[name] for name in self.spec.trackers]
+            self._trackers = TrackerLog(chosen, functools.partial(latest_numbers, self.spool.live))
         self._listen()
         self._ending.end_with_multiprocessing()
         if self.spec.capture.memory_snapshot:
@@ -277,6 +287,8 @@ class Session:
             skip_destructors()
         if self._listener is not None:
             self._listener.close()
+        if self._trackers is not None:
+            self._trackers.close()
         self._times.close()
         self.process.status, self.process.reason = ("ok", None) if reason is None else ("partial", reason)
         self.process.steps.after_ms = self._times.step_time.recent_ms

@@ -168,5 +168,7 @@ class AgentSpec:
     """Whether the step log also has device times."""
     calls_share: float = 0.0
     """Share of the time that reading torch's flight recorder between windows may take; 0: it is not read."""
+    trackers: list[str] = field(default_factory=list)
+    """Experiment trackers into which rank 0 logs the key numbers of the job, if the script has them open."""
     reaches_other_nodes: bool = False
     """Whether there may be ranks on other nodes that the variables of a rank do not show (:func:`rankscope.attach`)."""

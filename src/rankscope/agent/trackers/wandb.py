@@ -1,0 +1,19 @@
+"""Weights & Biases: the numbers join what the script logs next, so that its steps stay as they are."""
+
+from __future__ import annotations
+
+import sys
+
+from rankscope.agent.trackers.base import Log, Tracker
+
+__all__ = ["TRACKER"]
+
+
+def _opened() -> Log | None:
+    run = getattr(sys.modules.get("wandb"), "run", None)
+    if run is None:
+        return None
+    return lambda numbers, _step: run.log(dict(numbers), commit=False)
+
+
+TRACKER = Tracker("wandb", _opened)
