@@ -34,9 +34,9 @@ def test_who_is_to_blame_for_standstills(start, finish, tmp_path):
     for fault in EXPECTED:  # all at once: each only waits
         settings = ["schedule.skip_first=1000000", "analysis.enabled=false", "hang.after_s=3", "live.mode=off"]
         settings.append(f"run.dir={tmp_path / fault}")
-        words = [*RANKSCOPE, "--standalone", "--nproc-per-node", 2, *flags_of(*settings), JOB, fault, "--until", tmp_path / "over"]
-        jobs[fault] = start(words)
-    told, wrong, deadline = {}, [], time.monotonic() + LIMIT_S
+        words = [*RANKSCOPE, "--standalone", "--nproc-per-node", 2, *flags_of(*settings)]
+        jobs[fault] = start([*words, JOB, fault, "--until", tmp_path / "over"])
+    told, wrong, deadline = {}, [], time.monotonic() + LIMIT_S / 4
     for fault, running in jobs.items():
         run = RunDir(tmp_path / fault)
         while not (found := read_answers(run)) and running.poll() is None and time.monotonic() < deadline:
