@@ -152,7 +152,8 @@ def record_all(args: argparse.Namespace) -> None:
     if len(cores) < args.cores * args.lanes:
         raise SystemExit(f"{args.lanes} lanes of {args.cores} cores: this process may use {len(cores)} cores")
     done = {line["run"]["number"] for line in lines(args.out) if "failed" not in line}
-    todo = [run for run in runs() if run.number not in done]
+    words = args.only.split(",")
+    todo = [r for r in runs() if r.number not in done and any(w in f"{r.mesh} {r.condition}" for w in words)]
     import torch
     import torch._inductor  # what the first window of a process would import
     import torch.distributed.fsdp
@@ -309,6 +310,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2, help="of a lane")
     parser.add_argument("--steps", type=int, default=STEPS, help="of a job")
     parser.add_argument("--budget-s", type=float, default=230.0, help="no job is begun that may end later")
+    parser.add_argument("--only", default="", metavar="WORD,...", help="runs of these programs or conditions")
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=20261130)
     args = parser.parse_args()
