@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 import sys
@@ -15,9 +16,12 @@ from rankscope.cli.verbs.reports.export import _NAMES
 from rankscope.errors import ConfigError
 from rankscope.exporters.openmetrics import as_text
 from rankscope.exporters.table import EXPORTERS
+from rankscope.exporters.trace_files import copy_traces
 from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict
 from rankscope.records.rows import RankSummary
 from rankscope.report.notebook import Report
+
+TRACES = Path(__file__).parents[2] / "data" / "traces" / "graph_healthy"
 
 
 @pytest.fixture
@@ -145,3 +149,41 @@ def test_without_the_package_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=rf"pip install 'rankscope\[{name}\]'"):
         EXPORTERS[name].write(report, str(tmp_path), 0)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A run directory: traces of two ranks, spaced as torch writes them, and the records beside them."""
+    window = tmp_path / "run_0001" / "attempt_0" / "window_000"
+    window.mkdir(parents=True)
+    for rank in range(2):
+        text = json.dumps(json.loads(gzip.decompress((TRACES / f"rank_{rank}.json.gz").read_bytes())))
+        (window / f"rank_{rank:05d}.trace.json.gz").write_bytes(gzip.compress(text.encode(), 1))
+        (window / f"rank_{rank:05d}.json").write_text(json.dumps({"rank": rank}, indent=1))
+    return tmp_path / "run_0001"
+
+
+def test_hta_opens_a_window(recorded: Path, tmp_path: Path) -> None:
+    trace_file = pytest.importorskip("hta.common.trace_file")
+    assert main(["export", str(recorded), "--to", "traces", "--output", str(tmp_path / "logs")]) == 0
+    folder = tmp_path / "logs" / "run_0001_attempt_0_window_000"
+    assert trace_file.get_trace_files(str(folder)) == {
+        rank: str(folder / f"rank_{rank:05d}.pt.trace.json.gz") for rank in range(2)
+    }
+    for path in folder.iterdir():
+        own = recorded / "attempt_0" / "window_000" / path.name.replace(".pt.trace", ".trace")
+        assert path.read_bytes() == own.read_bytes()
+
+
+def test_the_profiler_plugin_opens_a_window(recorded: Path, tmp_path: Path) -> None:
+    loader = pytest.importorskip("torch_tb_profiler.profiler.loader")
+    io = pytest.importorskip("torch_tb_profiler.io")
+    (folder,) = copy_traces(recorded, "run_0001", tmp_path / "logs")
+    run = loader.RunLoader(folder.name, str(folder), io.Cache(str(tmp_path / "cache"))).load()
+    assert set(run.workers) >= {"rank_00000", "rank_00001"}
+
+
+def test_a_run_without_traces_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run").mkdir()
+    assert main(["export", str(tmp_path / "run"), "--to", "traces", "--output", str(tmp_path / "logs")]) == 3
+    assert "has no traces of its own to copy" in capsys.readouterr().err

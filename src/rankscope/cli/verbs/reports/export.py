@@ -8,7 +8,7 @@ from pathlib import Path
 from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.audit_log import log_export
 from rankscope.cli.parts.console import print_utf8
-from rankscope.cli.parts.sealed import refuse_beside
+from rankscope.cli.parts.sealed import opened_runs, refuse_beside
 from rankscope.cli.verbs.reports.report import report_of
 from rankscope.errors import RunDirError
 
@@ -16,13 +16,17 @@ __all__ = ["add_export", "export_verb"]
 
 _NAMES = ("openmetrics", "tensorboard", "mlflow", "wandb", "trackio")
 """As in ``exporters.table``, which is not imported to build the parser."""
+_TRACES = "traces"
+"""In their place: copies of the traces for other tools."""
+_TO = """all but the first and the last take an extra of rankscope; traces: copies for TensorBoard's profiler plugin and
+HTA, a folder for each window"""
 
 
 def add_export(verbs: Verbs) -> None:
     """Add the verb."""
-    export = verbs.add_parser("export", help="put the numbers of a report where a team looks")
+    export = verbs.add_parser("export", help="put the numbers of a report, or traces, where a team looks")
     export.add_argument("path", type=Path, metavar="RUN_OR_FILE", help="a run directory or its report.json")
-    export.add_argument("--to", choices=_NAMES, required=True, help="all but the first take an extra of rankscope")
+    export.add_argument("--to", choices=(*_NAMES, _TRACES), required=True, help=_TO)
     export.add_argument(
         "--output",
         required=True,
@@ -35,16 +39,30 @@ def add_export(verbs: Verbs) -> None:
 
 
 def export_verb(arguments: argparse.Namespace) -> int:
-    """Export the numbers of an existing report."""
+    """Export the numbers of an existing report, or the traces."""
     from rankscope.exporters.table import EXPORTERS
     from rankscope.report.notebook import Report
 
     if "://" not in arguments.output:
         refuse_beside([arguments.path], Path(arguments.output))
-    report = Report(report_of(arguments.path, arguments))
     try:
-        print_utf8(EXPORTERS[arguments.to].write(report, arguments.output, arguments.step))
+        if arguments.to == _TRACES:
+            _copy_traces(arguments)
+        else:
+            report = Report(report_of(arguments.path, arguments))
+            print_utf8(EXPORTERS[arguments.to].write(report, arguments.output, arguments.step))
     except OSError as error:
         raise RunDirError(f"{arguments.output} cannot be written ({error}); name another --output") from error
     log_export([arguments.path], arguments.output)
     return 0
+
+
+def _copy_traces(arguments: argparse.Namespace) -> None:
+    from rankscope.exporters.trace_files import copy_traces
+
+    def is_trace(name: str) -> bool:
+        return name.startswith("attempt_")
+
+    with opened_runs([arguments.path], arguments, wanted=is_trace) as (run,):
+        for folder in copy_traces(run, arguments.path.name, Path(arguments.output)):
+            print_utf8(str(folder))

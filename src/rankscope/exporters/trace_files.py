@@ -1,0 +1,57 @@
+"""Copies of a run's traces in folders and under names that TensorBoard's profiler plugin and HTA open.
+
+The plugin takes the ``*.pt.trace.json.gz`` of a folder; HTA takes every ``.json`` and ``.gz`` of a folder for the trace
+of a rank, also the records that lie beside the traces in a run directory.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from rankscope.errors import RunDirError
+from rankscope.rundir.files import temporary_beside
+from rankscope.rundir.foreign import open_foreign
+
+__all__ = ["copy_traces"]
+
+_NAME = re.compile(r"attempt_(\d+)/window_(\d+)/(rank_\d+)\.trace\.json\.gz")
+_MOST_BYTES = 1 << 36
+
+
+def copy_traces(run: Path, name: str, destination: Path) -> list[Path]:
+    """Copy all traces of a run directory; what is there under the same names is replaced.
+
+    Args:
+        run: the run directory.
+        name: of the run, with which the folders' names begin.
+        destination: folder into which a folder for each window is put.
+
+    Returns:
+        The folders.
+
+    Raises:
+        RunDirError: the run has no traces.
+        ForeignFileError: a trace is not a regular file.
+        OSError: the destination cannot be written.
+    """
+    folders = []
+    for path in sorted(run.glob("attempt_*/window_*/rank_*.trace.json.gz")):
+        match = _NAME.fullmatch(path.relative_to(run).as_posix())
+        if match is None:
+            continue
+        attempt, window, rank = match.groups()
+        folder = destination / f"{name}_attempt_{attempt}_window_{window}"
+        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / f"{rank}.pt.trace.json.gz"
+        with temporary_beside(target) as temporary:
+            with open_foreign(path, _MOST_BYTES) as source, temporary.open("wb") as copy:
+                shutil.copyfileobj(source, copy, 1 << 20)
+            temporary.replace(target)
+        folders.append(folder)
+    if not folders:
+        raise RunDirError(
+            f"{run} has no traces of its own to copy; they may have been reduced, or removed by `runs prune`"
+        )
+    return list(dict.fromkeys(folders))
