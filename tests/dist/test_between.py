@@ -46,7 +46,7 @@ def test_a_burst_that_the_window_missed_is_named_in_the_report(run):
 @pytest.mark.parametrize(
     ("occasion", "flag", "every"), [("evaluation", EVALUATION, 50), ("checkpoint", CHECKPOINT, 40)]
 )
-def test_evaluations_and_checkpoints_accuse_nobody(run, occasion, flag, every):
+def test_evaluations_and_checkpoints_name_no_rank(run, occasion, flag, every):
     done = run("between.py", occasion, "--ms", 80, "--steps", 300, "--width", 64, report=True)
     assert done.code == 0, done.stderr
     between = done.report.verdict.between

@@ -54,7 +54,7 @@ def test_a_job_shorter_than_the_schedule_is_partial(run):
     assert {(r.status, r.first_step, r.last_step) for r in done.records()} == {("partial", 6, 8)}
 
 
-def test_a_job_that_ends_before_the_window_is_told_so(run):
+def test_a_job_that_ends_before_the_window_gets_a_message(run):
     done = run("train.py", "--steps", 3, report=True)
     assert (done.code, done.manifest.windows) == (0, [])
     (note,) = done.manifest.notes
@@ -64,7 +64,7 @@ def test_a_job_that_ends_before_the_window_is_told_so(run):
     assert "after 3 steps" in done.stderr
 
 
-def test_a_job_without_steps_is_told_why_nothing_was_captured(run):
+def test_without_steps_a_message_explains_why_nothing_was_captured(run):
     done = run("mirror.py", ranks=1)
     (note,) = done.manifest.notes
     assert "no training step was seen" in note

@@ -19,7 +19,7 @@ VERB = [sys.executable, "-m", "rankscope"]
 OPEN = ("audit.jsonl", ".claim.json", "launch.json", "request_0000.json", "question")
 
 
-def test_nobody_without_the_key_reads_anything_of_two_nodes(start, finish, tmp_path):
+def test_files_of_two_nodes_cannot_be_read_without_the_key(start, finish, tmp_path):
     # GIVEN two launchers of one job, which is encrypted for one recipient
     identity = pyrage.x25519.Identity.generate()
     (tmp_path / "key.txt").write_text(f"{identity}\n")

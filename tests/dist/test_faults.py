@@ -40,7 +40,7 @@ def told(start, finish, tmp_path):
     ("name", "ranks", "bad", "size"),
     [(n, r, b % r, s) for n, r, b, s in ON_TWO] + [pytest.param(*four, marks=pytest.mark.long) for four in ON_FOUR],
 )
-def test_the_truth_is_told(name, ranks, bad, size, told, tmp_path):
+def test_rank_and_cause_are_those_that_were_planted(name, ranks, bad, size, told, tmp_path):
     fault = FAULTS[name]
     lacking = fault.lacking(ranks)
     if lacking is not None:

@@ -78,7 +78,7 @@ def test_codes(tmp_path: Path, fork_server: str, text: str, code: int) -> None:
     assert ("why" in err, "ZeroDivisionError" in err, "forking" in err) == ("why" in text, "/ 0" in text, False)
 
 
-def test_what_stands_still_is_ended_with_all_that_it_left_behind(tmp_path: Path, fork_server: str) -> None:
+def test_a_hanging_launch_is_killed_with_all_its_processes(tmp_path: Path, fork_server: str) -> None:
     # GIVEN a process whose child has its pipes and never ends, as a rank whose launcher was killed
     script = tmp_path / "leaves.py"
     script.write_text("import os, time\nprint(os.fork(), flush=True)\ntime.sleep(1000)\n")

@@ -41,7 +41,7 @@ def mirrored(stdout: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("between", ["\n", ""])
-def test_what_two_ranks_print_is_told_apart(between):
+def test_output_of_two_ranks_is_distinguished(between):
     ranks = [{"argv": ["mirror {x}"]}, {"argv": ["b"]}]
     assert mirrored(between.join(f"mirror {json.dumps(rank)}" for rank in ranks) + "\n\n") == ranks
 
@@ -154,7 +154,7 @@ def test_a_script_with_its_own_hydra(run):
     assert (done.code, "hydra says 0.1" in done.stdout) == (0, True)
 
 
-def test_our_own_failure_is_told_and_the_job_goes_on(run, torchrun, tmp_path):
+def test_an_error_of_rankscope_is_reported_and_the_job_continues(run, torchrun, tmp_path):
     # GIVEN a torch.profiler that cannot start
     broken = tmp_path / "broken"
     broken.mkdir()

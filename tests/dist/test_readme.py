@@ -91,7 +91,7 @@ def test_run_analyze_and_read(here, start, finish):
     assert "ProfilerStep" in done.stdout, done.stderr
 
 
-def test_config_tells_the_plan(here, start, finish):
+def test_config_shows_the_plan(here, start, finish):
     plan, explained = commands("rankscope config")
     assert "schedule.active: 6" in finish(start(start_words(explained))).stdout
     done = finish(start(start_words(plan)))

@@ -78,7 +78,7 @@ def test_two_nodes_answer_one_request(start, finish, tmp_path):
     assert [finish(node).code for node in nodes] == [0, 0]
 
 
-def test_only_chosen_ranks_record_and_nobody_is_missing(run):
+def test_only_chosen_ranks_record_and_no_rank_is_missing(run):
     done = run("train.py", flags=["-S", "capture.ranks=1"])
     skipped, recorded = done.records()
     assert (skipped.status, skipped.trace) == ("skipped", None)

@@ -32,7 +32,7 @@ EXPECTED = {
 @pytest.mark.parametrize(
     "fault", [name if name == "skip" else pytest.param(name, marks=pytest.mark.long) for name in EXPECTED]
 )
-def test_who_is_to_blame_for_a_standstill(start, finish, tmp_path, fault):
+def test_the_rank_that_causes_a_standstill_is_named(start, finish, tmp_path, fault):
     kind, ranks, words = EXPECTED[fault]
     run, over = RunDir(tmp_path / "RUN"), tmp_path / "over"
     settings = ["schedule.skip_first=1000000", "analysis.enabled=false", "hang.after_s=2", f"run.dir={run.path}"]

@@ -34,7 +34,7 @@ def _stepped(nodes) -> bool:
     return any(state.steps for node in nodes for state in node.ranks)
 
 
-def test_who_is_to_blame_for_standstills(start, finish, tmp_path):
+def test_the_rank_that_causes_a_standstill_is_named(start, finish, tmp_path):
     jobs = {}
     for fault in EXPECTED:  # all at once: each only waits
         settings = ["schedule.skip_first=1000000", "analysis.enabled=false", "hang.after_s=3", "live.mode=off"]

@@ -69,7 +69,7 @@ def test_the_scripts_own_profiler_between_and_inside_our_windows(busy):
 
 
 @pytest.mark.parametrize("backend", ["kineto", pytest.param("kineto_alone", marks=pytest.mark.long)])
-def test_who_asks_for_libkinetos_threads_gets_torch_profiler_and_is_told_why(busy, backend):
+def test_with_libkinetos_threads_torch_profiler_records_and_the_reason_is_reported(busy, backend):
     done = busy("--steps", 20, flags=["-S", f"capture.backend={backend}"])
     assert done.code == 0, done.stderr
     assert {(r.status, r.capture) for r in done.records()} == {("ok", "inline")}

@@ -153,7 +153,7 @@ def test_what_is_no_spool_is_refused(make, tmp_path, capsys, what):
     assert "is no spool" in capsys.readouterr().err
 
 
-def test_what_still_cannot_be_placed_stays_and_is_told(make, monkeypatch):
+def test_what_still_cannot_be_placed_stays_and_is_reported(make, monkeypatch):
     node = make()
     node.lives(0, world=1)
     node.records(0, world=1)

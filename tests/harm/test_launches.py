@@ -179,7 +179,7 @@ def test_sigusr1_ends_it_as_it_ends_torchrun(job, tmp_path):
 
 @pytest.mark.dist
 @pytest.mark.long
-def test_a_restart_storm_is_told_whole(tmp_path):
+def test_all_attempts_of_a_restart_storm_are_reported(tmp_path):
     script = tmp_path / "fails.py"
     script.write_text("import torch, sys\nsys.exit(3)\n")
     codes = {}

@@ -273,7 +273,7 @@ def test_many_attempts_in_a_row_are_all_told(make):
 # ---------------------------------------------------------------- the store
 
 
-def test_a_store_that_takes_nothing_keeps_everything_in_the_spool_and_says_so(make):
+def test_if_the_run_directory_cannot_be_written_files_stay_in_the_spool_and_a_message_names_it(make):
     node = make().start()
     # small files it takes, as a disk that is nearly full
     resource.prlimit(node.helper.pid, resource.RLIMIT_FSIZE, (16384, 16384))
@@ -324,7 +324,7 @@ def test_a_run_directory_that_is_refused_keeps_what_was_recorded(make):
     assert second.spool.trace(0, 0, 0).read_text() == TRACE
 
 
-def test_a_disk_that_was_full_for_the_step_log_is_told_of(make):
+def test_a_disk_that_was_full_for_the_step_log_is_reported(make):
     node = make().start()
     node.lives(0, world=1, steps_counted=50)
     log = StepLog(node.spool.step_ring(0, 0))
@@ -436,7 +436,7 @@ def test_a_report_that_takes_too_long_is_given_up_with_the_command_that_makes_it
     assert node.manifest.world_size == 1
 
 
-def test_a_report_whose_process_is_killed_is_told_of(make):
+def test_a_report_whose_process_is_killed_is_reported(make):
     node = make(report=True).start()
     node.lives(0, world=1)
     from rankscope.records.running.node_task import JobEnd

@@ -41,7 +41,7 @@ def test_a_check_that_fails_costs_its_own_lines_only(question: Question) -> None
 
 
 @pytest.mark.parametrize(("torch", "state"), [("2.13.0+cpu", "ok"), ("2.6.0", "ok"), ("2.5.1", "bad"), (None, "bad")])
-def test_versions_are_told_from_metadata(question, monkeypatch, torch, state) -> None:
+def test_versions_are_distinguished_from_metadata(question, monkeypatch, torch, state) -> None:
     def version(name: str) -> str:
         if torch is None:
             raise software.metadata.PackageNotFoundError(name)
@@ -58,7 +58,7 @@ def test_who_records_and_why(tmp_path: Path) -> None:
         assert (found[-1].state, "torch.profiler" in found[-1].text) == (state, True)
 
 
-def test_a_job_of_several_nodes_without_a_name_is_told(question, monkeypatch) -> None:
+def test_a_job_of_several_nodes_without_a_name_is_reported(question, monkeypatch) -> None:
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert [f.state for f in software.launcher(question)] == ["ok"]

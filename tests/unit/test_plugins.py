@@ -106,7 +106,7 @@ def test_theirs_count_and_broken_ones_are_notes(tmp_path: Path) -> None:
     ]
 
 
-def test_without_plugins_nothing_is_said() -> None:
+def test_without_plugins_nothing_is_reported() -> None:
     assert plugins.load("kind_that_no_package_adds_to", str, frozenset(), "name") == ()
     assert not [note for note in plugins.notes() if "kind_that_no_package" in note]
 

@@ -77,7 +77,7 @@ def wait_for(path: Path, token: int) -> dict:
 
 
 @pytest.mark.process
-def test_it_says_where_the_training_thread_is_as_often_as_it_is_asked(tmp_path, process):
+def test_each_question_is_answered_with_the_position_of_the_training_thread(tmp_path, process):
     job = process()
     for token in (1, 2):
         ask(tmp_path, token)

@@ -64,7 +64,7 @@ def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
 
 
 @pytest.mark.parametrize("words", [{}, {"capture": "a.b:C", "instead": "inline"}, {"capture": "a.b.C"}])
-def test_a_row_that_does_not_say_who_records_is_refused(words) -> None:
+def test_a_row_without_a_recorder_is_refused(words) -> None:
     with pytest.raises(ValueError, match="new: a backend has a capture"):
         Backend(name="new", recorder="nobody yet", **words)
 

@@ -77,7 +77,7 @@ def test_messages_that_the_recorder_does_not_keep(monkeypatch: pytest.MonkeyPatc
     assert [call[2] for call in json.loads(notes.as_metadata() or "")["calls"]] == told
 
 
-def test_without_a_recorder_the_calls_of_python_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_flight_recorder_wrapped_calls_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_notes, "recorded_calls", list)
     notes = CallNotes()
     notes.begin()

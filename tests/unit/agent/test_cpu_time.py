@@ -97,7 +97,7 @@ def test_of_many_threads_the_busiest_are_followed(tmp_path, thread, own) -> None
 
 
 @pytest.mark.parametrize("text", [None, "", "not a number"])
-def test_without_such_counts_nothing_is_said(tmp_path, own, text) -> None:
+def test_without_such_counts_nothing_is_reported(tmp_path, own, text) -> None:
     if text is not None:
         (tmp_path / str(own)).mkdir()
         (tmp_path / str(own) / "schedstat").write_text(text)

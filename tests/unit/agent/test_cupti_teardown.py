@@ -103,7 +103,7 @@ def test_a_graph_captured_in_a_window_is_not_replayed_after_letting_go():
 
 
 @pytest.mark.parametrize("value", ["1", "0"])
-def test_where_graphs_are_captured_the_users_own_word_rests_during_our_windows(monkeypatch, value):
+def test_with_cuda_graphs_the_users_variable_is_overridden_during_windows(monkeypatch, value):
     monkeypatch.setenv(NAME, value)
     detaching = CuptiTeardown()
     detaching.decide("cuda")
@@ -118,7 +118,7 @@ def test_where_graphs_are_captured_the_users_own_word_rests_during_our_windows(m
 
 
 @pytest.mark.parametrize(("device", "cuda"), [(None, "13.0"), ("xpu", None), ("cuda", "12.4"), ("cuda", None)])
-def test_elsewhere_nobody_is_asked(monkeypatch, device, cuda):
+def test_on_other_devices_the_variable_is_not_set(monkeypatch, device, cuda):
     monkeypatch.setattr(torch.version, "cuda", cuda)
     detaching = CuptiTeardown()
     detaching.decide(device)
@@ -128,7 +128,7 @@ def test_elsewhere_nobody_is_asked(monkeypatch, device, cuda):
 
 
 @pytest.mark.parametrize(("value", "over"), [("1", False), ("0", True)])
-def test_the_users_own_word_is_left_alone(monkeypatch, value, over):
+def test_the_users_own_variable_is_not_changed(monkeypatch, value, over):
     monkeypatch.setenv(NAME, value)
     detaching = CuptiTeardown()
     detaching.decide("cuda")
@@ -138,7 +138,7 @@ def test_the_users_own_word_is_left_alone(monkeypatch, value, over):
     assert os.environ[NAME] == value
 
 
-def test_where_libkineto_may_not_attach_lazily_nobody_is_asked(monkeypatch):
+def test_if_libkineto_must_not_attach_lazily_the_variable_is_not_set(monkeypatch):
     monkeypatch.setenv(NOT_LAZILY, "1")
     detaching = CuptiTeardown()
     detaching.decide("cuda")

@@ -7,7 +7,7 @@ import functools
 from rankscope.agent.process.guard import guarded, keep_message, kept_messages
 
 
-def test_a_hook_that_fails_is_told_of_once_and_called_no_more(capfd):
+def test_a_hook_that_fails_is_reported_once_and_called_no_more(capfd):
     calls = []
 
     def hook(value):

@@ -75,7 +75,7 @@ def test_children_and_non_ranks_see_nothing():
     assert "RANKSCOPE_AGENT" in python(ask, PYTHONPATH=str(INJECT), RANKSCOPE_AGENT="/no/spec")
 
 
-def test_a_rank_without_its_spec_says_so_once_it_imports_torch(tmp_path):
+def test_a_rank_without_its_spec_is_reported_once_it_imports_torch(tmp_path):
     (tmp_path / "torch.py").write_text("")
     rank = {"RANK": "0", "WORLD_SIZE": "1", "RANKSCOPE_AGENT": "/no/spec", "PYTHONPATH": f"{INJECT}:{tmp_path}"}
     rank["RANKSCOPE_PYTHONPATH"] = str(tmp_path)

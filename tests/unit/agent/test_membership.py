@@ -25,7 +25,7 @@ def member(tmp_path, monkeypatch):
     return make
 
 
-def test_a_rank_that_was_told_is_known_at_once(member):
+def test_a_rank_from_a_launcher_is_known_at_once(member):
     process = member({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, certain=True).process
     assert (process.rank, process.world_size, process.local_rank, process.attempt) == (1, 2, 0, 0)
 
@@ -63,7 +63,7 @@ def test_of_several_processes_of_a_rank_the_first_is_it_and_one_is_the_first_of_
         ({0: False, 1: True}, [1, None, 0]),  # rank 0 was started again, the others are still those of before
     ],
 )
-def test_attempts_are_told_apart_where_nobody_counts_restarts(member, tmp_path, monkeypatch, alive, attempts):
+def test_attempts_are_distinguished_without_a_restart_count(member, tmp_path, monkeypatch, alive, attempts):
     for rank, running in alive.items():
         (tmp_path / f"owner_0_{rank}").write_text(f"{os.getpid()} {membership._begun(os.getpid()) if running else 1}")
     found = []

@@ -85,7 +85,7 @@ def test_the_viewer_can_read_it(cuda, history, tmp_path) -> None:
     assert [argument for opcode, argument, _ in found if opcode.name == "PROTO"] == [4]
 
 
-def test_a_full_ring_is_told(cuda, history, tmp_path) -> None:
+def test_a_full_ring_is_reported(cuda, history, tmp_path) -> None:
     cuda.events *= 20
     history.start()
     history.dump(tmp_path / "memory.pickle")
@@ -121,7 +121,7 @@ def test_a_history_that_the_user_takes_over_is_his(cuda, history, tmp_path, thei
     assert [enabled for enabled, _ in cuda.switched] == ["all", theirs]
 
 
-def test_a_history_that_fails_hurts_nobody(cuda, history, monkeypatch, tmp_path) -> None:
+def test_an_error_of_the_memory_history_does_not_affect_the_job(cuda, history, monkeypatch, tmp_path) -> None:
     def fail(*_, **__):
         raise RuntimeError("no")
 

@@ -31,7 +31,7 @@ def test_evaluations_and_checkpoints_are_seen_and_change_nothing(monkeypatch):
     assert pickle.loads(pickle.dumps(torch.save)) is torch.save
 
 
-def test_an_error_of_ours_is_none_of_the_script(monkeypatch):
+def test_an_error_of_rankscope_is_not_raised_into_the_script(monkeypatch):
     monkeypatch.setattr(torch.nn.Module, "eval", torch.nn.Module.eval)
     monkeypatch.setattr(torch, "save", torch.save)
     monkeypatch.setattr(torch.serialization, "save", torch.serialization.save)

@@ -63,7 +63,7 @@ def test_when_steps_are_counted_anew_the_plan_comes_again():
         ("kineto_alone", "inline", "can end the job"),
     ],
 )
-def test_libkinetos_own_threads_never_record_and_who_asked_for_them_is_told_why(backend, records, reason):
+def test_libkinetos_own_threads_never_record_and_the_reason_is_noted(backend, records, reason):
     window = ask(planner(backend=backend), 8)
     assert window.backend == records
     assert (window.backend_reason is None) == (reason is None)
@@ -78,7 +78,7 @@ def test_a_request_is_announced_a_quarter_of_a_second_ahead(step_s, warm):
     assert window.origin == "request_0000"
 
 
-def test_a_host_that_hurries_through_nine_steps_of_ten_is_told_so_much_earlier():
+def test_announcements_are_earlier_if_the_host_runs_ahead():
     # a quarter of a second is 25 steps of 10 ms, and nine more may be over at once
     window = ask(planner(NONE), 100, step_s=0.01, sync_interval=10, request=ASKED)
     assert window.warm == 134

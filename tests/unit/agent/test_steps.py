@@ -351,7 +351,7 @@ def test_a_graph_without_an_optimizer_is_no_step(cuda_graphs):
     assert counter.completed == 3
 
 
-def test_it_is_told_before_a_capture_begins(cuda_graphs):
+def test_the_callback_runs_before_a_capture_begins(cuda_graphs):
     capturing: list[bool] = []
     install_detectors(
         StepCounter(lambda completed: None), lambda ns: None, lambda: capturing.append(bool(cuda_graphs.captures))
@@ -361,7 +361,7 @@ def test_it_is_told_before_a_capture_begins(cuda_graphs):
 
 
 @pytest.mark.parametrize("fails_in", ["", "capture_begin", "capture_end"])
-def test_it_is_told_when_a_capture_has_ended_however_that_was(cuda_graphs, monkeypatch, fails_in):
+def test_the_callback_runs_after_a_capture_has_ended_in_any_way(cuda_graphs, monkeypatch, fails_in):
     def fail(self):
         raise RuntimeError("CUDA error: operation not permitted")
 

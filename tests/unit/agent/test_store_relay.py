@@ -90,7 +90,7 @@ def test_only_a_store_of_torchruns_is_used():
     assert not job_has_store({"MASTER_ADDR": "a", "TORCHELASTIC_USE_AGENT_STORE": "True"})
 
 
-def test_it_ends_when_it_is_told_to(nodes):
+def test_the_relay_stops_on_request(nodes):
     _, couriers = nodes
     carrying = [t for t in threading.enumerate() if t.name.startswith(("rankscope_speak", "rankscope_listen"))]
     assert len(carrying) == 4

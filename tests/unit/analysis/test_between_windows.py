@@ -39,7 +39,7 @@ def test_whether_a_window_has_a_step_of_the_pattern(window, inside):
     assert ("by themselves they name nobody" in found.window) is inside
 
 
-def test_a_small_cost_is_told_beside_the_verdict_and_does_not_replace_it():
+def test_a_small_cost_is_reported_and_does_not_replace_the_verdict():
     verdict = Verdict(kind="balanced", sentence="No rank.")
     join(verdict, between(cost_ms=1.5), [(11, 18)])  # 1.5 % of a step
     assert (verdict.kind, verdict.sentence) == ("balanced", "No rank.")
@@ -53,7 +53,7 @@ def test_both_agree():
     assert "agrees on rank 1" in verdict.why[-1]
 
 
-def test_they_disagree_and_the_report_says_so():
+def test_a_disagreement_is_reported():
     verdict = Verdict(kind="straggler", ranks=[0], sentence="Rank 0.")
     join(verdict, between(), [(11, 18)])
     assert (verdict.ranks, verdict.sentence) == ([0], "Rank 0.")
@@ -63,7 +63,7 @@ def test_they_disagree_and_the_report_says_so():
     assert "no rank stands out" in verdict.why[-1]
 
 
-def test_stages_of_a_pipeline_are_not_accused():
+def test_stages_of_a_pipeline_are_not_named():
     verdict, found = Verdict(kind="pipeline"), between()
     join(verdict, found, [(11, 18)])
     assert (verdict.kind, found.kind, found.ranks) == ("pipeline", "nobody", [])

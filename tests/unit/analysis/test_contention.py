@@ -75,7 +75,7 @@ def test_threads_that_serve_the_training_count_and_no_others(stalled) -> None:
     assert found.of(0).held_ms == [5.0] * steps
 
 
-def test_a_script_that_burns_cpu_beside_its_training_has_itself_to_blame(stalled) -> None:
+def test_threads_of_the_script_are_named_as_the_cause_of_contention(stalled) -> None:
     steps = steps_of(stalled)
     training = thread(1, "training", 20.0, 30.0, steps=steps)
     burner, usual = thread(2, "python", 25.0, 9.0, steps=steps), thread(2, "python", 1.0, 0.0, steps=steps)

@@ -76,7 +76,7 @@ def test_round_a_ring_each_waits_for_its_neighbours(make_trace) -> None:
     assert (waits.transfer == TRANSFER * 1000).all()
 
 
-def test_the_replay_knows_whom_a_member_waits_for(make_trace) -> None:
+def test_the_replay_contains_the_peers_that_a_member_waits_for(make_trace) -> None:
     matched, _, waits = measured(of_ring(make_trace, ring(turns(5, 1))))
     builder = Builder()
     calls = CallNodes(builder, matched, waits)

@@ -64,7 +64,7 @@ def job(folder: Path, work: tuple[int, int], *, issuer: int = 9, said: bool = Tr
 
 
 @pytest.mark.parametrize("said", [True, False], ids=["with records", "without"])
-def test_the_late_rank_is_named_at_its_price(tmp_path: Path, said: bool) -> None:
+def test_the_late_rank_is_named_with_its_cost(tmp_path: Path, said: bool) -> None:
     """Rank 1 computes 840 us where rank 0 computes 600: each step of 1092 us would take 240 less."""
     report = job(tmp_path, (600, 840), said=said)
     assert report.errors == []

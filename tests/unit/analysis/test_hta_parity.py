@@ -129,7 +129,7 @@ def test_frames_are_the_same(pair: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_analyses_say_the_same(pair: tuple[Any, Any], name: str) -> None:
+def test_analyses_are_equal(pair: tuple[Any, Any], name: str) -> None:
     call, tolerance = CALLS[name]
     a, b = (call(analysis) for analysis in pair)
     assert list(a.columns) == list(b.columns)

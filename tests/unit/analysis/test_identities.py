@@ -82,7 +82,7 @@ def test_ids_that_are_others_on_each_rank_give_way_to_numbers() -> None:
 
 @pytest.mark.parametrize("swapped", [(), (1,), (0, 3)], ids=["as named", "one rank", "two ranks"])
 @pytest.mark.parametrize("described", ["", "undefined"])
-def test_two_groups_of_the_same_ranks_are_told_by_their_use(swapped, described) -> None:
+def test_two_groups_of_the_same_ranks_are_identified_by_their_use(swapped, described) -> None:
     """Gathers in one, reductions in the other; some ranks call them the other way round, and start them so."""
     gather = Item("call", device=80_000, axis="world", kind="_allgather_base", elements=4096)
     program = (
@@ -112,7 +112,7 @@ def test_sizes_that_differ_by_right_do_not_unmatch_a_call(kind) -> None:
     assert matched.matched == matched.total > 0
 
 
-def test_types_are_spelled_in_several_ways_and_sizes_not_always_said() -> None:
+def test_types_have_several_spellings_and_sizes_may_be_missing() -> None:
     traces = simulate([Item("work", device=MS), Item("call", device=MS), Item("sync")], FLAT, noise=NOISE)
     for trace, dtype in zip(traces, ("Float", "c10::Float", "torch.float32", "float"), strict=True):
         trace.collectives.dtype = [dtype] * len(trace.collectives)

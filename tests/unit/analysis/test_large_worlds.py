@@ -55,7 +55,7 @@ def test_the_late_rank_is_named(job, planted, cause, skew) -> None:
 
 
 @pytest.mark.long
-def test_nobody_is_named_without_a_fault() -> None:
+def test_no_rank_is_named_without_a_fault() -> None:
     mesh, program = DEEP
     found = report_of(simulate(program, mesh, noise=NOISE))
     assert found.verdict.ranks == []

@@ -106,7 +106,7 @@ def test_what_was_launched_before_all_ranks_recorded_is_not_replayed(shifted: in
     assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.1)
 
 
-def test_the_input_of_a_pipeline_stage_is_told_without_a_peer(tmp_path: Path) -> None:
+def test_the_input_of_a_pipeline_stage_is_reported_without_a_peer(tmp_path: Path) -> None:
     world = World("stage", "pp", 4, Fault("input", (2,), 10.0), seed=11)
     report, cost_ms = report_of(world, tmp_path)
     assert (report.verdict.ranks, report.verdict.cause) == ([2], "input_stall")
@@ -192,7 +192,7 @@ def test_a_kernel_that_takes_long_now_and_then_on_any_rank_makes_no_slow_device(
     assert report_of(World("tails", "fsdp", 6, seed=seed), tmp_path)[0].verdict.ranks == []
 
 
-def test_pace_lost_beside_communication_by_hand() -> None:
+def test_slowdown_of_kernels_that_overlap_communication() -> None:
     """Alone 80 us, beside 100 us: a fifth of the pace is lost. 800 us, three quarters beside, become 941:
     800 / (1 - 0.75 / 5)."""
     assert overlap_loss(table_of([0, 1], [0, 0], [80, 100], [0, 1]), SAME) == pytest.approx(0.2)
@@ -266,7 +266,7 @@ def test_how_far_calls_grow_with_their_volume_by_hand() -> None:
         ]
     ],
 )
-def test_nobody_is_named_in_a_healthy_job(
+def test_no_rank_is_named_in_a_healthy_job(
     kind: str, size: int, seed: int, mesh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the kind of mesh, of which the known error of the replay depends, is the right one."""
@@ -308,7 +308,7 @@ def test_who_waits_for_a_late_rank_is_no_slow_device(tmp_path: Path) -> None:
     assert (verdict.ranks, verdict.cause) == ([1], "input_stall")
 
 
-def test_a_slow_link_of_one_group_is_told_from_like_groups(tmp_path: Path) -> None:
+def test_a_slow_link_of_one_group_is_distinguished_from_like_groups(tmp_path: Path) -> None:
     """GIVEN the data-parallel groups of four pipeline stages, and rank 5 behind a link that is twelve times slower
     THEN no rank is named, and its group is, with what that costs."""
     report, cost_ms = report_of(World("link", "ppdp", 16, Fault("link", (5,), 12.0, axis="dp"), seed=11), tmp_path)
@@ -338,7 +338,7 @@ def test_what_would_have_shown_by_hand() -> None:
     assert smallest_visible(np.array([[1.0, 2.0], [1.0, np.nan]])) == np.inf
 
 
-def test_an_acquittal_says_what_would_have_shown(tmp_path: Path) -> None:
+def test_without_a_straggler_the_smallest_detectable_fault_is_named(tmp_path: Path) -> None:
     """GIVEN a healthy job WHEN a device is made slower by what is said to show (and that costs 3 % of the step or more)
     THEN it is named."""
     healthy = World("h", "ddp", 4, seed=1)

@@ -263,7 +263,7 @@ def test_the_files_of_a_run(tmp_path) -> None:
     assert [f.partition(":")[0] for f in faults] == ["model.pickle", "rank_00001.memory.pickle"]
 
 
-def test_without_a_snapshot_the_trace_tells(tmp_path) -> None:
+def test_without_a_snapshot_the_trace_is_used(tmp_path) -> None:
     (tmp_path / "rank_00003.memory.pickle").write_bytes(pickle.dumps(snapshot(), 4))
     (tmp_path / "rank_00005.memory.pickle").write_bytes(b"cut")
     oom = snapshot() | {"rankscope": {"attempt": 1, "window": None, "rank": 4, "complete": True}}
@@ -399,6 +399,6 @@ def test_what_lies_in_the_current_folder_is_not_run(tmp_path, monkeypatch) -> No
         ({"device_traces": 7}, "not the format"),
     ],
 )
-def test_another_format_is_told(change, words) -> None:
+def test_another_format_is_reported(change, words) -> None:
     with pytest.raises(TraceError, match=words):
         memory_row(snapshot() | change, "f", {})

@@ -92,7 +92,7 @@ def test_how_a_frame_is_spelled(name: str, shown: str) -> None:
     assert readable(name) == shown
 
 
-def test_a_rank_that_calls_an_operator_more_often_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_rank_that_calls_an_operator_more_often_is_reported_with_its_line(tmp_path: Path) -> None:
     """Two calls in main on both ranks, five more in evaluate on rank 1: 200 us of device time against 700."""
     main = event("train.py(10): main", "python_function", 0.0, 10_000.0)
     evaluate = event("train.py(90): evaluate", "python_function", 1000.0, 200.0)
@@ -158,7 +158,7 @@ def test_products_without_tensor_cores_and_small_kernels_are_counted(tmp_path: P
     assert (found.peak_tflops, found.peak_pct) == (None, None), "of a device that is in no table no peak is known"
 
 
-def test_without_steps_or_device_nothing_is_said(tmp_path: Path) -> None:
+def test_without_steps_or_device_nothing_is_reported(tmp_path: Path) -> None:
     bare = view(tmp_path, [event("aten::mm", "cpu_op", 0.0, 10.0)])
     assert efficiency([bare], 10.0) is None
     assert efficiency([view(tmp_path, products(1, at=1.0, number=1))], None) is None
@@ -191,7 +191,7 @@ def test_kinds_of_work(operator: str, kernel: str, group: str) -> None:
     assert group_of(operator, kernel) == group
 
 
-def test_tensor_cores_are_told_by_name() -> None:
+def test_tensor_cores_are_identified_by_name() -> None:
     names = {
         "nvjet_tst_128": True,
         "sm80_xmma_gemm_f16": True,

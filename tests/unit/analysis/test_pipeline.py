@@ -116,7 +116,7 @@ def test_a_step_is_that_of_the_device(recorded) -> None:
 
 
 @pytest.mark.data
-def test_it_is_told_who_recorded_and_why(recorded) -> None:
+def test_the_recorder_and_its_reason_are_reported(recorded) -> None:
     plain = {"trace": "t.json", "capture": "kineto"}
     late = {"trace": "t.json", "capture": "inline", "capture_reason": "libkineto had not asked"}
     same, different = [_record(r, **plain) for r in range(2)], [_record(0, **plain), _record(1, **late)]
@@ -139,7 +139,7 @@ def test_nothing_at_all_is_an_error_with_a_remedy() -> None:
 
 
 @pytest.mark.data
-def test_what_fails_is_named_and_the_rest_stands(recorded, monkeypatch) -> None:
+def test_a_stage_that_fails_is_named_and_the_others_run(recorded, monkeypatch) -> None:
     def broken(*_args, **_kwargs):
         raise RuntimeError("no luck")
 
@@ -149,7 +149,7 @@ def test_what_fails_is_named_and_the_rest_stands(recorded, monkeypatch) -> None:
     assert report.verdict.kind == "straggler"
 
 
-def test_progress_is_told(make_trace) -> None:
+def test_progress_is_reported(make_trace) -> None:
     said: list[str] = []
     traces = [make_trace(r, [("gemm", 100, 50)], ranks=(0, 1)) for r in (0, 1)]
     report = analyze(LoadResult(traces=traces, sources=[]), hta=False, progress=said.append)

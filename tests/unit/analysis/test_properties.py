@@ -228,7 +228,7 @@ def test_verdict_and_numbers_stay(kind: str, late: bool, examples: int) -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "straggler"])
 @pytest.mark.parametrize("later", [-3, -2, 2, 3])
-def test_windows_of_few_steps_in_common_say_so(later: int, late: bool) -> None:
+def test_windows_with_few_common_steps_are_reported(later: int, late: bool) -> None:
     """One or two steps are left that all ranks recorded: the verdict stays, or says that it cannot be had."""
     for rank in range(4):
         traces = world(late)
@@ -276,7 +276,7 @@ def test_lost_records_leave_most_verdicts(late: bool, share: float, seq: bool, t
 
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "straggler"])
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
-def test_where_much_is_lost_it_is_said(late: bool, share: float) -> None:
+def test_large_losses_are_reported(late: bool, share: float) -> None:
     """A rank of which a fifth and more of the records is lost is not called whole."""
     for seed in range(4):
         traces = world(late)

@@ -167,12 +167,12 @@ def test_what_is_no_step_log_is_named_and_the_others_are_read(
     assert said in report.notes[0]
 
 
-def test_without_a_pulse_there_is_none(tmp_path: Path) -> None:
+def test_without_step_logs_there_are_no_run_steps(tmp_path: Path) -> None:
     assert read_step_logs([]) is None
     assert read_step_logs([tmp_path / "rank_00000.bin.gz"]) is None
 
 
-def test_the_pipeline_finds_the_pulse_of_a_run(tmp_path: Path) -> None:
+def test_the_pipeline_finds_the_step_logs_of_a_run(tmp_path: Path) -> None:
     write(tmp_path, 0, [(10, 0, 0, 0)] * 4)
     record = RankRecord(
         rank=0, local_rank=0, world_size=2, host="a", pid=1, attempt=0, window=0, status="missing", reason="killed"

@@ -75,7 +75,7 @@ def test_counts_and_times_of_a_step(make_trace) -> None:
     assert first.calls.step == [0]
 
 
-def test_modules_are_told_apart_by_their_classes(make_trace) -> None:
+def test_modules_are_distinguished_by_their_classes(make_trace) -> None:
     """The same operator in two layers' Linear, in the model itself between them, and behind the model's call."""
     trace = make_trace(0, [(GEMM, at, 10) for at in (100, 200, 300, 400, 500)], ranks=(0,), steps=((0, 1000),))
     kernels = np.flatnonzero(trace.events.launch >= 0)

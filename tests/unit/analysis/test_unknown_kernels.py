@@ -23,7 +23,7 @@ def notes(make_trace, rows, streams=STREAMS) -> list[str]:
 ROWS = [("gemm", 100, 300), ("void new_library::exchange<4>(int)", 200, 100), ("ncclDevKernel_AllReduce", 500, 100)]
 
 
-def test_an_unknown_kernel_with_a_stream_to_itself_is_told(make_trace) -> None:
+def test_an_unknown_kernel_with_a_stream_to_itself_is_reported(make_trace) -> None:
     (note,) = notes(make_trace, ROWS)
     assert "new_library::exchange" in note
     assert "10.0 % of the window of rank" in note

@@ -51,7 +51,7 @@ def test_without_marks_the_window_is_that_of_the_device(run: Run, collective_fir
     assert report.verdict.kind == "insufficient_data"
 
 
-def test_without_steps_nothing_is_said_per_step(run: Run) -> None:
+def test_without_steps_nothing_is_reported_per_step(run: Run) -> None:
     report = run(Job(ranks=2).without_marks())
     assert report.idle == []
     assert {k.ms_per_step for k in report.kernels} == {None}
@@ -92,7 +92,7 @@ def test_time_before_the_last_profiler_opened_is_left_out(run: Run, marks: bool)
     assert "recording began up to 1200.0 ms later on rank 1, 2" in notes(found)
 
 
-def test_who_is_slow_is_told_although_profilers_opened_apart(run: Run) -> None:
+def test_the_slow_rank_is_named_although_windows_opened_at_different_times(run: Run) -> None:
     report = run(Job(work={2: 560.0}, begin={0: 300_000.0, 1: 900_000.0}))
     assert (report.verdict.ranks, report.verdict.cause) == ([2], "slow_compute")
     assert report.verdict.cost_ms_per_step == pytest.approx((160 + 5 * 320) / 6000, abs=0.06)
@@ -152,7 +152,7 @@ def test_a_rank_that_lost_a_third_is_not_compared(run: Run, slow: int | None) ->
     assert "Nothing can be said of rank 1" in " ".join(report.verdict.why) or slow == 2
 
 
-def test_with_two_ranks_there_is_nobody_left_to_compare(run: Run) -> None:
+def test_with_two_ranks_no_peer_is_left_to_compare(run: Run) -> None:
     job = Job(ranks=2)
     gone = [e["args"]["correlation"] for e in kernels(job, 1) if e["name"] == GEMM][::2]
     report = run(job.drop(1, lambda e: e["cat"] == "kernel" and e["args"]["correlation"] in gone))
@@ -160,7 +160,7 @@ def test_with_two_ranks_there_is_nobody_left_to_compare(run: Run) -> None:
     assert "rank 1" in report.verdict.sentence
 
 
-def test_one_lost_record_is_told_and_changes_no_verdict(run: Run) -> None:
+def test_one_lost_record_is_reported_and_changes_no_verdict(run: Run) -> None:
     job = Job(ranks=4, work={3: 560.0})
     gone = kernels(job, 1)[8]["args"]["correlation"]
     report = run(job.drop(1, lambda e: e["cat"] == "kernel" and e["args"]["correlation"] == gone))
@@ -282,7 +282,7 @@ def test_an_unreadable_file_loses_no_verdict(run: Run, tmp_path: Path) -> None:
     assert "rank1.json" in (row.reason or "")
 
 
-def test_a_rank_whose_file_is_a_copy_of_another_says_so(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_a_copy_of_another_is_reported(run: Run, tmp_path: Path) -> None:
     job = Job(ranks=5, work={3: 560.0})
     traces = job.write(tmp_path / "traces")
     for path in traces.glob("*rank1*"):

@@ -91,7 +91,7 @@ def test_without_host_overhead_a_launch_bound_step_is_its_kernels() -> None:
 
 
 @pytest.mark.data
-def test_exposure_is_told_by_module(recorded) -> None:
+def test_exposure_is_reported_by_module(recorded) -> None:
     """Four layers, each gathered and reduced; all exposed communication belongs to one of the eight."""
     window = analyse_window(recorded("gloo_fsdp2_none").traces)
     rows = module_rows([window])
@@ -105,7 +105,7 @@ def test_exposure_is_told_by_module(recorded) -> None:
 
 
 @pytest.mark.data
-def test_exposure_is_told_by_bucket(recorded) -> None:
+def test_exposure_is_reported_by_bucket(recorded) -> None:
     window = analyse_window(recorded("ddp_healthy").traces)
     rows = module_rows([window])
     last = window.waits.step[window.matched.of(0)] == window.step_count - 1

@@ -44,7 +44,7 @@ def cost_ms(program, mesh, faults, **more) -> float:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("mesh", [SMALL, Mesh(tp=1, dp=8), Mesh(tp=8)], ids=["tp2dp4", "dp8", "tp8"])
-def test_nobody_is_named_in_a_healthy_job(mesh, seed) -> None:
+def test_no_rank_is_named_in_a_healthy_job(mesh, seed) -> None:
     found = report_of(simulate(by_hand(), mesh, noise=NOISE, seed=seed))
     assert found.verdict.ranks == []
     assert found.collectives.matched_pct == 100
@@ -99,7 +99,7 @@ def test_a_lost_rank_that_waited_for_the_late_one_might_be_late_itself(planted) 
     assert unsettled(report_of(t for t in traces if t.rank != 2), late=3, lost=2) == ["input_stall"]
 
 
-def test_where_the_late_rank_itself_is_lost_nobody_else_is_blamed() -> None:
+def test_if_the_late_rank_is_missing_no_other_rank_is_named() -> None:
     traces = simulate(by_hand(), SMALL, noise=NOISE, faults=[Fault(3, STALL)])
     assert unsettled(report_of(t for t in traces if t.rank != 3), late=2, lost=3) == ["unexplained"]
 
@@ -152,7 +152,7 @@ def test_two_faults_at_two_places_are_both_named() -> None:
 
 
 @pytest.mark.parametrize("mesh", [Mesh(pp=4, dp=2), Mesh(pp=2, dp=2, tp=2)], ids=["pp4dp2", "pp2dp2tp2"])
-def test_pipeline_waits_are_nobodys_fault(mesh) -> None:
+def test_pipeline_waits_name_no_rank(mesh) -> None:
     found = report_of(simulate(pipeline(mesh.pp), mesh, noise=NOISE))
     assert found.verdict.ranks == []
     assert any(f.kind == "pipeline_wait" for f in found.findings)

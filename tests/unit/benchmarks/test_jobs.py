@@ -68,7 +68,7 @@ def test_right_is_every_rank_with_its_cause_and_no_other(truth, named, right):
     assert judge(planted(truth), said(named), None).right is right
 
 
-def test_a_fault_that_costs_nothing_need_not_be_an_accusation_but_its_cause_is_to_be_told():
+def test_a_fault_without_cost_needs_no_straggler_but_its_cause_must_be_reported():
     from jobs import Measured, judge
 
     found = judge(planted({1: "host_sync"}), said({}, ("host_sync", [1])), Measured(100.0, 104.0))
@@ -102,7 +102,7 @@ def test_victims_are_reported_and_claims_add_up():
     assert (found.partners_blamed, found.claimed_ms, found.right) == ([4], 20.0, False)
 
 
-def test_score_counts_accusations_misses_and_quiet_jobs():
+def test_score_counts_named_ranks_misses_and_jobs_without_straggler():
     from jobs import judge, score
 
     cases = [

@@ -22,7 +22,7 @@ def verdict(seed: int = 0, on_host: bool = True, **job):
 
 
 @pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 240), marks=pytest.mark.long)])
-def test_nobody_is_accused_in_healthy_jobs(seeds: range):
+def test_no_rank_is_named_in_healthy_jobs(seeds: range):
     accused = []
     for seed in seeds:
         job = {
@@ -69,7 +69,7 @@ def test_a_slow_device_is_named_by_the_devices_own_times(kind: str):
         assert (found.patterns[0].kind, found.patterns[0].place) == (kind, "forward")
 
 
-def test_on_devices_a_slow_input_that_the_host_hides_accuses_nobody():
+def test_on_devices_slow_input_that_is_overlapped_names_no_rank():
     accused = []
     for seed in range(6):
         logs = world(seed=seed, ranks=(2, 4)[seed % 2], device=True)
@@ -97,7 +97,7 @@ def test_when_a_rank_begins_to_be_late():
     assert (found.patterns[0].first, found.patterns[0].last) == (300, 329)
 
 
-def test_ranks_that_take_turns_are_told_as_such():
+def test_ranks_that_take_turns_are_reported_as_such():
     found = verdict(ranks=4, late=lambda step, rank: 20.0 * (step % 10 == 9 and step // 10 % 4 == rank))
     assert (found.kind, sorted(found.ranks)) == ("turns", [0, 1, 2, 3])
     assert [(p.kind, p.period) for p in found.patterns] == [("turns", 40)]
@@ -120,7 +120,7 @@ def test_who_has_more_to_do_before_a_slower_peer_computes_in_its_backward_is_not
     assert judge(side_by_side(slower)).ranks == [0]
 
 
-def test_what_is_hidden_in_the_backward_accuses_nobody():
+def test_delays_hidden_in_the_backward_name_no_rank():
     for kind in PATTERNS:
         found = verdict(late=PATTERNS[kind], place="hidden")
         assert found.ranks == [], kind
@@ -148,7 +148,7 @@ def test_healthy_jobs_of_which_the_calls_were_recorded():
         assert verdict(seed=seed, issued=True).ranks == [], seed
 
 
-def test_steps_that_are_long_for_all_alike_accuse_nobody():
+def test_steps_that_are_long_on_all_ranks_name_no_rank():
     found = verdict(ranks=4, everyone=lambda step: 30.0 * (step % 50 == 49))
     assert (found.kind, found.ranks) == ("alike", [])
     assert (found.patterns[0].kind, found.patterns[0].period) == ("every", 50)
@@ -156,7 +156,7 @@ def test_steps_that_are_long_for_all_alike_accuse_nobody():
     assert verdict(ranks=4, everyone=lambda step: 30.0 * (step % 50 == 49), on_host=False).kind == "nobody"
 
 
-def test_evaluations_and_checkpoints_are_told_as_such():
+def test_evaluations_and_checkpoints_are_reported_as_such():
     evaluation = {step: dict.fromkeys(range(4), EVALUATION) for step in range(49, 700, 50)}
     found = verdict(ranks=4, everyone=lambda step: 300.0 * (step % 50 == 49), flags=evaluation)
     assert (found.kind, found.ranks) == ("nobody", [])
@@ -185,7 +185,7 @@ def test_too_few_steps_and_too_few_ranks_carry_no_verdict():
     assert judge(side_by_side(dict(list(world().items())[:1]))).kind == "insufficient_data"
 
 
-def test_a_busy_machine_takes_the_blame():
+def test_delays_by_a_busy_machine_are_attributed_to_it():
     found = verdict(busy=0.4)
     assert found.kind == "contended"
     assert found.held_ms == pytest.approx(0.4 * 40, rel=0.2)

@@ -162,7 +162,7 @@ def test_without_a_record_of_calls_the_places_tell():
     assert "does not answer" in found.sentence
 
 
-def test_who_was_not_asked_is_said():
+def test_ranks_that_were_not_asked_are_reported():
     found = verdict(state(0, [call(2, done=False)], world=4), state(1, [call(1)], world=4), world=4)
     assert found.ranks == [1]
     assert found.why[-1] == "2 of 4 ranks were not asked; nothing is known of them."
@@ -189,7 +189,7 @@ def test_a_rank_that_does_not_come_to_the_process_group_is_named():
     assert (found.kind, found.ranks) == ("long", [1])
 
 
-def test_ranks_that_nobody_has_seen_are_not_accused():
+def test_ranks_that_were_never_seen_are_not_named():
     found = verdict(starting(0, "rendezvous"), starting(1, "rendezvous"), world=4)
     assert (found.kind, found.ranks) == ("not_entered", [])
     assert "wait in init_process_group for 2 of 4 ranks, of which nothing was seen" in found.sentence
@@ -215,7 +215,7 @@ def test_a_rank_that_does_not_come_to_the_first_collective():
     assert found.sentence.endswith("in which rank 0 waits: before its first step, at train.py:8 in load_a_model.")
 
 
-def test_where_a_stopped_rank_stands_as_seen_from_outside():
+def test_position_of_a_stopped_rank_by_external_stacks():
     stopped = RankState(rank=1, pid=101, state="T", steps=30)
     stopped.stacks = [ThreadStack(name="MainThread", training=True, frames=["/home/u/train.py:30 in main"])]
     found = verdict(state(0, [call(1, done=False)]), stopped)

@@ -41,7 +41,7 @@ def test_a_cause_can_be_planted(cause: Cause) -> None:
         assert cause.name in NOT_PLANTED
 
 
-def test_a_cause_says_whole_sentences() -> None:
+def test_a_cause_has_whole_sentences() -> None:
     good = {"name": "x", "phrase": "it waits", "noun": "waiting", "advice": ("Wait less.",)}
     good |= {"first_try": "", "needs": (), "planted_by": ""}
     Cause(**good)

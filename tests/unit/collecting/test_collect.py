@@ -200,7 +200,7 @@ def test_a_connection_that_breaks_is_gone_on_with(
     must_be_whole(parts[0])
 
 
-def test_a_node_that_comes_never_is_said(parts: list[RunDir], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_never_connects_is_reported(parts: list[RunDir], capsys: pytest.CaptureFixture[str]) -> None:
     code = cli.main(["collect", str(parts[0].path), "--listen", "127.0.0.1:0", "--nodes", "2", "--wait", "0.1"])
     said = capsys.readouterr().err
     assert code == RunDirError.exit_code
@@ -224,7 +224,7 @@ def test_what_is_no_part_of_this_job_changes_nothing(parts: list[RunDir], tmp_pa
         collect([tmp_path / "nothing"], parts[0].path)
 
 
-def test_a_result_that_tells_more_replaces_the_earlier_one(parts: list[RunDir]) -> None:
+def test_a_result_with_more_content_replaces_the_earlier_one(parts: list[RunDir]) -> None:
     collect([parts[1].path], parts[0].path)
     result = from_json(NodeResult, parts[1].node_result("node-b").read_bytes())
     result.notes.append("node-b: gathered later")
@@ -242,7 +242,7 @@ def test_names_from_elsewhere_stay_in_the_run_directory() -> None:
         assert not is_part_file(name)
 
 
-def test_words_that_make_no_sense_are_refused(
+def test_invalid_arguments_are_refused(
     parts: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = str(parts[0].path)
@@ -254,7 +254,7 @@ def test_words_that_make_no_sense_are_refused(
     assert wire.address_in("[::1]:29511") == ("::1", 29511)
 
 
-def test_nobody_listens(parts: list[RunDir], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_listens(parts: list[RunDir], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankscope.collecting.send._PAUSE_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -57,7 +57,7 @@ def test_the_oldest_run_stays_and_others_make_room(tmp_path, make_side) -> None:
     assert (count, len(names), names[0], names[1], names[-1]) == (KEPT, KEPT, "run0", "run4", f"run{KEPT + 2}")
 
 
-def test_what_cannot_be_used_says_why(tmp_path, make_side) -> None:
+def test_unusable_runs_are_refused_with_a_reason(tmp_path, make_side) -> None:
     store = Store(str(tmp_path))
     with pytest.raises(ConfigError, match="there is no baseline gpt"):
         store.runs("gpt")
@@ -75,7 +75,7 @@ def test_what_cannot_be_used_says_why(tmp_path, make_side) -> None:
         Store("nosuchprotocol://x").names()
 
 
-def test_history_tells_a_change_and_a_creep(make_side) -> None:
+def test_history_reports_a_change_and_a_creep(make_side) -> None:
     levels = [20.0] * 8 + [22.0] * 8
     runs = [summary_of(run(make_side, level + NOISE[100 + n] / 10, f"r{n}")) for n, level in enumerate(levels)]
     found = history("gpt", runs)
@@ -89,7 +89,7 @@ def test_history_tells_a_change_and_a_creep(make_side) -> None:
     assert "Creeping: the last run is 6.2% slower" in pages.terminal(creeping)
 
 
-def test_a_quiet_history_has_nothing_to_say(make_side) -> None:
+def test_a_history_without_changes_reports_none(make_side) -> None:
     found = history("gpt", [summary_of(run(make_side, 20 + NOISE[n], f"r{n}")) for n in range(12)])
     assert (found.changes, found.creeps) == ([], False)
     assert pages.terminal(found).endswith("Nothing changed for good.\n")

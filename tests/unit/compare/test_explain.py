@@ -78,7 +78,7 @@ def test_a_pipeline(tmp_path: Path) -> None:
     assert max(diff.parts[0].ranks, key=diff.parts[0].ranks.__getitem__) == "1"
 
 
-def test_parts_that_miss_the_other_run_are_not_told(real) -> None:
+def test_parts_that_do_not_reach_the_other_run_are_not_significant(real) -> None:
     healthy = real("ddp_healthy")
     # the steps stay as they are, so that these transfers contradict them
     ranks = [

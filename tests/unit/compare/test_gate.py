@@ -109,7 +109,7 @@ def test_other_words_are_refused_with_the_nearest(text: str, message: str) -> No
         parse(text)
 
 
-def test_what_takes_another_run_says_so(make_side) -> None:
+def test_a_condition_that_needs_another_run_is_refused_without_one(make_side) -> None:
     with pytest.raises(ConfigError, match="--against"):
         decide(parse("launches > 0"), make_side().report, None)
 

@@ -161,7 +161,7 @@ def test_memory_peak_and_leak(make_side) -> None:
     assert rows["memory growth a step"].after == 1 << 26
 
 
-def test_waiting_is_told_apart(make_side) -> None:
+def test_waiting_is_distinguished(make_side) -> None:
     after = make_side()
     for own in after.ranks:
         own.calls.wait_ns = [7_000_000 * (own.rank == 0)] * len(own.calls.step)

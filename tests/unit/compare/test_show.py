@@ -34,7 +34,7 @@ def test_json_is_what_its_schema_says(diffs: list[RunDiff]) -> None:
     assert [one["verdict"] for one in json.loads(DIFF_WRITERS["json"](diffs))] == ["faster", "faster"]
 
 
-def test_the_terminal_is_80_columns_and_says_what_and_why(diffs: list[RunDiff]) -> None:
+def test_the_terminal_shows_difference_and_reason_in_80_columns(diffs: list[RunDiff]) -> None:
     text = DIFF_WRITERS["terminal"](diffs[:1])
     assert max(map(len, text.splitlines())) <= 80
     assert text.startswith("Faster         ddp_dataloader_stall -> ddp_healthy\n")

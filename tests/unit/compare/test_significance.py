@@ -18,7 +18,7 @@ def row(chance: float | None, ms: float = 1.0, *, told: bool = True) -> DiffRow:
     return DiffRow(kind="kernel", name="k", unit="ms", before=ms, after=ms, change=0.1, chance=chance, told=told)
 
 
-def test_of_many_rows_fewer_are_told() -> None:
+def test_of_many_rows_fewer_are_significant() -> None:
     """Five rows at 1 %: bounds 0.2, 0.4, 0.6, 0.8 and 1 %. The third is above its own, 0.6 %, but the fourth is not
     above 0.8 %, so that the first four are found; the last is not."""
     rows = [row(0.001), row(0.003), row(0.0065), row(0.0079), row(0.02)]
@@ -79,6 +79,6 @@ def test_few_kinds_have_no_pace() -> None:
     assert device_speed(uses, uses).steps == ({}, {})
 
 
-def test_what_mostly_runs_beside_communication_has_no_length() -> None:
+def test_kernels_that_mostly_overlap_communication_have_no_length() -> None:
     assert Use(10.0, 9.0, 1.0, [0], [100.0], set()).usual_us == pytest.approx(100.0)
     assert Use(10.0, 8.0, 1.0, [0], [100.0], set()).usual_us is None

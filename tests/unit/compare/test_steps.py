@@ -64,7 +64,7 @@ def test_repeated_runs_of_a_baseline_replace_the_assumed_noise(make_side) -> Non
         ),
     ],
 )
-def test_what_cannot_be_compared_says_why_and_still_counts(make_side, change, reason: str) -> None:
+def test_runs_that_cannot_be_compared_have_a_reason_and_counts(make_side, change, reason: str) -> None:
     after = make_side(step_ms=list(30 + NOISE[200:]))
     after.ranks[1].steps.launches = [99] * 4
     change(after)

@@ -57,7 +57,7 @@ def verdict(case: Evidence):
     return judge(opened, advise(opened))
 
 
-def test_who_was_not_let_run_is_not_to_blame() -> None:
+def test_a_rank_that_waits_for_a_cpu_is_not_named() -> None:
     # GIVEN a rank 20 ms late in each step, which waited 90 ms for a CPU where its peer waited 60; by themselves both
     # take 50
     case = evidence(
@@ -74,7 +74,7 @@ def test_who_was_not_let_run_is_not_to_blame() -> None:
     assert any("Rank 1 looked 20 ms a step late" in line for line in found.why)
 
 
-def test_of_a_named_rank_it_is_not_said_that_the_machine_explains_it() -> None:
+def test_a_named_rank_is_not_attributed_to_the_machine() -> None:
     # 60 ms a step late, of which the machine explains 10 at most
     case = evidence(rank(0, 10.0), rank(1, 10.0, own=110.0, input_stall=60.0), suspects=[late(1, [60.0] * 6)])
     case.suspects[0].explained = {"input_stall": 60.0}
@@ -84,7 +84,7 @@ def test_of_a_named_rank_it_is_not_said_that_the_machine_explains_it() -> None:
     assert not any("looked" in line for line in found.evidence)
 
 
-def test_without_the_witness_the_same_rank_is_accused() -> None:
+def test_without_the_schedulers_counts_the_same_rank_is_named() -> None:
     case = evidence(rank(0, 60.0), rank(1, 90.0), suspects=[late(1, [20.0] * 6)])
     assert [a.suspect.rank for a in decide(dataclasses.replace(case, contention=None))] == [1]
 
@@ -96,7 +96,7 @@ def test_late_beyond_all_that_the_machine_explains() -> None:
     assert (accusation.suspect.rank, accusation.cause, accusation.suspect.cost_ms) == (1, "slow_compute", 45.0)
 
 
-def test_a_fault_beside_load_is_told_from_the_machines_part() -> None:
+def test_a_fault_under_load_is_separated_from_contention() -> None:
     # GIVEN 30 ms more than the peers by itself, in which it does not compute: a sleep; 200 ms of run queue on both
     bad = rank(1, 200.0, own=80.0, input_stall=30.0)
     case = evidence(rank(0, 200.0, input_stall=0.0), bad, suspects=[late(1, [20.0] * 6, "slow_compute")])
@@ -110,7 +110,7 @@ def test_a_fault_beside_load_is_told_from_the_machines_part() -> None:
     assert wider.suspect.error_ms == pytest.approx(math.hypot(accusation.suspect.error_ms, 2.1))
 
 
-def test_a_rank_bound_to_a_busy_core_stands_still_and_is_not_to_blame() -> None:
+def test_a_rank_bound_to_a_busy_core_is_not_named() -> None:
     # its trace shows pauses of 30 ms a step, but all of them are run queue: by itself it takes no more than its peer
     case = evidence(
         rank(0, 1.0, host_pause=0.0), rank(1, 40.0, host_pause=30.0), suspects=[late(1, [35.0] * 6, "host_pause")]

@@ -82,7 +82,7 @@ def test_the_reasons_are_those_the_drivers_give() -> None:
     assert words - set(LIMITING) == {"idle", "clocks set by an administrator", "sync boost", "display clocks"}
 
 
-def test_lost_memory_is_told() -> None:
+def test_lost_memory_is_reported() -> None:
     (found,) = find(evidence(gpu(0), gpu(1, ecc_uncorrected=2, ecc_corrected=7), gpu(2, ecc_uncorrected=0)))
     assert (found.kind, found.ranks) == ("ecc_errors", [1])
     assert found.evidence == ["Since its driver was loaded: 2 uncorrected, 7 corrected."]
@@ -111,7 +111,7 @@ def test_a_degraded_link(link, peers, lines) -> None:
     assert [(f.ranks, f.evidence) for f in find(evidence(*rows))] == ([([0], lines)] if lines else [])
 
 
-def test_a_quota_that_runs_out_is_told_once_a_host() -> None:
+def test_a_quota_that_runs_out_is_reported_once_a_host() -> None:
     spent = {"cpu_throttled_pct": 40.0, "cpu_throttled_ms": 1830.0, "cpus": 4.0}
     rows = [gpu(r, **(spent if r < 8 else {"cpu_throttled_pct": 4.0, "cpu_throttled_ms": 2.0})) for r in range(16)]
     (found,) = find(evidence(*rows))
@@ -176,7 +176,7 @@ def test_another_rank_s_state_is_no_reason() -> None:
     assert not any("Likely" in line for line in judge(case).why)
 
 
-def test_without_health_nothing_is_said() -> None:
+def test_without_health_nothing_is_reported() -> None:
     assert find(evidence(HealthRow(rank=0), HealthRow(rank=1))) == []
 
 

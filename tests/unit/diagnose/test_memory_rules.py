@@ -39,7 +39,7 @@ def test_enough_in_pieces() -> None:
     assert found.advice == list(FRAGMENTED)
 
 
-def test_the_other_ranks_peaks_are_told() -> None:
+def test_the_other_ranks_peaks_are_reported() -> None:
     others = [row(0, rank=rank, peak_allocated_bytes=(60 + rank) * GIB) for rank in (0, 1, 3)]
     (found,) = find(Evidence(ranks=[0, 1, 3], memory=[row(None, device_bytes=80 * GIB), *others]))
     assert found.evidence[0] == "70.0 GiB of 80.0 GiB were in use, 1.0 GiB more reserved by PyTorch but not in use."

@@ -70,7 +70,7 @@ def test_a_late_host_may_cost_something_else_unrecorded(cause, recording_ms, dev
     assert ("Recording adds 12 ms to each 100 ms step." in found.why) is told
 
 
-def test_an_episode_is_told_as_one() -> None:
+def test_an_episode_is_reported_as_one() -> None:
     case = evidence(suspect(1, [90.0, 0, 0, 0, 0, 0], "host_pause", p_value=0.5))
     found = judge(case)
     assert (found.kind, found.ranks) == ("straggler", [1])
@@ -87,7 +87,7 @@ def test_an_episode_is_told_as_one() -> None:
         suspect(1, [8.0] * 6, "slow_compute"),  # unnamed and small
     ],
 )
-def test_nobody_is_named_for_noise(who) -> None:
+def test_no_rank_is_named_for_noise(who) -> None:
     case = evidence(who)
     assert accuse(case) == []
     assert judge(case).kind == "balanced"
@@ -112,7 +112,7 @@ def test_ranks_that_take_turns_are_all_named() -> None:
     assert accuse(evidence(*turns("host_pause")[:2], steps=8)) == []  # they leave half of the steps alone
 
 
-def test_two_faults_are_told_in_words() -> None:
+def test_two_faults_are_described_in_sentences() -> None:
     case = evidence(suspect(1, [30.0] * 6), suspect(3, [25.0] * 6, "host_sync"))
     assert judge(case).sentence == (
         "2 ranks hold the job up: rank 1 (waiting for input, 30.0 ± 1.0 ms) and rank 3 (waiting for the device, "
@@ -152,14 +152,14 @@ def test_titles_are_short_and_no_identifier_is_in_a_sentence() -> None:
         (2, "allocator", 15.0, True),
     ],
 )
-def test_beside_a_verdict_only_what_matters_is_told(who, cause, own, shown) -> None:
+def test_next_to_a_verdict_only_relevant_findings_are_shown(who, cause, own, shown) -> None:
     late = suspect(1, [50.0] * 6)
     late.explained["host_pause"] = 3.0
     case = evidence(late, anomalies=[Anomaly(rank=who, cause=cause, own_ms=own, peers_ms=0.0)])
     assert [f.kind for f in find(case)] == ["input_stall", cause][: 1 + shown]
 
 
-def test_what_the_named_cause_leaves_open_is_told() -> None:
+def test_time_that_the_cause_does_not_explain_is_reported() -> None:
     late = suspect(1, [50.0] * 6, share=0.6)
     late.explained["allocator"] = 18.0  # 36 % of the lateness
     case = evidence(late, anomalies=[Anomaly(rank=1, cause="allocator", own_ms=18.0, peers_ms=0.0)])
@@ -181,7 +181,7 @@ def test_a_cause_that_explains_less_than_half_is_not_named() -> None:
     assert any("leading: allocating and freeing memory" in line for line in found.why)
 
 
-def test_below_the_clock_s_spread_nothing_is_said() -> None:
+def test_below_the_clock_s_spread_nothing_is_reported() -> None:
     assert accuse(evidence(suspect(1, [20.0] * 6), clock_spread_us=10_000.0)) == []
 
 
@@ -196,7 +196,7 @@ def test_below_the_clock_s_spread_nothing_is_said() -> None:
         ({"steps": 1}, "one step"),
     ],
 )
-def test_it_abstains_and_says_what_would_settle_it(more, words) -> None:
+def test_it_abstains_and_names_what_would_decide(more, words) -> None:
     found = judge(evidence(suspect(1, [50.0] * 6), **more))
     assert found.kind == "insufficient_data"
     assert words in found.sentence
@@ -283,7 +283,7 @@ def test_amounts(ms, text) -> None:
     assert amount(ms) == text
 
 
-def test_a_replay_without_host_overhead_says_nothing_where_the_host_computes() -> None:
+def test_the_replay_without_host_overhead_is_not_used_on_a_cpu() -> None:
     case = evidence(device=False, host_gain_ms=40.0)
     assert not any("By replay" in line for line in judge(case).why)
     case = evidence(device=False, host_gain_ms=40.0, network_gain_ms=0.5, balance_gain_ms=0.2)

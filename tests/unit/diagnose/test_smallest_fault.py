@@ -22,7 +22,7 @@ from support.verdict_kinds import evidence, late
         ({"visible_pct": None, "device": False}, "a delay with a cause of its own shows from 5 % of the step on"),
     ],
 )
-def test_what_is_said(more: dict[str, object], says: str) -> None:
+def test_the_sentence(more: dict[str, object], says: str) -> None:
     asked = evidence(**more)
     assert says in smallest_fault(asked)
     assert smallest_fault(asked) in no_straggler(asked, []).why

@@ -38,7 +38,7 @@ def test_each_file_of_the_folder_is_in_the_table_once() -> None:
 
 
 @pytest.mark.parametrize("rule", table.OURS, ids=lambda r: r.kind)
-def test_no_finding_bears_a_kind_without_words(rule: Rule) -> None:
+def test_no_finding_has_a_kind_without_a_name(rule: Rule) -> None:
     # a rule without a noun reports causes, which bring their own words
     assert rule.kind not in BY_NAME
     assert bool(rule.noun) == bool(rule.advice)
@@ -53,7 +53,7 @@ def test_half_a_rule_is_refused(words) -> None:
         Rule(kind="new_kind", find=lambda _case: [], **words)
 
 
-def test_what_stands_behind_a_cause_is_a_kind_of_finding() -> None:
+def test_reasons_of_a_cause_are_kinds_of_findings() -> None:
     kinds = {kind for cause in OURS for kind in cause.behind}
     assert kinds <= set(table.BY_KIND) | {GARBAGE_COLLECTION}
     assert all(table.BY_KIND[kind].noun for kind in kinds - {GARBAGE_COLLECTION})

@@ -159,7 +159,7 @@ def test_what_stops_the_first_stops_all(own_tmp: Path) -> None:
     assert refused.value.exit_code == ConfigError.exit_code
 
 
-def test_somebody_elses_folder_is_not_used(own_tmp: Path) -> None:
+def test_a_folder_of_another_user_is_not_used(own_tmp: Path) -> None:
     path = spool_of("launcher").path
     path.chmod(0o755)
     with pytest.raises(PermissionError):
@@ -226,7 +226,7 @@ def handlers():
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_signal_that_comes_after_the_command_is_passed_on_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_after_the_end_of_the_command_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     command = Command(["true"])
     assert command.run({}).exit_code == 0
     asked = []

@@ -123,7 +123,7 @@ def test_a_failing_end_keeps_exit_code_and_spool(helper: Any, job: Job, error: B
     assert type(error).__name__ in said[-1]
 
 
-def test_what_was_left_is_said_and_nothing_else_is_claimed(helper: Any, job: Job) -> None:
+def test_only_what_was_left_is_reported(helper: Any, job: Job) -> None:
     helper.words[0] = HelperMessage(kind="gathered", text="No space left on device: 2 file(s) stay in /tmp/x")
     said: list[str] = []
     launched(said, ToolConfig(analysis=AnalysisConfig(enabled=False)))
@@ -131,7 +131,7 @@ def test_what_was_left_is_said_and_nothing_else_is_claimed(helper: Any, job: Job
     assert "traces are in" not in said[2]
 
 
-def test_a_report_that_failed_is_told(helper: Any, job: Job) -> None:
+def test_a_report_that_failed_is_reported(helper: Any, job: Job) -> None:
     helper.words[2:2] = [
         HelperMessage(kind="begun"),
         HelperMessage(kind="lacking", text="no report: no rank left a trace"),

@@ -46,7 +46,7 @@ def test_several_nodes_must_name_the_run_and_share_its_folder(nnodes: str) -> No
         planned("--nnodes", nnodes, "--rdzv-id", "none", run_dir="/shared/x")
 
 
-def test_nodes_are_told_apart_by_rank_or_by_host() -> None:
+def test_nodes_are_distinguished_by_rank_or_by_host() -> None:
     assert planned("--nnodes=2", "--node-rank=1", "--rdzv-id=7", run_dir="/s").node == "1"
     assert planned("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=7", run_dir="/s").node is None
 

@@ -12,7 +12,7 @@ from rankscope.launcher.progress import bars, calmly, gathering
 from rankscope.rundir.spool import Spool
 
 
-def test_progress_is_told_only_now_and_then() -> None:
+def test_progress_lines_are_limited() -> None:
     now = 100.0
     told: list[str] = []
     say = calmly(told.append, pause_s=5, clock=lambda: now)
@@ -22,7 +22,7 @@ def test_progress_is_told_only_now_and_then() -> None:
     assert told == ["1 s", "6 s", "11 s"]
 
 
-def test_a_short_wait_needs_no_words() -> None:
+def test_a_short_wait_prints_nothing() -> None:
     told: list[str] = []
     say = calmly(told.append, clock=time.monotonic)
     say("gathering")
@@ -55,7 +55,7 @@ def spool(tmp_path: Path) -> Spool:
     return Spool(tmp_path)
 
 
-def test_a_bar_is_told_bytes_and_words_the_rest(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_show_bytes_and_text_shows_the_rest(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     now, said, drawn = 0.0, [], Drawn()
     monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(calmly, "__defaults__", (5.0, time.monotonic))

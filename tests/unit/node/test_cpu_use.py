@@ -65,6 +65,6 @@ def test_only_the_cpus_of_the_job_count(tmp_path) -> None:
     assert CpuUse(tmp_path, 1).machine_ms({7}) == (None, None)
 
 
-def test_a_host_that_tells_nothing(tmp_path) -> None:
+def test_a_host_without_statistics(tmp_path) -> None:
     use = CpuUse(tmp_path / "nothing", 1)
     assert (use.job_ms(), use.machine_ms({0})) == (None, (None, None))

@@ -44,7 +44,7 @@ def test_a_store_that_does_not_count_its_blocks_is_not_full(monkeypatch, tmp_pat
     DiskLimits(leave_free=1).require(tmp_path, 4_000, 0)
 
 
-def test_a_full_disk_leaves_the_trace_in_the_spool_and_is_told_until_there_is_room(monkeypatch, tmp_path):
+def test_a_full_disk_leaves_the_trace_in_the_spool_and_is_reported_until_there_is_room(monkeypatch, tmp_path):
     spool, run = Spool(tmp_path / "spool"), RunDir(tmp_path / "run")
     spool.path.mkdir()
     announce(spool, '{"traceEvents": []}')

@@ -213,7 +213,7 @@ def test_without_quota_the_affinity_counts(tmp_path) -> None:
     assert (found.cpus, found.throttled_ms) == (len(os.sched_getaffinity(0)), 0.0)
 
 
-def test_a_host_that_tells_nothing(tmp_path) -> None:
+def test_a_host_without_statistics(tmp_path) -> None:
     cpus = float(len(os.sched_getaffinity(0)))
     assert _host(tmp_path, {}) == HostSample(time_ns=7, cpus=cpus)
 
@@ -322,13 +322,13 @@ def _finding(monkeypatch, tmp_path, **modules):
     return health.find_gpus()
 
 
-def test_accelerators_that_nothing_can_read_are_told(monkeypatch, tmp_path) -> None:
+def test_accelerators_that_nothing_can_read_are_reported(monkeypatch, tmp_path) -> None:
     assert _finding(monkeypatch, tmp_path) == (None, [])  # no device, no word
     (tmp_path / "nvidiactl").touch()
     assert _finding(monkeypatch, tmp_path) == (None, ["no health of accelerators: needs nvidia-ml-py"])
 
 
-def test_a_library_without_its_driver_is_told(monkeypatch, tmp_path) -> None:
+def test_a_library_without_its_driver_is_reported(monkeypatch, tmp_path) -> None:
     def refuse():
         raise NVMLError("Driver Not Loaded")
 

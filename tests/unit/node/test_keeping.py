@@ -48,7 +48,7 @@ def report(kind: str, ranks: list[int], *teams: list[int], world: int = 8, lost:
         (report("straggler", list(range(8))), list(range(8)), list(range(8))),
     ],
 )
-def test_suspects_one_beside_each_and_rank_0(
+def test_kept_are_the_named_ranks_one_peer_of_each_and_rank_0(
     of: ClusterReport | None, kept: list[int] | None, suspects: list[int]
 ) -> None:
     found = choose(of)
@@ -56,7 +56,7 @@ def test_suspects_one_beside_each_and_rank_0(
     assert found.suspects == suspects
 
 
-def test_a_configuration_that_leaves_nobody_to_decide_is_refused() -> None:
+def test_a_configuration_without_a_verdict_to_decide_is_refused() -> None:
     config = ToolConfig()
     config.gather.keep = "suspects"
     config.__post_init__()
@@ -78,7 +78,7 @@ def held(folder: Path, limits: DiskLimits = DiskLimits()) -> tuple[Holding, Spoo
     return Holding(spool, run, Placing(run), limits), spool, run
 
 
-def test_a_trace_that_finds_no_room_stays_and_says_so(tmp_path: Path) -> None:
+def test_a_trace_without_disk_space_stays_and_is_reported(tmp_path: Path) -> None:
     holding, spool, run = held(tmp_path, DiskLimits(most=1500))
     assert holding.settle(KeptTraces(ranks=None)) == 1
     assert list(holding.left) == ["held_0_0_1.trace.json.gz"]
@@ -87,7 +87,7 @@ def test_a_trace_that_finds_no_room_stays_and_says_so(tmp_path: Path) -> None:
     assert run.trace(0, 0, 0).stat().st_size == 1000
 
 
-def test_a_decision_names_whom_it_drops(tmp_path: Path) -> None:
+def test_a_decision_names_the_ranks_that_it_drops(tmp_path: Path) -> None:
     holding, spool, run = held(tmp_path)
     assert holding.settle(KeptTraces(ranks=[1])) == 1
     assert spool.holds() == []

@@ -156,7 +156,7 @@ def test_a_line_that_is_too_long_loses_its_end():
     assert in_a_line([]) == ""
 
 
-def test_who_is_named_stands_first_in_the_table():
+def test_named_ranks_come_first_in_the_table():
     rows = rank_rows([live()])
     assert [row[1] for row in rows] == ["rank", "1", "0"]
     rows = rank_rows([live(named=[0])])
@@ -176,7 +176,7 @@ def test_a_line_after_a_minute_five_thirty_and_then_hourly():
     assert said[0] == "step 4,200  104 ms"
 
 
-def test_news_is_told_at_once_and_no_more_than_once_a_minute():
+def test_news_is_reported_at_once_and_no_more_than_once_a_minute():
     said, now = [], [0.0]
     line = LiveLine(said.append, clock=lambda: now[0])
     for second, news in ((10, "A."), (12, "A."), (20, "B."), (75, "B."), (80, "B.")):

@@ -46,7 +46,7 @@ def test_a_rank_beyond_the_world_is_kept():
     assert [(r.rank, r.status) for r in window.records] == [(0, "ok"), (1, "missing"), (2, "missing"), (7, "ok")]
 
 
-def test_a_window_nobody_survived_is_still_listed():
+def test_a_window_that_no_rank_survived_is_listed():
     lives = [record(r, status="partial", reason="killed", open_window=0) for r in range(3)]
     (window,) = manifest(lives, []).windows
     assert {r.status for r in window.records} == {"missing"}
@@ -58,18 +58,18 @@ def test_ranks_that_recorded_other_steps_are_reported():
     assert window.mismatches == ["the first recorded step differs between ranks: 13 on rank 1, 2; 14 on rank 0"]
 
 
-def test_a_short_job_is_told_the_step_the_window_records_from():
+def test_for_a_short_job_the_first_step_of_the_window_is_reported():
     (note,) = manifest([record(r, steps_counted=4, step_source="optimizer") for r in range(3)], []).notes
     assert "after 4 steps" in note
     assert "from step 13" in note  # 10 + 1 + 2
 
 
-def test_a_job_without_steps_or_ranks_is_told_why():
+def test_for_a_job_without_steps_or_ranks_the_reason_is_reported():
     assert "rankscope.step()" in manifest([record(0)], []).notes[0]
     assert "import torch" in manifest([], []).notes[0]
 
 
-def test_planned_windows_that_did_not_open_are_told():
+def test_planned_windows_that_did_not_open_are_reported():
     # GIVEN windows planned for steps 13 to 18, 22 to 27 and 31 to 36, of which the job came to the first only
     opened = [record(r, window=0, trace="t", origin="plan") for r in range(3)]
     lives = [record(r, steps_counted=25) for r in range(3)]

@@ -78,7 +78,7 @@ def round_of(node: Node, *frames: str):
     return found
 
 
-def test_nobody_is_asked_while_steps_are_made(node):
+def test_no_rank_is_asked_while_steps_are_made(node):
     one = node()
     one.go(600, steps=3)
     one.go(59)
@@ -98,7 +98,7 @@ def test_slow_steps_are_no_standstill(node):
     assert one.asked(0) is not None
 
 
-def test_what_stands_still_and_what_goes_on(node):
+def test_ranks_with_and_without_progress(node):
     one = node()
     one.go(10, steps=1)
     one.go(61)
@@ -113,7 +113,7 @@ def test_what_stands_still_and_what_goes_on(node):
     assert [s.advances for s in found.ranks] == [False, True]
 
 
-def test_steps_that_go_on_are_noted_beside_what_was_said(node, tmp_path):
+def test_resumed_steps_are_added_to_the_answers(node, tmp_path):
     one = node()
     one.go(10, steps=1)
     one.go(61)
@@ -147,7 +147,7 @@ def test_a_person_may_ask_at_any_time_and_0_asks_never(node):
     assert found.asked
 
 
-def test_a_rank_that_does_not_answer_is_told_from_outside(node):
+def test_a_rank_that_does_not_answer_is_described_from_outside(node):
     one = node()
     one.go(10, steps=1)
     one.go(61)
@@ -184,7 +184,7 @@ def test_before_the_first_step_ranks_are_asked_later_and_tell_how_far_they_are(n
     assert one.watch.found.resumed
 
 
-def test_a_process_that_makes_no_steps_and_waits_for_nobody_is_left_alone(node):
+def test_a_process_without_steps_and_peers_is_not_asked(node):
     one = node()
     one.steps = {}
     for rank in (0, 1):
@@ -197,7 +197,7 @@ def test_a_process_that_makes_no_steps_and_waits_for_nobody_is_left_alone(node):
     assert until_found(one).asked
 
 
-def test_stages_that_nobody_knows_are_none(node):
+def test_unknown_stages_are_ignored(node):
     one = node()
     one.steps = {}
     one.spool.stage(0, 0).write_bytes(b"\xff\xfe")
@@ -234,7 +234,7 @@ def test_stacks_of_a_rank_that_does_not_answer_are_seen_from_outside(tmp_path):
 
 
 @pytest.mark.parametrize("program", ["exit 1", "echo '{'", "echo '[1]'", "echo '[{}]'", "echo '{\"a\": 1}'", "no-such"])
-def test_what_cannot_be_seen_from_outside_is_not_told(tmp_path, program):
+def test_stacks_that_cannot_be_read_are_left_out(tmp_path, program):
     assert not seen(OutsideStacks(tmp_path, ["sh", "-c", program, "-"]), 4321).get(4321)
 
 

@@ -53,7 +53,7 @@ def test_the_next_helper_goes_on_where_the_last_one_ended(tmp_path, monkeypatch)
     assert abs(found.column("gc").mean() - 499.5) < 0.01
 
 
-def test_a_ring_of_another_version_is_told_of(tmp_path):
+def test_a_ring_of_another_version_is_reported(tmp_path):
     spool = Spool(tmp_path)
     spool.step_ring(0, 0).write_bytes((7).to_bytes(8, "little") + bytes(16 * 7))
     assert StepLogDrain(spool).drain() == {"pulse_0_0": "another version of rankscope has written it"}

@@ -40,7 +40,7 @@ def run(plain: tuple[Path, Path, Path], tmp_path: Path) -> Path:
     return shutil.copytree(plain[0], tmp_path / "run")
 
 
-def test_a_run_that_nobody_touched_is_whole(plain: tuple[Path, Path, Path], run: Path) -> None:
+def test_an_unchanged_run_is_verified(plain: tuple[Path, Path, Path], run: Path) -> None:
     found = verify(run, key=plain[1])
     assert found.wrong == []
     manifest = read_record(RunManifest, run / "run.json")
@@ -148,7 +148,7 @@ def test_the_manifest_and_signature_of_another_run_are_not_those_of_this(
     assert "another key" in verify(run, key=plain[2]).wrong[0]
 
 
-def test_a_run_of_before_says_that_nothing_is_known(tmp_path: Path) -> None:
+def test_an_older_run_without_checksums_is_reported(tmp_path: Path) -> None:
     shutil.copytree(DATA / "runs/ddp_input", tmp_path / "run")
     found = verify(tmp_path / "run")
     assert found == Verified(files=0, wrong=[], remarks=found.remarks)
@@ -180,7 +180,7 @@ def test_who_did_what_is_in_the_run_directory(run: Path, tmp_path: Path) -> None
     assert verify(run).wrong == []  # the log is added to, and no part of what was signed
 
 
-def test_a_deed_that_cannot_be_noted_stops_nobody(run: Path, tmp_path: Path) -> None:
+def test_an_audit_log_that_cannot_be_written_stops_no_command(run: Path, tmp_path: Path) -> None:
     (run / AUDIT).unlink()
     (run / AUDIT).symlink_to(tmp_path / "elsewhere")
     append_action(RunDir(run), "redacted", ["rankscope"])
@@ -200,7 +200,7 @@ def test_a_node_whose_store_adds_to_no_file_has_a_log_of_its_own(run: Path) -> N
     assert (verify(run).wrong, verify(run).remarks) == ([], before)
 
 
-def test_a_run_that_could_not_be_signed_says_so(tmp_path: Path) -> None:
+def test_a_run_that_could_not_be_signed_is_reported(tmp_path: Path) -> None:
     private, _ = keys(tmp_path, "mine")
     node = Node(tmp_path / "spool", RunDir(tmp_path / "run"), signing_key=str(private))
     with contextlib.closing(node.start()):
@@ -214,7 +214,7 @@ def test_a_run_that_could_not_be_signed_says_so(tmp_path: Path) -> None:
     assert any("it is not signed" in remark for remark in verify(node.run.path).remarks)
 
 
-def test_a_signature_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_signature_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     private, _ = keys(tmp_path, "mine")
     node = Node(tmp_path / "spool", RunDir(tmp_path / "run"), signing_key=str(private))
     with contextlib.closing(node.start()):

@@ -143,7 +143,7 @@ def test_with_the_key_each_verb_reads_it_and_leaves_no_trace_beside_it(
     assert all(len(deed["command"]) <= 2 and "to" not in deed for deed in deeds)  # the verb is all that is told
 
 
-def test_what_is_made_of_it_does_not_lie_beside_it(
+def test_output_within_an_encrypted_run_is_refused(
     sealed: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, key = sealed
@@ -259,7 +259,7 @@ def test_the_nodes_of_an_encrypted_run_are_put_together_by_who_has_the_key(
 @pytest.mark.parametrize(
     "store", [{"encrypt": ["age1nobody"]}, {"encrypt": ["missing.txt"]}, {"signing_key": "missing"}]
 )
-def test_a_recipient_that_is_none_is_told_before_the_job_starts(store: dict[str, object], tmp_path: Path) -> None:
+def test_an_invalid_recipient_is_reported_before_the_job_starts(store: dict[str, object], tmp_path: Path) -> None:
     from rankscope.config import StoreConfig
     from rankscope.launcher.job import begin
     from rankscope.launcher.run_plan import RunPlan

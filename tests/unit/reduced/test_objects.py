@@ -139,7 +139,7 @@ def test_a_compressed_member_is_refused(tmp_path: Path) -> None:
     assert "no member that rankscope writes" in (load_objects([path]).sources[0].reason or "")
 
 
-def test_a_share_that_fails_leaves_no_object_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_that_fails_leaves_no_object_and_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -49,7 +49,7 @@ def test_what_is_whole_is_left_alone(url: str) -> None:
     assert [trace.rank for trace in load_objects([url]).traces] == [0, 1]
 
 
-def test_a_store_that_keeps_less_than_it_was_sent_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_keeps_less_than_it_was_sent_is_reported(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     files, _ = fsspec.core.url_to_fs(url)
 
     def half(local: str, path: str, **_: Any) -> None:
@@ -65,7 +65,7 @@ class OwnError(Exception):
     """Of a store, as those of Amazon's client: no OSError."""
 
 
-def test_a_store_that_is_gone_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_gone_is_reported(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shares = shares_of([TRACES], url, objects=2)
     assert list(reduce_shares(shares)) == []
     files, _ = fsspec.core.url_to_fs(url)
@@ -82,7 +82,7 @@ def test_a_store_that_is_gone_is_told(url: str, monkeypatch: pytest.MonkeyPatch)
         places_in(url)
 
 
-def test_a_url_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_url_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="cannot be used as a store"):
         place_of("nowhere://bucket/object.columns")
     with pytest.raises(RunDirError, match="cannot be read"):

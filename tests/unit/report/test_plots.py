@@ -58,7 +58,7 @@ def test_bars(report: Report) -> None:
     assert held == {"tensors": [30.0], "reserved": [40.0], "the device has": [80.0]}
 
 
-def test_what_is_not_there_is_said(report: Report) -> None:
+def test_missing_data_is_reported(report: Report) -> None:
     bare = Report(replace(report.record, steps=[], memory=[], actions=[], efficiency=None, ranks=[]))
     for name in dir(bare.plot):
         with pytest.raises(AnalysisError, match=r"this report has no .* to plot"):

@@ -206,7 +206,7 @@ def test_memory_from_traces(gpu_straggler: ClusterReport) -> None:
         assert write(gpu_straggler)
 
 
-def test_queues_that_are_alike_are_told_once(gpu_straggler: ClusterReport) -> None:
+def test_queues_that_are_alike_are_reported_once(gpu_straggler: ClusterReport) -> None:
     for row in gpu_straggler.queues:
         row.starved_pct = 0.2 * row.rank
     assert summary.queue_line(gpu_straggler) == "devices without work from their hosts 0 % of the window"

@@ -192,7 +192,7 @@ def test_page_begins_with_the_verdict(any_report: ClusterReport) -> None:
     assert places == sorted(places)
 
 
-def test_the_cost_is_told_in_all_three_units_everywhere(gpu_straggler: ClusterReport) -> None:
+def test_the_cost_is_reported_in_all_three_units_everywhere(gpu_straggler: ClusterReport) -> None:
     gpu_straggler.verdict.share_of_steps_pct = 83.4
     for name in ("terminal", "markdown"):
         head = " ".join(WRITERS[name](gpu_straggler).partition("  rank ")[0].split())

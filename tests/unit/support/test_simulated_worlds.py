@@ -102,7 +102,7 @@ def test_noise_is_the_same_with_and_without_a_fault() -> None:
     assert lengths[0] == lengths[1]
 
 
-def test_programs_that_wait_for_each_other_are_told() -> None:
+def test_programs_that_wait_for_each_other_are_reported() -> None:
     def program(rank: int, step: int) -> list[Op]:
         return [call(1)] if rank == 0 else []
 

@@ -65,7 +65,7 @@ def test_without_the_first_setting_nothing_is_compared() -> None:
     assert gains({}, 1, 0.05) == ({}, False)
 
 
-def test_equal_settings_are_told_apart_by_chance_only() -> None:
+def test_equal_settings_are_distinguished_by_chance_only() -> None:
     """Ten settings that are the same, three runs each: in a thousand such sweeps 1 % at most tell any of them."""
     random = np.random.default_rng(0)
     wrong = 0

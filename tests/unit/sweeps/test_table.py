@@ -83,7 +83,7 @@ def test_a_setting_that_never_ran_well_has_no_number(ended: Ended) -> None:
     assert "failed" in SWEEP_WRITERS["terminal"](result)
 
 
-def test_without_the_first_setting_it_says_so(ended: Ended) -> None:
+def test_without_the_first_setting_it_is_reported(ended: Ended) -> None:
     sweep = ended(plan(25, 1, repeats=1), {(1, 1): None, (2, 1): 90.0}, [])
     text = SWEEP_WRITERS["terminal"](result_of(sweep, "sweep"))
     assert "No run of bucket_cap_mb=25" in text

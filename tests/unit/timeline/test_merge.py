@@ -167,7 +167,7 @@ def test_no_rank_is_marked_without_a_verdict(name: str, whole_timeline: Any) -> 
     "max_mb",
     [0.2, 0.5, 1.0, 3.0, pytest.param(6.0, marks=pytest.mark.long), pytest.param(8.0, marks=pytest.mark.long), 10.0],
 )
-def test_the_bound_is_kept_and_what_is_left_out_is_told(
+def test_the_bound_is_kept_and_what_is_left_out_is_reported(
     max_mb: float, recorded: Any, tmp_path: Path, strict: Any
 ) -> None:
     merged = merge(recorded("ddp_dataloader_stall"), tmp_path / "t.json.gz", Selection(max_mb=max_mb))

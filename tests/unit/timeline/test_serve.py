@@ -140,7 +140,7 @@ def test_the_page_that_hands_the_timeline_over(server: Server) -> None:
 
 
 @pytest.mark.parametrize("port", [None, 99_999])
-def test_a_taken_port_is_told(port: int | None, server: Server) -> None:
+def test_a_taken_port_is_reported(port: int | None, server: Server) -> None:
     port = port or server.server_port
     with pytest.raises(ConfigError, match=f"--port {port}"):
         make_server(server.folder, port)

@@ -80,7 +80,7 @@ def test_invalid_strings_are_mended_with_a_word(data: Path, accounts: Accounts) 
     assert {'{"device": "cpu"}(12): run', "gemm\nsplit", "torch\\cuda\\_init.py(219): lazy"} <= names
 
 
-def test_a_conflict_of_name_and_content_is_told(data: Path) -> None:
+def test_a_conflict_of_name_and_content_is_reported(data: Path) -> None:
     result, _ = load(data, "10_rank_name_conflict")
     told = [t.rank for t in result.traces if NAME_CONFLICT in t.repairs]
     assert told == [0, 1]
@@ -103,7 +103,7 @@ def test_kernels_belong_to_the_step_of_their_launch(data: Path, accounts: Accoun
     assert accounts(trace)["gpu_busy_us"] == expected["gpu_busy_us"]
 
 
-def test_groups_are_told_by_their_ranks(data: Path) -> None:
+def test_groups_are_identified_by_their_ranks(data: Path) -> None:
     result, expected = load(data, "16_two_process_groups")
     calls: dict[tuple[Any, ...], dict[int, int]] = {}
     for trace in result.traces:

@@ -335,7 +335,7 @@ def test_kept_arguments_do_not_keep_the_text(write_trace: Write, make_event: Mak
     assert all(raw is NO_RAW for raw in (kept.dims, kept.grid, kept.block))
 
 
-def test_names_of_any_length_are_told_apart(write_trace: Write, make_event: Make) -> None:
+def test_names_of_any_length_are_distinguished(write_trace: Write, make_event: Make) -> None:
     long = ["n" * 100_000 + end for end in "ab"]
     events = [make_event(float(n), 1.0, name=name) for n, name in enumerate([*long, long[0], "aten::mm"])]
     trace = read_trace(write_trace(events))

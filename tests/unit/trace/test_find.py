@@ -63,7 +63,7 @@ def test_a_run_directory(write_trace: Write, make_event: Make, tmp_path: Path) -
     assert {s.status for s in result.sources} == {"used"}
 
 
-def test_the_same_rank_twice_is_told(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
+def test_the_same_rank_twice_is_reported(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
     path = write_trace(rank_events(make_event, 0, 0), name="a/rank_0.json")
     (tmp_path / "b").mkdir()
     shutil.copy(path, tmp_path / "b" / "rank_0.json")
@@ -74,7 +74,7 @@ def test_the_same_rank_twice_is_told(write_trace: Write, make_event: Make, tmp_p
     assert str(path) in (second.reason or "")
 
 
-def test_windows_are_told_by_step_numbers(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
+def test_windows_are_identified_by_step_numbers(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
     # rank 1 has no first window: its only file must not become window 0
     write_trace(rank_events(make_event, 10, 1000), name="rank_0_a.json")
     write_trace(rank_events(make_event, 50, 5000), name="rank_0_b.json")
@@ -83,7 +83,7 @@ def test_windows_are_told_by_step_numbers(write_trace: Write, make_event: Make, 
     assert [(t.window, t.rank) for t in result.traces] == [(0, 0), (1, 0), (1, 1)]
 
 
-def test_windows_without_steps_are_told_by_time(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
+def test_windows_without_steps_are_identified_by_time(write_trace: Write, make_event: Make, tmp_path: Path) -> None:
     for rank in range(2):
         for window in range(2):
             write_trace([make_event(1000 * window + rank, 100)], name=f"w{window}/rank_{rank}.json")

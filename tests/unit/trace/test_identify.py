@@ -64,7 +64,7 @@ def test_the_content_before_the_name(record: Callable[..., Path], tmp_path: Path
 
 
 @pytest.mark.parametrize("names", [["rank_0.json", "rank_1.json"], ["profile_0.json", "profile_1.json"]])
-def test_processes_that_all_say_rank_0_are_told_by_their_names(
+def test_processes_that_all_say_rank_0_are_identified_by_their_names(
     record: Callable[..., Path], tmp_path: Path, names: list[str]
 ) -> None:
     for pid, name in enumerate(names):
@@ -142,7 +142,7 @@ def test_jobs_of_other_sizes_are_left_to_themselves(record: Callable[..., Path],
     assert "the job of 2 ranks (2 files)" in note
 
 
-def test_jobs_at_the_same_time_are_told_by_their_folders(record: Callable[..., Path], tmp_path: Path) -> None:
+def test_jobs_at_the_same_time_are_identified_by_their_folders(record: Callable[..., Path], tmp_path: Path) -> None:
     for number, folder in enumerate(("trial_a", "trial_b")):
         for rank in range(2):
             record(f"{folder}/x{rank}.json", pid=10 * number + rank, **says(rank, 2))
@@ -167,7 +167,9 @@ def test_contents_that_knew_of_no_job(record: Callable[..., Path], tmp_path: Pat
     assert ranks(load_traces([tmp_path], cache=False)) == {f"profile_{r}.json": r for r in range(3)}
 
 
-def test_jobs_at_the_same_time_are_told_by_the_rest_of_their_names(record: Callable[..., Path], tmp_path: Path) -> None:
+def test_jobs_at_the_same_time_are_identified_by_the_rest_of_their_names(
+    record: Callable[..., Path], tmp_path: Path
+) -> None:
     for number, job in enumerate(("lr1", "lr2")):
         for rank in range(3):
             record(f"{job}_rank{rank}.json", pid=10 * number + rank, **says(rank, 3))
@@ -186,7 +188,7 @@ def test_the_content_knew_no_job_but_its_process_groups_did(record: Callable[...
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_windows_of_other_processes_are_told(record: Callable[..., Path], tmp_path: Path, again: bool) -> None:
+def test_windows_of_other_processes_are_reported(record: Callable[..., Path], tmp_path: Path, again: bool) -> None:
     for window in range(2):
         for rank in range(2):
             pid = 10 + rank + 50 * window * again

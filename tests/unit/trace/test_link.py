@@ -81,7 +81,7 @@ def test_marks_of_two_schedules_that_cross(
     assert found([step(7, 0, 100), step(8, 100, 100), step(0, 200, 100)]) == [7, 8, 0]
 
 
-def test_kernels_that_overrun_their_stream_are_told(
+def test_kernels_that_overrun_their_stream_are_reported(
     write_trace: Callable[..., Path], make_event: Callable[..., dict[str, Any]]
 ) -> None:
     other = {"stream": 8, "correlation": 1}
