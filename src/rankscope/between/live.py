@@ -103,7 +103,7 @@ def rank_rows(nodes: Sequence[NodeLive]) -> list[list[str]]:
         [
             ">" if rank.rank in named else "",
             str(rank.rank),
-            hosts[rank.rank][:20],
+            hosts[rank.rank].partition(".")[0][:14],
             f"{rank.steps:,}",
             f"{rank.step_ms:.1f}",
             _trend(rank).strip(" ()"),

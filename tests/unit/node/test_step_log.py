@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 
+import numpy as np
+
 from rankscope.agent.steps.step_log import StepLog
-from rankscope.between.step_logs import parse
-from rankscope.node.gathering.step_log import StepLogDrain
-from rankscope.records.running.step_log import STEP_LOG_ENTRY
+from rankscope.between.step_logs import ENTRY, parse
+from rankscope.node.gathering.folding import fold
+from rankscope.node.gathering.step_log import KEPT_EXACT, StepLogDrain
+from rankscope.records.running.step_log import ASKED, EVALUATION, STEP_LOG_ENTRY
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
@@ -57,3 +60,20 @@ def test_a_ring_of_another_version_is_reported(tmp_path):
     spool = Spool(tmp_path)
     spool.step_ring(0, 0).write_bytes((7).to_bytes(8, "little") + bytes(16 * 7))
     assert StepLogDrain(spool).drain() == {"pulse_0_0": "another version of rankscope has written it"}
+
+
+def test_ten_hours_of_steps_of_20_ms_stay_below_30_mb():
+    """On the node's disk; the file in the run directory is compressed. The last steps are exact, at most twice
+    ``KEPT_EXACT`` of them, and all others folded."""
+    rng = np.random.default_rng(0)
+    entries = np.zeros(20_480, ENTRY)
+    entries["step"] = 20_000 * rng.lognormal(0, 0.05, len(entries)) * np.where(rng.random(len(entries)) < 0.01, 5, 1)
+    entries["span"] = 1
+    number = np.arange(len(entries))
+    # calls are known of 400 of 512 steps, the recorder is read once in 512, and every 50th step is an evaluation
+    entries["issued"] = np.where(number % 512 < 400, 5_000, 0)
+    entries["flags"] = np.where(number % 512 == 0, ASKED, 0) | np.where(number % 50 == 49, EVALUATION, 0)
+    folded = len(fold(entries.tobytes())) / len(entries)
+    steps = 10 * 3600 * 50
+    size = 2 * KEPT_EXACT * STEP_LOG_ENTRY.size + (steps - 2 * KEPT_EXACT) * folded
+    assert size < 30e6, f"{folded:.1f} bytes a folded step"
