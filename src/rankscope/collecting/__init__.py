@@ -1,1 +1,1 @@
-"""Run directories of one job that lie on its nodes' own disks, brought together in one."""
+"""Combine the run directories of one job whose nodes share no folder into one run directory."""

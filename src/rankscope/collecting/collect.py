@@ -1,4 +1,4 @@
-"""Parts of a job's run put into one run directory, and its run.json made again from the results of all nodes."""
+"""Add parts of a run to one run directory, and make its run.json again from the results of all nodes."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from rankscope.rundir.sealing import sealed_name
 __all__ = ["Collecting", "collect"]
 
 _OF_JOB = re.compile(r"nodes/launch\.json|(agent|kept|run)\.json(\.age)?|(requests|announcements)/.*")
-"""Files of which a run has one, and each part its own."""
+"""Files that exist once in a run, and that each part has a different version of."""
 _RESULT = re.compile(r"nodes/(.+)\.result\.json(\.age)?")
 
 
 @dataclass
 class Collecting:
-    """One run directory that parts are added to.
+    """A run directory to which parts are added.
 
     Args:
-        run_dir: a new one, or that of one of the nodes.
+        run_dir: a new run directory, or the one of a node.
     """
 
     run_dir: RunDir
     nodes: list[str] = field(default_factory=list)
-    """Whose parts were added."""
+    """Names of the nodes whose parts were added."""
     notes: list[str] = field(default_factory=list)
-    """What a reader of the run should know."""
+    """Messages for the user."""
 
     def add(self, path: Path, part: Part, *, move: bool = False) -> int:
-        """Add a part; a file that is there already stays as it is.
+        """Add a part. Existing files are not changed.
 
         Args:
             path: the folder of its files.
-            part: what they are.
-            move: its files are no longer needed there, and lie on the same disk.
+            part: the list of its files.
+            move: whether to move the files, which are then on the same disk, instead of copying them.
 
         Returns:
-            Number of files that were not there.
+            Number of added files.
 
         Raises:
-            RunDirError: the part is of another launch, a node of the same name is there, or a file of the same name
-                with another content.
+            RunDirError: the part is of another launch, or a node of the same name, or a file of the same name with
+                other content exists.
             OSError: a file cannot be read or written.
         """
         run_dir = self.run_dir
@@ -83,16 +83,16 @@ class Collecting:
         return len(wanted)
 
     def finish(self) -> None:
-        """Write run.json from the results of all nodes that are there, and its signature out, which was of one node.
+        """Write run.json from the results of all nodes, and remove the signature, which is valid for one node only.
 
         Raises:
-            RunDirError: what the parts brought does not make a run.
-            OSError: it cannot be written.
+            RunDirError: the parts do not form a run.
+            OSError: run.json cannot be written.
         """
         run_dir = self.run_dir
         if not run_dir.manifest.exists():
             if run_dir.sealed_manifest.exists():
-                return  # who opens an encrypted run puts the results of its nodes together
+                return  # run.json of an encrypted run is combined when the run is opened with the key
             raise RunDirError(f"{run_dir.path} has got no run.json; no part was added")
         try:
             manifest = combined(run_dir)
@@ -107,7 +107,7 @@ class Collecting:
         rewrite(run_dir.manifest, to_json(manifest))
 
     def _wanted(self, path: Path, part: Part) -> dict[str, FileSum]:
-        """Return which files are to be taken; nothing is changed before all of them may be."""
+        """Return the files to add. All are checked first, so that nothing is changed if one is refused."""
         leads, wanted = self._leads(path, part), dict[str, FileSum]()
         for name, known in part.files.items():
             target = self.run_dir.path / name
@@ -123,7 +123,7 @@ class Collecting:
         return wanted
 
     def _leads(self, path: Path, part: Part) -> bool:
-        """Return whether the part has rank 0, whose node tells of the whole job."""
+        """Return whether the part has rank 0, whose node has the records of the whole job."""
         there = RunDir(path)
         if any(sealed_name(there.node_result(node)).exists() for node in part.nodes):
             return False
@@ -132,19 +132,19 @@ class Collecting:
 
 
 def _replaced(name: str) -> bool:
-    """A run has one of these; and a node's result tells more after `rankscope gather`."""
+    """Return whether a file may be replaced: it exists once in a run, or is a node's result (`rankscope gather`)."""
     return bool(_OF_JOB.fullmatch(name) or _RESULT.fullmatch(name))
 
 
 def collect(paths: Iterable[Path], into: Path) -> Collecting:
-    """Put run directories of one job into one.
+    """Combine run directories of one job into one.
 
     Args:
-        paths: of the parts.
-        into: a new run directory, or that of one of the nodes, whose files stay as they are.
+        paths: the run directories of the parts.
+        into: a new run directory, or the one of a node, whose files are not changed.
 
     Raises:
-        RunDirError: one is no part of the job.
+        RunDirError: a directory is not a part of the job.
         OSError: a file cannot be read or written.
     """
     collecting = Collecting(RunDir(into))

@@ -1,4 +1,4 @@
-"""A node's part of a run: the run directory of a job whose nodes share no folder, as one of them has it."""
+"""A node's part of a run: its run directory, for a job whose nodes share no folder."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _MOST_CLAIM_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one run directory holds of a job."""
+    """The files of a job in one run directory."""
 
     nodes: list[str]
-    """Names of the nodes whose results are in it."""
+    """Names of the nodes whose results it contains."""
     launch: str
-    """What all nodes of the job have in common, and no other job has."""
+    """Identity of the launch, equal for all nodes of the job and different for any other job."""
     files: dict[str, FileSum]
-    """By path in the run directory, run.json last."""
+    """Path within the run directory -> size and SHA-256, run.json last."""
 
 
 def part_of(path: Path) -> Part:
-    """Look at a run directory, and read each of its files once.
+    """List a run directory, and read each of its files once for its SHA-256.
 
     Raises:
-        RunDirError: it is no run directory, or its job has not ended.
+        RunDirError: the path is no run directory, or its job has not ended.
     """
     run_dir = RunDir(path)
     if not run_dir.ended:
@@ -59,7 +59,7 @@ def part_of(path: Path) -> Part:
 
 
 def is_part_file(name: str) -> bool:
-    """Return whether a path in a run directory, maybe of someone else, is that of a file that belongs to the run."""
+    """Return whether a path within a run directory, possibly a foreign one, is a file that belongs to the run."""
     return bool(_FILE.fullmatch(name) or _OF_JOB.fullmatch(name)) and not _CACHE.fullmatch(name)
 
 
@@ -67,7 +67,7 @@ def launch_of(run_dir: RunDir) -> str:
     """Return the identity of the launch that a run directory belongs to.
 
     Raises:
-        RunDirError: it does not say.
+        RunDirError: the directory does not contain it.
     """
     launch = _claim(run_dir.launch).get("launch")
     if not isinstance(launch, str) or not launch:
@@ -76,7 +76,7 @@ def launch_of(run_dir: RunDir) -> str:
 
 
 def same_claim(one: Path, other: Path) -> bool:
-    """Return whether two claims are of one node: the same launcher of the same host, with the same spool."""
+    """Return whether two claims are of the same node: the same launcher, host and spool."""
     mine, theirs = _claim(one), _claim(other)
     return all(mine.get(key) == theirs.get(key) for key in ("launch", "host", "pid", "spool"))
 

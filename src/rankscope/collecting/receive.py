@@ -1,4 +1,4 @@
-"""The machine that collects: takes parts from the nodes of a job over its own network."""
+"""Receive parts from the nodes of a job over the network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rankscope.rundir.layout import RunDir
 __all__ = ["Receiver"]
 
 _AT_ONCE = 8
-"""Parts that are taken side by side; the others wait, since one disk and one network take them all."""
+"""Number of parts that are received at the same time. Further ones wait, because one disk and network serve all."""
 _SILENT_S = 120.0
 _LEAVE_FREE = 1 << 30
 _BLOCK = 1 << 20
@@ -36,11 +36,11 @@ class Receiver:
     """Listens for parts, and adds each to a run directory.
 
     Args:
-        collecting: what they are added to.
-        at: host, empty for all of this machine's, and port, 0 for any.
-        key: of both ends.
-        nodes: number of nodes after which all is there.
-        tell: is told of each part, and of each that is refused.
+        collecting: the run directory to which parts are added.
+        at: host (empty: all addresses of this machine) and port (0: any).
+        key: the shared key of sender and receiver.
+        nodes: number of nodes of the job.
+        tell: called with a message for each received and each refused part.
 
     Raises:
         ConfigError: the port cannot be used.
@@ -70,14 +70,17 @@ class Receiver:
 
     @property
     def port(self) -> int:
-        """On which it listens."""
+        """Port on which it listens."""
         return int(self._server.server_address[1])
 
     def run(self, wait_s: float) -> bool:
-        """Take parts until those of all nodes are there, or the time is up.
+        """Receive parts until those of all nodes have arrived, or the time limit is reached.
+
+        Args:
+            wait_s: time limit in seconds.
 
         Returns:
-            Whether all are there.
+            Whether all have arrived.
         """
         thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
@@ -109,7 +112,7 @@ class Receiver:
             size = sum(part.files[name].bytes for name in lacks)
             self._tell(f"{who}: {len(lacks)} of {len(part.files)} files came, {size / 1e6:,.1f} MB")
             send(connection, done=len(lacks), proof=proof(self._key, "done", *proven, len(lacks)))
-        except (ConnectionError, TimeoutError) as error:  # its sender comes again
+        except (ConnectionError, TimeoutError) as error:  # the sender tries again
             self._tell(f"{who} did not come whole: {error}")
         except (RankscopeError, OSError) as error:
             self._tell(f"{who} was not taken: {error}")
@@ -120,8 +123,8 @@ class Receiver:
 
     @contextlib.contextmanager
     def _folder(self, part: Part) -> Iterator[Path]:
-        """A folder for what comes, on the disk of the run directory. It stays when the connection breaks, so that the
-        next one goes on there."""
+        """Yield a folder for received files, on the disk of the run directory. It is kept if the connection breaks, so
+        that the next one continues there."""
         folder = self._collecting.run_dir.arriving(part.nodes[0])
         with self._adds:
             busy = self._busy.setdefault(part.nodes[0], threading.Lock())
@@ -169,10 +172,10 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def _part_in(nodes: Any, files: Any) -> Part:
-    """Read the list that a sender gives; the launch is in one of its files.
+    """Check the file list of a sender. The identity of the launch is in one of the files.
 
     Raises:
-        RunDirError: it is none, or has a file that no run directory has.
+        RunDirError: it is not such a list, or contains a path that no run directory has.
     """
     try:
         names = [str(node) for node in nodes]

@@ -1,4 +1,4 @@
-"""A node's part, sent to the machine that collects."""
+"""Send a node's part to the machine that collects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["send_part"]
 _BLOCK = 1 << 20
 _PAUSE_S = 1.0
 _ANSWERS_S = 60.0
-"""For a step of the other end, which first looks at the files that it has."""
+"""Time limit for an answer of the receiver, seconds; it first reads the files that it has already."""
 
 
 def send_part(
@@ -27,20 +27,20 @@ def send_part(
     wait_s: float = 600.0,
     sent: Callable[[int, int], None] = lambda *_: None,
 ) -> int:
-    """Send a part. A connection that cannot be made, or breaks, is tried again; what has arrived is not sent twice.
+    """Send a part. If a connection cannot be made, or breaks, it is tried again; files that arrived are not sent twice.
 
     Args:
         path: this node's run directory.
         to: host and port.
-        key: of both ends.
-        wait_s: seconds since the last byte went through, after which it is given up.
-        sent: is told bytes sent and bytes in all.
+        key: the shared key of sender and receiver.
+        wait_s: time in seconds without progress after which sending is given up.
+        sent: called with the number of bytes sent and the total.
 
     Returns:
-        Number of files that the other end did not have.
+        Number of files that the receiver did not have.
 
     Raises:
-        RunDirError: the other end refuses, or does not answer in time.
+        RunDirError: the receiver refuses, or does not answer in time.
     """
     part = part_of(path)
     deadline = time.monotonic() + wait_s

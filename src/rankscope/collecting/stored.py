@@ -1,4 +1,4 @@
-"""Parts by way of a store that all nodes reach: each puts its own there, and one machine takes them all."""
+"""Transfer of parts through an object store: each node uploads its part, and one machine downloads all."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PARTS = "parts"
 
 
 def put_part(path: Path, url: str) -> int:
-    """Put a node's part into a store, below ``parts/NODE``, run.json last; what is there already is not put again.
+    """Upload a node's part to a store, below ``parts/NODE``, run.json last. Existing files are not uploaded again.
 
     Args:
         path: this node's run directory.
-        url: the same for all nodes of the job.
+        url: URL in the store, the same for all nodes of the job.
 
     Returns:
-        Number of files that were put.
+        Number of uploaded files.
 
     Raises:
         RunDirError: the store cannot be used, or has the part of another machine with this node's name.
@@ -45,7 +45,7 @@ def put_part(path: Path, url: str) -> int:
 
 @contextlib.contextmanager
 def taken_parts(url: str) -> Iterator[list[Path]]:
-    """Copies of all parts that are whole in a store, removed in the end.
+    """Yield copies of all complete parts in a store, which are removed at the end.
 
     Raises:
         RunDirError: the store cannot be read, or holds no part.

@@ -1,15 +1,15 @@
-"""What two ends of a connection say to each other when a part goes over the job's own network.
+"""Protocol by which a part is sent over the network.
 
-Both ends prove that they know the same key, over what was said until then, so that the sums of all files are as their
-sender gave them; the files are held against these sums. Nothing is encrypted.
+Both ends prove that they know the same key by a message authentication code over all messages so far. It protects the
+SHA-256 of all files, against which the received files are checked. Nothing is encrypted.
 
     receiver   {"rankscope": 1, "nonce": ...}
     sender     {"nonce": ..., "nodes": [...], "files": {path: [bytes, sha256]}, "proof": ...}
     receiver   {"lacks": [path, ...], "proof": ...}
-    sender     these files, one after the other, nothing between them
+    sender     these files, one after the other, without separators
     receiver   {"done": number of files, "proof": ...}
 
-Instead of an answer the receiver may say {"error": ...}.
+Instead of any answer the receiver may send {"error": ...}.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from rankscope.errors import ConfigError, RunDirError
 __all__ = ["KEY", "VERSION", "address_in", "key_from", "nonce", "proof", "proves", "receive", "send"]
 
 KEY = "RANKSCOPE_COLLECT_KEY"
-"""The variable with the key: arguments of a process can be read by every user of its machine."""
+"""Environment variable with the key, because every user of a machine can read the arguments of a process."""
 VERSION = 1
 _MOST_BYTES = 64 << 20
-"""Of a message; the longest lists the files of a part, some 150 bytes each."""
+"""Largest message, bytes. The longest one lists the files of a part, about 150 bytes each."""
 _LENGTH = struct.Struct(">I")
 _LEAST_KEY = 16
 
 
 def key_from(environment: dict[str, str]) -> bytes | None:
-    """Return the key that a user gave; None if there is none.
+    """Return the key from the environment; None if there is none.
 
     Raises:
-        ConfigError: it is too short to keep anybody out.
+        ConfigError: the key is too short to be safe.
     """
     key = environment.get(KEY, "")
     if key and len(key) < _LEAST_KEY:
@@ -50,10 +50,10 @@ def key_from(environment: dict[str, str]) -> bytes | None:
 
 
 def address_in(text: str) -> tuple[str, int]:
-    """``HOST:PORT`` or ``PORT``, the host then empty; an IPv6 address stands in brackets.
+    """Parse ``HOST:PORT`` or ``PORT`` (empty host); an IPv6 address is in brackets.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text has another form.
     """
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 <= int(port) < 1 << 16:
@@ -62,17 +62,23 @@ def address_in(text: str) -> tuple[str, int]:
 
 
 def nonce() -> str:
-    """Return a value that was never said before."""
+    """Return a random value that is never used twice."""
     return secrets.token_hex(16)
 
 
 def proof(key: bytes, who: str, *said: Any) -> str:
-    """Return what only somebody with the key can say, after this was said."""
+    """Return the authentication code of the messages so far, which requires the key.
+
+    Args:
+        key: the shared key.
+        who: which end sends it.
+        *said: all messages so far.
+    """
     return hmac.new(key, json.dumps([who, *said], sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
 def proves(given: object, key: bytes, who: str, *said: Any) -> bool:
-    """Return whether a proof is the right one."""
+    """Return whether an authentication code is valid, see :func:`proof`."""
     return isinstance(given, str) and hmac.compare_digest(given.encode(), proof(key, who, *said).encode())
 
 
@@ -86,8 +92,8 @@ def receive(connection: socket.socket) -> dict[str, Any]:
     """Return the next message.
 
     Raises:
-        RunDirError: the other end says no, or nothing that is a message.
-        OSError: the connection is gone.
+        RunDirError: the other end refuses, or sends an invalid message.
+        OSError: the connection is broken.
     """
     (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
     if length > _MOST_BYTES:

@@ -1,4 +1,4 @@
-"""Ray, where it runs already: a task of Ray for each call. Ray retries a task whose worker is gone."""
+"""Engine that uses a running Ray cluster: each call is a task, which Ray retries if its worker is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ENGINE"]
 
 
 class _Tasks(Executor):
-    """Calls as tasks of Ray, each on one processor."""
+    """Executor that runs each call as a task of Ray on one CPU."""
 
     def __init__(self, ray: Any, most: int | None) -> None:
         self._call = ray.remote(_called)
@@ -23,7 +23,7 @@ class _Tasks(Executor):
         self._running: list[Any] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Begin a task; above the number of workers that is asked for, wait until one has ended."""
+        """Start a task. If the requested number of workers is busy, wait until one has ended."""
         while self._most and len(self._running) >= self._most:
             _, self._running = self._ray.wait(self._running, num_returns=1)
         task = self._call.remote(fn, args, kwargs)

@@ -1,7 +1,7 @@
-"""Copies of a run's traces in folders and under names that TensorBoard's profiler plugin and HTA open.
+"""Copy the traces of a run to folders and names that TensorBoard's profiler plugin and HTA can open.
 
-The plugin takes the ``*.pt.trace.json.gz`` of a folder; HTA takes every ``.json`` and ``.gz`` of a folder for the trace
-of a rank, also the records that lie beside the traces in a run directory.
+The plugin reads the ``*.pt.trace.json.gz`` of a folder; HTA reads every ``.json`` and ``.gz`` of a folder as a trace,
+including the records that a run directory has next to its traces.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MOST_BYTES = 1 << 36
 
 
 def copy_traces(run: Path, name: str, destination: Path) -> list[Path]:
-    """Copy all traces of a run directory; what is there under the same names is replaced.
+    """Copy all traces of a run directory; existing files of the same names are replaced.
 
     Args:
         run: the run directory.
-        name: of the run, with which the folders' names begin.
-        destination: folder into which a folder for each window is put.
+        name: name of the run, with which the names of the folders begin.
+        destination: folder in which a folder for each window is created.
 
     Returns:
         The folders.

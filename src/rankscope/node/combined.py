@@ -1,4 +1,4 @@
-"""run.json of a run from the results of all its nodes, by whoever can read them all."""
+"""Make run.json again from the results of all nodes, where its writer did not have them all."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ COLOURS = {
     "input": "#c2410c",
     "host": "#d0d3d8",
 }
-"""Those of the page."""
+"""Colours, the same as on the page."""
 ACCENT, DIM = "#b4400a", "#5b606b"
 FEW = 16
-"""With more ranks, the steps of those that are named are drawn, and the range of the others."""
+"""Largest number of ranks whose steps are all drawn. With more, only named ranks and the range of the others are."""
 GIB = 2**30
 MOST_LETTERS = 60
 
@@ -38,7 +38,7 @@ MOST_LETTERS = 60
 class Plots:
     """``report.plot``: each method returns a figure of Plotly, with ``show()``, ``write_html()`` and ``to_json()``.
 
-    Ranks are in the rows of ``report.table("ranks")``, which the numbers are of.
+    The numbers are those of ``report.table("ranks")`` and the other tables.
     """
 
     def __init__(self, record: ClusterReport) -> None:
@@ -93,7 +93,7 @@ class Plots:
         """Plot how long each recorded step takes on each rank.
 
         Args:
-            ranks: of these only. Default: all of up to 16; of more those of the verdict, beside the range of all.
+            ranks: only these ranks. Default: all of up to 16 ranks; of more, those of the verdict and the range of all.
         """
         rows = self._record.steps
         _need(rows, "steps")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["before_exec", "survive_exec"]
 
 _SPEC, _IDENTITY, _OWN = "RANKSCOPE_AGENT", "RANKSCOPE_TOLD", "RANKSCOPE_PYTHONPATH"
-"""As in ``rundir.spool``, which is not imported yet."""
+"""The same value as in ``rundir.spool``, which is not imported yet."""
 _INJECT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "inject")  # noqa: PTH118, PTH120 - without pathlib
 _execv, _execve = os.execv, os.execve
 _rank = -1
@@ -28,13 +28,16 @@ _before: list[Callable[[], None]] = []
 
 
 def survive_exec(environ: Mapping[str, str]) -> None:
-    """Remember what let the agent into this process, which is a rank, before it is removed from the environment."""
+    """Remember the variables that started the agent in this rank, before they are removed from the environment."""
     _variables.update({name: environ[name] for name in (_SPEC, _IDENTITY) if name in environ})
     _install()
 
 
 def before_exec(call: Callable[[], None]) -> None:
-    """Have a function called in the thread that replaces this process, when the program is there and can be run."""
+    """Register a function that is called before this process is replaced, in the replacing thread.
+
+    It is called only if the program exists and can be executed.
+    """
     _before[:] = [guarded(call)]
     _install()
 
@@ -49,7 +52,7 @@ def _install() -> None:
         undo = _prepare(path, os.environ)
         try:
             return _execv(path, argv)
-        finally:  # it came back, so it has failed
+        finally:  # the call returned, so it has failed
             for name, value in undo.items():
                 if value is None:
                     os.environ.pop(name, None)
@@ -71,7 +74,7 @@ def _install() -> None:
 
 
 def _prepare(path: Any, env: MutableMapping[str, str]) -> dict[str, str | None]:
-    """Add the variables to an environment; return the values before. Nothing is done in a child, which is no rank."""
+    """Add the variables to an environment and return their previous values. In a child process nothing is changed."""
     if os.getpid() != _rank or not _can_run(path):
         return {}
     for call in _before:
@@ -94,4 +97,4 @@ def _can_run(path: Any) -> bool:
     try:
         return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112 - without pathlib
     except (TypeError, ValueError):
-        return False  # the call itself raises that
+        return False  # the call itself raises the error

@@ -1,4 +1,4 @@
-"""What a tracker is."""
+"""The record of a tracker."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import dataclass
 __all__ = ["Log", "Tracker"]
 
 Log = Callable[[Mapping[str, float], int], None]
-"""Logs numbers by name under a step. It may wait for a server, and may raise."""
+"""Function that logs numbers by name under a step. It may block while it waits for a server, and may raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tracker:
-    """One tracker. It imports nothing that the script has not imported, and opens nothing."""
+    """One tracker. It imports no module that the script has not imported, and opens no run."""
 
     name: str
-    """As in :mod:`rankscope.exporters`."""
+    """Name, as in :mod:`rankscope.exporters`."""
     opened: Callable[[], Log | None]
-    """Called in the training thread; returns what logs into the run that the script has open there; None if none is."""
+    """Called in the training thread. Returns the function that logs into the run that the script has open; None if none
+    is open."""
     watch: Callable[[], None] = lambda: None
-    """Called once, before the script runs, if :attr:`opened` has to know of what the script opens."""
+    """Called once, before the script runs, if :attr:`opened` needs to observe what the script opens."""

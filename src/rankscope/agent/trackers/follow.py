@@ -1,7 +1,7 @@
-"""The key numbers of the job in the trackers that the script has open, every ten seconds, where that was asked for.
+"""Log key numbers of the job into the trackers that the script has open, every ten seconds, if that is configured.
 
-The training thread only looks for what is open; a thread of its own logs, because a tracker may wait for its server.
-While it waits nothing more is logged. A tracker that raises gets nothing more, and the report has the reason.
+The training thread only looks for open runs; a separate thread logs, because a tracker may wait for its server. While
+it waits, nothing else is logged. A tracker that raises is not used again, and the report has the reason.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["TrackerLog"]
 
 PAUSE_S = 10.0
 _ENDS_WITHIN_S = 1.0
-"""How long the exit of the process waits for a tracker that is being written to."""
+"""Longest time in seconds that the exit of the process waits for a tracker that is logging."""
 
 
 class TrackerLog:
-    """Logs into some trackers.
+    """Logs into the configured trackers.
 
     Args:
-        trackers: those that were asked for.
-        numbers: returns what to log; None if there is nothing so far.
+        trackers: the configured trackers.
+        numbers: returns the numbers to log; None if there are none yet.
         start: runs a function in another thread.
         clock: seconds, monotonic.
     """
@@ -44,7 +44,7 @@ class TrackerLog:
         self._logging = threading.Lock()
 
     def look(self, step: int) -> None:
-        """Log into what is open, if it is time to. Called in the training thread, after a step."""
+        """Log into the open runs if the interval has passed. Called in the training thread, after a step."""
         if not self._trackers or (now := self._clock()) < self._due:
             return
         self._due = now + PAUSE_S
@@ -57,7 +57,7 @@ class TrackerLog:
             self._logging.release()
 
     def close(self) -> None:
-        """Wait for what is being logged, and log nothing more, because the process is about to exit."""
+        """Wait until current logging has ended, and log nothing more, because the process is about to exit."""
         self._trackers = []
         self._logging.acquire(timeout=_ENDS_WITHIN_S)  # never released
 

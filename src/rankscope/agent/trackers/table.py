@@ -1,4 +1,4 @@
-"""All trackers. To add one: a file beside the others, a line here, and its name in ``config.TRACKERS``."""
+"""Table of all trackers. To add one, add a file to this folder, a line here, and its name to ``config.TRACKERS``."""
 
 from __future__ import annotations
 

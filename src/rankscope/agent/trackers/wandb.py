@@ -1,4 +1,4 @@
-"""Weights & Biases: the numbers join what the script logs next, so that its steps stay as they are."""
+"""Weights & Biases: the numbers are added to what the script logs next, so that its step counter is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies to the device from pageable memory: a host waits in each of them, where one from pinned memory returns."""
+"""Copies to the device from pageable memory, in which the host waits; a copy from pinned memory returns at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F64 = NDArray[np.float64]
 
 
 def pageable_ms(windows: Sequence[WindowResult]) -> float:
-    """Return what a step would gain without these copies, ms; ``windows`` were replayed."""
+    """Return the gain of a step without these copies, ms. The windows must have been replayed."""
     gained = steps = 0.0
     for window in windows:
         if window.replay is not None and len(window.views) <= MOST_RANKS:
@@ -28,7 +28,7 @@ def pageable_ms(windows: Sequence[WindowResult]) -> float:
 
 
 def without_pageable(window: WindowResult, work: F64) -> F64:
-    """Return the work per edge without these copies, on host and device; only for windows that were replayed."""
+    """Return the work per edge without these copies, on host and device. The window must have been replayed."""
     replay = window.replay
     assert replay is not None
     graph, plan = replay.graph, window.plan

@@ -25,7 +25,7 @@ FORWARD = {
 }
 BACKWARD = "aten::convolution_backward"
 PICTURE = 4
-"""Channels: an input with no more of them is data, which needs no gradient."""
+"""Number of channels up to which an input is taken for data, which needs no gradient."""
 
 _Sizes = tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""Where kernels come from: for each name of a kernel the operator that launches it most, its shapes and its rate."""
+"""Origin of kernels: for each name, the operator that launches most of it, the operator's shapes, and the rate."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Origin", "origins"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Of the kernels of one name."""
+    """Origin of the kernels of one name."""
 
     operator: str
-    """The operator that launches most of their time."""
+    """The operator whose kernels of this name take the most time."""
     shapes: str | None
-    """Its input dims where it takes most of that time; None if none were recorded."""
+    """Input dims of that operator with the most time; None if none were recorded."""
     tflops: float | None
     """Rate over all of the kernels, 10^12 operations a second; None unless most of their time can be counted."""
 

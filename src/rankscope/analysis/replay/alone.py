@@ -22,8 +22,8 @@ __all__ = ["replay_alone"]
 def replay_alone(view: RankView, matched: Matched, clocks: Clocks, waits: Waits) -> tuple[Plan, Replay] | None:
     """Return segments and replay of one rank with a device; None if it communicates, since it may wait for others.
 
-    A segment is what one launch starts: there are no calls whose launches could bound segments, and nobody to compare
-    them with.
+    A segment is the work that one launch starts, because there are no calls that could bound segments, and no other
+    rank to compare them with.
 
     Args:
         view: the rank.

@@ -1,4 +1,4 @@
-"""Copies from pageable memory on all ranks, or on the only one."""
+"""Advice for copies from pageable memory on all ranks, or on the only rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adds to the log of a rank's steps when each step issued its collectives, which the rank learns some time later."""
+"""Add to the step log of a rank when each step issued its collectives, which the rank determines some steps later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CALLS = struct.Struct("<HH")
 
 
 class CallTimesToAdd:
-    """What one rank has said of its calls, and which of it is not in the log so far.
+    """The call times that one rank has written, and those that are not in the log yet.
 
     Args:
         told: the file that the rank replaces; see :data:`~rankscope.records.running.step_log.CALL_TIMES_ENTRY`.
@@ -34,10 +34,10 @@ class CallTimesToAdd:
         """Fill in the entries of a log.
 
         Args:
-            log: its file.
-            steps: number of steps that it stands for.
-            exact: number of its first byte from which on each step has an entry.
-            size: its number of bytes.
+            log: file of the step log.
+            steps: number of steps that it covers.
+            exact: offset in bytes from which each step has an entry of its own.
+            size: size of the file in bytes.
 
         Raises:
             OSError: a file cannot be read or written.
@@ -57,7 +57,7 @@ class CallTimesToAdd:
                     stream.write(_CALLS.pack(calls, device))
 
     def _look(self) -> None:
-        """Read what the rank has said since the last time."""
+        """Read what the rank has written since the last time."""
         try:
             state = self._told.stat()
             if self._seen == (state.st_ino, state.st_mtime_ns):

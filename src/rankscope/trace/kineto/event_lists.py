@@ -1,4 +1,4 @@
-"""Lists of events as msgspec decodes them into structs: fast, and one by one where some are malformed."""
+"""Decode lists of events into structs with msgspec: as a whole, or one by one if some are malformed."""
 
 from __future__ import annotations
 

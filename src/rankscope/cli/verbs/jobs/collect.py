@@ -42,7 +42,7 @@ def add_collect(verbs: Verbs) -> None:
 
 
 def collect_verb(arguments: argparse.Namespace) -> int:
-    """Send this node's part, or put parts together."""
+    """Send this node's part, or combine parts. Returns the exit code."""
     if arguments.listen is not None:
         return _listen(arguments)
     if arguments.to is not None:
