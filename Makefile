@@ -103,6 +103,7 @@ check: $(VENV)/.installed-dev
 	$(bin)/ruff format --check .
 	$(bin)/codespell
 	$(bin)/mypy
+	$(bin)/mypy --config-file benchmarks/mypy.ini benchmarks
 
 clean:
 	rm -rf $(VENV) $(VENV_HTA_NEXT)

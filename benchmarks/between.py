@@ -126,8 +126,8 @@ def _pin(lanes) -> None:
 
 
 def _table(done: Sequence[Told]) -> Iterable[str]:
-    heads = ("planted", "jobs", "named", "as such", "innocents", "median step, held up, ms")
-    heads += ("first said, steps after onset", "live")
+    heads = ["planted", "jobs", "named", "as such", "innocents", "median step, held up, ms"]
+    heads += ["first said, steps after onset", "live"]
     yield f"| {' | '.join(heads)} |"
     yield f"| {' | '.join('---' for _ in heads)} |"
     for pattern, planted in PATTERNS.items():

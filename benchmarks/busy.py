@@ -227,7 +227,7 @@ def main() -> None:
     begun = time.monotonic()
     flag = torch.zeros(1, device=device)
     while True:
-        losses.append(training.step().item().hex())
+        losses.append(float(training.step().item()).hex())
         beside.step(len(losses))
         time.sleep(args.step_ms / 1e3)
         elapsed = time.monotonic() - begun

@@ -40,7 +40,8 @@ def measure(layers: int, steps: int, folder: Path) -> tuple[int, dict[str, float
 
     spec = to_agent_spec(ToolConfig(), run_id="closing", spool=folder).capture
     capture = InlineCapture(spec, CuptiTeardown())
-    took, came = {}, {}
+    took: dict[str, float] = {}
+    came: dict[str, int] = {}
 
     def timed(name: str, part: Callable[[], object]) -> None:
         before, begun = count[0], time.thread_time()

@@ -98,7 +98,7 @@ def drawn(own: RankWindow, steps: np.ndarray) -> RankWindow:
     table = replace(own.steps, **{name: column[steps].tolist() for name, column in place.items()})
     table.number = list(range(len(steps)))
     kept = {name: column for name, column in vars(own.work).items() if column}
-    work = {name: [] for name in kept}
+    work: dict[str, list[int]] = {name: [] for name in kept}
     by_step: dict[int, list[int]] = {}
     for row, step in enumerate(own.work.step):
         by_step.setdefault(step, []).append(row)

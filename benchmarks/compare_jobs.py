@@ -39,7 +39,7 @@ from rankscope.compare.sides.side import Side, from_summaries, read_side, summar
 from rankscope.records.codec import from_json
 from rankscope.records.run_summary import RunSummary
 
-MESHES = {
+MESHES: dict[str, tuple[int, tuple[str, ...]]] = {
     "ddp": (2, ("--parallel", "ddp")),
     "fsdp2": (2, ("--parallel", "fsdp2")),
     "tp": (2, ("--parallel", "tp")),

@@ -40,7 +40,7 @@ def partners(mesh: str, bad: int, ranks: int) -> tuple[int, ...]:
 def jobs(ranks: int, tiny: bool) -> tuple[list[Job], list[Job]]:
     """(each mesh healthy and with its first fault, the other faults)."""
     bad = min(5, ranks - 1)
-    first, others = [], []
+    first, others = list[Job](), list[Job]()
     for mesh, flags in MESHES.items():
         words = ("gpt.py", *flags.split(), *(TINY if tiny else LARGE).split())
         first.append(Job(f"{mesh}_healthy", words))

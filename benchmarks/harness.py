@@ -143,7 +143,7 @@ class Harness:
             entry = tarfile.TarInfo(name)
             entry.size = len(packed)
             traces.addfile(entry, io.BytesIO(packed))
-        if traces.fileobj is not None:
+        if isinstance(traces.fileobj, io.IOBase):
             traces.fileobj.flush()
 
     def _save(self) -> None:

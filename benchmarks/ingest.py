@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,10 @@ def recorded(path: Path | None) -> dict[str, Any]:
         return json.load(text)  # type: ignore[no-any-return]
 
 
+def _later_step(match: re.Match[str], steps: int) -> str:
+    return f"ProfilerStep#{int(match.group(1)) + steps}"
+
+
 def repeated(trace: dict[str, Any], wanted: int) -> Iterator[str]:
     """Events of the trace again and again, in Kineto's layout, until there are ``wanted`` complete ones."""
     events = [e for e in trace["traceEvents"] if e.get("ph") in {"X", "s", "f", "i"} and e.get("cat") != "Trace"]
@@ -87,7 +92,7 @@ def repeated(trace: dict[str, Any], wanted: int) -> Iterator[str]:
             for key in ("correlation", "External id"):
                 if key in args:
                     args[key] += again * ids
-            name = STEP.sub(lambda m, a=again: f"ProfilerStep#{int(m.group(1)) + a * steps}", event["name"])
+            name = STEP.sub(partial(_later_step, steps=again * steps), event["name"])
             ts = event["ts"] + again * period
             ts = f"{ts:.3f}" if isinstance(ts, float) else ts
             place = f'"pid": {json.dumps(event.get("pid", 0))}, "tid": {json.dumps(event.get("tid", 0))}'

@@ -68,9 +68,9 @@ class Knob:
     after: Setting
 
 
-SMALL = {"width": 256, "layers": 8, "sequence": 64, "batch": 2}
-TINY = {"width": 128, "layers": 2, "sequence": 32, "batch": 4}
-LOADED = {**SMALL, "workers": 2, "copied_mb": 64}
+SMALL: dict[str, Any] = {"width": 256, "layers": 8, "sequence": 64, "batch": 2}
+TINY: dict[str, Any] = {"width": 128, "layers": 2, "sequence": 32, "batch": 4}
+LOADED: dict[str, Any] = {**SMALL, "workers": 2, "copied_mb": 64}
 ON_DEVICES = {
     "pinned memory": Knob("pin_memory", Setting(**LOADED, pinned=False), Setting(**LOADED)),
     "fused optimizer": Knob("fused_optimizer", Setting(batch=2), Setting(batch=2, fused=True)),

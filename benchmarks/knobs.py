@@ -157,8 +157,9 @@ def table(rows: dict[str, Any]) -> None:
             silent.append(gain <= max(scatter, SMALL * step))
             words = f"{'nothing said' if silent[-1] else 'missed'}; {', '.join(row['others']) or row['verdict']}"
         else:
-            most = action.saves_ms + (action.error_ms or 0.0) + scatter
-            held.append(0.1 * action.saves_ms < gain <= most)
+            saves = action.saves_ms or 0.0
+            most = saves + (action.error_ms or 0.0) + scatter
+            held.append(0.1 * saves < gain <= most)
             words = "yes" if held[-1] else "NO"
         print(f"{name:30} {step:9.1f} {said(action):>16} {gain:9.1f} ± {scatter:6.1f}  {words}")
     print(f"{sum(held)} of {len(held)} hold; of {len(silent)} nothing was said, of them {silent.count(False)} missed")

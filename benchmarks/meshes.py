@@ -81,17 +81,19 @@ def _replicate(model: nn.Module, device: torch.device, group: Any = None) -> nn.
     return DistributedDataParallel(model, device_ids=[device.index] if cuda else None, process_group=group)
 
 
-def _shard(model: nn.Module, mesh: DeviceMesh | None) -> nn.Module:
+def _shard(model: Any, mesh: DeviceMesh | None) -> nn.Module:
     cuda = next(model.parameters()).device.type == "cuda"
     policy = (
         MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if cuda else MixedPrecisionPolicy()
     )
     for block in model.blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy)
-    return fully_shard(model, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)  # in place
+    sharded: nn.Module = model
+    return sharded
 
 
-def _split(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
+def _split(model: Any, mesh: DeviceMesh) -> nn.Module:
     """Tensor parallel with the sequence sharded between the blocks' matrix products, as Megatron and torchtitan do."""
     parallelize_module(
         model,
@@ -110,7 +112,7 @@ def _split(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
     return model
 
 
-def _plain(model: nn.Module, part: int, micro: int) -> Spread:
+def _plain(model: Any, part: int, micro: int) -> Spread:
     def forward_backward(inputs: tuple[Tensor, ...], target: Tensor, always: bool) -> Tensor:
         chunks = zip(*(t.chunk(micro) for t in inputs), strict=True)
         for number, (chunk, wanted) in enumerate(zip(chunks, target.chunk(micro), strict=True), start=1):
@@ -126,7 +128,7 @@ def _plain(model: nn.Module, part: int, micro: int) -> Spread:
     return Spread(model, part, forward_backward)
 
 
-def _pipeline(model: nn.Module, mesh: DeviceMesh, micro: int, device: torch.device) -> Spread:
+def _pipeline(model: Any, mesh: DeviceMesh, micro: int, device: torch.device) -> Spread:
     index, stages = mesh["pp"].get_local_rank(), mesh["pp"].size()
     module = _replicate(model.stage(index, stages), device, mesh["dp"].get_group())
     stage = PipelineStage(module, index, stages, device, group=mesh["pp"].get_group())

@@ -18,7 +18,7 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -71,7 +71,7 @@ def longer(ranks: tuple[int, ...], factor: float, bound_by_memory: bool = False)
     return change
 
 
-def more_kernels(ranks: Callable[[int], bool], after: Callable[[Op], bool], most: int, us: float | None) -> Change:
+def more_kernels(ranks: Container[int], after: Callable[[Op], bool], most: int, us: float | None) -> Change:
     """Kernels of a name of their own (``us`` long), or like those that they follow, three fifths as long."""
 
     def change(ops: Sequence[Op], rank: int, _: int) -> Sequence[Op]:
@@ -79,7 +79,7 @@ def more_kernels(ranks: Callable[[int], bool], after: Callable[[Op], bool], most
         added = 0
         for op in ops:
             found.append(op)
-            if ranks(rank) and op.what == "kernel" and after(op) and added < most:
+            if rank in ranks and op.what == "kernel" and after(op) and added < most:
                 own = Op("kernel", name="topk", host=14 * US, device=int((us or 0.0) * US), shape=(333, 7))
                 like = replace(op, device=int(0.6 * op.device))
                 found.append(replace(own if us else like, key=1500 + added))
@@ -124,7 +124,7 @@ def worlds(seed: int) -> list[Odd]:
             add("drift", drift_ppm=80.0),
         ]
     for kind, size, each, stage in (("pp", 4, 1, 2), ("ppdp", 8, 2, 1), ("ppdp", 12, 3, 3), ("pp", 6, 1, 5)):
-        more = more_kernels(lambda rank, e=each, s=stage: rank // e == s, lambda op: op.name.startswith("mm"), 99, None)
+        more = more_kernels(range(stage * each, (stage + 1) * each), lambda op: op.name.startswith("mm"), 99, None)
         found.append(Odd("a stage with more layers", kind, size, design=more))
     faulty = (("ddp", 5, 3), ("fsdp", 6, 2), ("tpdp", 12, 7), ("pp", 6, 2), ("ppdp", 12, 4), ("ep", 6, 5), ("cp", 6, 1))
     for kind, size, bad in faulty:
@@ -135,7 +135,7 @@ def worlds(seed: int) -> list[Odd]:
             add("a pause in every third step", fault=planted("pause", (bad,), 14.0, every=3)),
             add("slow in every other step", fault=planted("slow_device", (bad,), 1.4, every=2)),
             add("slow, and input elsewhere", fault=both(slow, planted("input", (0,), 5.0)), due=(0, bad)),
-            add("more kernels", fault=more_kernels(lambda rank, b=bad: rank == b, lambda _: True, 12, 200)),
+            add("more kernels", fault=more_kernels((bad,), lambda _: True, 12, 200)),
             add("slow, 1.5 times slower beside", fault=slow, beside=1.5),
             add("slow, heavy tails", fault=slow, tails=0.01),
             add("slow, uneven by 10 %", fault=slow, design=uneven(0.1, seed)),

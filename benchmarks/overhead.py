@@ -74,7 +74,7 @@ def job(args: argparse.Namespace) -> None:
         if not args.cpu:
             torch.cuda.synchronize()  # a step ends when the device is done, also in the bare run
         times.append(time.perf_counter() - begun)
-    (args.times / f"{dist.get_rank()}.json").write_text(json.dumps({"times": times, "loss": loss.item().hex()}))
+    (args.times / f"{dist.get_rank()}.json").write_text(json.dumps({"times": times, "loss": float(loss.item()).hex()}))
     del model  # before its process group: see README.md, many windows
     dist.destroy_process_group()
 

@@ -112,7 +112,8 @@ def in_lanes(todo: list[Job], lanes: int, until: float, kept: Path | None) -> It
     cores: dict[int, list[int]] = {}
     for core in sorted(os.sched_getaffinity(0), key=siblings):
         cores.setdefault(siblings(core)[0], []).append(core)
-    free, running = list(cores.values()), []
+    free = list(cores.values())
+    running: list[tuple[Connection, Any, list[list[int]]]] = []
     most = max((JOBS[job.mesh][0] for job in todo), default=0)
     if lanes > 1 and len(free) < most:
         raise SystemExit(f"--lanes needs {most} cores for a job of {most} ranks, and this process may use {len(free)}")

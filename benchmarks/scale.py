@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -159,7 +160,7 @@ def stages(size: int, steps: int, layers: int) -> dict[str, tuple[float, float]]
         mesh, fault = Mesh(tp=8, dp=size // 8), Fault(late, Item("fetch", host=20 * MS))
         with ObjectWriter.open(path) as writer:
             for trace in simulate(by_hand(layers), mesh, steps=steps, noise=0.02, faults=[fault]):
-                member = clocked("columns written", lambda trace=trace: writer.add(trace))
+                member = clocked("columns written", partial(writer.add, trace))
                 name = f"rank_{trace.rank}.json"
                 writer.contents.files.append(ReducedFile(path=name, name=name, format="simulated", members=[member]))
         del trace

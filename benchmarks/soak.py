@@ -22,6 +22,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 JOB = Path(__file__).with_name("busy.py")
 BARE = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -121,7 +122,7 @@ def launch(
     return process.returncode, False, output
 
 
-def recorded(run: Path) -> tuple[int, list[dict[str, object]]]:
+def recorded(run: Path) -> tuple[int, list[dict[str, Any]]]:
     """Number of windows, and their records."""
     if not (run / "run.json").exists():
         return 0, []
@@ -129,7 +130,7 @@ def recorded(run: Path) -> tuple[int, list[dict[str, object]]]:
     return len(windows), [record for window in windows for record in window["records"]]
 
 
-def lost(record: dict[str, object], run: Path) -> bool:
+def lost(record: dict[str, Any], run: Path) -> bool:
     """Without a trace, and without a word why."""
     if record["trace"] is None:
         return not record["reason"]

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from faults import NAMES, Planted, planted_here
 from meshes import PARALLELS, spread
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 Batch = tuple[tuple[Tensor, ...], Tensor]
@@ -78,7 +78,7 @@ def join() -> None:
         dist.init_process_group("gloo")
 
 
-def train(model: nn.Module, make: MakeBatch, args: argparse.Namespace) -> None:
+def train(model: Any, make: MakeBatch, args: argparse.Namespace) -> None:
     """Train ``model`` (it has ``blocks``) as the flags say; the process group is there already."""
     cuda, rank = torch.cuda.is_available(), dist.get_rank()
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
