@@ -18,7 +18,6 @@ import json
 import sys
 import threading
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +45,14 @@ class _Profile(_KinetoProfile):
     """``prepare_trace`` without its import of torch._inductor, which costs a training step 2 to 9 s.
 
     Upstream imports it to find out whether inductor uses CUDA graphs. If it was not imported yet, inductor does not.
+    Some versions also warn, once in a process, that acc_events is off: the script's own profiler has to be the one that
+    does.
     """
 
     def prepare_trace(self) -> None:
-        if "torch._inductor.config" in sys.modules:
-            with warnings.catch_warnings():
-                # Some versions warn at each window that acc_events is off, which is intended here.
-                warnings.simplefilter("ignore")
-                super().prepare_trace()
-            return
+        inductor = sys.modules.get("torch._inductor.config")
+        if inductor is not None:
+            self.has_cudagraphs = inductor.triton.cudagraphs
         self.profiler = autograd_profiler.profile(
             use_cpu=ProfilerActivity.CPU in self.activities,
             use_device=self.use_device,
