@@ -1,4 +1,4 @@
-"""From two recorded traces to the report: ``rankscope analyze`` against HTA's construction and four of its analyses.
+"""Time from two recorded traces to the report: ``rankscope analyze``, and HTA with four of its analyses.
 
 Ours is the command itself, with all analyses and the report written, first without and then with the Parquet cache.
 HTA is constructed and asked for its temporal, overlap, idle time and kernel breakdowns; it writes nothing.

@@ -1,4 +1,4 @@
-"""Requests to a running job at random moments: do all ranks answer, and with the same steps?
+"""Requests to a running job at random times: whether all ranks answer, and with the same steps.
 
 python benchmarks/asking.py --requests 100                      # four gloo ranks, one of them five times slower
 """
@@ -21,11 +21,11 @@ HERE = Path(__file__)
 RANKSCOPE = [sys.executable, "-m", "rankscope"]
 QUIET = ["-S", "schedule.skip_first=1000000", "-S", "analysis.enabled=false"]
 STEP_S, SLOW = 0.005, 5
-"""A step of most ranks, and how many times longer the slow one works."""
+"""Step time of most ranks, and the factor of the slow one."""
 
 
 def job(until: Path) -> None:
-    """Train until there is such a file."""
+    """Train until a file exists."""
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -48,7 +48,7 @@ def job(until: Path) -> None:
 
 
 def main() -> None:
-    """Start the job, ask, end it, and compare what the ranks recorded."""
+    """Start the job, request windows, end it, and compare the recorded steps of the ranks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--ranks", type=int, default=4)

@@ -1,4 +1,4 @@
-"""Real gloo jobs with a pattern planted: what does the log of all steps say, of whom, and from which step on?
+"""Real gloo jobs with a planted pattern: the verdict from the step logs, its ranks, and from which step on it is right.
 
     python benchmarks/between.py OUT [--runs 10] [--ranks 2] [--steps 600] [--ms 40] [--patterns burst,none] [--lanes 8]
 
@@ -37,7 +37,7 @@ JOB = Path(__file__).parent.parent / "tests" / "dist" / "jobs" / "between.py"
 
 @dataclass(frozen=True)
 class Planted:
-    """What should be told of a pattern, and the first step in which it can be seen."""
+    """Expected verdict of a pattern, and the first step in which the pattern occurs."""
 
     job: str
     kind: str = ""
@@ -69,7 +69,7 @@ LONGEST_S = 600
 
 @dataclass
 class Told:
-    """What came of one job."""
+    """Result of one job."""
 
     pattern: str
     run: int

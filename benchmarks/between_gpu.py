@@ -1,4 +1,4 @@
-"""What does the log of all steps show of jobs with NCCL, without a profiler? One GPU is enough for the two ranks.
+"""Step logs of jobs with NCCL, without a profiler. One GPU is enough for the two ranks.
 
     python benchmarks/between_gpu.py OUT [--steps 600] [--ms 40] [--width 1024]
 

@@ -1,4 +1,4 @@
-"""A training job with everything beside it that runs operators or changes what a profiler sees.
+"""A training job with other activities that run operators or affect a profiler.
 
 It is to be run by torchrun or by rankscope, and computes the same under both, to the last bit.
 
@@ -37,7 +37,7 @@ own torch.profiler now and then."""
 
 
 def parsed() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--style", choices=STYLES, default="ddp")
     parser.add_argument("--beside", nargs="*", choices=BESIDE, default=[])
@@ -53,11 +53,11 @@ def parsed() -> argparse.Namespace:
 
 
 class Beside:
-    """What runs beside the training, from :meth:`start` to :meth:`stop`."""
+    """Activities that run during the training, from :meth:`start` to :meth:`stop`."""
 
     def __init__(self, names: list[str], model: nn.Module) -> None:
         self._names = names
-        # The state itself is not a thread's to read while FSDP moves it.
+        # A copy, because a thread must not read the state while FSDP moves it.
         self._shapes = [tuple(parameter.shape) for parameter in model.parameters()]
         self._over = threading.Event()
         works = {"threads": self._metrics, "checkpoint": self._checkpoints}
@@ -65,11 +65,11 @@ class Beside:
         self._under_way: deque[Any] = deque()
         self._blocks = contextlib.ExitStack()
         self._profile: Any = None
-        # Of its own, so that what is outstanding in it holds up nothing else.
+        # A separate group, so that outstanding calls in it do not delay others.
         self._group = dist.new_group(backend="gloo") if "async" in names else None
 
     def start(self) -> None:
-        """Begin."""
+        """Start all activities."""
         for thread in self._threads:
             thread.start()
 
@@ -86,7 +86,7 @@ class Beside:
             time.sleep(0.002)
 
     def step(self, number: int) -> None:
-        """After each step of the training."""
+        """Run what is due after a step of the training."""
         if self._group is not None:
             self._under_way.append(dist.all_reduce(torch.ones(256), group=self._group, async_op=True))
             while len(self._under_way) > 5:
@@ -118,7 +118,7 @@ class Beside:
         torch._C._autograd._enable_record_function(True)  # noqa: SLF001 - no public name
 
     def stop(self) -> None:
-        """End."""
+        """Stop all activities."""
         if self._profile is not None:
             self._end_profile()
         self._blocks.close()
@@ -130,7 +130,7 @@ class Beside:
 
 
 class Training:
-    """The model and one step of it, in a style."""
+    """A model with its training step, in one of the styles."""
 
     def __init__(self, args: argparse.Namespace, device: torch.device) -> None:
         width, depth = (256, 30) if args.cuda else (64, 6)
@@ -197,13 +197,13 @@ class Training:
         return self._loss
 
     def step(self) -> torch.Tensor:
-        """One step."""
+        """Run one step."""
         loss: torch.Tensor = self._run(torch.randn(self._batch, device=self._device))
         return loss
 
 
 def main() -> None:
-    """Train; write the loss of every step."""
+    """Train, and write the loss of every step."""
     args = parsed()
     local, attempt = int(os.environ["LOCAL_RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     device = torch.device("cuda", local % torch.cuda.device_count()) if args.cuda else torch.device("cpu")
@@ -250,7 +250,7 @@ def main() -> None:
 
 
 def misbehave(end: str) -> None:
-    """End this rank as asked."""
+    """End this rank in the requested way."""
     if end in ("kill", "restart"):
         os.kill(os.getpid(), signal.SIGKILL)
     if end == "raise":

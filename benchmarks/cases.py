@@ -1,4 +1,4 @@
-"""Two ranks, other models than the GPT, each cause in turn: how often are rank and cause named, and who else?
+"""Two ranks, other models than the GPT, each cause in turn: how often rank and cause are named, and which other ranks.
 
     python benchmarks/cases.py --out OUT                              2 GPUs, under eight minutes
     python benchmarks/cases.py --out OUT --backend gloo --tiny        on a CPU, to try it out: its causes are other ones
@@ -47,7 +47,7 @@ FAULTS: list[tuple[str, str, dict[int, str]]] = [
     ("sentences", "host_pause@0", {0: "host_pause"}),
     ("sentences", "uneven_work@0", {0: "uneven_work"}),
 ]
-"""Model, what is planted, and the truth: rank -> cause."""
+"""Model, planted fault, and truth (rank -> cause)."""
 
 
 def jobs(tiny: bool) -> list[Job]:

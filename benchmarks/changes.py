@@ -1,4 +1,4 @@
-"""Where does a series change its level? How often each way is wrong in series without a change, and finds one.
+"""Changes of level in a series: false alarms and detections of several methods.
 
     python benchmarks/changes.py [--series 200]
 
@@ -29,7 +29,7 @@ LEAST = 0.03
 
 
 def series(kind: str, size: int, random: np.random.Generator) -> np.ndarray[Any, Any]:
-    """A series without a change, about 100."""
+    """Return a series around 100 without a change."""
     noise = random.normal(0, 1, size + 50)
     if kind.startswith("depends"):
         for i in range(1, len(noise)):

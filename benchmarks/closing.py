@@ -1,4 +1,4 @@
-"""What closing a window costs the training thread, part by part, for windows of several sizes.
+"""Cost of closing a window for the training thread, part by part, for windows of several sizes.
 
     python benchmarks/closing.py
 
@@ -25,11 +25,11 @@ from rankscope.agent.process.cupti_teardown import CuptiTeardown
 from rankscope.config import ToolConfig, to_agent_spec
 
 SIZES = ((8, 6), (32, 6), (64, 6), (64, 20))
-"""Layers of the model, and steps of the window."""
+"""(number of layers of the model, number of steps of the window)."""
 
 
 def measure(layers: int, steps: int, folder: Path) -> tuple[int, dict[str, float], dict[str, int]]:
-    """Events of the trace; milliseconds of each part; how far the second thread came within it."""
+    """Return the number of events, ms of each part, and the progress of the second thread during each part."""
     model = nn.Sequential(*[nn.Linear(16, 16) for _ in range(layers)])
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=False)
 

@@ -1,4 +1,4 @@
-"""Comparing runs: is what differs between real pairs explained, is nothing seen where there is nothing, how fast is it?
+"""Comparison of runs: explained differences of real pairs, false differences, and speed.
 
     python benchmarks/compare.py FOLDER [FOLDER] [--pairs 1000] [--ranks 1024] [--seed 20261130] [--only 1,2,3,4]
 
@@ -47,7 +47,7 @@ PAIRS = (
     ("ddp_healthy", "ddp_uneven_sequences"),
     ("pp4_healthy", "pp4_host_pause"),
 )
-"""Of the last two the step is the same: nothing is to be explained."""
+"""Pairs of runs. The last two have the same step, so that nothing is to be explained."""
 LEAST_MS = 5.0
 """Change of a step, below which there is nothing to be explained."""
 HEALTHY = ("ddp_gpu_bound", "fsdp2_gpu_bound", "ddp_healthy", "fsdp2_healthy")
@@ -56,7 +56,7 @@ LEAST_SHARE = 0.05
 
 
 class Runs(dict[str, Side]):
-    """Runs by name, read when they are asked for."""
+    """Runs by name, read at first use."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders

@@ -1,4 +1,4 @@
-"""Runs of one program that differ by nothing, by load, or by steps 10 % longer: what does ``rankscope diff`` say?
+"""Verdicts of ``rankscope diff`` on runs of one program that are equal, differ in load, or have 10 % longer steps.
 
     python benchmarks/compare_jobs.py --out RESULTS --lanes 4 --budget-s 230    # record real gloo jobs, and judge pairs
     python benchmarks/compare_jobs.py --out RESULTS                             # judge the pairs again, anywhere
@@ -46,14 +46,14 @@ MESHES: dict[str, tuple[int, tuple[str, ...]]] = {
 }
 """Name -> ranks and flags of gpt.py."""
 LOADS = {"alone": 0.0, "longer": 0.0, "half": 0.5, "over": 1.5}
-"""Condition -> processes that burn CPU beside the job, a core of the lane."""
+"""Condition -> number of CPU-bound processes on the cores of the job, per core."""
 RUNS = {"alone": 6, "longer": 3, "half": 3, "over": 3}
-"""Runs of each program."""
+"""Number of runs of each program."""
 SMALL = ("--layers", "2", "--batch", "4")
 """Flags of gpt.py: steps of some 10 ms, so that a run takes seconds."""
 STEPS = 300
 BLOCK = 80
-"""Unrecorded steps that are compared."""
+"""Number of unrecorded steps that are compared."""
 ALARMS = (("alone", "alone"), ("alone", "half"), ("half", "half"), ("alone", "over"), ("over", "over"))
 """Conditions of the older and of the newer run. Only the load differs: slower is false."""
 
@@ -90,7 +90,7 @@ def runs() -> list[Run]:
 
 
 def lane(number: int, cores: list[int], todo: list[Run], taken: Any, args: argparse.Namespace, until: float) -> None:
-    """One lane: takes the next run as long as there is time."""
+    """Run one lane: take the next run as long as there is time."""
     os.sched_setaffinity(0, cores)
     longest = 10.0
     while True:
@@ -131,7 +131,7 @@ def _median(line: dict[str, Any]) -> float:
 
 
 def lines(folder: Path) -> Iterator[dict[str, Any]]:
-    """Results so far; what a lane was writing when it was killed is left out."""
+    """Return the results so far, without incomplete lines of killed lanes."""
     for path in sorted(folder.glob("lane_*.jsonl.gz")):
         yield from _lines(path)
 

@@ -1,4 +1,4 @@
-"""Training jobs beside other load: may a busy machine make culprits? Real gloo jobs on cells of two cores each.
+"""Training jobs under other load: whether a busy machine leads to false stragglers. Real gloo jobs, two cores each.
 
     python benchmarks/contended.py --out RESULTS --cells 8 --budget-s 500
 
@@ -70,13 +70,13 @@ FAULTS = {
 }
 """Fault -> causes that are right for it. Without grids or enough operators more work is called slower work."""
 SIZES = (0.5, 1.0, 1.5)
-"""Times 60 ms of stall, 50 ms of pause, or 120 products."""
+"""Factors on 60 ms of stall, 50 ms of pause, or 120 products."""
 LOADS = (0, 2, 6)
 LONGEST_S = 100.0
 RECORDED = "recorded"
-"""This file in a job's folder says that the ranks have ended."""
+"""Name of the file in a job's folder that exists once its ranks have ended."""
 BURN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**5))"
-"""Busy for as long as its parent lives."""
+"""Program that is busy for as long as its parent runs."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def jobs(healthy: int, faulty: int) -> list[Job]:
 
 
 def as_rank(spec: str, words: list[str], fault: str, bad: int) -> None:
-    """One rank: armed as the injected module would, then the script."""
+    """Run one rank: start the agent as the injected module would, then the script."""
     import torch
 
     from rankscope.agent import bootstrap
@@ -196,7 +196,7 @@ def launch(
 
 
 class keeping:  # noqa: N801 - used like contextlib's
-    """Keep the evidence that the diagnosis is given."""
+    """Context in which the evidence passed to the diagnosis is kept."""
 
     def __init__(self, kept: list[Evidence]) -> None:
         self.kept = kept
@@ -259,7 +259,7 @@ def siblings(core: int) -> tuple[int, int]:
 
 
 def cell(number: int, cores: list[int], todo: list[Job], taken: Any, args: argparse.Namespace, until: float) -> None:
-    """One cell: takes the next job as long as there is time."""
+    """Run one cell: take the next job as long as there is time."""
     os.sched_setaffinity(0, cores)
     longest = 10.0
     while True:
@@ -298,7 +298,7 @@ def cell(number: int, cores: list[int], todo: list[Job], taken: Any, args: argpa
 
 
 def keep(run: Path, place: Path) -> None:
-    """Traces and records of a job."""
+    """Return the traces and records of a job."""
     if run.is_dir():
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(run, place, dirs_exist_ok=True)
@@ -319,7 +319,7 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
 
 
 def again(line: dict[str, Any]) -> dict[str, Any]:
-    """The same evidence under the rules of this tree."""
+    """Diagnose the kept evidence again with the current rules."""
     if not line.get("evidence"):
         return line
     evidence = from_json(Evidence, json.dumps(line["evidence"]))
@@ -331,7 +331,7 @@ def again(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def outcome(line: dict[str, Any]) -> str:
-    """One word for the table's columns."""
+    """Return the grade, one of the columns of the table."""
     if "failed" in line:
         return "failed"
     job, verdict = line["job"], line["verdict"]
@@ -343,7 +343,7 @@ def outcome(line: dict[str, Any]) -> str:
 
 
 def table(lines: list[dict[str, Any]]) -> bool:
-    """Print it; whether no innocent was named."""
+    """Print the table; return whether no healthy rank was named."""
     counts: dict[tuple[str, str, int], dict[str, int]] = {}
     for line in lines:
         job = line["job"]

@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def launch(name: str, ranks: int, bad: int) -> ClusterReport:
-    """One run of the demo, as a user starts it."""
+    """Run the demo once, as a user starts it."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         words = ["demo", "--fault", name, "--ranks", ranks, "--bad-rank", bad, "-S", f"run.dir={run}"]

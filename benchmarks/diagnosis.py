@@ -1,4 +1,4 @@
-"""Confusion table: what the analysis says of traces with known faults.
+"""Confusion table of the analysis on traces with known faults.
 
     python benchmarks/diagnosis.py FOLDER
 
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def judge(label: dict[str, Any], report: ClusterReport) -> tuple[bool, bool | None, list[str]]:
-    """(rank right, cause right or None where none is due, what is wrong in words)."""
+    """Return (rank right, cause right or None if none is expected, description of the error)."""
     rank, cause = label["rank"], label["cause"]
     named = report.verdict.ranks
     notes = []

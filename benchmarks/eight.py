@@ -1,4 +1,4 @@
-"""Eight ranks, four meshes, one bad rank: is it named, with its cause, and are the ranks that wait for it left alone?
+"""Eight ranks, four meshes, one faulty rank: whether it is named with its cause, and no rank that waits for it.
 
     python benchmarks/eight.py --out OUT                                    8 GPUs, under ten minutes
     python benchmarks/eight.py --out OUT --ranks 2                          the same on 2 GPUs
@@ -26,19 +26,19 @@ MESHES = {
     "pp": "--parallel pp --degree 2 --micro 4",
 }
 FIRST = {"fsdp2": "input_stall", "hsdp": "extra_compute", "tp": "host_pause", "pp": "extra_compute"}
-"""The fault of each mesh that is not left out when time is short."""
+"""Mesh -> the fault that is run even if time is short."""
 FAULTS = ("input_stall", "extra_compute", "host_pause")
 
 
 def partners(mesh: str, bad: int, ranks: int) -> tuple[int, ...]:
-    """Peers of ``bad`` in groups of two: neighbours in a tensor group, half the job apart in a pipeline."""
+    """Return the peers of ``bad`` in groups of two: neighbours in a tensor group, half the job apart in a pipeline."""
     if mesh == "tp":
         return (bad ^ 1,)
     return ((bad + ranks // 2) % ranks,) if mesh == "pp" else ()
 
 
 def jobs(ranks: int, tiny: bool) -> tuple[list[Job], list[Job]]:
-    """(each mesh healthy and with its first fault, the other faults)."""
+    """Return (jobs of each mesh, healthy and with its first fault; jobs with the other faults)."""
     bad = min(5, ranks - 1)
     first, others = list[Job](), list[Job]()
     for mesh, flags in MESHES.items():

@@ -1,4 +1,4 @@
-"""Faults to plant in chosen ranks of a training job, each at its own place in the step.
+"""Faults that can be planted in chosen ranks of a training job, each at its own place in the step.
 
 ``--fault extra_compute@1`` names fault and rank; several are joined by commas.
 """
@@ -18,12 +18,12 @@ import torch
 from torch import nn
 
 JOB_WIDE = ("redundant_sync", "longer_steps")
-"""Planted in all ranks."""
+"""Faults that are planted in all ranks."""
 
 
 @dataclass
 class Planted:
-    """What one rank does wrong, from step ``first`` on."""
+    """The fault of one rank, from step ``first`` on."""
 
     names: tuple[str, ...]
     device: torch.device
@@ -32,13 +32,13 @@ class Planted:
     10 % longer."""
     first: int
     micro: int
-    """Micro-batches a step: what is planted after the forward pass is shared out over them."""
+    """Number of micro-batches per step; a fault after the forward pass is divided among them."""
     step: int = 0
     turns_from: int = 0
-    """From this step on the fault comes and goes: ``turns`` steps with it, then as many without; 0 for never."""
+    """Step from which the fault alternates: ``turns`` steps with it, then as many without; 0: it does not alternate."""
     turns: int = 3
     ended: float | None = None
-    """When the previous step ended, ``time.perf_counter``."""
+    """End of the previous step by ``time.perf_counter``, seconds."""
 
     def at(self, place: str) -> None:
         for name in self.active():
@@ -50,12 +50,12 @@ class Planted:
         return iter(self.names if self.step >= self.first and not self.pausing(self.step) else ())
 
     def pausing(self, step: int) -> bool:
-        """Whether a fault that comes and goes is gone in this step."""
+        """Return whether an alternating fault is absent in this step."""
         return 0 < self.turns_from <= step and (step - self.turns_from) // self.turns % 2 == 1
 
     @property
     def stretch(self) -> float:
-        """Length of this rank's sequences (or batches), as a factor."""
+        """Return the factor on the length of this rank's sequences (or batches)."""
         found = 1.0
         for name in self.active():
             if name == "uneven_work":
@@ -65,7 +65,7 @@ class Planted:
         return found
 
     def attach(self, model: nn.Module, blocks: nn.ModuleList) -> None:
-        """Let the model, whatever it is wrapped in, call :meth:`at` after each forward pass."""
+        """Make the model call :meth:`at` after each forward pass, whatever it is wrapped in."""
         model.register_forward_hook(lambda *_: self.at("backward"))
         if "host_sync" in self.names:
             for block in blocks:
@@ -77,7 +77,7 @@ class Planted:
 
 
 def planted_here(words: str, bad_rank: int, rank: int) -> tuple[str, ...]:
-    """The faults of this rank out of ``name[@rank],...``; ``none`` is none."""
+    """Parse the faults of this rank from ``name[@rank],...``; ``none`` is none."""
     found = []
     for word in words.split(","):
         name, _, where = word.partition("@")
@@ -136,7 +136,7 @@ def _crash(planted: Planted) -> None:
 
 @functools.cache
 def _start_neighbour(device: str, duty: float) -> subprocess.Popen[str]:
-    """Another process on the same device, with nothing of the job's in its environment; ends with this one."""
+    """Start another process on the same device, without the job's environment. It ends with this process."""
     mine = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "PYTHONPATH")
     kept = {k: v for k, v in os.environ.items() if k not in mine and not k.startswith(("KINETO", "TORCHELASTIC"))}
     command = [sys.executable, str(Path(__file__).with_name("neighbour.py")), device, str(duty)]

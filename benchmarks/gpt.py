@@ -1,4 +1,4 @@
-"""A GPT trained on any mesh, with faults to order: what the benchmarks and the GPU tests launch.
+"""A GPT trained on any mesh with selectable faults, launched by the benchmarks and the GPU tests.
 
 rankscope run --nproc-per-node 2 benchmarks/gpt.py --parallel fsdp2 --fault extra_compute
 """
@@ -20,7 +20,7 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        # a tensor-parallel rank has the columns of some heads only
+        # A tensor-parallel rank has the columns of some heads only.
         q, k, v = self.qkv(self.norm_1(x)).unflatten(-1, (-1, 3, self.head)).permute(3, 0, 2, 1, 4)
         attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
@@ -41,7 +41,7 @@ class GPT(nn.Module):
         return self.head(x)
 
     def stage(self, index: int, stages: int) -> GPT:
-        """Keep what stage ``index`` of a pipeline runs."""
+        """Keep only the layers that stage ``index`` of a pipeline runs."""
         self.blocks = nn.ModuleList(
             self.blocks[i] for i in range(len(self.blocks)) if i * stages // len(self.blocks) == index
         )

@@ -1,4 +1,4 @@
-"""Runs jobs one after another in a time budget: bare, for what a fault costs, and recorded, for what is said of it."""
+"""Run jobs in sequence within a time limit: bare, to measure the cost of a fault, and recorded, for the verdict."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from rankscope.rundir.layout import RunDir
 
 HERE = Path(__file__).parent
 GUESS_S = 30.0
-"""How long a launch is thought to take before the first has ended."""
+"""Assumed duration of a launch before the first has ended, seconds."""
 LONGEST_S = 120.0
-"""A launch that takes longer hangs."""
+"""Duration after which a launch is considered to hang, seconds."""
 STEPS = {"inline": 24}
-"""Steps of a job that is recorded by a backend: past its window."""
+"""Number of steps of a recorded job, beyond its window."""
 MOST_TRACES = 14_000_000
-"""Bytes of trimmed traces to keep."""
+"""Largest amount of trimmed traces that are kept, bytes."""
 
 
 def arguments(description: str | None, *, ranks: int, capture: str, budget_s: float) -> argparse.ArgumentParser:
@@ -147,7 +147,7 @@ class Harness:
             traces.fileobj.flush()
 
     def _save(self) -> None:
-        """After each launch: the next may take all with it."""
+        """Write the results after each launch, because the next one may end this process."""
         whole = {
             "rows": self.rows,
             "measured": {name: dataclasses.asdict(m) for name, m in self.measured.items()},

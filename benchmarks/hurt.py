@@ -1,4 +1,4 @@
-"""One bad file of many: is the planted fault found as before, and at the same cost?
+"""One damaged file among many: whether the planted fault is found as before, with the same cost.
 
     python benchmarks/hurt.py --ranks 64,256,1024 [--steps 10] [--layers 3]
 
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def world(planted: str, size: int, steps: int, layers: int) -> tuple[list[RankTrace], list[int]]:
-    """Traces, and the ranks at fault."""
+    """Return the traces, and the faulty ranks."""
     host = size // A_HOST // 3
     culprits = list(range(host * A_HOST, (host + 1) * A_HOST))
     faults: list[Fault] = []
@@ -81,7 +81,7 @@ def whole(traces: list[RankTrace], _culprits: list[int]) -> list[RankTrace]:
 
 
 def cut_file(traces: list[RankTrace], culprits: list[int]) -> list[RankTrace]:
-    """The last four of ten steps of one rank are not in its file."""
+    """Remove the last four of ten steps of one rank from its file."""
     rank = _innocent(len(traces), culprits)
     own = copy.deepcopy(traces[rank])
     kept = max(len(own.steps) * 6 // 10, 2)
@@ -117,7 +117,7 @@ def same(report: ClusterReport, before: ClusterReport, culprits: list[int]) -> b
 
 
 def named(report: ClusterReport) -> list[int]:
-    """The ranks of the verdict; those of a slow link are in its sentence."""
+    """Return the ranks of the verdict; those of a slow link are read from its sentence."""
     link = re.search(r"of ranks ([\d, ]+) take", report.verdict.sentence)
     return [int(rank) for rank in link[1].split(",")] if link else sorted(report.verdict.ranks)
 

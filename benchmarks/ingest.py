@@ -1,4 +1,4 @@
-"""How long until traces are ready to analyse: HTA's construction against ours, from JSON and from the Parquet cache.
+"""Time until traces are loaded: HTA and rankscope, from JSON and from the Parquet cache.
 
 Makes its own input: the steps of a recorded trace (by default one of tests/data) are repeated, with ids and times
 moved on, in Kineto's own layout. Each contender runs in a process tree of its own, one after another; CPU seconds
@@ -76,7 +76,7 @@ def _later_step(match: re.Match[str], steps: int) -> str:
 
 
 def repeated(trace: dict[str, Any], wanted: int) -> Iterator[str]:
-    """Events of the trace again and again, in Kineto's layout, until there are ``wanted`` complete ones."""
+    """Yield the events of the trace repeatedly, in Kineto's layout, until there are ``wanted`` complete ones."""
     events = [e for e in trace["traceEvents"] if e.get("ph") in {"X", "s", "f", "i"} and e.get("cat") != "Trace"]
     complete = [e for e in events if e["ph"] == "X"]
     numbers = [int(m.group(1)) for e in complete if (m := STEP.match(e["name"]))]
@@ -110,7 +110,7 @@ def repeated(trace: dict[str, Any], wanted: int) -> Iterator[str]:
 
 
 def make_input(folder: Path, trace: dict[str, Any], events: int, ranks: int) -> float:
-    """Write one file a rank; return the megabytes of JSON in all."""
+    """Write one file per rank; return the total size of the JSON, MB."""
     total = 0
     head = {k: v for k, v in trace.items() if k not in {"traceEvents", "traceName", "distributedInfo"}}
     body = ",\n".join(repeated(trace, events))
@@ -125,7 +125,7 @@ def make_input(folder: Path, trace: dict[str, Any], events: int, ranks: int) -> 
 
 
 def measure(name: str, script: str, folder: Path) -> Cost:
-    """Run one contender in a child of a child, so that its tree's CPU time and peak memory stand alone."""
+    """Run one program in a child of a child, so that CPU time and peak memory are those of its processes only."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "contender.py")
         path.write_text(script)

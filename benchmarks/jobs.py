@@ -1,4 +1,4 @@
-"""Jobs with a planted truth, and how a report is held against it. Pure: nothing is launched here."""
+"""Jobs with a known truth, and the grading of reports. Pure: nothing is launched here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DUE_SHARE = 0.05
 """A planted rank must be named when the fault costs the unprofiled job this share of its step; below, naming it is
 allowed but not due. A fault whose cost was not measured counts as due."""
 FAULT_FROM = 25
-"""The step at which a bare run begins to be faulty."""
+"""Step from which the fault is active in a bare run."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Job:
     """The script and its flags, without the fault."""
     fault: str = "none"
     truth: dict[int, str] = field(default_factory=dict)
-    """Rank -> cause. Empty: naming anyone is a false alarm."""
+    """Rank -> cause. If empty, any named rank is a false alarm."""
     job_wide: str | None = None
-    """A finding that is due without a straggler."""
+    """Kind of finding that is expected without a straggler."""
     partners: tuple[int, ...] = ()
     """Ranks that wait for the faulty one inside its tensor or pipeline group."""
 
@@ -46,28 +46,28 @@ class Measured:
 
 
 def measure(steps: Sequence[float]) -> Measured:
-    """From the times of all steps but the first: ten to settle at the start, three after the fault has begun."""
+    """Calculate from the times of all steps, without eleven at the start and three after the fault began."""
     return Measured(statistics.median(steps[9 : FAULT_FROM - 1]), statistics.median(steps[FAULT_FROM + 2 :]))
 
 
 @dataclass
 class Judgement:
-    """One report against one truth."""
+    """Grade of one report."""
 
     named: dict[int, str]
-    """Rank accused -> cause it is accused of."""
+    """Named rank -> named cause."""
     claimed_ms: float | None
-    """What the accused ranks cost together."""
+    """Reported cost of the named ranks together, ms."""
     due: list[int]
     """Ranks that had to be named."""
     planted: int
-    """Causes planted ..."""
+    """Number of planted causes."""
     told: int
-    """... and told: in a finding on their rank, or without a straggler where they concern the job."""
+    """Number of them that were reported: in a finding on their rank, or on the job if they concern it."""
     right: bool
-    """A verdict was given: all due ranks named, no other, each with its cause; job-wide causes told."""
+    """Whether all expected ranks were named with their causes, no others, and job-wide causes were reported."""
     abstained: bool
-    """The report found too little for a verdict."""
+    """Whether the report has no verdict."""
     partners_blamed: list[int]
 
 
@@ -101,7 +101,7 @@ def judge(job: Job, report: ClusterReport, measured: Measured | None) -> Judgeme
 
 
 def label(job: Job, judgement: Judgement) -> dict[str, Any]:
-    """The truth in the words of diagnosis.py's labels.json; of several bad ranks it can tell the first only."""
+    """Return the truth in the format of diagnosis.py's labels.json, which has the first faulty rank only."""
     if not job.truth:
         return {"rank": None, "cause": job.job_wide}
     rank, cause = next(iter(job.truth.items()))
@@ -109,7 +109,7 @@ def label(job: Job, judgement: Judgement) -> dict[str, Any]:
 
 
 def score(judged: Sequence[tuple[Job, Judgement]]) -> dict[str, tuple[int, int]]:
-    """Name of a measure -> (right, of)."""
+    """Return name of a measure -> (number right, total)."""
     accused = [(job.truth.get(rank), cause) for job, j in judged for rank, cause in j.named.items()]
     return {
         "precision of ranks": (sum(true is not None for true, _ in accused), len(accused)),
@@ -127,7 +127,7 @@ def score(judged: Sequence[tuple[Job, Judgement]]) -> dict[str, tuple[int, int]]
 
 
 def trim(trace: Path) -> bytes:
-    """A gzipped trace without flow events, which nothing reads, packed as small as gzip can."""
+    """Rewrite a gzipped trace without flow events, which are not read, with the highest compression."""
     with gzip.open(trace) as stream:
         whole: dict[str, Any] = json.load(stream)
     whole["traceEvents"] = [e for e in whole["traceEvents"] if e.get("ph") not in ("s", "t", "f")]

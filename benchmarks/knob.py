@@ -1,4 +1,4 @@
-"""A job that trains in turns in one process, with a knob as it was and turned: what benchmarks/knobs.py launches.
+"""A job that trains alternately with a setting unchanged and changed, in one process; launched by benchmarks/knobs.py.
 
     torchrun --nproc-per-node 2 benchmarks/knob.py fused_optimizer --times times.json
 
@@ -33,34 +33,34 @@ VOCABULARY = 8192
 
 @dataclass(frozen=True)
 class Setting:
-    """How a training is made."""
+    """Settings of a training."""
 
     width: int = 1024
     layers: int = 8
     sequence: int = 512
     batch: int = 8
     micro: int = 1
-    """Backwards a step."""
+    """Number of backwards per step."""
     fused: bool = False
     precision: str = "high"
     autocast: bool = False
-    """To bf16."""
+    """Whether the model computes in bf16."""
     compiled: str | None = None
     """Mode of torch.compile."""
     workers: int = 0
     load_ms: float = 0.0
-    """Work of the processor for each batch, in the data loader."""
+    """CPU work for each batch in the data loader."""
     copied_mb: int = 0
     """Of each batch, beside its tokens."""
     pinned: bool = True
     sync_each: bool = False
-    """Reduce gradients after each backward of a step."""
+    """Whether gradients are reduced after each backward of a step."""
     bucket_mb: float = 25.0
 
 
 @dataclass(frozen=True)
 class Knob:
-    """Two settings, and what the report calls the way from the first to the second."""
+    """Two settings, and the code of the advice that leads from the first to the second."""
 
     code: str
     """``action.code`` in report.json."""
@@ -150,7 +150,7 @@ def main() -> None:
 
 
 class Training:
-    """A model and all that trains it, made once, so that what is compiled is compiled once."""
+    """A model with its optimizer and data, created once, so that it is compiled once."""
 
     def __init__(self, setting: Setting, device: torch.device) -> None:
         self._setting, self._device = setting, device
@@ -173,7 +173,7 @@ class Training:
         self._batches: Iterator[list[Tensor]] | None = None
 
     def run(self, steps: int) -> list[float]:
-        """Train so many steps more, and return ms of every one but the first."""
+        """Train a number of further steps, and return the times of all but the first, ms."""
         torch.set_float32_matmul_precision(self._setting.precision)
         if self._batches is None:
             self._batches = iter(self._loader)
@@ -199,7 +199,7 @@ class Training:
 
 
 def now(device: torch.device) -> Any:
-    """This moment, on the device where there is one."""
+    """Return the current time, after the device has finished its work if there is one."""
     if device.type != "cuda":
         return time.perf_counter()
     event = torch.cuda.Event(enable_timing=True)

@@ -1,4 +1,4 @@
-"""Advice that was followed: what the report says a knob gains, and what turning it gains.
+"""Predicted and measured gains of advice that was followed.
 
     python benchmarks/knobs.py --out FOLDER [--only workers] [--pairs 3]
 
@@ -45,7 +45,7 @@ BEFORE = 25
 CORES = 4
 """Of a job on processors, where there are enough: two ranks, their loaders, and what records."""
 MOST_BYTES = 4 << 20
-"""Larger traces are not kept."""
+"""Largest trace that is kept, bytes."""
 SETTINGS = (
     "schedule.skip_first=8",
     "schedule.wait=1",
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def measure(turned: dict[str, Knob], known: Path, devices: int, arguments: argparse.Namespace) -> None:
-    """Measure those knobs that are not in the file yet."""
+    """Measure the settings that are not in the file yet."""
     arguments.ranks = arguments.ranks or min(devices, 2) or 2
     began, cores = time.monotonic(), sorted(os.sched_getaffinity(0))
     free: SimpleQueue[list[int]] = SimpleQueue()
@@ -102,12 +102,12 @@ def measure(turned: dict[str, Knob], known: Path, devices: int, arguments: argpa
 
 
 def load(known: Path) -> dict[str, Any]:
-    """Return what was measured, by the names of knobs."""
+    """Return setting -> measurement."""
     return json.loads(known.read_text()) if known.exists() else {}
 
 
 def one(name: str, knob: Knob, arguments: argparse.Namespace, cores: list[int], known: Path) -> dict[str, Any] | None:
-    """Run a job; return its row, None where it failed."""
+    """Run a job; return its row, or None if it failed."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         run, times = RunDir(Path(folder) / "run"), Path(folder) / "times.json"
@@ -146,7 +146,7 @@ def one(name: str, knob: Knob, arguments: argparse.Namespace, cores: list[int], 
 
 
 def table(rows: dict[str, Any]) -> None:
-    """Print the knobs with what was said and measured."""
+    """Print all settings with predicted and measured gains."""
     print(f"\n{'knob':30} {'step, ms':>9} {'said, ms':>16} {'measured, ms':>18}  holds")
     held, silent = list[bool](), list[bool]()
     for name, row in rows.items():
@@ -167,7 +167,7 @@ def table(rows: dict[str, Any]) -> None:
 
 
 def said(action: Action | None) -> str:
-    """What an action gains, in its report's words."""
+    """Return the gain of an action as its report writes it."""
     if action is None:
         return "-"
     return f"<= {action.saves_ms:.1f}" if action.kind == "bound" else f"{action.saves_ms:.1f} ± {action.error_ms:.1f}"

@@ -1,4 +1,4 @@
-"""Start a job on all ranks of this machine, and be sure that it ends."""
+"""Start a job on all ranks of this machine, and ensure that it ends."""
 
 from __future__ import annotations
 

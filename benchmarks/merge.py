@@ -1,4 +1,4 @@
-"""Time and memory of merging many ranks into one timeline, on a job it simulates itself.
+"""Time and memory of merging many ranks into one timeline, on a simulated job.
 
     python benchmarks/merge.py [--tp 8] [--dp 8] [--steps 20] [--max-mb 300]
 

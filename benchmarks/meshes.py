@@ -35,9 +35,9 @@ class Spread:
 
     model: nn.Module
     part: int
-    """Which part of the data it trains on; peers in tensor or pipeline groups have the same."""
+    """Index of the part of the data, equal for peers in tensor or pipeline groups."""
     forward_backward: Callable[[tuple[Tensor, ...], Tensor, bool], Tensor | None]
-    """(inputs, target, reduce at each micro-batch) -> last loss, None where another stage has it."""
+    """Function (inputs, target, reduce at each micro-batch) -> last loss, or None if another stage has it."""
 
 
 def spread(model: nn.Module, parallel: str, degree: int, micro: int, device: torch.device) -> Spread:

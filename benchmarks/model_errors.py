@@ -1,4 +1,4 @@
-"""Keep what was said of faults whose cost is known beside what is true: the package's model_error.json."""
+"""Store reported and true costs of planted faults in the package's model_error.json."""
 
 from __future__ import annotations
 

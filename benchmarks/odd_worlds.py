@@ -1,4 +1,4 @@
-"""Who is named in simulated jobs of kinds that no threshold was chosen on, beside those of truth.py.
+"""Verdicts on simulated jobs of kinds that no threshold was chosen on, in addition to those of truth.py.
 
     python benchmarks/odd_worlds.py [--seed 1] [--only pp6] [--jobs 2]
 
@@ -43,7 +43,7 @@ DUE = 0.05
 
 @dataclass(frozen=True)
 class Odd:
-    """A job with something odd by design, and a fault or none."""
+    """A job with an unusual property, with or without a fault."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""What does being recorded cost a job? The same job bare, armed without a window, and with a window.
+"""Overhead of recording: the same job without rankscope, with it but without a window, and with a window.
 
 Every mode runs twice, in both orders, in one process tree after another; the job notes its own step times.
 
@@ -24,11 +24,11 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 RANKSCOPE = [sys.executable, "-m", "rankscope", "run", "-S", "analysis.enabled=false"]
 NEVER = ["-S", "schedule.skip_first=1000000"]
 SETTLED = 40
-"""First steps that count for nothing: compilation of kernels, allocator, first collectives."""
+"""Number of first steps that are not counted: compilation of kernels, allocator, first collectives."""
 
 
 def modes(window: int, first: int) -> dict[str, list[str]]:
-    """Name -> what stands before the script."""
+    """Name -> the command before the script."""
     schedule = ["-S", f"schedule.skip_first={first}", "-S", f"schedule.active={window}"]
     return {
         "torchrun": TORCHRUN,
@@ -80,7 +80,7 @@ def job(args: argparse.Namespace) -> None:
 
 
 def measure(name: str, before: list[str], args: argparse.Namespace, passed: list[str]) -> dict[str, Any]:
-    """Run one mode; what rank 0 and the records say of it."""
+    """Run one mode; return the step times of rank 0 and numbers from the records."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         where = [] if before is TORCHRUN else ["-S", f"run.dir={run}"]
@@ -154,7 +154,7 @@ def main() -> None:
 
 
 def show(results: dict[str, list[dict[str, Any]]], args: argparse.Namespace) -> None:
-    """The table. A column holds the figures of every run of a mode."""
+    """Return the table. A column has the numbers of every run of a mode."""
     print(f"{args.parallel}, {args.nproc_per_node} ranks, {args.steps} steps, window of {args.window} steps")
     print(f"losses bit-identical: {len({r['loss'] for runs in results.values() for r in runs}) == 1}\n")
     columns = {

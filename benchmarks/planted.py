@@ -1,4 +1,4 @@
-"""What a planted fault really costs, and what is said of it: real gloo jobs of 2 and 4 ranks on every mesh.
+"""True and reported costs of planted faults: real gloo jobs of 2 and 4 ranks on every mesh.
 
     python benchmarks/planted.py --out RESULTS [--runs 60] [--lanes 8] [--budget-s 500] [--only tp] [--errors]
 
@@ -81,7 +81,7 @@ def truth(steps_ms: Sequence[float]) -> tuple[float, float, float, float]:
 
 
 def run(job: Job, kept: Path | None = None) -> dict[str, Any]:
-    """One job; what was said, and what is true. ``kept`` gets the records of a job whose verdict was not right."""
+    """Run one job; return verdict and truth. The records of a job with a wrong verdict are copied to ``kept``."""
     began, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="planted"))
     result, log, times = folder / "result.json", folder / "log.txt", folder / "times.json"
     more = ["--steps", str(STEPS), "--turns-from", str(TURNS_FROM), "--times", str(times)]
@@ -108,7 +108,7 @@ def run(job: Job, kept: Path | None = None) -> dict[str, Any]:
 
 
 def in_lanes(todo: list[Job], lanes: int, until: float, kept: Path | None) -> Iterator[dict[str, Any]]:
-    """Run jobs side by side, each on cores of its own; what came of each, as they end."""
+    """Run jobs in parallel, each on its own cores; yield the result of each when it ends."""
     cores: dict[int, list[int]] = {}
     for core in sorted(os.sched_getaffinity(0), key=siblings):
         cores.setdefault(siblings(core)[0], []).append(core)
@@ -146,7 +146,7 @@ def _pinned(cores: list[int], job: Job, kept: Path | None, answer: Connection) -
 
 
 def grade(line: dict[str, Any]) -> str:
-    """One word for the table's columns."""
+    """Return the grade, one of the columns of the table."""
     if "failed" in line:
         return "failed"
     job, verdict = line["job"], line["verdict"]
@@ -158,7 +158,7 @@ def grade(line: dict[str, Any]) -> str:
 
 
 def table(lines: Sequence[dict[str, Any]]) -> bool:
-    """Print it; whether no innocent was named."""
+    """Print the table; return whether no healthy rank was named."""
     columns = sorted({grade(line) for line in lines})
     print("\n| mesh | jobs | " + " | ".join(columns) + " | inside | median of said / true |")
     print("|---|---|" + "---|" * (len(columns) + 2))
@@ -179,14 +179,14 @@ def table(lines: Sequence[dict[str, Any]]) -> bool:
 
 
 def agrees(line: dict[str, Any]) -> bool:
-    """Whether what is said and what was measured agree within their intervals."""
+    """Return whether reported and measured cost agree within their intervals."""
     said, error = line["verdict"]["cost_ms_per_step"], line["verdict"]["cost_error_ms"] or 0.0
     _, low, high, _ = line["truth_ms"]
     return bool(said - error <= high and said + error >= low)
 
 
 def beyond(line: dict[str, Any]) -> float:
-    """What was said over what is true, less 1; of what is true the nearest in its interval."""
+    """Return reported over true cost, minus 1, with the nearest true cost in its interval."""
     said = float(line["verdict"]["cost_ms_per_step"])
     _, low, high, _ = line["truth_ms"]
     return said / min(max(said, low), high) - 1.0
@@ -220,7 +220,7 @@ def main() -> int:
 
 
 def measure(args: argparse.Namespace, results: Path, until: float) -> None:
-    """Run what is not in the results yet, and add it."""
+    """Run the jobs that are not in the results yet, and add their results."""
     import torch._inductor  # what the first window of a process would import
     import torch.distributed.fsdp
     import torch.distributed.pipelining
@@ -242,7 +242,7 @@ def measure(args: argparse.Namespace, results: Path, until: float) -> None:
 
 
 def read(results: Path) -> list[dict[str, Any]]:
-    """Results, the newest of each job."""
+    """Return the newest result of each job."""
     texts = results.read_text().splitlines() if results.exists() else []
     return list({line["job"]["number"]: line for line in map(json.loads, texts)}.values())
 

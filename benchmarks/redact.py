@@ -1,4 +1,4 @@
-"""How long redacting a trace takes, in times of reading it.
+"""Time of redacting a trace, relative to the time of reading it.
 
     python benchmarks/redact.py [--megabytes 144] [TRACE ...]
 
@@ -48,7 +48,7 @@ def repeated(source: Path, target: Path, megabytes: float) -> int:
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds that pass, and of the processor."""
+    """Return elapsed seconds and CPU seconds."""
     begun = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - begun[0], time.process_time() - begun[1]

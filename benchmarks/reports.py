@@ -27,7 +27,7 @@ DATA = Path(__file__).parents[1] / "tests" / "data"
 
 
 def folders() -> dict[str, Path]:
-    """Name -> folder of one job's traces, in the current directory."""
+    """Return name -> folder of one job's traces, in the current directory."""
     found = {f"cases-{p.name}": p / "traces" for p in sorted(Path("cases").iterdir())}
     found |= {f"{kind}-{p.name}": p for kind in ("traces", "runs") for p in sorted(Path(kind).iterdir()) if p.is_dir()}
     return found | {name: Path(name) for name in ("public", "param_dlrm")}
@@ -63,7 +63,7 @@ def main() -> None:
             write_report(report, target)
             (target / "terminal.txt").write_text(WRITERS["terminal"](report), encoding="utf-8")
             print(f"{name}: {report.verdict.sentence}")
-        os.chdir(DATA)  # a folder that is removed should be nobody's current one
+        os.chdir(DATA)  # the current folder must not be one that is removed
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time and memory of matching, clocks, waits and the screening for late ranks, on jobs it simulates itself.
+"""Time and memory of matching, clocks, waits and the screening for late ranks, on simulated jobs.
 
     python benchmarks/scale.py [--tp 8] [--dp 8] [--steps 20] [--whole]
     python benchmarks/scale.py --ranks 8,64,256,512,1024 [--steps 20] [--layers 3]
@@ -129,7 +129,7 @@ def _power(found: dict[int, dict[str, tuple[float, float]]], sizes: Sequence[int
 
 
 def stages(size: int, steps: int, layers: int) -> dict[str, tuple[float, float]]:
-    """CPU seconds of each stage, and the process's peak of memory until its end, MB."""
+    """Return stage -> (CPU seconds, peak memory of the process until its end, MB)."""
     from rankscope.analysis.windows import analyse
     from rankscope.analysis.windows.stages import Stages
     from rankscope.reduced.collected import load_objects

@@ -1,4 +1,4 @@
-"""Many windows in jobs that end in every way, with all that runs operators beside them.
+"""Many windows in jobs that end in every way, with other activities that run operators.
 
 Nothing crashes, hangs, is lost without a word, or computes something else.
 
@@ -62,13 +62,13 @@ class Outcome:
 
     @property
     def right(self) -> bool:
-        """As it would have been without us, and nothing lost without a word."""
+        """Return whether the job ended as without rankscope, and every missing trace has a reason."""
         expected = 0 if self.end in ("plain", "restart") else 1
         return self.code == expected and not self.hung and self.same_loss is not False and not self.statuses["lost"]
 
 
 def run_one(number: int, args: argparse.Namespace) -> Outcome:
-    """Run a job under us and, when it ended normally, as many steps bare."""
+    """Run a job under rankscope and, if it ended normally, the same number of steps without it."""
     styles = args.styles or (STYLES_CPU if args.cpu else STYLES_GPU)
     style, end = styles[number % len(styles)], args.ends[number % len(args.ends)]
     step_ms = STEP_MS[(number // len(styles)) % len(STEP_MS)] if args.step_ms is None else args.step_ms
@@ -138,7 +138,7 @@ def lost(record: dict[str, Any], run: Path) -> bool:
 
 
 def main() -> None:
-    """Run the jobs, so many at once, and print what became of them."""
+    """Run the jobs in parallel, and print their results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--first", type=int, default=0, help="number of the first job, which says what it is like")

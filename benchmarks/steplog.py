@@ -1,4 +1,4 @@
-"""What does the log of all steps cost, in time and in bytes?
+"""Cost of the step log, in time and in bytes.
 
     python benchmarks/steplog.py [--steps 2000] [--ms 20] [--hours 10] [--cuda]
 
@@ -93,7 +93,7 @@ def _alone(log: StepLog, turns: int = 50) -> str:
 
 
 def _looking(folder: Path, turns: int = 50) -> str:
-    """What the agreement on windows costs in a step in which nothing has changed."""
+    """Measure the cost of the agreement on windows in a step without changes."""
     config, step_time = ToolConfig(), StepTimeEstimate()
     config.schedule.skip_first = 1_000_000
     for _ in range(100):

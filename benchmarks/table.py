@@ -1,4 +1,4 @@
-"""What is kept of one recorded job, and one line of it for people."""
+"""The stored result of one recorded job, and its line in the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training loop of gpt.py and zoo.py: any model, any mesh, faults to order. Plain PyTorch, any launcher.
+"""The training loop of gpt.py and zoo.py: any model, any mesh, selectable faults. Plain PyTorch, any launcher.
 
 Rank 0 prints the median step time over the steps after the first ten: end of step to end of step, by the device's own
 events where there is one.
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 Batch = tuple[tuple[Tensor, ...], Tensor]
-"""Inputs of the model, and the target; the first dimension is the sample."""
+"""Inputs of the model and the target; the first dimension is the sample."""
 MakeBatch = Callable[[torch.Generator, float], Batch]
 """(generator, factor on length or batch) -> a batch in host memory."""
 
@@ -55,7 +55,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 
 
 class Stream(IterableDataset[Batch]):
-    """Batches without end, with what this rank's input does wrong."""
+    """Yield batches endlessly, with the input faults of this rank."""
 
     def __init__(self, make: MakeBatch, seed: int, planted: Planted) -> None:
         self.make, self.seed, self.planted = make, seed, planted

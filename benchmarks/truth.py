@@ -1,4 +1,4 @@
-"""Who is named in simulated worlds whose truth is known, with which cause, at what cost, and with what error.
+"""Verdicts on simulated jobs with known truth: ranks, cause, cost, and error of the cost.
 
     python benchmarks/truth.py [--ideal] [--seed 0] [--drawn 0] [--healthy 4] [--only ddp] [--jobs 2]
                               [--errors] [--verbose]
@@ -46,12 +46,12 @@ MESH = {
     "ep": "experts",
     "cp": "ring",
 }
-"""Kinds of worlds as rankscope tells them apart."""
+"""Kinds of meshes that rankscope distinguishes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A world and what was said of it."""
+    """A simulated job and its verdict."""
 
     world: World
     step_ms: float
@@ -93,7 +93,7 @@ class Outcome:
 
 
 def judge(world: World) -> Outcome:
-    """Simulate, write, read, analyse."""
+    """Simulate a job, write its traces, read and analyse them."""
     made = simulated(world)
     with tempfile.TemporaryDirectory() as folder:
         for rank, text in enumerate(made.texts):
