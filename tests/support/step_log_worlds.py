@@ -38,6 +38,7 @@ def world(
     meets: str = "backward",
     device: bool = False,
     issued: bool = False,
+    launches: float = 0.0,
 ) -> dict[int, StepTimes]:
     """Logs of a job.
 
@@ -54,6 +55,8 @@ def world(
         everyone: what all ranks take longer in a step, ms.
         meets: ``forward`` where the forward communicates as well.
         issued: it is known when the last collective of each backward was issued, which is when it ends but for 1 ms.
+        launches: all of this happens on devices, for which hosts wait for so long a part of a step, at its end; in the
+            rest of the time they launch it, and are late.
         device: all of this happens on devices; the hosts launch it, wait once a step, and note the devices' times.
     """
     rng = np.random.default_rng(seed)
@@ -92,6 +95,8 @@ def world(
     columns["cpu"], columns["cpu_backward"], columns["held"] = 0.9 * work + busy_inside, busy_inside, held
     if issued:
         columns["issued"] = backward - 1.0
+    if launches:
+        _launched(columns, step_ms * (1 - launches), extra, place, step_ms)
     if device:
         for name in ("before", "forward", "backward", "after"):
             columns[f"device_{name}"] = columns[name]
@@ -99,6 +104,24 @@ def world(
         columns["after"] = columns["step"] - 3.0
     usual = WRAPPED | (DEVICE if device else 0) | (FORWARD_CALLS if meets == "forward" else 0)
     return {rank: _log(columns, rank, usual, flags or {}) for rank in range(ranks)}
+
+
+def _launched(columns: dict[str, np.ndarray], host_ms: float, extra: np.ndarray, place: str, step_ms: float) -> None:
+    """Replace the parts of a step by those of hosts that are done early and wait for their devices.
+
+    A host that is late delays all devices by what it is later than the others' devices need anyhow.
+    """
+    noise = columns["after"] / np.median(columns["after"])
+    parts = {"before": 0.2 * host_ms * noise, "forward": 0.3 * host_ms * noise, "backward": 0.5 * host_ms * noise}
+    at = "backward" if place == "hidden" else place if place in parts else "before"
+    parts[at] = parts[at] + extra
+    launched = sum(parts.values())
+    step = np.maximum(launched.max(axis=0), step_ms * noise.mean(axis=0))
+    columns.update(parts, step=np.broadcast_to(step, extra.shape), after=step - launched)
+    columns["input"] = extra if place == "input" else np.zeros_like(extra)
+    for name in ("held", "held_backward", "cpu_backward", "issued"):
+        columns[name] = np.zeros_like(extra)
+    columns["cpu"] = launched - extra
 
 
 def _log(columns: dict[str, np.ndarray], rank: int, usual: int, flags: dict[int, dict[int, int]]) -> StepTimes:

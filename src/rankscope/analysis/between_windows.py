@@ -47,7 +47,7 @@ def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_
             break
     if not logs:
         return
-    between = judge_logs(logs, on_host=on_host)
+    between = judge_logs(logs, on_host=on_host, devices=not on_host)
     between.notes += notes
     windows = [(w.first, w.last) for w in report.pulse.windows] if report.pulse else []
     join(report.verdict, between, windows)

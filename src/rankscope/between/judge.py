@@ -45,22 +45,31 @@ Mask = npt.NDArray[np.bool_]
 
 
 def judge_logs(
-    logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since: int = 0, *, on_host: bool = True
+    logs: Mapping[int, StepTimes],
+    first: int = FIRST_STEPS,
+    since: int = 0,
+    *,
+    on_host: bool = True,
+    devices: bool = False,
 ) -> BetweenVerdict:
-    """Judge all steps; and if no rank is named, those whose collectives were read from torch's flight recorder, which
-    show who is late inside of the backward. See :func:`side_by_side` and :func:`judge`."""
-    found = judge(side_by_side(logs, first, since), on_host=on_host)
-    if found.ranks or found.kind == "insufficient_data":
+    """Judge all steps; and if no rank is named, look at them in another way in which a late rank may show.
+
+    On CPUs these are the steps whose collectives were read from torch's flight recorder, which show who is late inside
+    of the backward. On devices these are the hosts that launch the work; they are all that is known without times of
+    the devices. See :func:`side_by_side` and :func:`judge`.
+    """
+    timed = not devices or all(log.has_device_times for log in logs.values())
+    found = judge(side_by_side(logs, first, since, launches=not timed), on_host=on_host)
+    if found.ranks or found.kind == "insufficient_data" or not timed:
         return found
-    table = side_by_side(logs, first, since, calls=True)
+    table = side_by_side(logs, first, since, calls=not devices, launches=devices)
     if table is None or table.compared.sum() < LEAST_STEPS:
         return found
     within = judge(table, on_host=on_host)
     if not within.ranks:
         return found
-    within.notes.append(
-        f"compared were the {within.steps:,} steps whose collectives were read from the flight recorder"
-    )
+    which = "their hosts launch the work of their devices" if devices else "the flight recorder has their collectives"
+    within.notes.append(f"{within.steps:,} steps were compared as far as {which}")
     return within
 
 

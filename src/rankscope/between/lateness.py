@@ -3,6 +3,9 @@
 A rank is late by its own time minus the median of its peers' in the same step, without the time that a busy machine
 took from each of them. Its peers wait for it in the part of the step in which they meet, so that its own time in that
 part is shorter than theirs; by as much, if the job loses all of it. Lateness that no peer waits for costs nothing.
+
+Hosts that launch the work of their devices may be late for good and cost nothing. Of them only steps count in which a
+rank is later than it usually is, as far as the step is longer than a usual one.
 """
 
 from __future__ import annotations
@@ -43,8 +46,12 @@ def lateness(table: StepTable) -> Lateness:
     alone = table.own - table.held
     late = alone - median_of_others(alone.T).T
     waited_for = median_of_others(table.met.T).T - table.met
+    if table.launches and table.compared.any():
+        late, waited_for = _unusual(late, table.compared), _unusual(waited_for, table.compared)
     together = np.where((late > 0) & (waited_for > 0), np.minimum(late, waited_for), 0.0)
     step = float(np.median(table.step[:, table.compared])) if table.compared.any() else 0.0
+    if table.launches:  # a host that is late, and still ahead of its device, costs nothing
+        together = np.minimum(together, np.maximum(table.step.min(axis=0) - step, 0.0))
     held = float(table.held[:, table.compared].mean()) if table.compared.any() else 0.0
     contended = held > CONTENDED * step
     excused = np.zeros_like(table.held)
@@ -57,3 +64,8 @@ def lateness(table: StepTable) -> Lateness:
     others = np.where(alone == ahead[-1], ahead[-2], ahead[-1])  # the latest of the others
     margin = np.minimum(np.maximum(alone - others, 0.0), together)
     return Lateness(together, charge, margin, contended)
+
+
+def _unusual(values: F64, compared: npt.NDArray[np.bool_]) -> F64:
+    """Return by how much each value is more than its rank's usual one."""
+    return values - np.median(values[:, compared], axis=1, keepdims=True)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from rankscope.errors import ForeignFileError
 from rankscope.records.running.step_log import (
+    DEVICE,
     RECORDED,
     STEP_LOG_COLUMNS,
     STEP_LOG_ENTRY,
@@ -55,6 +56,11 @@ class StepTimes:
     def has_parts(self) -> bool:
         """Whether the parts of a step were timed, which logs of version 1 lack."""
         return "before" in (self.entries.dtype.names or ())
+
+    @property
+    def has_device_times(self) -> bool:
+        """Whether most steps have times of the device."""
+        return self.has_parts and bool(((self.flags() & DEVICE) > 0).mean() > 0.5)
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
         """Return a column of :data:`~rankscope.records.running.step_log.STEP_LOG_COLUMNS` by step, in ms.

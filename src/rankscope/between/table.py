@@ -63,11 +63,19 @@ class StepTable:
     evaluation: Mask
     wrapped: bool
     """Whether the boundaries of the parts of a step are known."""
+    launches: bool
+    """Whether ``own`` is the time that hosts take to launch the work of their devices, which costs something only if it
+    makes steps longer."""
     notes: list[str] = field(default_factory=list)
 
 
 def side_by_side(
-    logs: Mapping[int, StepTimes], first: int = FIRST_STEPS, since: int = 0, *, calls: bool = False
+    logs: Mapping[int, StepTimes],
+    first: int = FIRST_STEPS,
+    since: int = 0,
+    *,
+    calls: bool = False,
+    launches: bool = False,
 ) -> StepTable | None:
     """Align the logs of the ranks by step; None where fewer than two ranks timed the parts of a step.
 
@@ -77,6 +85,8 @@ def side_by_side(
         since: number of the first step of these logs.
         calls: compare only steps of which it is known when their collectives were issued. Until then the time of the
             backward is the rank's own, even if the rank sleeps.
+        launches: compare the hosts of jobs on devices. They do not wait for peers until the end of the backward, but
+            for their own device after it, as far as they do in each step.
     """
     known = {rank: log for rank, log in sorted(logs.items()) if log.has_parts}
     if len(known) < 2:
@@ -92,8 +102,8 @@ def side_by_side(
     flags = np.array([log.flags()[begin:whole] for log in known.values()])
     step = column("step")
     wrapped = bool(_usual(flags, WRAPPED).all())
-    plain = wrapped and not _usual(flags, FORWARD_CALLS).any()
-    on_device = bool(_usual(flags, DEVICE).all())
+    plain = wrapped and not _usual(flags, FORWARD_CALLS).any() and not launches
+    on_device = bool(_usual(flags, DEVICE).all()) and not launches
     parts = {
         name: column(f"device_{name}" if on_device else name) for name in ("before", "forward", "backward", "after")
     }
@@ -114,13 +124,15 @@ def side_by_side(
         if calls:
             own_backward = np.maximum(own_backward, column("issued") - column("held_backward"))
         places["backward"] = np.minimum(own_backward, parts["backward"])
+    if launches and wrapped:
+        places |= {"forward": parts["forward"], "backward": parts["backward"]}
     own = np.sum([*places.values()], axis=0) if wrapped else inputs + gc
     met = step - own
     if plain:
         met = parts["backward"]
-    if "backward" in places:
+    if "backward" in places and plain:
         met = np.maximum(met - places["backward"] - column("held_backward"), 0.0)
-    held = column("held") - column("held_backward")
+    held = column("held") - (0.0 if launches else column("held_backward"))
     checkpoint, evaluation = _occasion(flags, CHECKPOINT), _occasion(flags, EVALUATION)
     known_steps = np.asarray(step > 0).all(axis=0)
     occasions = checkpoint.any(axis=0) | evaluation.any(axis=0)
@@ -146,6 +158,7 @@ def side_by_side(
         checkpoint=checkpoint,
         evaluation=evaluation,
         wrapped=wrapped,
+        launches=launches,
         notes=notes,
     )
 

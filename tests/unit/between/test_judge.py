@@ -133,6 +133,32 @@ def test_it_is_named_where_the_calls_were_recorded(kind):
     assert (found.patterns[0].kind, found.patterns[0].place, found.patterns[0].cpu) == (kind, "backward", False)
 
 
+def on_devices(seed: int = 0, **job):
+    return judge_logs(world(seed=seed, tail=0.0, **job), on_host=False, devices=True)
+
+
+@pytest.mark.parametrize("place", ["input", "forward", "hidden"])
+def test_hosts_that_launch_late_now_and_then_delay_all_devices(place):
+    # hosts launch for 16 of 40 ms: 40 ms more in every 25th step make it 56 ms, which costs 16
+    late = lambda step, rank: 40.0 * (rank == 1 and step % 25 == 24)  # noqa: E731
+    found = on_devices(late=late, place=place, launches=0.6)
+    (pattern,) = found.patterns
+    assert (found.ranks, pattern.kind, pattern.period) == ([1], "every", 25)
+    assert pattern.place == {"hidden": "backward"}.get(place, place)
+    assert pattern.cost_ms == pytest.approx(16 / 25, rel=0.25)
+    found = on_devices(late=lambda step, rank: 40.0 * (rank == 1 and 300 <= step < 400), place=place, launches=0.6)
+    assert (found.ranks, found.patterns[0].kind) == ([1], "spell")
+
+
+def test_hosts_that_are_ahead_of_their_devices_may_be_late():
+    always = lambda step, rank: 15.0 * (rank == 1)  # noqa: E731
+    everyone = lambda step, rank: 60.0 * (step % 25 == 24) + always(step, rank)  # noqa: E731
+    for seed in range(10):
+        for late in (None, always, everyone):
+            found = on_devices(seed, late=late, place="hidden", launches=0.6)
+            assert found.ranks == [], (seed, found.sentence)
+
+
 def test_a_part_of_the_steps_is_enough():
     # of every 512 steps the recorder held 100 when it was read: the rank sleeps in every 25th
     logs = world(steps=4000, late=PATTERNS["every"], place="hidden", issued=True)
@@ -140,7 +166,7 @@ def test_a_part_of_the_steps_is_enough():
         log.entries["issued"][np.arange(4000) % 512 < 412] = 0
     found = judge_logs(logs)
     assert (found.ranks, [(p.kind, p.period, p.place) for p in found.patterns]) == ([1], [("every", 25, "backward")])
-    assert found.notes == ["compared were the 704 steps whose collectives were read from the flight recorder"]
+    assert found.notes == ["704 steps were compared as far as the flight recorder has their collectives"]
 
 
 def test_healthy_jobs_of_which_the_calls_were_recorded():

@@ -47,7 +47,7 @@ class _Rank:
     steps: int = 0
     since: float = 0.0
     world: int = 1
-    on_cpu: bool = False
+    device: str = ""
     seconds: float = 0.0
     input_seconds: float = 0.0
     counted: int = 0
@@ -144,7 +144,7 @@ class LiveStatus:
             process = own_record(self._spool.process_record(self._attempt, number))
             rank = self._ranks[number] = _Rank(since=now)
             if process is not None:
-                rank.world, rank.on_cpu = process.world_size, (process.device or "").startswith("cpu")
+                rank.world, rank.device = process.world_size, process.device or ""
         if steps == rank.steps:
             return
         rank.steps, rank.since = steps, now
@@ -166,7 +166,7 @@ class LiveStatus:
         if last:
             row.step_ms = statistics.median(entry[_STEP] for entry in last) / 1e3
             row.own_ms = statistics.fmean(entry[_BEFORE] + entry[_FORWARD] for entry in last) / 1e3
-            row.wait_pct = _wait_pct(last) if rank.on_cpu else None
+            row.wait_pct = _wait_pct(last) if rank.device.startswith("cpu") else None
             row.input_pct = 100.0 * sum(entry[_INPUT] for entry in last) / sum(entry[_STEP] for entry in last)
         if len(earlier) >= FEWEST:
             row.before_ms = statistics.median(entry[_STEP] for entry in earlier) / 1e3
@@ -187,7 +187,8 @@ class LiveStatus:
         begins = {number: self._ranks[number].steps - log.steps for number, log in logs.items()}
         first = max(begins.values(), default=0)
         logs = {number: log.between(first - begins[number], fewest - begins[number]) for number, log in logs.items()}
-        found = judge_logs(logs, max(FIRST_STEPS - first, 0), first, on_host=False)
+        devices = any(rank.device and not rank.device.startswith("cpu") for rank in self._ranks.values())
+        found = judge_logs(logs, max(FIRST_STEPS - first, 0), first, on_host=False, devices=devices)
         named = [p for p in found.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation")]
         self._news = (named[0].sentence, list(found.ranks)) if named else ("", [])
         for pattern in named:
