@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from rankscope.errors import RunDirError
 from rankscope.rundir.claim import claim, next_run_dir
 from rankscope.rundir.files import write_new
 from rankscope.rundir.layout import RunDir
+from rankscope.rundir.numbered import next_folder
 
 
 def test_write_new_refuses_to_replace_and_leaves_no_temporary(tmp_path):
@@ -105,3 +107,13 @@ def test_a_finished_run_is_refused(tmp_path):
     run.manifest.write_text("{}")
     with pytest.raises(RunDirError, match="finished run"):
         take(run, None)
+
+
+def test_folders_that_nobody_named_are_numbered(tmp_path: Path) -> None:
+    for name in ("sweep_0001", "sweep_0007", "sweep_x", "run_0009", "sweep_12345"):
+        (tmp_path / name).mkdir()
+    assert next_folder(tmp_path, "sweep", "--dir") == tmp_path / "sweep_12346"
+    assert next_folder(tmp_path / "new" / "base", "run", "-S run.dir=") == tmp_path / "new" / "base" / "run_0001"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunDirError, match="name one with --dir"):
+        next_folder(tmp_path / "file", "sweep", "--dir")

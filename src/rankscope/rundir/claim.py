@@ -14,6 +14,7 @@ from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.rundir.files import write_new
 from rankscope.rundir.foreign import read_foreign
 from rankscope.rundir.layout import RunDir
+from rankscope.rundir.numbered import next_folder
 
 __all__ = ["NodeClaim", "claim", "next_run_dir"]
 
@@ -146,20 +147,10 @@ def _alive(pid: object) -> bool:
 
 
 def next_run_dir(base: Path) -> tuple[RunDir, str]:
-    """Create ``base/run_0001`` or the next free number. Returns it and its name, which is the run id."""
-    try:
-        base.mkdir(parents=True, exist_ok=True)
-        taken = [int(m[1]) for entry in base.iterdir() if (m := re.fullmatch(r"run_(\d{1,9})", entry.name))]
-    except OSError as error:
-        raise RunDirError(f"cannot create {base}: {error.strerror}; name a writable folder with -S run.dir=") from error
-    number = max(taken, default=0) + 1
-    while True:
-        path = base / f"run_{number:04d}"
-        try:
-            path.mkdir()
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise RunDirError(f"cannot write to {base}: {error.strerror}; name a folder with -S run.dir=") from error
-        else:
-            return RunDir(path), path.name
+    """Make ``base/run_0001`` or the next free one. The name is the run id.
+
+    Raises:
+        RunDirError: it cannot be made.
+    """
+    path = next_folder(base, "run", "-S run.dir=")
+    return RunDir(path), path.name

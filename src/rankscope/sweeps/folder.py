@@ -13,10 +13,9 @@ from rankscope.records.codec import to_json
 from rankscope.records.secrets import mask_arguments
 from rankscope.records.sweep import SweepJob, SweepPlan
 from rankscope.rundir.files import rewrite, write_new
-from rankscope.rundir.layout import RUNS_FOLDER
 from rankscope.rundir.record_files import RUN_BYTES, read_record
 
-__all__ = ["SweepDir", "next_free"]
+__all__ = ["SweepDir"]
 
 
 class SweepDir:
@@ -119,22 +118,3 @@ class SweepDir:
 def shown_to_others(plan: SweepPlan) -> SweepPlan:
     """Return the plan as it is stored: values that look like secrets are masked, as in the manifest of a run."""
     return replace(plan, settings=[replace(own, overrides=mask_arguments(own.overrides)) for own in plan.settings])
-
-
-def next_free(base: Path = RUNS_FOLDER) -> Path:
-    """Create a folder for a sweep, and return it.
-
-    Raises:
-        RunDirError: it cannot be created.
-    """
-    number = 1
-    while True:
-        folder = base / f"sweep_{number:04d}"
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise RunDirError(f"{folder} cannot be made ({error}); name a folder with --dir") from error
-        else:
-            return folder

@@ -99,8 +99,9 @@ def collect(
         evidence.screened = not replayed
         evidence.places = find_places(trusted, ranks)
         evidence.suspects = _suspects(trusted, ranks)
+        most, rank, second = _most_waiting(idle)
         for suspect in evidence.suspects:  # the report shows no waiting that a peer's own work overlaps
-            suspect.held_ms = min(suspect.held_ms, _most_waiting(idle, suspect.rank))
+            suspect.held_ms = min(suspect.held_ms, second if suspect.rank == rank else most)
         name_what_they_do(evidence.suspects, trusted, evidence.step_ms or 0.0)
         evidence.slow_groups = _slow_groups(replayed)
         if replayed:
@@ -117,9 +118,11 @@ def collect(
     return evidence
 
 
-def _most_waiting(idle: Sequence[RankIdle], but: int) -> float:
-    """Return the longest exposed waiting in collectives of another rank, ms per step."""
-    return max((i.waiting_ms or 0.0 for i in idle if i.rank != but), default=0.0)
+def _most_waiting(idle: Sequence[RankIdle]) -> tuple[float, int, float]:
+    """Return the longest exposed waiting in collectives, ms per step, of which rank it is, and the longest of any other
+    rank."""
+    most, rank = max(((i.waiting_ms or 0.0, i.rank) for i in idle), default=(0.0, -1))
+    return most, rank, max((i.waiting_ms or 0.0 for i in idle if i.rank != rank), default=0.0)
 
 
 def _recording_ms(step_ms: float, overhead_pct: float | None) -> float:
@@ -281,7 +284,7 @@ def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]
     busy = [sum(u.compute for u in own) / whole for own in windows[-1].steps]
     columns = {v.rank: c for c, v in enumerate(windows[-1].views)}
     # The ranks of each team, sorted by work: the median of the others then follows for each rank directly.
-    teams = {id(t): sorted(t, key=lambda c: busy[c]) for t in windows[-1].plan.peers}
+    teams = {key: sorted(team, key=lambda c: busy[c]) for key, team in windows[-1].plan.teams.items()}
     for column, rank in enumerate(ranks):
         *lengths, syncs = table[:, column].tolist()
         *theirs, usual = others[:, column].tolist()
@@ -293,7 +296,7 @@ def _anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anomaly]
             elif mine - peers >= least and mine >= 1.5 * peers:
                 found.append(_anomaly(rank, name, mine, peers, None))
         if rank in columns:
-            team = teams[id(windows[-1].plan.peers[columns[rank]])]
+            team = teams.get(id(windows[-1].plan.peers[columns[rank]]), [])
             found += _work_anomaly(windows[-1], columns[rank], team, busy, least)
     return found
 

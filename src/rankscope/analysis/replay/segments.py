@@ -55,8 +55,13 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.size = max((s + len(r) + 1 for s, r in zip(self.shift, self.rows, strict=True)), default=1)
-        teams = {id(team): min(self.shift[c] for c in team) for team in self.peers if team}
-        self.opens = [teams.get(id(team), s) for team, s in zip(self.peers, self.shift, strict=True)]
+        first = {key: min(self.shift[c] for c in team) for key, team in self.teams.items()}
+        self.opens = [first.get(id(team), s) for team, s in zip(self.peers, self.shift, strict=True)]
+
+    @property
+    def teams(self) -> dict[int, list[int]]:
+        """Each list of peers once, by the identity that its ranks share: work on a team is done once, not per rank."""
+        return {id(team): team for team in self.peers if team}
 
     @property
     def comparable(self) -> int:
@@ -94,10 +99,10 @@ def without(plan: Plan, columns: Sequence[int]) -> Plan:
     """Return the plan in which these ranks are compared with no other."""
     if not columns:
         return plan
-    teams = {id(team): [c for c in team if c not in columns] for team in plan.peers}
-    return Plan(
-        plan.rows, plan.times, plan.shift, [[] if c in columns else teams[id(t)] for c, t in enumerate(plan.peers)]
-    )
+    left = set(columns)
+    teams = {key: [c for c in team if c not in left] for key, team in plan.teams.items()}
+    peers = [[] if c in left or not team else teams[id(team)] for c, team in enumerate(plan.peers)]
+    return Plan(plan.rows, plan.times, plan.shift, peers)
 
 
 def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) -> Plan:

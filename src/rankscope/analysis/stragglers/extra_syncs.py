@@ -77,7 +77,7 @@ def _usual(window: Window, counts: F64) -> F64:
     if devices and any(len(team) < 2 for team in window.plan.peers):
         found[:] = median_of_known(counts[devices].T)
         found[devices] = median_of_known_others(counts[devices].T).T
-    for team in {id(team): team for team in window.plan.peers if len(team) > 1}.values():
+    for team in (team for team in window.plan.teams.values() if len(team) > 1):
         found[team] = median_of_known_others(counts[team].T).T
     return found
 

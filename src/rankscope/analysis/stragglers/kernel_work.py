@@ -105,7 +105,7 @@ def kernel_work(table: KernelTable, peers: Sequence[Sequence[int]]) -> KernelWor
     work = np.asarray(np.bincount(cell, usual, table.ranks * len(table.numbers)), np.float64).reshape(table.ranks, -1)
     work = np.where(work > 0, work, np.nan)  # windows of some ranks may be a step apart
     log = np.zeros(work.shape)
-    for team in {id(team): list(team) for team in peers if len(team) > 1}.values():
+    for team in map(list, {id(team): team for team in peers if len(team) > 1}.values()):
         own = np.log(work[team])
         log[team] = own - median_of_known_others(own.T).T
     return KernelWork(log, usual)

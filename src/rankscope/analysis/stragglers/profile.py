@@ -97,7 +97,7 @@ def same_program(plan: Plan, profiles: Sequence[Profile]) -> Plan:
     direction, one runs forward where the other runs backward.
     """
     found: dict[int, list[int]] = {}
-    for team in {id(t): t for t in plan.peers}.values():
+    for team in plan.teams.values():
         heads: list[list[int]] = []
         for column in team:
             like = next((group for group in heads if _alike(plan, profiles, group[0], column)), None)

@@ -58,9 +58,8 @@ def comparable(
         first = view.trace.events.start[view.chain]
         if len(first) and int(first[0]) - view.start > MISSED * step_ns:
             alone[column, plan.shift[column]] = False
-    teams = {id(team): team for team in plan.peers if team}
     whole, sound = alone.copy(), alone & ~lost
-    for team in teams.values():
+    for team in plan.teams.values():
         # If only the record of a call was lost, all compute is there.
         light = (lost[team] & (kernels[team] < kernels[team].max(axis=0))).any(axis=0)
         whole[team] = alone[team].all(axis=0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import subprocess
 import textwrap
-from pathlib import Path
 
 from rankscope.cli.parts.console import print_utf8, say
 from rankscope.own_process import command
 from rankscope.records.report import ClusterReport
 from rankscope.rundir.layout import RUNS_FOLDER
+from rankscope.rundir.numbered import next_folder
 
 __all__ = ["then_fix"]
 
@@ -26,7 +26,7 @@ def then_fix(arguments: argparse.Namespace, settings: tuple[str, ...], steps: in
     Returns:
         The exit code: that of the first job that failed, else 0.
     """
-    folder = _free(RUNS_FOLDER)
+    folder = next_folder(RUNS_FOLDER, "then_fix", "-S run.dir=")
     for name, fault in (("fault", arguments.fault), ("fixed", "none")):
         words = ["demo", "--fault", fault, "--ranks", str(arguments.ranks), "--steps", str(steps)]
         if arguments.bad_rank is not None:
@@ -35,7 +35,6 @@ def then_fix(arguments: argparse.Namespace, settings: tuple[str, ...], steps: in
             words += ["--size", str(arguments.size)]
         for setting in (*settings, *arguments.overrides, f"run.dir={folder / name}"):
             words += ["-S", setting]
-        folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"{name}.log"
         say(f"{f'with {fault}' if fault != 'none' else 'and now without it'}; what the job prints goes to {log}")
         with log.open("wb") as output:
@@ -63,10 +62,3 @@ def _found(report: ClusterReport, fault: str) -> str:
     return "\n".join(
         textwrap.fill(text, 80, initial_indent=f"{label:15}", subsequent_indent=" " * 15) for label, text in lines
     )
-
-
-def _free(base: Path) -> Path:
-    number = 1
-    while (folder := base / f"then_fix_{number:04d}").exists():
-        number += 1
-    return folder

@@ -16,6 +16,8 @@ from rankscope.cli.parts.console import FORMATS, print_utf8, say
 from rankscope.cli.parts.sealed import opened_runs
 from rankscope.errors import AnalysisError, ConfigError, RunDirError
 from rankscope.records.secrets import mask_arguments
+from rankscope.rundir.layout import RUNS_FOLDER
+from rankscope.rundir.numbered import next_folder
 from rankscope.rundir.spool import disabled
 
 if TYPE_CHECKING:
@@ -180,7 +182,7 @@ def _show_plan(plan: SweepPlan, launch: Launch) -> None:
 def _run_all(arguments: argparse.Namespace, plan: SweepPlan, launch: Launch) -> int:
     from rankscope.launcher.ending import Ending
     from rankscope.sweeps.cluster import parameters_of, submit
-    from rankscope.sweeps.folder import SweepDir, next_free
+    from rankscope.sweeps.folder import SweepDir
     from rankscope.sweeps.local import Stop
     from rankscope.sweeps.order import order_in_words
     from rankscope.sweeps.work import go_on, missing
@@ -188,7 +190,7 @@ def _run_all(arguments: argparse.Namespace, plan: SweepPlan, launch: Launch) -> 
     parameters = parameters_of(arguments.cluster_set)
     if parameters and arguments.cluster is None:
         raise ConfigError("--cluster-set is for jobs of a cluster; add --cluster slurm")
-    shown = arguments.dir if arguments.dir is not None else next_free()
+    shown = arguments.dir if arguments.dir is not None else next_folder(RUNS_FOLDER, "sweep", "--dir")
     folder = SweepDir(shown)
     with folder.lock(), Stop().watching() as stop:
         plan = folder.begin(plan, shown=str(shown))
