@@ -90,7 +90,7 @@ def _tell(logs: dict[int, StepTimes]) -> None:
             f"{(log.column('issued') > 0).sum()} the last one's time; {((flags & ASKED) > 0).sum()} reads, steps of "
             f"{np.round(log.column('step')[(flags & ASKED) > 0], 1).tolist()} ms"
         )
-    verdict = judge_logs(logs, on_host=False)
+    verdict = judge_logs(logs, on_host=False, devices=True)
     print(f"     {verdict.kind} {verdict.ranks}: {verdict.sentence} {verdict.notes}")
 
 
