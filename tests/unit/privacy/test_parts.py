@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
 from rankscope.privacy.files.paths import clean_path
-from rankscope.privacy.files.records import RULES
+from rankscope.privacy.files.records import RULES, config_of
 from rankscope.privacy.naming.meaning import meaning
 from rankscope.privacy.naming.names import Names
 from rankscope.privacy.naming.policy import LEVELS, load_policy
@@ -135,6 +136,13 @@ def test_each_field_of_each_record_has_a_rule_or_is_left_out_by_name() -> None:
         fields = {field.name for field in dataclasses.fields(record)}
         assert set(rules) <= fields
         assert fields - set(rules) <= left_out, f"{record.__name__}: a rule for each, in privacy/records.py"
+
+
+def test_of_a_configuration_numbers_and_switches_stay_and_names_of_the_users_go() -> None:
+    of_the_users = {"run": {"dir": "/home/me"}, "script": {"lr": 1}, "env": {"ME": 2}}
+    assert config_of({"schedule": {"active": 4, "made_up": 1}, **of_the_users}) == {"schedule": {"active": 4}}
+    whole = dataclasses.asdict(ToolConfig())
+    assert config_of(whole)["schedule"]["active"] == whole["schedule"]["active"]
 
 
 def test_a_policy_file_changes_a_level_and_a_mistake_in_it_keeps_nothing(tmp_path: Path) -> None:
