@@ -62,15 +62,22 @@ def fork_server(tmp_path_factory):
 
 @pytest.fixture
 def start(request, tmp_path):
-    """Start a command without waiting; it is killed when the test ends. Tests marked ``forked`` spare its imports."""
-    running = []
-    forked = request.node.get_closest_marker("forked") is not None
+    """Start a command without waiting; it is killed when the test ends.
 
-    def start(command, extra_env=None) -> subprocess.Popen[str]:
+    Tests marked ``forked`` spare its imports and those of its ranks, those marked ``forked_launcher`` the former.
+    A variable of ``extra_env`` that is None is taken out of the environment.
+    """
+    running = []
+    ranks = request.node.get_closest_marker("forked") is not None
+    forked = ranks or request.node.get_closest_marker("forked_launcher") is not None
+
+    def start(command, extra_env=None, cwd=tmp_path) -> subprocess.Popen[str]:
         words, env = [str(word) for word in command], {**environment(), **(extra_env or {})}
-        more = {"cwd": tmp_path, "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        if forked and words[0] == sys.executable and words[1:3] in FORKED and may_be_forked(env, environment()):
-            process = Forked(words, server=request.getfixturevalue("fork_server"), **more)
+        env = {key: value for key, value in env.items() if value is not None}
+        more = {"cwd": cwd, "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        known = forked and words[0] == sys.executable and words[1:3] in FORKED
+        if known and may_be_forked(env, environment(), ranks=ranks):
+            process = Forked(words, server=request.getfixturevalue("fork_server"), ranks=ranks, **more)
         else:
             process = subprocess.Popen(words, text=True, **more)
         running.append(process)

@@ -65,7 +65,7 @@ def test_a_job_that_ends_before_the_window_gets_a_message(run):
 
 
 def test_without_steps_a_message_explains_why_nothing_was_captured(run):
-    done = run("mirror.py", ranks=1)
+    done = run("mirror.py", "--light-child", ranks=1)
     (note,) = done.manifest.notes
     assert "no training step was seen" in note
     assert "rankscope.step()" in note
@@ -109,7 +109,7 @@ def test_several_nodes_need_an_id_and_a_shared_directory(start, finish, flags):
 @pytest.mark.parametrize(
     ("job", "ranks", "late", "cause"),
     [
-        (["--bad-rank", 2, "--input-ms", 50, "--fsdp"], 4, 2, "input_stall"),
+        (["--bad-rank", 1, "--input-ms", 50, "--fsdp"], 2, 1, "input_stall"),
         (["--bad-rank", 3, "--pause-ms", 40], 4, 3, "host_pause"),
     ],
     ids=["fsdp2-input", "ddp-pause"],
@@ -121,7 +121,10 @@ def test_the_planted_slow_rank_is_named(run, job, ranks, late, cause):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(("job", "ranks"), [([], 2), (["--fsdp"], 2)], ids=["ddp", "fsdp2"])
+# DDP without a fault: tests/dist/test_faults.py.
+@pytest.mark.parametrize(
+    ("job", "ranks"), [pytest.param([], 2, id="ddp", marks=pytest.mark.long), pytest.param(["--fsdp"], 2, id="fsdp2")]
+)
 def test_a_balanced_job_is_called_so(run, job, ranks):
     done = run("train.py", *job, ranks=ranks, report=True)
     assert done.report.verdict.ranks == []

@@ -20,7 +20,10 @@ def ran(argv: list[str], cwd: Path, **environ: str) -> subprocess.CompletedProce
     )
 
 
-@pytest.mark.parametrize("form", ["script", "module", "no-python"])
+# How the others are started is held by tests/dist/test_promise.py.
+@pytest.mark.parametrize(
+    "form", ["script", *(pytest.param(f, marks=pytest.mark.long) for f in ("module", "no-python"))]
+)
 def test_a_failing_job_ends_and_looks_as_under_torchrun(tmp_path: Path, form: str) -> None:
     (tmp_path / "fails.py").write_text("import sys\nprint(sys.argv[1:])\nraise ValueError('boom')\n")
     words = {

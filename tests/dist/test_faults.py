@@ -1,16 +1,27 @@
-"""The faults of the demo in real launches: rank and cause are as in the table of faults."""
+"""The faults of the demo in real launches: rank and cause are as in the table of faults.
+
+``make test`` launches the faults that have no record in tests/data/faults. The verdicts on the recorded ones are tested
+by tests/unit/analysis/test_recorded_faults.py, and ``make test-long`` launches them as well.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 
 from rankscope.demo.faults import FAULTS
-from support.launching import flags_of, must_tell
+from support.launching import TORCHRUN, flags_of, must_tell
 
-pytestmark = [pytest.mark.forked, pytest.mark.alone]
+pytestmark = pytest.mark.forked
 
+ELSEWHERE = {path.stem for path in (Path(__file__).parents[1] / "data" / "faults").glob("*.columns")} | {
+    "hf_loader",  # the pause of input_stall
+    "host_pause",  # a pause in forward: tests/dist/test_capture.py
+}
 ON_TWO = [(name, 2, bad, None) for bad, name in enumerate(FAULTS)]
 """The bad rank alternates, so that no fault is found by always naming the same one."""
 ON_FOUR = [("input_stall", 4, 2, 150), ("between_steps", 4, 0, 150), ("recompile", 4, 1, None), ("turns", 4, 3, None)]
@@ -36,9 +47,11 @@ def told(start, finish, tmp_path):
     return told
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("name", "ranks", "bad", "size"),
-    [(n, r, b % r, s) for n, r, b, s in ON_TWO] + [pytest.param(*four, marks=pytest.mark.long) for four in ON_FOUR],
+    [pytest.param(n, r, b % r, s, marks=[pytest.mark.long] * (n in ELSEWHERE)) for n, r, b, s in ON_TWO]
+    + [pytest.param(*four, marks=pytest.mark.long) for four in ON_FOUR],
 )
 def test_rank_and_cause_are_those_that_were_planted(name, ranks, bad, size, told, tmp_path):
     fault = FAULTS[name]
@@ -57,3 +70,30 @@ def test_rank_and_cause_are_those_that_were_planted(name, ranks, bad, size, told
         assert fault.cause is None or fault.cause in [kind for kind, _ in findings], findings
         return
     must_tell(report, "straggler", stragglers, fault.cause)
+
+
+EACH = """
+    import argparse, json, sys, types
+    from rankscope.demo import plant, train
+
+    slept = {}
+    for name in sys.argv[1:]:
+        pauses = slept[name] = []
+        plant.time = types.SimpleNamespace(sleep=pauses.append)
+        with plant.planted(argparse.Namespace(fault=name, bad_rank=0, size=None)) as planted:
+            train.train(2, 1, planted)
+    print(json.dumps(slept), flush=True)
+"""
+
+
+def test_every_job_of_the_table_trains_and_pauses_where_it_should(start, finish, tmp_path):
+    # GIVEN two steps of each, 0 and 1, on one rank, which is the bad one
+    names = [n for n, fault in FAULTS.items() if fault.script == "train.py" and fault.lacking(1) is None]
+    script = tmp_path / "each.py"
+    script.write_text(textwrap.dedent(EACH))
+    done = finish(start([*TORCHRUN, "--nproc-per-node", 1, script, *names]))
+    assert done.code == 0, done.stderr
+    # THEN it pauses for its size, in seconds; who pauses after every 25th step does not yet
+    due = {"input_stall": [0.06] * 2, "host_pause": [0.05] * 2, "between_steps": [0.05] * 2, "rare_pause": [0.4],
+           "turns": [0.3] * 2}  # fmt: skip
+    assert json.loads(done.stdout.splitlines()[-1]) == {name: due.get(name, []) for name in names}

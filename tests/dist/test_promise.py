@@ -46,10 +46,11 @@ def test_output_of_two_ranks_is_distinguished(between):
     assert mirrored(between.join(f"mirror {json.dumps(rank)}" for rank in ranks) + "\n\n") == ranks
 
 
+@pytest.mark.forked_launcher
 @pytest.mark.parametrize("flags", [[], ["-m"], ["--no-python"]], ids=["script", "module", "no-python"])
 def test_a_script_sees_what_it_would_see_under_torchrun(start, finish, tmp_path, flags):
     # GIVEN arguments torchrun itself would reject behind a script, and ones that look like ours or Hydra's
-    arguments = ["--", "--start=5", "-S", "a=b", "--config-dir", "x", "lr=0.1"]
+    arguments = ["--", "--start=5", "-S", "a=b", "--config-dir", "x", "lr=0.1", *(["--light-child"] if flags else [])]
     command = {"": [JOBS / "mirror.py"], "-m": ["mirror"], "--no-python": [sys.executable, JOBS / "mirror.py"]}
     if flags == ["-m"]:
         (tmp_path / "mirror.py").write_bytes((JOBS / "mirror.py").read_bytes())
@@ -65,10 +66,11 @@ def test_a_script_sees_what_it_would_see_under_torchrun(start, finish, tmp_path,
 
 @pytest.mark.forked
 def test_arguments_that_torchrun_would_call_ambiguous(run):
-    done = run("mirror.py", "--start", "5")
-    assert [seen["argv"][1:] for seen in mirrored(done.stdout)] == [["--start", "5"]] * 2
+    done = run("mirror.py", "--start", "5", "--light-child")
+    assert [seen["argv"][1:] for seen in mirrored(done.stdout)] == [["--start", "5", "--light-child"]] * 2
 
 
+@pytest.mark.forked_launcher
 def test_an_exception_keeps_its_traceback_and_code_and_leaves_what_was_recorded(run, torchrun, tmp_path):
     # GIVEN a failure of rank 1 inside the window (steps 6 to 11), each rank's stderr in a file of its own
     job = ("train.py", "--bad-rank", 1, "--raise-at", 8)
@@ -99,6 +101,7 @@ def test_kill_9_of_a_rank_is_named(run):
     assert [rank.status for rank in done.report.ranks][1] == "missing"
 
 
+@pytest.mark.forked
 def test_sigterm_inside_the_window_leaves_what_was_recorded(start, finish, tmp_path):
     # GIVEN a job that rests inside its window
     words = ["-S", f"run.dir={tmp_path / 'RUN'}", "-S", "schedule.skip_first=3"]
@@ -154,6 +157,7 @@ def test_a_script_with_its_own_hydra(run):
     assert (done.code, "hydra says 0.1" in done.stdout) == (0, True)
 
 
+@pytest.mark.forked
 def test_an_error_of_rankscope_is_reported_and_the_job_continues(run, torchrun, tmp_path):
     # GIVEN a torch.profiler that cannot start
     broken = tmp_path / "broken"

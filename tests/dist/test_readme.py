@@ -98,6 +98,7 @@ def test_config_shows_the_plan(here, start, finish):
     assert "steps 13 to 18, 22 to 27, 31 to 36 of every rank" in done.stdout  # cycles of 1 + 2 + 6 steps
 
 
+@pytest.mark.long  # tests/dist/test_faults.py has the same fault, input_stall, with a shorter job
 @pytest.mark.alone
 def test_demo_names_the_planted_rank(here, start, finish):
     done = finish(start([sys.executable, "-m", "rankscope", "demo"]), here / "rankscope_runs" / "run_0001")

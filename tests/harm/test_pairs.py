@@ -95,6 +95,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.forked_launcher
 @pytest.mark.parametrize(
     "ending", [e if e in ("sys.exit(3)", "terminated") else pytest.param(e, marks=pytest.mark.long) for e in ENDINGS]
 )

@@ -8,12 +8,15 @@ import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from support.launching import RANKSCOPE, flags_of
+from support.launching import RANKSCOPE, TORCHRUN, flags_of
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.forked_launcher]
+LOUD = {"KINETO_LOG_LEVEL": None}
+"""support.launching silences libkineto's log, which is what some of these look at."""
 
 TRAIN = """
     import os, sys, subprocess, json, threading
@@ -36,15 +39,13 @@ TRAIN = """
 @pytest.fixture
 def alone(request, start, finish, tmp_path):
     """One rank of a small job with lines of its own, under us with a window of steps 6 to 11."""
-    # support.launching silences libkineto's log, which is what some of these look at; a forked one has loaded it
-    forked = request.node.get_closest_marker("forked") is not None
-    launcher = [*([] if forked else ["env", "-u", "KINETO_LOG_LEVEL"]), *RANKSCOPE]
+    loud = {} if request.node.get_closest_marker("forked") else LOUD  # a forked one has loaded it
 
     def alone(before="", each="", after="", flags=(), extra_env=None):
         script = tmp_path / "train.py"
         script.write_text(textwrap.dedent(TRAIN).format(before=before, each=each, after=after))
         settings = flags_of(f"run.dir={tmp_path / 'RUN'}", "schedule.skip_first=3", "analysis.enabled=false", *flags)
-        return finish(start([*launcher, *settings, script], extra_env))
+        return finish(start([*RANKSCOPE, *settings, script], loud | (extra_env or {})))
 
     return alone
 
@@ -90,7 +91,7 @@ def test_no_line_of_a_profiler_is_on_a_ranks_standard_error(start, finish, tmp_p
         f"run.dir={tmp_path / 'RUN'}", "schedule.skip_first=3", "schedule.repeat=2", "analysis.enabled=false"
     )
     words = ["-r", 3, "--log-dir", tmp_path / "logs"]
-    done = finish(start(["env", "-u", "KINETO_LOG_LEVEL", *RANKSCOPE, *settings, *words, script]))
+    done = finish(start([*RANKSCOPE, *settings, *words, script], LOUD))
     assert done.code == 0, done.stderr
     (err,) = (tmp_path / "logs").glob("**/0/stderr.log")
     assert err.read_text() == ""
@@ -236,10 +237,10 @@ def test_no_module_of_the_scripts_own_folder_is_taken_for_one_that_we_need(start
         (tmp_path / f"{name}.py").write_text(TRAP.format(marker=str(marker), name=name))
     assert len(list(tmp_path.glob("*.py"))) > 30
     settings = flags_of(f"run.dir={tmp_path / 'RUN'}", "schedule.skip_first=3", "analysis.enabled=false")
-    python = ["env", "-C", "/", sys.executable, "-m"]  # of the launcher, which is not what is tried here
-    theirs = finish(start([*python, "torch.distributed.run", script]))
+    elsewhere = Path("/")  # for the launcher, which is not what is tried here
+    theirs = finish(start([*TORCHRUN, script], cwd=elsewhere))
     by_torch = marker.read_text() if marker.exists() else ""
-    ours = finish(start([*python, "rankscope", "run", *settings, script]))
+    ours = finish(start([*RANKSCOPE, *settings, script], cwd=elsewhere))
     assert (theirs.code, ours.code) == (0, 0), ours.stderr
     assert "trained" in ours.stdout
     assert [record.status for record in ours.records()] == ["ok"]

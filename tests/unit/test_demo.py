@@ -29,6 +29,13 @@ def test_the_help_has_a_line_for_each_fault(capsys: pytest.CaptureFixture[str]) 
     assert [line for name, fault in FAULTS.items() if (line := [name, fault.line()]) not in lines] == []
 
 
+def test_a_demo_without_arguments_is_the_fault_that_every_test_run_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[list[str]] = []
+    monkeypatch.setattr("rankscope.cli.verbs.setup.demo.run", lambda words: given.append(words) or 0)
+    assert cli.main(["demo"]) == 0
+    assert given[0][given[0].index("--fault") :][:4] == ["--fault", "input_stall", "--bad-rank", "1"]
+
+
 def test_the_guide_tells_the_same_truth() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "demo.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", guide, re.M))

@@ -51,6 +51,8 @@ class Batches(Dataset):
 
 model = nn.Sequential(*[nn.Sequential(nn.Linear(128, 512), nn.GELU(), nn.Linear(512, 128)) for _ in range(4)])
 if args.fsdp:
+    from torch.distributed.fsdp import fully_shard  # takes a second that the others need not wait for
+
     for block in model:
         fully_shard(block)
     fully_shard(model)

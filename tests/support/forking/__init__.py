@@ -9,5 +9,6 @@ A forked process runs the command as Python would: the same words, environment, 
 that ends as scripts end. The script's first ``import torch`` is an import, which finds the module made already, so
 what waits for it takes place. What is decided before Python runs (variables that the loader or a library reads when
 it is loaded, flags of Python) is the server's: such launches are real ones, and so are those that look at tracebacks,
-at descriptors, at parents of processes, or at ``sys.modules``.
+at descriptors, at parents of processes, or at ``sys.modules``. Where a test looks at such things in ranks only, the
+launcher alone is forked (mark ``forked_launcher``), and its ranks are started as they always are.
 """

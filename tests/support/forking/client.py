@@ -27,8 +27,14 @@ def _read_early(environ: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in environ.items() if k.startswith(STARTS_WITH) and k not in OF_RANKS}
 
 
-def may_be_forked(environ: Mapping[str, str], server: Mapping[str, str]) -> bool:
-    """Whether a process with this environment is the same when it is forked from a server with that one."""
+def may_be_forked(environ: Mapping[str, str], server: Mapping[str, str], *, ranks: bool = True) -> bool:
+    """Whether a process with this environment is the same when it is forked from a server with that one.
+
+    A launcher whose ranks are started needs only that Python itself would be the same in it.
+    """
+    if not ranks:
+        kept = {k for k in (*environ, *server) if k.startswith("PYTHON")} - {"PYTHONPATH"}
+        return all(environ.get(k) == server.get(k) for k in kept)
     return _read_early(environ) == _read_early(server)
 
 
@@ -43,17 +49,20 @@ def _no_signals() -> Iterator[None]:
 
 
 class Forked:
-    """A process that the server has forked."""
+    """A process that the server has forked. Of a launcher, ``ranks`` says whether its ranks are forked as well."""
 
     def __init__(
         self, words: Sequence[str], *, server: str, env: Mapping[str, str], cwd: str | Path | None = None,
-        stdout: Any = None, stderr: Any = None, start_new_session: bool = False,
+        stdout: Any = None, stderr: Any = None, start_new_session: bool = False, ranks: bool = True,
     ) -> None:  # fmt: skip
         self.args = words
         self.returncode: int | None = None
         self.stdout, out = self._stream(stdout, 1)
         self.stderr, err = self._stream(stderr, 2)
-        asked = {"words": [*words[1:]], "env": dict(env), "cwd": str(cwd or Path.cwd()), "session": start_new_session}
+        asked = {
+            "words": [*words[1:]], "env": dict(env), "cwd": str(cwd or Path.cwd()), "session": start_new_session,
+            "ranks": ranks,
+        }  # fmt: skip
         data = json.dumps(asked).encode()
         self._answers = socket.socket(socket.AF_UNIX)
         self._lines = self._answers.makefile("rb", buffering=0)

@@ -11,6 +11,7 @@ import gc
 import importlib
 import importlib.abc
 import importlib.machinery
+import inspect
 import json
 import os
 import runpy
@@ -40,6 +41,7 @@ def serve(address: str) -> Callable[[], None]:
     """Fork until standard input ends. Returns in each forked process, with what it is to run."""
     for name in NEEDED:
         importlib.import_module(name)
+    _what_all_launchers_do()
     threads = len(list(Path("/proc/self/task").iterdir()))
     assert threads == 1, f"{threads} threads in a process that is to be forked"
     listening, selector = socket.socket(socket.AF_UNIX), selectors.DefaultSelector()
@@ -82,6 +84,14 @@ def serve(address: str) -> Callable[[], None]:
             selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, client))
 
 
+def _what_all_launchers_do() -> None:
+    """Compose a configuration and look at a stack once: Hydra's parser and ``inspect`` keep what they have learnt."""
+    from rankscope.compose import compose
+
+    compose(["run.dir=RUN", "schedule=short", "analysis.enabled=false"])
+    inspect.stack()
+
+
 def _request(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
     client.settimeout(LIMIT_S)
     head, descriptors, _, _ = socket.recv_fds(client, 8, 3)
@@ -117,7 +127,8 @@ def _become(asked: dict[str, Any], address: str) -> Callable[[], None]:
     sys.path[1:1] = path
     sys.excepthook = _without_our_frames
     if module in LAUNCHERS:
-        _ranks_are_forked(address)
+        if asked["ranks"]:
+            _ranks_are_forked(address)
     else:
         _hide("torch")
     sys.modules.pop("sitecustomize", None)

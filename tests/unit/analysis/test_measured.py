@@ -22,21 +22,31 @@ from rankscope.analysis.stragglers.statistics import (
     robust_scatter,
     smallest_visible,
 )
-from rankscope.records.report import ClusterReport
+from rankscope.records.report import ClusterReport, Verdict
 from rankscope.trace.files.load import load_traces
-from support.worlds.catalogue import World, simulated
+from support.worlds.catalogue import Simulated, World, simulated
 from support.worlds.engine import _Noise
 from support.worlds.faults import Fault
 
 pytestmark = pytest.mark.data
 
 
-def report_of(world: World, folder: Path) -> tuple[ClusterReport, float]:
-    """What is said of a world, and what its fault costs a step, ms."""
+def told(world: World, folder: Path) -> tuple[ClusterReport, Simulated]:
     made = simulated(world)
     for rank, text in enumerate(made.texts):
         (folder / f"rank_{rank}.json").write_text(text)
-    return analyze(load_traces([folder]), hta=False), made.cost_ms
+    return analyze(load_traces([folder], workers=1, cache=False), hta=False), made
+
+
+def report_of(world: World, folder: Path) -> tuple[ClusterReport, float]:
+    """What is said of a world, and what its fault costs a step, ms."""
+    report, made = told(world, folder)
+    return report, made.cost_ms
+
+
+def verdict_of(world: World, folder: Path) -> Verdict:
+    """The verdict alone: to know the cost takes a second simulation."""
+    return told(world, folder)[0].verdict
 
 
 ONE = [
@@ -83,7 +93,7 @@ def test_several_slow_devices(world: World, tmp_path: Path) -> None:
 def test_longer_sequences_on_a_whole_replica_are_more_work_and_no_slow_device(tmp_path: Path) -> None:
     """GIVEN a tensor-parallel group whose kernels have larger grids THEN its ranks are named, for their work."""
     world = World("replica", "tpdp", 8, Fault("bigger", (4, 5, 6, 7), 1.3), seed=11)
-    verdict = report_of(world, tmp_path)[0].verdict
+    verdict = verdict_of(world, tmp_path)
     assert (verdict.kind, verdict.cause) == ("straggler", "uneven_work")
     assert set(verdict.ranks) <= set(world.due())
 
@@ -91,7 +101,7 @@ def test_longer_sequences_on_a_whole_replica_are_more_work_and_no_slow_device(tm
 def test_a_window_that_begins_a_step_later_on_one_rank_hides_no_work(tmp_path: Path) -> None:
     """GIVEN a replica with more work, of which one rank recorded no first step THEN that step says nothing of work."""
     world = World("replica", "tpdp", 8, Fault("bigger", (4, 5, 6, 7), 1.3), seed=11, shifted=(4,))
-    verdict = report_of(world, tmp_path)[0].verdict
+    verdict = verdict_of(world, tmp_path)
     assert (verdict.kind, verdict.cause) == ("straggler", "uneven_work")
     assert set(verdict.ranks) <= set(world.due())
 
@@ -189,7 +199,7 @@ def test_a_kernel_that_takes_long_now_and_then_on_any_rank_makes_no_slow_device(
         return usual(self, rank, step, key) * (2 + 300 * chance if chance < 0.01 else 1)
 
     monkeypatch.setattr(_Noise, "of", heavy)
-    assert report_of(World("tails", "fsdp", 6, seed=seed), tmp_path)[0].verdict.ranks == []
+    assert verdict_of(World("tails", "fsdp", 6, seed=seed), tmp_path).ranks == []
 
 
 def test_slowdown_of_kernels_that_overlap_communication() -> None:
@@ -277,7 +287,7 @@ def test_no_rank_is_named_in_a_healthy_job(
         return kinds[-1]
 
     monkeypatch.setattr("rankscope.analysis.windows.analyse.mesh_of", seen)
-    verdict = report_of(World("healthy", kind, size, seed=seed), tmp_path)[0].verdict
+    verdict = verdict_of(World("healthy", kind, size, seed=seed), tmp_path)
     assert verdict.ranks == []
     assert sum("slower than the others in all steps would have shown" in line for line in verdict.why) == 1
     assert kinds == [mesh]
@@ -304,7 +314,7 @@ def test_who_waits_for_a_late_rank_is_no_slow_device(tmp_path: Path) -> None:
     """GIVEN kernels that run slower beside communication, on the ranks that wait for rank 1's input
     THEN rank 1 is named alone, for its input."""
     world = World("waits", "fsdp", 4, Fault("input", (1,), 5.0), seed=13)
-    verdict = report_of(world, tmp_path)[0].verdict
+    verdict = verdict_of(world, tmp_path)
     assert (verdict.ranks, verdict.cause) == ([1], "input_stall")
 
 
@@ -343,7 +353,7 @@ def test_without_a_straggler_the_smallest_detectable_fault_is_named(tmp_path: Pa
     THEN it is named."""
     healthy = World("h", "ddp", 4, seed=1)
     (tmp_path / "healthy").mkdir()
-    (line,) = [why for why in report_of(healthy, tmp_path / "healthy")[0].verdict.why if "would have shown" in why]
+    (line,) = [why for why in verdict_of(healthy, tmp_path / "healthy").why if "would have shown" in why]
     percent = float(line.split()[4])
     (tmp_path / "slow").mkdir()
     slow = replace(healthy, fault=Fault("slow_device", (1,), 1 + percent / 100))

@@ -138,8 +138,11 @@ def read_strictly(path: Path) -> Timeline:
         times = [time for _, time, *_ in points]
         assert times == sorted(times), "an arrow goes back in time"
         assert len({category for *_, category in points}) == 1
-    for tid in threads:
-        _assert_nested([s for s in slices if s.tid == tid])
+    tracks: dict[int, list[Slice]] = defaultdict(list)
+    for piece in slices:
+        tracks[piece.tid].append(piece)
+    for track in tracks.values():
+        _assert_nested(track)
     return Timeline(slices, list(arrows.values()), labels, whole["rankscope"], text)
 
 

@@ -156,7 +156,7 @@ def test_a_fault_in_device_work_is_marked_where_it_ran(name: str, whole_timeline
 
 @pytest.mark.data
 @pytest.mark.parametrize(
-    "name", ["ddp_healthy", pytest.param("fsdp2_gpu_bound", marks=pytest.mark.long), "gloo_ddp_none"]
+    "name", [*(pytest.param(n, marks=pytest.mark.long) for n in ("ddp_healthy", "fsdp2_gpu_bound")), "gloo_ddp_none"]
 )
 def test_no_rank_is_marked_without_a_verdict(name: str, whole_timeline: Any) -> None:
     assert whole_timeline(name).of("verdict") == []
@@ -165,7 +165,7 @@ def test_no_rank_is_marked_without_a_verdict(name: str, whole_timeline: Any) -> 
 @pytest.mark.data
 @pytest.mark.parametrize(
     "max_mb",
-    [0.2, 0.5, 1.0, 3.0, pytest.param(6.0, marks=pytest.mark.long), pytest.param(8.0, marks=pytest.mark.long), 10.0],
+    [0.2, 1.0, 10.0, *(pytest.param(mb, marks=pytest.mark.long) for mb in (0.5, 3.0, 6.0, 8.0))],
 )
 def test_the_bound_is_kept_and_what_is_left_out_is_reported(
     max_mb: float, recorded: Any, tmp_path: Path, strict: Any
