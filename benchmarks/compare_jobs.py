@@ -230,27 +230,35 @@ def block(one: Recorded, random: np.random.Generator) -> Side:
     return replace(one.side, unrecorded_ms=steps[start : start + BLOCK], ranks=[], windows=[])
 
 
+def without_pressure(side: Side) -> Side:
+    """The run as if its CPU pressure was not known: findings of a busy machine still count."""
+    health = [replace(row, pressure_cpu_pct=None) for row in side.report.health]
+    return replace(side, report=replace(side.report, health=health))
+
+
 def times(recorded: Sequence[Recorded], pairs: int, random: np.random.Generator) -> None:
     print(f"2. {pairs} pairs of which only the load differs, and as many of which the newer has steps 10 % longer\n")
     print(
-        "| older, newer | program | pairs | slower | faster | same | not comparable | judged all the same (--force):"
-        " slower | faster |"
+        "| older, newer | program | pairs | slower | faster | same | not comparable | without the pressure:"
+        " slower | not comparable | judged all the same (--force): slower | faster |"
     )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     false = total = 0
     for kinds, wanted in ((ALARMS, pairs // len(ALARMS)), ((("alone", "longer"),), pairs)):
         for before, after in kinds:
             for place, mesh in enumerate(MESHES):
                 count = wanted // len(MESHES) + (place < wanted % len(MESHES))
-                found, forced = Counter[str](), Counter[str]()
+                found, eased, forced = Counter[str](), Counter[str](), Counter[str]()
                 for _ in range(count):
                     pair = drawn(recorded, mesh, before, after, random)
                     if pair is None:
                         break
                     sides = [block(one, random) for one in pair]
                     found[compare(*sides).verdict] += 1
+                    eased[compare(*map(without_pressure, sides)).verdict] += 1
                     forced[compare(*sides, force=True).verdict] += 1
                 words = [str(found[verdict]) for verdict in ("slower", "faster", "same", "not_comparable")]
+                words += [str(eased[verdict]) for verdict in ("slower", "not_comparable")]
                 words += [str(forced[verdict]) for verdict in ("slower", "faster")]
                 drew = sum(found.values())
                 print(f"| {before}, {after} | {mesh} | {drew} | {' | '.join(words)} |", flush=True)
