@@ -46,7 +46,9 @@ def diagnose(
     """Add findings, verdict and replayed gains to a report whose tables are filled."""
     evidence = Evidence(ranks=[r.rank for r in report.ranks if r.compute_pct is not None])
     with guarded("diagnosis", failed):
-        evidence = collect(windows, report.ranks, report.idle, report.modules, report.run.recording_overhead_pct)
+        records = [record for window in manifest.windows for record in window.records] if manifest else []
+        overhead = report.run.recording_overhead_pct
+        evidence = collect(windows, report.ranks, report.idle, report.modules, overhead, records)
         evidence.health, evidence.memory, evidence.efficiency = report.health, report.memory, report.efficiency
         evidence.run_steps, evidence.world_size = report.pulse, report.run.world_size
         evidence.lost = lost_ranks(report.ranks)

@@ -125,6 +125,8 @@ class Contention:
     """Gain of each step on a machine without contention: by replay, else the delay of the least delayed rank."""
     others_ms: dict[str, float] = field(default_factory=dict)
     """Host -> CPU time per step of processes outside the job, on the CPUs that the job may use. Only where known."""
+    beside_ms: dict[str, float] = field(default_factory=dict)
+    """Host -> CPU time per step of processes outside the job on all its CPUs. They may share cores with the job's."""
     cpus: dict[str, float] = field(default_factory=dict)
     """Host -> number of CPUs that the job may use there."""
 
@@ -151,11 +153,12 @@ class GroupDelay:
 
 @dataclass(kw_only=True)
 class Place:
-    """Ranks with a usable trace that share a host, a process group, or their position on every host (a rail)."""
+    """Ranks with a usable trace that share a host or a part of it, a process group, or their place on every host."""
 
-    kind: Literal["host", "group", "rail"]
+    kind: Literal["host", "numa", "nvlink", "group", "adapter", "rail"]
+    """``adapter``: nearest to network adapters of one name, on all hosts; ``rail``: with one local rank."""
     name: str
-    """Name of the host or of the group, or the local rank."""
+    """Name of the host, the group or the adapter; the NUMA node and its host; the local rank."""
     ranks: list[int]
 
 

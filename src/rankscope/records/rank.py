@@ -10,6 +10,7 @@ from rankscope.limits import Attempt, Count, FileName, LocalRank, Rank, Step, Wi
 __all__ = [
     "OWN_STEP_MARK",
     "ClockSample",
+    "DevicePlace",
     "HealthSample",
     "HostSample",
     "RankRecord",
@@ -87,6 +88,8 @@ class HostSample:
     pressure_io_pct: float | None = None
     cpu_busy_ms: float | None = None
     """Busy time of the CPUs that the job may use, since the host was started; likewise the next."""
+    host_busy_ms: float | None = None
+    """Busy time of all CPUs of the host, likewise."""
     cpu_stolen_ms: float | None = None
     """Time of these CPUs that a hypervisor gave to other guests."""
     job_cpu_ms: float | None = None
@@ -95,6 +98,18 @@ class HostSample:
     """PSI's ``some total`` of the host: time in which at least one task waited for a CPU."""
     group_cpu_waited_ms: float | None = None
     """The same of the job's cgroup."""
+
+
+@dataclass(kw_only=True)
+class DevicePlace:
+    """Where an accelerator sits in its host."""
+
+    numa: int | None = None
+    """NUMA node; None if the host does not say."""
+    nics: list[str] = field(default_factory=list)
+    """RDMA adapters that are nearest to it on PCI, as the kernel names them: usually one, its rail."""
+    nvlink: list[str] = field(default_factory=list)
+    """UUIDs of the devices that it reaches over NVLink, directly or through switches."""
 
 
 ThreadKind = Literal["training", "python", "native"]
@@ -183,6 +198,8 @@ class RankRecord:
     """In the record of a process: the window that was open when it last wrote this record."""
     device_uuid: str | None = None
     """UUID of the accelerator, as its driver reports it."""
+    place: DevicePlace | None = None
+    """Where that accelerator sits, from the node helper."""
     health: list[HealthSample] = field(default_factory=list)
     """Samples of that accelerator during the window, from the node helper; without any, those just before and after."""
     host_load: list[HostSample] = field(default_factory=list)

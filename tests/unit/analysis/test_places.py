@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 from rankscope.analysis.evidence.places import find_places
 from rankscope.analysis.matching.communicators import Communicator
+from rankscope.records.rank import DevicePlace, RankRecord
 from rankscope.records.rows import RankSummary
 
 
@@ -49,3 +50,46 @@ def test_a_lost_rank_is_in_no_set_and_moves_no_other() -> None:
 
 def test_hosts_of_different_sizes_have_no_rails() -> None:
     assert found(windows(), rows({0: "a", 1: "a", 2: "b"})) == [("host", "a", [0, 1])]
+
+
+def test_parts_of_a_host_and_adapters_from_where_the_devices_sit() -> None:
+    """Two hosts of four devices: two NUMA nodes each, NVLink in pairs across them, one adapter for two devices."""
+    hosts = rows({r: "ab"[r // 4] for r in range(8)})
+    records = [
+        RankRecord(
+            rank=r, local_rank=r % 4, world_size=8, host="ab"[r // 4], pid=1, attempt=0, window=0,
+            device_uuid=f"gpu-{r}",
+            place=DevicePlace(numa=r % 4 // 2, nics=[f"mlx5_{r % 2}"], nvlink=[f"GPU-{r ^ 2}"]),
+        )
+        for r in range(8)
+    ]  # fmt: skip
+    places = found(windows(), hosts, records)
+    assert places == [
+        ("host", "a", [0, 1, 2, 3]),
+        ("host", "b", [4, 5, 6, 7]),
+        ("numa", "0 of host a", [0, 1]),
+        ("numa", "1 of host a", [2, 3]),
+        ("numa", "0 of host b", [4, 5]),
+        ("numa", "1 of host b", [6, 7]),
+        ("nvlink", "a", [0, 2]),
+        ("nvlink", "a", [1, 3]),
+        ("nvlink", "b", [4, 6]),
+        ("nvlink", "b", [5, 7]),
+        ("adapter", "mlx5_0", [0, 2, 4, 6]),
+        ("adapter", "mlx5_1", [1, 3, 5, 7]),
+        ("rail", "0", [0, 4]),
+        ("rail", "1", [1, 5]),
+        ("rail", "2", [2, 6]),
+        ("rail", "3", [3, 7]),
+    ]
+    # of one device a host and adapter, the adapter names the rail, and no set is told twice
+    pairs = rows({0: "a", 1: "a", 2: "b", 3: "b"})
+    for record in records[:4]:
+        record.host = "ab"[record.rank // 2]
+        record.place = DevicePlace(numa=0, nics=[f"mlx5_{record.rank % 2}"])
+    assert found(windows(), pairs, records[:4]) == [
+        ("host", "a", [0, 1]),
+        ("host", "b", [2, 3]),
+        ("adapter", "mlx5_0", [0, 2]),
+        ("adapter", "mlx5_1", [1, 3]),
+    ]

@@ -26,6 +26,7 @@ from rankscope.analysis.windows.analyse import ALONE, WindowResult
 from rankscope.causes import allocator
 from rankscope.causes.table import BY_NAME
 from rankscope.records.evidence import Anomaly, Evidence, GroupDelay, Suspect
+from rankscope.records.rank import RankRecord
 from rankscope.records.rows import ModuleRow, RankIdle, RankSummary
 from rankscope.statistics.medians import median_of_others
 from rankscope.trace.columns import Category
@@ -47,6 +48,7 @@ def collect(
     idle: Sequence[RankIdle],
     modules: Sequence[ModuleRow] = (),
     recording_overhead_pct: float | None = None,
+    records: Sequence[RankRecord] = (),
 ) -> Evidence:
     """Return the evidence of a run: windows are pooled, their steps concatenated."""
     usable = [r for r in ranks if r.compute_pct is not None]
@@ -97,7 +99,7 @@ def collect(
         shows = max(w.visible for w in trusted)
         evidence.visible_pct = 100.0 * shows if np.isfinite(shows) else None
         evidence.screened = not replayed
-        evidence.places = find_places(trusted, ranks)
+        evidence.places = find_places(trusted, ranks, records)
         evidence.suspects = _suspects(trusted, ranks)
         most, rank, second = _most_waiting(idle)
         for suspect in evidence.suspects:  # the report shows no waiting that a peer's own work overlaps

@@ -43,6 +43,9 @@ class LateSet:
         some = f"{late} of the {count}" if late < count else "Both" if count == 2 else f"All {count}"
         where = {
             "host": f"of host {self.place.name}",
+            "numa": f"of NUMA node {self.place.name}",
+            "nvlink": f"joined by NVLink on host {self.place.name}",
+            "adapter": f"at network adapter {self.place.name}",
             "group": f"of process group {self.place.name}",
             "rail": f"with local rank {self.place.name}",
         }
@@ -51,7 +54,7 @@ class LateSet:
     @property
     def advice(self) -> tuple[str, ...]:
         """The first recommended actions, if the place instead of its ranks may be the cause."""
-        return (HOST_ADVICE,) if self.place is not None and self.place.kind == "host" else ()
+        return (HOST_ADVICE,) if self.place is not None and self.place.kind in ("host", "numa", "nvlink") else ()
 
 
 def late_set(evidence: Evidence, stragglers: Sequence[StragglerDecision]) -> LateSet | None:

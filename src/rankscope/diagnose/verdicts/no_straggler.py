@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.causes.wording import amount, share, with_error
 from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
+from rankscope.diagnose.base.late_sets import LateSet, shared_place
 from rankscope.diagnose.rules.table import advice_of
 from rankscope.diagnose.verdicts.limit import by_replay, what_limits
 from rankscope.diagnose.verdicts.smallest_fault import in_short, smallest_fault
@@ -45,10 +46,18 @@ def slow_group(evidence: Evidence) -> Verdict | None:
         why=[
             f"With the transfers of like groups the step takes {amount(max(step - worst.cost_ms, 0.0))}.",
             "Transfers are taken from the arrival of the last rank, so that nobody's lateness is in them.",
+            *_what_they_share(evidence, worst.ranks),
             *([f"{more} more group{'s' if more > 1 else ''} communicate slowly too."] if more else []),
         ],
         next=SLOW_LINK_ADVICE,
     )
+
+
+def _what_they_share(evidence: Evidence, ranks: list[int]) -> list[str]:
+    place = shared_place(evidence, sorted(ranks))
+    if place is None or place.kind == "group":
+        return []  # that they are a group has been said
+    return [f"They are {LateSet(sorted(ranks), place, 0.0, 0.0).words.lower()}: look at what these share."]
 
 
 def pipeline(evidence: Evidence, actions: Sequence[Action]) -> Verdict:

@@ -43,6 +43,12 @@ class GpuReader(Protocol):
     def read(self, time_ns: int) -> list[HealthSample]:
         """Return one sample per device."""
 
+    def addresses(self) -> dict[str, str]:
+        """Return device -> PCI address, as sysfs writes it."""
+
+    def joined(self) -> dict[str, list[str]]:
+        """Return device -> devices of this node that it reaches over a fast link of the vendor's own."""
+
     def close(self) -> None:
         """Release the driver."""
 
@@ -114,6 +120,32 @@ class NvidiaGpus:
             processes=_count(_ask(getattr(nvml, "nvmlDeviceGetComputeRunningProcesses", None), gpu)),
         )
 
+    def addresses(self) -> dict[str, str]:
+        """Return UUID -> PCI address. NVML writes the domain with eight digits, sysfs with four at least."""
+        found = {}
+        for uuid, gpu in self._handles.items():
+            info = _ask(getattr(self._nvml, "nvmlDeviceGetPciInfo", None), gpu)
+            if info is not None:
+                address = info.busId if isinstance(info.busId, str) else info.busId.decode()
+                domain, rest = address.lower().split(":", 1)
+                found[uuid] = f"{int(domain, 16):04x}:{rest}"
+        return found
+
+    def joined(self) -> dict[str, list[str]]:
+        """Return UUID -> UUIDs of the devices that it reaches over NVLink, directly or through switches."""
+        status = getattr(self._nvml, "nvmlDeviceGetP2PStatus", None)
+        link, fine = (getattr(self._nvml, f"NVML_P2P_{name}", None) for name in ("CAPS_INDEX_NVLINK", "STATUS_OK"))
+        if link is None or fine is None:
+            return {}
+        return {
+            uuid: [
+                other
+                for other, peer in self._handles.items()
+                if other != uuid and _ask(status, gpu, peer, link) == fine
+            ]
+            for uuid, gpu in self._handles.items()
+        }
+
     def close(self) -> None:
         """Shut NVML down."""
         _ask(self._nvml.nvmlShutdown)
@@ -170,6 +202,14 @@ class AmdGpus:
             pcie_replays=_number(now.get("pcie_replay_count")),
             processes=_count(_ask(getattr(smi, "amdsmi_get_gpu_process_list", None), gpu)),
         )
+
+    def addresses(self) -> dict[str, str]:
+        """Return each device's PCI address, which is its name here."""
+        return {address: address.lower() for address in self._handles}
+
+    def joined(self) -> dict[str, list[str]]:
+        """Return nothing: the links of AMD's devices are not read."""
+        return {}
 
     def close(self) -> None:
         """Shut AMD SMI down."""

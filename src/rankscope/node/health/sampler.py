@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from rankscope.node.health.gpus import AmdGpus, GpuReader, NvidiaGpus
 from rankscope.node.health.host import HostReader
-from rankscope.records.rank import HealthSample, HostSample, RankRecord
+from rankscope.node.health.topology import places_of
+from rankscope.records.rank import DevicePlace, HealthSample, HostSample, RankRecord
 
 __all__ = ["HealthWatch", "enclosing", "find_gpus", "within"]
 
@@ -59,6 +60,7 @@ class HealthWatch:
         self._clock_ns = clock_ns
         self._devices: dict[str, deque[HealthSample]] = {}
         self._hosts: deque[HostSample] = deque()
+        self._places: dict[str, DevicePlace] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
@@ -73,6 +75,7 @@ class HealthWatch:
     def _run(self) -> None:
         self._gpus, found = find_gpus()  # initialising an idle driver takes seconds
         self.notes += found
+        self.locate()
         while not self._closed.is_set():
             self.sample()
             self._closed.wait(self._period_ns / 1e9)
@@ -97,6 +100,17 @@ class HealthWatch:
                 ring = self._devices.setdefault(_identity(reading.device), deque())
             self._keep(ring, reading)
 
+    def locate(self) -> None:
+        """Find where the devices sit. A driver that fails is not called again."""
+        if self._gpus is None:
+            return
+        try:
+            found = places_of(self._gpus)
+        except Exception as error:  # as in sample()
+            self.notes.append(f"no place of accelerators: {error!r}")
+            return
+        self._places = {_identity(device): place for device, place in found.items()}
+
     def attach(self, record: RankRecord) -> None:
         """Add to a window's record the samples between its first and last clock sample."""
         if len(record.clock) < 2:
@@ -105,6 +119,7 @@ class HealthWatch:
         if not self._hosts or self._hosts[-1].time_ns < end:
             self._keep(self._hosts, self._host.read(self._clock_ns()))  # counters are evaluated by their difference
         record.health = self.between(begin, end, record.device_uuid)
+        record.place = self._places.get(_identity(record.device_uuid or ""))
         record.host_load = self.host_between(begin, end)
 
     def between(self, begin_ns: int, end_ns: int, device: str | None) -> list[HealthSample]:

@@ -13,7 +13,15 @@ from rankscope.node.health.gpus import THROTTLE_REASONS
 from rankscope.privacy.naming.policy import as_plain
 from rankscope.privacy.naming.words import Words
 from rankscope.records.manifest import RunManifest, WindowRanks
-from rankscope.records.rank import ClockSample, HealthSample, HostSample, RankRecord, StepTimes, ThreadTimes
+from rankscope.records.rank import (
+    ClockSample,
+    DevicePlace,
+    HealthSample,
+    HostSample,
+    RankRecord,
+    StepTimes,
+    ThreadTimes,
+)
 
 __all__ = ["RULES", "config_of", "redact_record"]
 
@@ -106,6 +114,11 @@ RULES: dict[type, dict[str, Rule]] = {
         "throttle": lambda value, _: [why for why in value if why in THROTTLE_REASONS.values() or _THROTTLE.match(why)],
     }
     | {f.name: _same for f in dataclasses.fields(HealthSample) if f.type in ("int | None", "float | None")},
+    DevicePlace: {
+        "numa": _same,
+        "nics": lambda value, words: [words.tokens.token("own", name) for name in value],
+        "nvlink": lambda value, words: [words.device_id(device) or "" for device in value],
+    },
     RankRecord: {
         **dict.fromkeys(("rank", "local_rank", "world_size", "attempt", "window", "status", "steps_counted"), _same),
         **dict.fromkeys(("first_step", "last_step", "planned_first_step", "planned_last_step", "agreed"), _same),
@@ -128,6 +141,7 @@ RULES: dict[type, dict[str, Rule]] = {
         "snapshot": lambda value, words: _fitting(_FILE)(value, words) if words.policy.memory == "keep" else None,
         **dict.fromkeys(("sha256", "columns"), lambda *_: None),
         "device_uuid": _word("device_id"),
+        "place": lambda value, words: None if value is None else redact_record(value, words),
         "health": _healthy,
         "host_load": _healthy,
         "threads": _healthy,
