@@ -97,6 +97,20 @@ def test_others_are_what_the_job_is_not(stalled) -> None:
     assert found.others_ms == {"node": pytest.approx(stalled.step_ns / 1e6)}
 
 
+def test_what_runs_beside_on_the_host_is_neither_processes_nor_threads_of_the_job(stalled) -> None:
+    # all CPUs of the host: 8 s busy in 2 s; of each 4 ms the job used 0.5 by its processes, and more by the threads of
+    # its two ranks if these ran longer than a quarter of the step
+    load = [
+        HostSample(time_ns=0, cpus=2.0, cpu_busy_ms=100.0, host_busy_ms=1000.0, job_cpu_ms=50.0),
+        HostSample(time_ns=2 * SECOND, cpus=2.0, cpu_busy_ms=3100.0, host_busy_ms=9000.0, job_cpu_ms=1050.0),
+    ]
+    step_ms = stalled.step_ns / 1e6
+    for ran_ms in (20.0, step_ms):
+        threads = [[thread(1, "training", ran_ms, 1.0, steps=steps_of(stalled))] for _ in range(2)]
+        found = contention([stalled], manifest(stalled, *threads, load=load))
+        assert found.beside_ms == {"node": pytest.approx(4.0 * step_ms - max(0.5 * step_ms, 2 * ran_ms))}
+
+
 def test_older_records_have_no_witness(stalled) -> None:
     assert contention([stalled], manifest(stalled, [], [])) is None
     assert contention([stalled], None) is None

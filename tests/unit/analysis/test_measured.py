@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.pipeline import analyze
+from rankscope.analysis.stragglers.cost import RankCost
 from rankscope.analysis.stragglers.extra_syncs import Syncs, extra
 from rankscope.analysis.stragglers.fuller_calls import power_of_volume
 from rankscope.analysis.stragglers.kernel_pace import kernel_pace
 from rankscope.analysis.stragglers.kernel_table import KernelTable
 from rankscope.analysis.stragglers.kernel_work import overlap_loss
+from rankscope.analysis.stragglers.measured import Measured, join
 from rankscope.analysis.stragglers.model_error import mesh_of
 from rankscope.analysis.stragglers.statistics import (
     discoveries,
@@ -364,3 +366,22 @@ def test_without_a_straggler_the_smallest_detectable_fault_is_named(tmp_path: Pa
 
 def test_scatter_does_not_see_a_few_that_stand_out() -> None:
     assert robust_scatter(np.array([-1.0, 0.0, 1.0, 0.0, 1.0, -1.0, 900.0, np.nan])) == pytest.approx(1.4826)
+
+
+def test_on_hosts_alone_a_small_delay_is_measured_and_a_large_one_judged_by_its_segments() -> None:
+    """Of steps of 100 ms: rank 0 costs 3 ms by its segments and 2.5 measured, rank 1 costs 6 and 5.5, rank 2 nothing
+    by its segments and 2.5 measured."""
+    segments = [RankCost(np.full(4, ms * 1e6), explained={"slow_compute": ms * 1e6}) for ms in (3.0, 6.0, 0.0)]
+    for device, kept, errors in (
+        (False, [2.5, 6.0, 2.5], [0.1, None, 0.1]),
+        (True, [3.0, 6.0, 2.5], [0.12, 0.3 * 6.0 / 5.5, 0.1]),
+    ):
+        found = [replace(cost) for cost in segments]
+        ranks = [
+            Measured(column, np.full(4, ms * 1e6), error * 1e6, {"input_stall": 4 * ms * 1e6})
+            for column, ms, error in ((0, 2.5, 0.1), (1, 5.5, 0.3), (2, 2.5, 0.1))
+        ]
+        join(found, ranks, 100e6, device=device)
+        assert [cost.gains.mean() / 1e6 for cost in found] == kept
+        for cost, error in zip(found, errors, strict=True):
+            assert cost.error == (None if error is None else pytest.approx(error * 1e6))

@@ -275,3 +275,30 @@ def test_threads_of_the_script_are_spoken_of() -> None:
     case = evidence(rank(0, 60.0), rank(1, 60.0), suspects=[])
     case.contention.ranks[0].script_ms, case.contention.ranks[1].script_ms = [0.0] * 6, [50.0] * 6
     assert "Other threads of rank 1's script used 50 ms of CPU a step, its peers' 0.0 ms." in verdict(case).why
+
+
+@pytest.mark.parametrize(
+    ("beside", "gain", "named"),
+    [
+        (900.0, 14.0, False),  # 12 CPUs are busy: 14 ms is less than half of the 50 ms that it runs a step
+        (900.0, 26.0, True),  # more than sharing a core can cost
+        (20.0, 14.0, True),  # 20 ms beside it cannot slow it by more than 10
+        (None, 14.0, True),  # not counted
+    ],
+)
+def test_the_same_work_takes_longer_beside_others_on_the_host(beside: float | None, gain: float, named: bool) -> None:
+    more = {} if beside is None else {"beside_ms": {"node": beside}}
+    case = evidence(rank(0, 0.0), rank(1, 0.0), suspects=[late(1, [gain] * 6)], gains=0.0, **more)
+    found = verdict(case)
+    if named:
+        assert (found.kind, found.ranks) == ("straggler", [1])
+    else:
+        assert (found.kind, found.ranks, found.cost_ms_per_step) == ("contended", [], gain)
+        assert found.sentence == (
+            "The machine was busy: others may use rank 1's cores. That costs 14 ms of each 120 ms step (12 %); no rank "
+            "is to blame."
+        )
+        assert any("900 ms of CPU per step on host node" in line for line in found.why)
+    # what a trace shows by itself is the rank's own, whoever else runs
+    case.suspects = [late(1, [gain] * 6, "input_stall")]
+    assert [d.suspect.rank for d in decide(case)] == [1]

@@ -54,15 +54,43 @@ def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) ->
     kept = [found[rank] for rank in sorted(ranks or ())]
     if not kept:
         return None
-    others, cpus = _others([records[key] for key in records if key[2] in found], windows)
-    return Contention(ranks=kept, gains_ms=gains, others_ms=others, cpus=cpus)
+    recorded, step_ms = [records[key] for key in records if key[2] in found], _mean_step(windows)
+    others, cpus = _others(recorded, step_ms)
+    beside = _beside(recorded, step_ms)
+    return Contention(ranks=kept, gains_ms=gains, others_ms=others, beside_ms=beside, cpus=cpus)
 
 
-def _others(
-    records: Sequence[RankRecord], windows: Sequence[WindowResult]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return by host: CPU time per step of other processes, and the number of CPUs."""
+def _mean_step(windows: Sequence[WindowResult]) -> float:
     lengths = [w.step_ns / 1e6 for w in windows if w.step_ns]
+    return float(np.mean(lengths)) if lengths else 0.0
+
+
+def _beside(records: Sequence[RankRecord], step_ms: float) -> dict[str, float]:
+    """Return by host the CPU time per step of processes outside the job, on all CPUs of the host.
+
+    What the job used is counted twice: by its processes, of which new ones are found late, and by the threads of its
+    ranks, which are not all of it. The larger count is used.
+    """
+    rates: dict[str, list[float]] = {}
+    threads: dict[tuple[str, int, int], float] = {}
+    for record in records:
+        samples = [s for s in record.host_load if s.host_busy_ms is not None and s.job_cpu_ms is not None]
+        if len(samples) > 1 and (ms := (samples[-1].time_ns - samples[0].time_ns) / 1e6) > 0:
+            busy = ((samples[-1].host_busy_ms or 0.0) - (samples[0].host_busy_ms or 0.0)) / ms
+            job = ((samples[-1].job_cpu_ms or 0.0) - (samples[0].job_cpu_ms or 0.0)) / ms
+            rates.setdefault(record.host, []).append(step_ms * (busy - job))
+            key = (record.host, record.attempt, record.window or 0)
+            ran = sum(float(np.mean(t.cpu_ms)) for t in record.threads if t.cpu_ms)
+            threads[key] = threads.get(key, step_ms * busy) - ran
+    found = {host: float(np.mean(values)) for host, values in rates.items()}
+    for host in found:
+        left = [ms for (of, _, _), ms in threads.items() if of == host]
+        found[host] = max(min(found[host], float(np.mean(left))), 0.0)
+    return found
+
+
+def _others(records: Sequence[RankRecord], step_ms: float) -> tuple[dict[str, float], dict[str, float]]:
+    """Return by host: CPU time per step of other processes, and the number of CPUs."""
     hosts: dict[str, list[tuple[float, float]]] = {}
     for record in records:
         samples = [s for s in record.host_load if s.cpu_busy_ms is not None and s.job_cpu_ms is not None]
@@ -71,7 +99,6 @@ def _others(
             job = (samples[-1].job_cpu_ms or 0.0) - (samples[0].job_cpu_ms or 0.0)
             rate = max(busy - job, 0.0) / (ns / 1e6)
             hosts.setdefault(record.host, []).append((rate, samples[-1].cpus or 0.0))
-    step_ms = float(np.mean(lengths)) if lengths else 0.0
     others = {host: step_ms * float(np.mean([rate for rate, _ in seen])) for host, seen in hosts.items()}
     return others, {host: seen[-1][1] for host, seen in hosts.items() if seen[-1][1]}
 

@@ -29,7 +29,7 @@ from rankscope.analysis.stragglers.more_work import more_work
 from rankscope.analysis.stragglers.own_delays import host_delays
 from rankscope.analysis.stragglers.slow_devices import slow_devices
 from rankscope.analysis.stragglers.statistics import CONFIDENCE
-from rankscope.statistics.thresholds import MATTERS
+from rankscope.statistics.thresholds import LEAST_COST, MATTERS
 
 __all__ = ["Measured", "join", "measure"]
 
@@ -63,9 +63,8 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
         The ranks, the costliest first; and the share by which a device must be slower than the others to be told from
         noise, infinite where unknown.
     """
-    replay, found, lost, shows = window.replay, list[Candidate](), 0.0, np.inf
+    replay, found, lost, shows = window.replay, host_delays(window), 0.0, np.inf
     if any(view.device for view in window.views):
-        found += host_delays(window)
         table = kernel_table(window.views, window.plan.peers, window.steps)
         if len(table.rank):
             slow, by_how_much, shows = slow_devices(window, table)
@@ -110,15 +109,18 @@ def _gains_of_each(
     return together, {r: together - ask(_mended(replay, found, [o for o in columns if o != r])) for r in columns}
 
 
-def join(lateness: Sequence[RankCost], ranks: Sequence[Measured]) -> None:
+def join(lateness: Sequence[RankCost], ranks: Sequence[Measured], step_ns: float, *, device: bool) -> None:
     """Merge the measured ranks into what was found segment by segment.
 
     Where both have a result for a rank, the larger gain is kept, because kernels that never ran alone are in the
-    segments only. The test that the rank is late holds for both.
+    segments only. The test that the rank is late holds for both. Without a ``device``, only delays with a cause of
+    their own are measured, and a rank that costs enough to be judged by its segments is judged by them.
     """
     for rank in ranks:
         late = lateness[rank.column]
-        if rank.gains.sum() < late.gains.sum():
+        if not device and late.gains.mean() >= LEAST_COST * step_ns:
+            continue
+        if device and rank.gains.sum() < late.gains.sum():
             late.error = rank.error * float(late.gains.sum() / rank.gains.sum())
             continue
         late.gains, late.error, late.beside, late.together = rank.gains, rank.error, rank.beside, rank.together

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.statistics import chance
-from rankscope.statistics.chance import student_quantile, student_tail
+from rankscope.statistics.chance import DEPENDENCE, student_quantile, student_tail
 
 __all__ = [
     "CONFIDENCE",
-    "DEPENDENCE",
     "FALSE",
     "above",
     "discoveries",
@@ -29,9 +28,6 @@ SURE = 0.95
 """Probability with which a difference called visible is detected."""
 FALSE = 0.01
 """Largest share of false discoveries among the candidates."""
-DEPENDENCE = 3.0
-"""Variance of the mean of successive steps over that of independent ones: (1 + a) / (1 - a). The autocorrelation a of
-kernel times and step times was measured to be 0.3 to 0.5."""
 
 
 def mean_error(values: F64) -> float:

@@ -364,7 +364,7 @@ def _replay(result: WindowResult) -> None:
         replay, views, clocks, result.plan, result.profiles, waits.steps, trusted, complete, matched, result.mesh
     )
     measured, result.visible = measure(window, result.step_ns or 0.0)
-    join(result.lateness, measured)
+    join(result.lateness, measured, result.step_ns or 0.0, device=any(view.device for view in views))
     result.slow_groups = slow_groups(replay, matched, waits, result.step_ns or 0.0, result.mesh)
 
 

@@ -14,13 +14,15 @@ from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES, NOISY
 from rankscope.records.evidence import Evidence, RankCpu, Suspect
-from rankscope.statistics.chance import student_tail
+from rankscope.statistics.chance import DEPENDENCE, student_quantile, student_tail
 from rankscope.statistics.thresholds import LEAST_COST
 
 __all__ = [
+    "BY_SILENCE",
     "beyond_machine",
     "is_contended",
     "is_machines",
+    "shares_cores",
     "shares_device",
     "without_machine",
 ]
@@ -29,6 +31,8 @@ SURE = 0.05
 """Probability, over all ranks together, that a rank is named because of noise."""
 CONSISTENT = 0.5
 """Share of a rank's lateness that its own work must explain before its CPU time is compared."""
+CORE_SHARE = 0.5
+"""Least share of its speed that a thread keeps while another one runs on the same core: two threads of equal rank."""
 BY_SILENCE = frozenset({"host_pause"})
 """Causes that are recognised by the absence of events, which a thread without a CPU shows as well."""
 
@@ -52,6 +56,20 @@ def shares_device(evidence: Evidence, rank: int) -> bool:
     return bool(others) and rows.get(rank, 0) > statistics.median(others)
 
 
+def shares_cores(evidence: Evidence, suspect: Suspect) -> bool:
+    """Return whether processes outside the job, on its host, may be why a rank without a device is slower.
+
+    They need not take CPUs from its threads: two hardware threads share one core, and no count of the scheduler shows
+    it. A thread is slowed for as long as they run beside it, by no more than half.
+    """
+    witness = evidence.contention
+    cpu = None if witness is None else witness.of(suspect.rank)
+    if witness is None or cpu is None or cpu.host not in witness.beside_ms:
+        return False
+    beside = min(witness.beside_ms[cpu.host], statistics.fmean(cpu.cpu_ms))
+    return suspect.cost_ms <= (1.0 - CORE_SHARE) * beside
+
+
 def without_machine(suspect: Suspect, evidence: Evidence) -> Suspect:
     """Return the candidate without all that contention can explain: each step's gain less the time on the run queue.
 
@@ -68,6 +86,7 @@ def without_machine(suspect: Suspect, evidence: Evidence) -> Suspect:
     return dataclasses.replace(
         suspect,
         cost_ms=statistics.fmean(gains),
+        error_ms=math.hypot(suspect.error_ms, _interval(gains)),
         gains_ms=gains,
         p_value=suspect.p_value if chance is None else max(chance, suspect.p_value or 0.0),
     )
@@ -185,6 +204,14 @@ def _late(
 
 def _beyond(own: Sequence[float], peers: Sequence[Sequence[float]]) -> list[float]:
     return [mine - statistics.median(theirs) for mine, theirs in zip(own, zip(*peers, strict=True), strict=True)]
+
+
+def _interval(values: Sequence[float]) -> float:
+    """Half width of the 95 % confidence interval of the mean of successive steps; 0 for a single value."""
+    count = len(values)
+    if count < 2:
+        return 0.0
+    return statistics.stdev(values) * math.sqrt(DEPENDENCE / count) * student_quantile(0.025, count - 1)
 
 
 def _chance(values: Sequence[float]) -> float | None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankscope.causes.table import DEVICE_CAUSES, NOISY
-from rankscope.diagnose.base.contention import beyond_machine, is_contended, shares_device, without_machine
+from rankscope.diagnose.base.contention import (
+    BY_SILENCE,
+    beyond_machine,
+    is_contended,
+    shares_cores,
+    shares_device,
+    without_machine,
+)
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Confidence
 from rankscope.statistics.thresholds import LEAST_COST, LOSES, MATTERS, UNNAMED_COST
@@ -45,14 +52,16 @@ def decide(evidence: Evidence) -> list[StragglerDecision]:
 
 
 def slowed_by_others(evidence: Evidence) -> list[StragglerDecision]:
-    """Return the ranks that would be in :func:`decide` if no process outside the job used their device."""
+    """Return the ranks that would be in :func:`decide` if no process outside the job used their device or cores."""
     return [d for d in _decide(evidence) if _is_others_doing(evidence, d)]
 
 
 def _is_others_doing(evidence: Evidence, decision: StragglerDecision) -> bool:
-    """Return whether a shared device explains it: the same work takes longer there."""
-    slower = evidence.device and decision.cause in DEVICE_CAUSES & NOISY
-    return slower and shares_device(evidence, decision.suspect.rank)
+    """Return whether a shared device, or without devices a shared core, explains that the same work takes longer."""
+    if decision.cause not in DEVICE_CAUSES & NOISY:
+        return False
+    suspect = decision.suspect
+    return shares_device(evidence, suspect.rank) if evidence.device else shares_cores(evidence, suspect)
 
 
 def _decide(evidence: Evidence) -> list[StragglerDecision]:
@@ -84,7 +93,7 @@ def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDe
     dearest = sorted((s.cost_ms for s in suspects), reverse=True)[:2]
     for suspect in suspects:
         if suspect.measured:
-            if suspect.cost_ms - suspect.error_ms > MATTERS * evidence.whole_step_ms:
+            if suspect.cost_ms - suspect.error_ms > _least(suspect, evidence) * evidence.whole_step_ms:
                 found.append(_measured(suspect, evidence.whole_step_ms))
             continue
         if evidence.pipeline:
@@ -94,6 +103,16 @@ def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDe
         if decision is not None and not _may_be_recordings(evidence, decision):
             found.append(decision)
     return found + _alternating(evidence, suspects, {d.suspect.rank for d in found})
+
+
+def _least(suspect: Suspect, evidence: Evidence) -> float:
+    """Return the share of the step that a rank whose work was measured must cost.
+
+    Without a device, a thread that does not get a CPU shows the same silence as one that stands still. If the scheduler
+    was not asked, silence must cost as much as a rank that is only compared with its peers.
+    """
+    unknown = not evidence.device and evidence.contention is None
+    return LEAST_COST if unknown and leading_cause(suspect)[0] in BY_SILENCE else MATTERS
 
 
 def _may_be_recordings(evidence: Evidence, decision: StragglerDecision) -> bool:

@@ -30,13 +30,19 @@ class CpuUse:
         self._seen: dict[int, float] = {}
         self._scan_due = 0.0
 
-    def machine_ms(self, cpus: AbstractSet[int]) -> tuple[float | None, float | None]:
-        """Return (busy time, time that a hypervisor gave to other guests) of these CPUs since the host was started."""
+    def machine_ms(self, cpus: AbstractSet[int] | None) -> tuple[float | None, float | None]:
+        """Return (busy time, time that a hypervisor gave to other guests) of these CPUs (None: of all) since the host
+        was started."""
         busy = stolen = 0.0
         found = False
         for line in lines(self._proc / "stat"):
             name, *fields = line.split()
-            if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus and len(fields) >= 8:
+            if (
+                name.startswith("cpu")
+                and name[3:].isdigit()
+                and (cpus is None or int(name[3:]) in cpus)
+                and len(fields) >= 8
+            ):
                 user, nice, system, _idle, _iowait, irq, soft, steal = (int(f) for f in fields[:8])
                 busy += user + nice + system + irq + soft
                 stolen += steal

@@ -40,6 +40,7 @@ class HostReader:
         held_ns = stat.get("throttled_time") if held_us is None else held_us * 1000
         load = _words(self._proc / "loadavg")
         busy, stolen = self._use.machine_ms(os.sched_getaffinity(0))
+        everywhere, _ = self._use.machine_ms(None)
         return HostSample(
             time_ns=time_ns,
             load_1m=float(load[0]) if load else None,
@@ -52,6 +53,7 @@ class HostReader:
             pressure_memory_pct=self._pressure("memory"),
             pressure_io_pct=self._pressure("io"),
             cpu_busy_ms=busy,
+            host_busy_ms=everywhere,
             cpu_stolen_ms=stolen,
             job_cpu_ms=self._use.job_ms(),
             cpu_waited_ms=_stalled(self._proc / "pressure" / "cpu"),

@@ -98,9 +98,9 @@ def _shared_finding(decision: StragglerDecision, evidence: Evidence) -> Finding:
         ranks=[suspect.rank],
         cost_ms_per_step=suspect.cost_ms,
         confidence="medium",
-        title=f"The machine was busy: another process uses rank {suspect.rank}'s device",
+        title=f"The machine was busy: {_sharing(decision, evidence)}",
         evidence=_shared_lines(decision, evidence),
-        advice=list(_END_SHARING),
+        advice=list(_END_SHARING if evidence.device else _END_OTHERS),
     )
 
 
@@ -113,21 +113,31 @@ def _shared_verdict(decision: StragglerDecision, evidence: Evidence) -> Verdict:
         cost_ms_per_step=suspect.cost_ms,
         cost_error_ms=suspect.error_ms,
         p_value=suspect.p_value,
-        sentence=f"The machine was busy: another process uses rank {suspect.rank}'s device. That costs "
-        f"{amount(suspect.cost_ms)} of each {amount(step)} step ({100 * suspect.cost_ms / step:.0f} %); no rank is to "
-        "blame.",
+        sentence=f"The machine was busy: {_sharing(decision, evidence)}. That costs {amount(suspect.cost_ms)} of each "
+        f"{amount(step)} step ({100 * suspect.cost_ms / step:.0f} %); no rank is to blame.",
         why=_shared_lines(decision, evidence),
-        next=list(_END_SHARING),
+        next=list(_END_SHARING if evidence.device else _END_OTHERS),
     )
+
+
+def _sharing(decision: StragglerDecision, evidence: Evidence) -> str:
+    rank = decision.suspect.rank
+    return f"another process uses rank {rank}'s device" if evidence.device else f"others may use rank {rank}'s cores"
 
 
 def _shared_lines(decision: StragglerDecision, evidence: Evidence) -> list[str]:
     rank = decision.suspect.rank
+    longer = f"The same work takes {amount(decision.suspect.excess_ms)} per step longer there."
+    witness = evidence.contention
+    if not evidence.device and witness is not None and (cpu := witness.of(rank)) is not None:
+        ran = amount(witness.beside_ms[cpu.host])
+        beside = f"Processes outside the job ran {ran} of CPU per step on host {cpu.host}."
+        return [longer, f"{beside} Threads that share a core are slower, and no count shows which do."]
     rows = {row.rank: row.other_processes or 0 for row in evidence.health}
     usual = statistics.median(count for other, count in rows.items() if other != rank)
     return [
         f"Processes that are not the job's have a context on its device: {rows[rank]}, on its peers' {usual:g}.",
-        f"The same work takes {amount(decision.suspect.excess_ms)} per step longer there.",
+        longer,
     ]
 
 
