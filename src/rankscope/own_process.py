@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["command", "environment", "safe_spawn"]
+__all__ = ["command", "environment", "give_way", "safe_spawn"]
 
 _PYTHONHOME = "PYTHONHOME"
 _SAFE_PATH = "PYTHONSAFEPATH"
@@ -30,6 +30,12 @@ def command(module: str, *arguments: str) -> list[str]:
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Build the environment of such a process, without PYTHONPATH and the variables for ranks."""
     return {k: v for k, v in environ.items() if k != "PYTHONPATH" and not k.startswith("RANKSCOPE_")}
+
+
+def give_way() -> None:
+    """Take the lowest priority, so that training comes first: this thread, on Linux, and those that it starts later."""
+    with contextlib.suppress(OSError):
+        os.nice(19)
 
 
 @contextlib.contextmanager

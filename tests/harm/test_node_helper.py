@@ -146,6 +146,9 @@ def test_signals_that_end_a_job_do_not_end_its_rescue(make):
 
 def test_memory_is_taken_from_the_helper_before_it_is_taken_from_a_rank(make):
     node = make().start()
+    # and processors, once the run directory is claimed, for which the launch waits
+    threads = Path(f"/proc/{node.helper.pid}/task")
+    until(lambda: {os.getpriority(os.PRIO_PROCESS, int(t.name)) for t in threads.iterdir()} == {19})
     assert int(Path(f"/proc/{node.helper.pid}/oom_score_adj").read_text()) == 900
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from rankscope import own_process
 from rankscope.between.live import read_live
 from rankscope.between.stuck import why_stuck
 from rankscope.errors import RankscopeError, RunDirError
@@ -96,11 +97,10 @@ class Helper:
 
     def run(self) -> None:
         """Work until the run is finished, the job never began, or the time is up."""
-        with contextlib.suppress(OSError):
-            os.nice(19)  # of this thread and of those that it starts
+        threading.Thread(target=self._store, name="store", daemon=True).start()
+        own_process.give_way()
         with contextlib.suppress(RuntimeError):  # no thread can be started: health is left out
             self._health = HealthWatch.begin()
-        threading.Thread(target=self._store, name="store", daemon=True).start()
         self._serve()
         waits = 3 if self.task.keep == "suspects" else 2
         deadline = time.monotonic() + waits * self.task.gather_timeout_s + self.task.report_timeout_s + 60
@@ -151,7 +151,8 @@ class Helper:
     def _store(self) -> None:
         try:
             self.messages.send(HelperMessage(kind="alive"))
-            granted = self._claim()
+            granted = self._claim()  # at the job's own priority, since its launch waits for this
+            own_process.give_way()
             placing = self._placing(granted) if granted is not None else None
             if granted is None or placing is None:
                 self._keep()

@@ -8,12 +8,12 @@ standard output gets the ranks whose columns are in the object, as JSON.
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rankscope import own_process
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.running.node_task import ReducedRanks, ReduceTask
 from rankscope.trace.files.find import Candidate
@@ -32,8 +32,7 @@ _HEAD = 1 << 20
 
 def main(task_path: str) -> None:
     """Reduce, and print the ranks that were reduced."""
-    with contextlib.suppress(OSError):
-        os.nice(19)
+    own_process.give_way()
     task = from_json(ReduceTask, Path(task_path).read_bytes())
     largest = max((Path(path).stat().st_size for path in task.traces), default=0)
     with contextlib.suppress(ValueError, OSError):  # a lower limit is set already

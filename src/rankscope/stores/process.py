@@ -6,13 +6,13 @@ another. It reads one request per line and answers each with one line, both JSON
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from rankscope import own_process
 from rankscope.stores.mirror import Mirror
 
 __all__ = ["answered", "main"]
@@ -20,8 +20,7 @@ __all__ = ["answered", "main"]
 
 def main(folder: str, url: str) -> None:
     """Answer requests until standard input ends."""
-    with contextlib.suppress(OSError):
-        os.nice(19)
+    own_process.give_way()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # keeps what libraries print out of the answers
     mirror: Mirror | None = None
