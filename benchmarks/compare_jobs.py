@@ -5,8 +5,8 @@
 
 Jobs of 2 ranks (DDP, FSDP2, tensor parallel) of some 300 steps, each in a lane of cores of its own: alone; beside
 processes that burn half of the lane's cores; beside three for two cores; and alone with a host that is busy for another
-tenth of each step. Each leaves the summary that a baseline would keep in RESULTS/lane_N.jsonl.gz. Called again with the
-same RESULTS it goes on with what is left.
+tenth of each step. Each leaves the summary that a baseline would keep, and samples of the host's load, in
+RESULTS/lane_N.jsonl.gz. Called again with the same RESULTS it goes on with what is left.
 
 Pairs are drawn from two different runs of one program: blocks of 80 neighbouring unrecorded steps for times (the
 summary also has the load, by which runs may be not comparable), whole runs for counts and kernels.
@@ -37,6 +37,7 @@ import numpy as np  # isort: skip
 from rankscope.compare.compare import compare
 from rankscope.compare.sides.side import Side, from_summaries, read_side, summary_of
 from rankscope.records.codec import from_json
+from rankscope.records.manifest import RunManifest
 from rankscope.records.run_summary import RunSummary
 
 MESHES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -110,12 +111,15 @@ def lane(number: int, cores: list[int], todo: list[Run], taken: Any, args: argpa
                 os.dup2(stream.fileno(), 1)
                 os.dup2(stream.fileno(), 2)
             place = record(job, folder / "job", MESHES, (*SMALL, "--steps", str(args.steps)), shapes=True)
-            result.write_text(json.dumps(summary_of(read_side(place.path)), default=vars))
+            manifest = from_json(RunManifest, place.manifest.read_bytes())
+            load = [record.host_load for window in manifest.windows for record in window.records]
+            summary = summary_of(read_side(place.path))
+            result.write_text(json.dumps({"summary": summary, "host_load": load}, default=vars))
 
         error = in_child(work, min(LONGEST_S, max(until + 20 - began, 1.0)), job.load, folder / "job" / RECORDED)
         line: dict[str, Any] = {"run": asdict(run), "cores": cores, "seconds": time.monotonic() - began}
         if error is None:
-            line["summary"] = json.loads(result.read_text())
+            line |= json.loads(result.read_text())
         else:
             line |= {"failed": error, "log": log.read_text(errors="replace")[-2000:] if log.exists() else ""}
         with gzip.open(args.out / f"lane_{number}.jsonl.gz", "at") as stream:
