@@ -19,6 +19,8 @@ import numpy as np
 
 from rankscope.between.judge import judge_logs
 from rankscope.between.step_logs import StepTimes, read_step_log
+from rankscope.records.codec import from_json
+from rankscope.records.manifest import RunManifest
 from rankscope.records.running.step_log import ASKED, DEVICE
 from rankscope.rundir.layout import RunDir
 
@@ -51,7 +53,8 @@ def main() -> None:
         if len(logs) < 2:
             print("no log:", said[-1500:])
             continue
-        _tell(logs)
+        manifest = from_json(RunManifest, run.manifest.read_bytes())
+        _tell(logs, shared=len({life.device_uuid for life in manifest.lives}) < len(logs))
 
 
 def _launch(options: argparse.Namespace, run: RunDir, pattern: str, where: str, events: bool) -> str:
@@ -65,7 +68,7 @@ def _launch(options: argparse.Namespace, run: RunDir, pattern: str, where: str, 
     return f"exit {done.returncode}\n{done.stderr}"
 
 
-def _tell(logs: dict[int, StepTimes]) -> None:
+def _tell(logs: dict[int, StepTimes], *, shared: bool) -> None:
     print(
         f"{'rank':4} {'steps':12} {'number':>6} "
         + " ".join(f"{name.replace('device_', 'd.')[:9]:>9}" for name in COLUMNS)
@@ -90,7 +93,7 @@ def _tell(logs: dict[int, StepTimes]) -> None:
             f"{(log.column('issued') > 0).sum()} the last one's time; {((flags & ASKED) > 0).sum()} reads, steps of "
             f"{np.round(log.column('step')[(flags & ASKED) > 0], 1).tolist()} ms"
         )
-    verdict = judge_logs(logs, on_host=False, devices=True)
+    verdict = judge_logs(logs, on_host=False, devices=True, shared=shared)
     print(f"     {verdict.kind} {verdict.ranks}: {verdict.sentence} {verdict.notes}")
 
 

@@ -252,8 +252,7 @@ class StepLogConfig:
 
     device_events: bool = False
     """Whether the step log records how long the parts of each step take on the device. That takes five CUDA events per
-    step, which are read after the device has reached them, without waiting. It is not the default because it was tested
-    only on a substitute for CUDA so far."""
+    step, which are read after the device has reached them, without waiting, and about 0.1 ms of the host's time."""
     calls_pct: float = 0.25
     """Largest share of the time, in per cent, that reading torch's flight recorder may take; 0 to never read it. It
     shows when collectives are issued, and thus which rank is late inside of the backward. One read takes some 20 ms."""

@@ -39,6 +39,7 @@ def world(
     device: bool = False,
     issued: bool = False,
     launches: float = 0.0,
+    waits_first: bool = False,
 ) -> dict[int, StepTimes]:
     """Logs of a job.
 
@@ -57,6 +58,7 @@ def world(
         issued: it is known when the last collective of each backward was issued, which is when it ends but for 1 ms.
         launches: all of this happens on devices, for which hosts wait for so long a part of a step, at its end; in the
             rest of the time they launch it, and are late.
+        waits_first: they wait at the begin of the next step.
         device: all of this happens on devices; the hosts launch it, wait once a step, and note the devices' times.
     """
     rng = np.random.default_rng(seed)
@@ -96,7 +98,7 @@ def world(
     if issued:
         columns["issued"] = backward - 1.0
     if launches:
-        _launched(columns, step_ms * (1 - launches), extra, place, step_ms)
+        _launched(columns, step_ms * (1 - launches), extra, place, step_ms, waits_first=waits_first)
     if device:
         for name in ("before", "forward", "backward", "after"):
             columns[f"device_{name}"] = columns[name]
@@ -106,18 +108,23 @@ def world(
     return {rank: _log(columns, rank, usual, flags or {}) for rank in range(ranks)}
 
 
-def _launched(columns: dict[str, np.ndarray], host_ms: float, extra: np.ndarray, place: str, step_ms: float) -> None:
-    """Replace the parts of a step by those of hosts that are done early and wait for their devices.
+def _launched(
+    columns: dict[str, np.ndarray], host_ms: float, extra: np.ndarray, place: str, step_ms: float, *, waits_first: bool
+) -> None:
+    """Replace the parts of a step by those of hosts that wait for their devices once a step.
 
-    A host that is late delays all devices by what it is later than the others' devices need anyhow.
+    All devices begin a step together, need ``step_ms``, and longer if a host launches late.
     """
     noise = columns["after"] / np.median(columns["after"])
     parts = {"before": 0.2 * host_ms * noise, "forward": 0.3 * host_ms * noise, "backward": 0.5 * host_ms * noise}
     at = "backward" if place == "hidden" else place if place in parts else "before"
     parts[at] = parts[at] + extra
     launched = sum(parts.values())
-    step = np.maximum(launched.max(axis=0), step_ms * noise.mean(axis=0))
-    columns.update(parts, step=np.broadcast_to(step, extra.shape), after=step - launched)
+    waits = np.maximum(launched.max(axis=0), step_ms * noise.mean(axis=0)) - launched
+    after = np.zeros_like(extra) if waits_first else waits
+    if waits_first:  # the step ends when it is launched, and the next one begins with the wait
+        parts["before"] = parts["before"] + np.concatenate([waits[:, :1], waits[:, :-1]], axis=1)
+    columns.update(parts, after=after, step=sum(parts.values()) + after)
     columns["input"] = extra if place == "input" else np.zeros_like(extra)
     for name in ("held", "held_backward", "cpu_backward", "issued"):
         columns[name] = np.zeros_like(extra)

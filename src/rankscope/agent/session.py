@@ -39,7 +39,7 @@ from rankscope.agent.trackers.table import TRACKERS
 from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
 from rankscope.agent.windows.rank_windows import RankWindows
-from rankscope.agent.windows.recording import device_name
+from rankscope.agent.windows.recording import device_name, device_uuid
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.running.hang import RankAnswer
@@ -315,7 +315,8 @@ class Session:
         self.process.steps_counted, self.process.step_source = self.counter.completed, self.counter.source
         self.process.step_trust = self.counter.trust
         self.process.notes = kept_messages()
-        self.process.device = device_name(device_in_use())
+        device = device_in_use()
+        self.process.device, self.process.device_uuid = device_name(device), device_uuid(device)
         window = self._windows.current
         self.process.open_window = window.window.number if window is not None else None
         path = self.spool.process_record(self.process.attempt, self.process.rank)

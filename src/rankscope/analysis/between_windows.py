@@ -25,13 +25,14 @@ cannot distinguish from lateness."""
 _ACCUSED = ("always", "every", "since", "drifting", "spell", "bursts", "turns")
 
 
-def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_host: bool) -> None:
+def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_host: bool, shared: bool) -> None:
     """Judge the step logs of the last attempt and combine the result with the verdict of the windows.
 
     Args:
         report: with its verdict.
         step_logs: files of the run; without any nothing is added.
         on_host: whether the job trains on CPUs.
+        shared: whether several ranks train on one device.
     """
     notes: list[str] = []
     logs: dict[int, StepTimes] = {}
@@ -47,7 +48,7 @@ def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_
             break
     if not logs:
         return
-    between = judge_logs(logs, on_host=on_host, devices=not on_host)
+    between = judge_logs(logs, on_host=on_host, devices=not on_host, shared=shared)
     between.notes += notes
     windows = [(w.first, w.last) for w in report.pulse.windows] if report.pulse else []
     join(report.verdict, between, windows)

@@ -108,7 +108,8 @@ def analyze_windows(
             _add_hta(report, traces if hta == "all" else chosen(report, traces), progress)
     report.hang = manifest.hang if manifest is not None else None
     with guarded("between windows", failed):
-        add_between_windows(report, load.step_logs, on_host=_trains_on_cpus(report))
+        on_cpus, shared = _trains_on_cpus(report), _share_devices(manifest)
+        add_between_windows(report, load.step_logs, on_host=on_cpus, shared=shared)
     add_standstill(report.verdict, report.hang)
     report.run.notes += plugins.notes()
     return report, windows
@@ -118,6 +119,13 @@ def _without_window(note: str, window: WindowResult, windows: Sequence[WindowRes
     """Remove the recording's name from a note if there is only one recording."""
     where = f"attempt {window.attempt}, window {window.window}: "
     return note.removeprefix(where) if len(windows) == 1 else note
+
+
+def _share_devices(manifest: RunManifest | None) -> bool:
+    """Whether two ranks of an attempt have trained on one device."""
+    lives = manifest.lives if manifest is not None else []
+    used = [(life.attempt, life.host, life.device_uuid) for life in lives if life.device_uuid]
+    return len(used) > len(set(used))
 
 
 def _trains_on_cpus(report: ClusterReport) -> bool:

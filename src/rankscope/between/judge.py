@@ -51,26 +51,41 @@ def judge_logs(
     *,
     on_host: bool = True,
     devices: bool = False,
+    shared: bool = False,
 ) -> BetweenVerdict:
     """Judge all steps; and if no rank is named, look at them in another way in which a late rank may show.
 
     On CPUs these are the steps whose collectives were read from torch's flight recorder, which show who is late inside
     of the backward. On devices these are the hosts that launch the work; they are all that is known without times of
-    the devices. See :func:`side_by_side` and :func:`judge`.
+    the devices, or if ranks share one, since the times of each have the work of the other in them. See
+    :func:`side_by_side` and :func:`judge`.
+
+    Args:
+        logs: logs by rank.
+        first: number of steps to leave out at the beginning.
+        since: number of the first step of these logs.
+        on_host: see :func:`judge`.
+        devices: whether the job trains on accelerators.
+        shared: whether several ranks train on one of them.
     """
-    timed = not devices or all(log.has_device_times for log in logs.values())
+    timed = not devices or (not shared and all(log.has_device_times for log in logs.values()))
     found = judge(side_by_side(logs, first, since, launches=not timed), on_host=on_host)
-    if found.ranks or found.kind == "insufficient_data" or not timed:
+    if found.kind == "insufficient_data" or not timed or (found.ranks and not devices):
         return found
     table = side_by_side(logs, first, since, calls=not devices, launches=devices)
     if table is None or table.compared.sum() < LEAST_STEPS:
         return found
     within = judge(table, on_host=on_host)
-    if not within.ranks:
+    if not within.ranks or _accused_ms(found) > _accused_ms(within):
         return found
     which = "their hosts launch the work of their devices" if devices else "the flight recorder has their collectives"
     within.notes.append(f"{within.steps:,} steps were compared as far as {which}")
     return within
+
+
+def _accused_ms(verdict: BetweenVerdict) -> float:
+    """Return what the patterns of accused ranks cost."""
+    return sum(p.cost_ms for p in verdict.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation"))
 
 
 def judge(table: StepTable | None, *, on_host: bool = True) -> BetweenVerdict:

@@ -50,8 +50,10 @@ def lateness(table: StepTable) -> Lateness:
         late, waited_for = _unusual(late, table.compared), _unusual(waited_for, table.compared)
     together = np.where((late > 0) & (waited_for > 0), np.minimum(late, waited_for), 0.0)
     step = float(np.median(table.step[:, table.compared])) if table.compared.any() else 0.0
-    if table.launches:  # a host that is late, and still ahead of its device, costs nothing
-        together = np.minimum(together, np.maximum(table.step.min(axis=0) - step, 0.0))
+    if table.launches:
+        # A host that is late, and still ahead of its device, costs nothing. Its peers wait in this step or the next.
+        two = table.step + np.concatenate([table.step[:, 1:], table.step[:, -1:]], axis=1)
+        together = np.minimum(together, np.maximum(two.min(axis=0) - 2 * step, 0.0))
     held = float(table.held[:, table.compared].mean()) if table.compared.any() else 0.0
     contended = held > CONTENDED * step
     excused = np.zeros_like(table.held)

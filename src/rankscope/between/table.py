@@ -85,8 +85,8 @@ def side_by_side(
         since: number of the first step of these logs.
         calls: compare only steps of which it is known when their collectives were issued. Until then the time of the
             backward is the rank's own, even if the rank sleeps.
-        launches: compare the hosts of jobs on devices. They do not wait for peers until the end of the backward, but
-            for their own device after it, as far as they do in each step.
+        launches: compare the hosts of jobs on devices. They do not wait for peers, but for their own device, as far as
+            they do in each step: after a backward and before the input of the next step, whichever it is counted to.
     """
     known = {rank: log for rank, log in sorted(logs.items()) if log.has_parts}
     if len(known) < 2:
@@ -125,19 +125,24 @@ def side_by_side(
             own_backward = np.maximum(own_backward, column("issued") - column("held_backward"))
         places["backward"] = np.minimum(own_backward, parts["backward"])
     if launches and wrapped:
-        places |= {"forward": parts["forward"], "backward": parts["backward"]}
+        places = {"input": inputs, "gc": gc, "forward": parts["forward"], "backward": parts["backward"]}
     own = np.sum([*places.values()], axis=0) if wrapped else inputs + gc
     met = step - own
     if plain:
         met = parts["backward"]
+    if launches:
+        met = parts["after"] + np.concatenate([(parts["before"] - inputs - gc)[:, 1:], met[:, -1:]], axis=1)
+        met = np.maximum(met, 0.0)
     if "backward" in places and plain:
         met = np.maximum(met - places["backward"] - column("held_backward"), 0.0)
-    held = column("held") - (0.0 if launches else column("held_backward"))
+    held = np.minimum(column("held"), own) if launches else column("held") - column("held_backward")
     checkpoint, evaluation = _occasion(flags, CHECKPOINT), _occasion(flags, EVALUATION)
     known_steps = np.asarray(step > 0).all(axis=0)
     occasions = checkpoint.any(axis=0) | evaluation.any(axis=0)
     apart = np.array((flags & (RECORDED | ASKED)).any(axis=0) | occasions | ~known_steps, bool)
     apart[1:] |= apart[:-1].copy()  # the step after a window or an occasion is still affected
+    if launches:
+        apart[:-1] |= apart[1:].copy()
     if calls:
         apart |= ~np.asarray(column("issued") > 0).all(axis=0) if "backward" in places else True
     notes = []

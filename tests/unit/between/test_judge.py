@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rankscope.between.judge import judge, judge_logs
 from rankscope.between.recurring import binomial_tail, recurring
+from rankscope.between.step_logs import read_step_log
 from rankscope.between.stretches import is_growing, stretches
 from rankscope.between.table import side_by_side
 from rankscope.records.running.step_log import CHECKPOINT, EVALUATION, RECORDED
 from support.step_log_worlds import world
 
 pytestmark = pytest.mark.data
+
+STEP_LOGS = Path(__file__).parents[2] / "data" / "step_logs"
 
 
 def verdict(seed: int = 0, on_host: bool = True, **job):
@@ -137,17 +141,26 @@ def on_devices(seed: int = 0, **job):
     return judge_logs(world(seed=seed, tail=0.0, **job), on_host=False, devices=True)
 
 
+@pytest.mark.parametrize("waits_first", [False, True])
 @pytest.mark.parametrize("place", ["input", "forward", "hidden"])
-def test_hosts_that_launch_late_now_and_then_delay_all_devices(place):
+def test_hosts_that_launch_late_now_and_then_delay_all_devices(place, waits_first):
     # hosts launch for 16 of 40 ms: 40 ms more in every 25th step make it 56 ms, which costs 16
     late = lambda step, rank: 40.0 * (rank == 1 and step % 25 == 24)  # noqa: E731
-    found = on_devices(late=late, place=place, launches=0.6)
+    found = on_devices(late=late, place=place, launches=0.6, waits_first=waits_first)
     (pattern,) = found.patterns
     assert (found.ranks, pattern.kind, pattern.period) == ([1], "every", 25)
     assert pattern.place == {"hidden": "backward"}.get(place, place)
     assert pattern.cost_ms == pytest.approx(16 / 25, rel=0.25)
-    found = on_devices(late=lambda step, rank: 40.0 * (rank == 1 and 300 <= step < 400), place=place, launches=0.6)
+    late = lambda step, rank: 40.0 * (rank == 1 and 300 <= step < 400)  # noqa: E731
+    found = on_devices(late=late, place=place, launches=0.6, waits_first=waits_first)
     assert (found.ranks, found.patterns[0].kind) == ([1], "spell")
+
+
+def test_times_of_a_device_that_ranks_share_are_no_evidence():
+    # the other rank's work is in them, so that rank 1 seems to be late on its device; its host is not
+    logs = world(late=lambda step, rank: 5.0 * (rank == 1), place="before", device=True, tail=0.0)
+    assert judge_logs(logs, on_host=False, devices=True).ranks == [1]
+    assert judge_logs(logs, on_host=False, devices=True, shared=True).ranks == []
 
 
 def test_hosts_that_are_ahead_of_their_devices_may_be_late():
@@ -155,7 +168,7 @@ def test_hosts_that_are_ahead_of_their_devices_may_be_late():
     everyone = lambda step, rank: 60.0 * (step % 25 == 24) + always(step, rank)  # noqa: E731
     for seed in range(10):
         for late in (None, always, everyone):
-            found = on_devices(seed, late=late, place="hidden", launches=0.6)
+            found = on_devices(seed, late=late, place="hidden", launches=0.6, waits_first=bool(seed % 2))
             assert found.ranks == [], (seed, found.sentence)
 
 
@@ -267,3 +280,27 @@ def test_growing_is_not_just_being_late():
     assert is_growing(np.concatenate([np.zeros(150), np.linspace(0, 20, 150)]) + rng.normal(0, 2, 300))
     assert not is_growing(np.full(300, 20.0) + rng.normal(0, 1, 300))
     assert not is_growing(np.repeat([0.0, 20.0], 150) + rng.normal(0, 5, 300)), "late from a step on"
+
+
+@pytest.mark.parametrize(
+    ("job", "place"),
+    [
+        ("burst_input_host", "input"),
+        ("burst_input_events", "input"),
+        ("burst_backward_events", "backward"),
+        ("none_input_events", ""),
+    ],
+)
+@pytest.mark.parametrize("shared", [False, True])
+def test_recorded_jobs_with_nccl(job: str, place: str, shared: bool):
+    """Real step logs, see tests/data/step_logs; their ranks share a device, and may be judged as if they did not."""
+    logs = {rank: read_step_log(STEP_LOGS / f"nccl_{job}_{rank}.bin.gz") for rank in (0, 1)}
+    found = judge_logs(logs, on_host=False, devices=True, shared=shared)
+    if not place:
+        assert (found.kind, found.patterns) == ("nobody", [])
+        return
+    (pattern,) = found.patterns
+    assert (found.ranks, pattern.kind, pattern.period, pattern.first % 25) == ([1], "every", 25, 24)
+    assert pattern.place == place
+    assert 20 < pattern.size_ms < 45, "of 40 ms"
+    assert pattern.cost_ms < 40 / 25

@@ -24,7 +24,7 @@ from rankscope.rundir.files import replace_text
 from rankscope.rundir.spool import Spool
 from rankscope.statistics.step_time import usual_step_ms
 
-__all__ = ["Recording", "device_name", "new_record"]
+__all__ = ["Recording", "device_name", "device_uuid", "new_record"]
 
 _LONGEST_S = 600.0
 _LONGER_THAN_USUAL = 4.0
@@ -115,7 +115,7 @@ class Recording:
             return
         record.first_step = completed
         record.agreed = None if confirmed is None else confirmed and completed == self.window.first
-        record.device, record.device_uuid = device_name(capture.device), _device_uuid(capture.device)
+        record.device, record.device_uuid = device_name(capture.device), device_uuid(capture.device)
         if self._history is not None and not self._history.start():
             record.notes.append(f"no memory snapshot: {self._history.reason}")
         record.backend = str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else None
@@ -252,7 +252,7 @@ def device_name(device: str | None) -> str:
     return str(getattr(torch, device).get_device_name())
 
 
-def _device_uuid(device: str | None) -> str | None:
+def device_uuid(device: str | None) -> str | None:
     """Return the identifier of this device among those of its host, by which health samples are assigned to it."""
     if device != "cuda":
         return None

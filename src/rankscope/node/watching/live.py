@@ -48,6 +48,7 @@ class _Rank:
     since: float = 0.0
     world: int = 1
     device: str = ""
+    uuid: str | None = None
     seconds: float = 0.0
     input_seconds: float = 0.0
     counted: int = 0
@@ -144,7 +145,7 @@ class LiveStatus:
             process = own_record(self._spool.process_record(self._attempt, number))
             rank = self._ranks[number] = _Rank(since=now)
             if process is not None:
-                rank.world, rank.device = process.world_size, process.device or ""
+                rank.world, rank.device, rank.uuid = process.world_size, process.device or "", process.device_uuid
         if steps == rank.steps:
             return
         rank.steps, rank.since = steps, now
@@ -188,7 +189,9 @@ class LiveStatus:
         first = max(begins.values(), default=0)
         logs = {number: log.between(first - begins[number], fewest - begins[number]) for number, log in logs.items()}
         devices = any(rank.device and not rank.device.startswith("cpu") for rank in self._ranks.values())
-        found = judge_logs(logs, max(FIRST_STEPS - first, 0), first, on_host=False, devices=devices)
+        used = [rank.uuid for rank in self._ranks.values() if rank.uuid]
+        begin = max(FIRST_STEPS - first, 0)
+        found = judge_logs(logs, begin, first, on_host=False, devices=devices, shared=len(used) > len(set(used)))
         named = [p for p in found.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation")]
         self._news = (named[0].sentence, list(found.ranks)) if named else ("", [])
         for pattern in named:
