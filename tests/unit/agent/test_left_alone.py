@@ -81,7 +81,7 @@ def test_marks_are_no_operators_that_a_mode_of_the_script_would_see(tmp_path):
             return func(*args, **(kwargs or {}))
 
     marks, ranges = StepMarks(), OpenRanges()
-    with torch.profiler.profile(acc_events=True) as profile:  # without which torch 2.12 warns
+    with torch.profiler.profile(acc_events=True) as profile:  # without which torch 2.10 to 2.12 warn
         ranges.watch()
         block = record_function("mine")
         block.__enter__()
