@@ -69,7 +69,8 @@ def test_the_scripts_own_profiler_between_and_inside_our_windows(busy):
     assert all("torch.profiler" in reason or "the job ended" in reason for reason in reasons)
 
 
-@pytest.mark.parametrize("backend", ["kineto", pytest.param("kineto_alone", marks=pytest.mark.long)])
+@pytest.mark.long  # which backend is taken: tests/unit/agent/test_planner.py
+@pytest.mark.parametrize("backend", ["kineto", "kineto_alone"])
 def test_with_libkinetos_threads_torch_profiler_records_and_the_reason_is_reported(busy, backend):
     done = busy("--steps", 20, flags=["-S", f"capture.backend={backend}"])
     assert done.code == 0, done.stderr

@@ -78,6 +78,7 @@ def test_clocks_are_recovered_through_all_groups(job, skew) -> None:
         assert np.abs(error).max() < WITHIN_NS
 
 
+@pytest.mark.long  # test_worlds.py has lost ranks and cut windows of 8 ranks
 @meshes
 def test_lost_ranks_and_cut_windows_change_no_verdict(job, skew) -> None:
     """Lost ones are far from the late one's TP group: its lateness can only be its own."""

@@ -61,7 +61,15 @@ ONE = [
 ]
 
 
-@pytest.mark.parametrize("world", ONE, ids=lambda world: world.name)
+def some(worlds: list[World], *later: str) -> Any:
+    """Parameters, of which those of these names are left to ``make test-long``."""
+    marks = [[pytest.mark.long] * (world.name in later) for world in worlds]
+    return pytest.mark.parametrize(
+        "world", [pytest.param(w, marks=m, id=w.name) for w, m in zip(worlds, marks, strict=True)]
+    )
+
+
+@some(ONE, "of 16 ranks in two dimensions")  # SETS has groups of such a mesh, and the healthy jobs one of 8 ranks
 def test_one_slow_device(world: World, tmp_path: Path) -> None:
     report, cost_ms = report_of(world, tmp_path)
     verdict = report.verdict
@@ -85,7 +93,7 @@ SEVERAL = [
 ]
 
 
-@pytest.mark.parametrize("world", SEVERAL, ids=lambda world: world.name)
+@some(SEVERAL, "all of one host")  # SETS has it, too
 def test_several_slow_devices(world: World, tmp_path: Path) -> None:
     report, cost_ms = report_of(world, tmp_path)
     assert (report.verdict.kind, sorted(report.verdict.ranks)) == ("straggler", list(world.due()))
@@ -108,7 +116,7 @@ def test_a_window_that_begins_a_step_later_on_one_rank_hides_no_work(tmp_path: P
     assert set(verdict.ranks) <= set(world.due())
 
 
-@pytest.mark.parametrize("shifted", [0, 1, 3])
+@pytest.mark.parametrize("shifted", [*(pytest.param(rank, marks=pytest.mark.long) for rank in (0, 3)), 1])
 def test_what_was_launched_before_all_ranks_recorded_is_not_replayed(shifted: int, tmp_path: Path) -> None:
     """GIVEN windows a step apart WHEN a stage is slow THEN its cost is that of the steps in common: a rank that was not
     recorded yet neither holds the others nor counts a step's gain twice."""
@@ -132,7 +140,7 @@ SYNCS = [
 ]
 
 
-@pytest.mark.parametrize("world", SYNCS, ids=lambda world: world.name)
+@some(SYNCS, "of eight, in few segments")
 def test_who_waits_for_its_device_again_and_again(world: World, tmp_path: Path) -> None:
     """GIVEN a rank that synchronises many times a step, where all do once at its end, and for as long in all
     THEN it is named, and its cost is that of a host that can no longer run ahead."""
@@ -142,7 +150,7 @@ def test_who_waits_for_its_device_again_and_again(world: World, tmp_path: Path) 
     assert verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.1)
 
 
-@pytest.mark.parametrize(("kind", "size"), [("ddp", 4), ("ddp", 8), ("fsdp", 4)])
+@pytest.mark.parametrize(("kind", "size"), [("ddp", 4), pytest.param("ddp", 8, marks=pytest.mark.long), ("fsdp", 4)])
 def test_peers_that_wait_beside_a_collective_need_less_time_than_they_take(
     kind: str, size: int, tmp_path: Path
 ) -> None:
@@ -189,7 +197,7 @@ def test_the_typical_kernel_of_a_step_by_hand() -> None:
         assert np.isnan(typical[0, 0])
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_kernel_that_takes_long_now_and_then_on_any_rank_makes_no_slow_device(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +242,7 @@ HOT = [
 ]
 
 
-@pytest.mark.parametrize("world", HOT, ids=lambda world: world.name)
+@some(HOT, "and of eight, twice as many tokens")
 def test_a_hot_expert_costs_its_longer_all_to_all_too(world: World, tmp_path: Path) -> None:
     """GIVEN an expert to whom more tokens come, and calls that all members leave later for it
     THEN both are its cost, and how far calls grow with their volume, which one load does not tell, is in the error."""
@@ -258,7 +266,6 @@ def test_how_far_calls_grow_with_their_volume_by_hand() -> None:
     ("kind", "size", "seed", "mesh"),
     [
         ("ddp", 2, 21, "one group"),
-        ("fsdp", 16, 21, "one group"),
         ("tpdp", 8, 21, "grid"),
         ("pp", 4, 21, "stages"),
         ("ppdp", 8, 21, "stages"),
@@ -268,6 +275,7 @@ def test_how_far_calls_grow_with_their_volume_by_hand() -> None:
     + [
         pytest.param(*more, marks=pytest.mark.long)
         for more in [
+            ("fsdp", 16, 21, "one group"),
             ("ddp", 8, 22, "one group"),
             ("fsdp", 16, 22, "one group"),
             ("tp", 8, 22, "one group"),

@@ -254,7 +254,7 @@ def test_all_of_it_at_once(late: bool, examples: int) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "straggler"])
-@pytest.mark.parametrize("share", [0.01, 0.05])
+@pytest.mark.parametrize("share", [pytest.param(0.01, marks=pytest.mark.long), 0.05])
 @pytest.mark.parametrize("seq", [True, False], ids=["seq", "no seq"])
 @pytest.mark.parametrize("trials", [5, pytest.param(20, marks=pytest.mark.long)])
 def test_lost_records_leave_most_verdicts(late: bool, share: float, seq: bool, trials: int) -> None:

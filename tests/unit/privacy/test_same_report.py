@@ -28,7 +28,7 @@ pytestmark = pytest.mark.data
 
 DATA = Path(__file__).parents[2] / "data"
 FEW = (
-    *("traces/fsdp2_slow_gpu", "traces/gloo_ddp_input", "traces/graph_host_pause", "runs/ddp_input"),
+    *("traces/gloo_ddp_input", "traces/fsdp2_slow_gpu", "traces/graph_host_pause", "runs/ddp_input"),
     "cases/06_missing_dur",
 )
 KINDS = ("traces", "runs", "cases")
