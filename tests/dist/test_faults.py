@@ -21,6 +21,7 @@ pytestmark = pytest.mark.forked
 ELSEWHERE = {path.stem for path in (Path(__file__).parents[1] / "data" / "faults").glob("*.columns")} | {
     "hf_loader",  # the pause of input_stall
     "host_pause",  # a pause in forward: tests/dist/test_capture.py
+    "between_steps",  # a shorter pause where burst has its own, in each step
 }
 ON_TWO = [(name, 2, bad, None) for bad, name in enumerate(FAULTS)]
 """The bad rank alternates, so that no fault is found by always naming the same one."""

@@ -38,7 +38,8 @@ fails()
 """
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "rankscope"])
+# rankscope run calls torchrun, which starts the ranks
+@pytest.mark.parametrize("launcher", [pytest.param("torchrun", marks=pytest.mark.long), "rankscope"])
 def test_a_forked_script_sees_and_does_the_same(tmp_path: Path, fork_server: str, launcher: str) -> None:
     script = tmp_path / "sees.py"
     script.write_text(SEES)

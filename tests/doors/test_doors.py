@@ -58,12 +58,15 @@ def test_training_is_the_same_to_the_last_bit(launches: Launches) -> None:
     assert launches.left(recorded=True) == launches.left(recorded=False)
 
 
+# What `exec` does with exit codes and signals is in tests/unit/launcher/test_exec.py as well; of `run`, in tests/harm.
+@pytest.mark.long
 def test_a_failing_rank_ends_the_job_with_the_same_exit_code(launches: Launches) -> None:
     bare, ours = launches.code("fail", False), launches.code("fail", True)
     assert bare in launches.door.failing, launches.said("fail", False)
     assert ours in launches.door.failing, launches.said("fail", True)
 
 
+@pytest.mark.long
 def test_sigterm_ends_it_alike(launches: Launches) -> None:
     codes = {}
     for recorded in (False, True):

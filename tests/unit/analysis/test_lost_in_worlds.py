@@ -97,7 +97,7 @@ def test_hardly_a_record_is_taken_for_another_calls(name: str) -> None:
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "late"])
 # ep4 is bound by communication by a hair; the larger jobs take a second a trial
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.long] * n.endswith("8")) for n in JOBS if n != "ep4"]
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n == "tp4" or n.endswith("8"))) for n in JOBS if n != "ep4"]
 )
 def test_the_verdict_stays_in_most_trials(name: str, late: bool) -> None:
     traces, _, whole = job(name, late)

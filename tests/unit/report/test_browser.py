@@ -170,6 +170,7 @@ def test_copies_as_markdown(gpu_straggler: ClusterReport, show: Callable[[Cluste
     assert "- Read shares, not absolute times, of host-bound steps" in card
 
 
+@pytest.mark.long  # it measures times; what such a page weighs is in test_writers.py and test_page_size.py
 def test_a_thousand_ranks_stay_interactive(many_ranks: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
     rank, rows = many_ranks.ranks[0], many_ranks.steps[:20]
     many_ranks.ranks = [type(rank)(**(vars(rank) | {"rank": number})) for number in range(1024)]
@@ -200,7 +201,13 @@ AXE = importlib.util.find_spec("axe_core_python")
 
 
 @pytest.mark.skipif(AXE is None, reason="needs axe-core (pip install axe-core-python)")
-@pytest.mark.parametrize(("scheme", "rules"), [("light", "undefined"), ("dark", "{runOnly: ['color-contrast']}")])
+@pytest.mark.parametrize(
+    ("any_report", "scheme", "rules"),
+    [*((name, "light", "undefined") for name in ("gpu_straggler", "cpu_balanced", "many_ranks", "nothing_usable")),
+     *(pytest.param(name, "dark", "{runOnly: ['color-contrast']}", marks=[pytest.mark.long] * (name != "gpu_straggler"))
+       for name in ("gpu_straggler", "cpu_balanced", "many_ranks", "nothing_usable"))],
+    indirect=["any_report"],
+)  # fmt: skip
 def test_axe_finds_nothing_serious(
     any_report: ClusterReport, scheme: str, rules: str, show: Callable[[ClusterReport], Browser]
 ) -> None:
