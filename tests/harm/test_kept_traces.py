@@ -15,8 +15,7 @@ from rankscope.records.report import ClusterReport
 from rankscope.records.running.node_task import JobEnd
 from rankscope.rundir.layout import RunDir
 from support.node import Node, until
-from support.worlds.catalogue import World, simulated
-from support.worlds.faults import Fault
+from support.worlds.catalogue import waiting_for_input
 
 pytestmark = [pytest.mark.data, pytest.mark.long]
 
@@ -30,9 +29,11 @@ TASK = {"keep": "suspects", "report": True, "report_timeout_s": 500.0, "gather_t
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """Of 8 ranks, one of which waits 30 ms for its input in each step."""
-    world = World("ddp late", "ddp", RANKS, Fault("input", (LATE,), 30.0), realistic=False)
-    return simulated(world).texts
+    return waiting_for_input(RANKS, LATE)
+
+
+def ranks_of(number: int) -> range:
+    return range(number * RANKS // NODES, (number + 1) * RANKS // NODES)
 
 
 @pytest.fixture
@@ -43,15 +44,6 @@ def nodes(tmp_path):
     yield both
     for node in both:
         node.close()
-
-
-def announce(node: Node, number: int, texts: list[str]) -> None:
-    per = RANKS // NODES
-    own = range(number * per, (number + 1) * per)
-    for rank in own:
-        node.lives(rank, world=RANKS)
-    for rank in own:
-        node.records(rank, texts[rank], world=RANKS, host=f"host{number}")
 
 
 def end(nodes: list[Node]) -> None:
@@ -68,7 +60,7 @@ def test_traces_of_the_late_rank_and_of_two_others_are_kept_whole(nodes, texts):
     head, other = nodes
     for number, node in enumerate(nodes):
         node.start()
-        announce(node, number, texts)
+        node.announces(ranks_of(number), texts, host=f"host{number}")
     until(lambda: len(head.spool.holds()) + len(other.spool.holds()) == RANKS)
     assert traces(head.run) == []  # nothing is decided yet, and nothing lost
     end(nodes)
@@ -89,7 +81,7 @@ def test_a_helper_that_is_killed_before_and_after_the_decision_loses_nothing(nod
     head, other = nodes
     for number, node in enumerate(nodes):
         node.start()
-        announce(node, number, texts)
+        node.announces(ranks_of(number), texts, host=f"host{number}")
     until(lambda: len(head.spool.holds()) + len(other.spool.holds()) == RANKS)
     other.kill()
     head.helper.finish(JobEnd(exit_code=0))
@@ -109,7 +101,7 @@ def test_what_a_killed_node_holds_is_gathered_later_as_was_decided(nodes, texts,
     head, other = nodes
     for number, node in enumerate(nodes):
         node.start()
-        announce(node, number, texts)
+        node.announces(ranks_of(number), texts, host=f"host{number}")
     until(lambda: len(other.spool.holds()) == RANKS // NODES)
     other.kill()
     copy = tmp_path / "undecided"

@@ -30,8 +30,7 @@ from rankscope.stores.mirror import NOTES, Mirror
 from support.ending import end
 from support.launching import free_port
 from support.node import Node, until
-from support.worlds.catalogue import World, simulated
-from support.worlds.faults import Fault
+from support.worlds.catalogue import waiting_for_input
 
 pytestmark = [pytest.mark.data, pytest.mark.long]
 
@@ -104,8 +103,7 @@ def store(request, tmp_path, monkeypatch) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """Of 4 ranks, one of which waits 30 ms for its input in each step."""
-    return simulated(World("ddp late", "ddp", RANKS, Fault("input", (LATE,), 30.0), realistic=False)).texts
+    return waiting_for_input(RANKS, LATE)
 
 
 @pytest.fixture
@@ -124,13 +122,6 @@ def make(tmp_path, store):
         node.close()
 
 
-def announce(node: Node, ranks: range, texts: list[str]) -> None:
-    for rank in ranks:
-        node.lives(rank, world=RANKS)
-    for rank in ranks:
-        node.records(rank, texts[rank], world=RANKS)
-
-
 def brought(store: Store, tmp_path: Path) -> RunDir:
     """All that the store holds."""
     folder = tmp_path / "brought"
@@ -144,7 +135,7 @@ def brought(store: Store, tmp_path: Path) -> RunDir:
 def test_two_nodes_without_any_folder_in_common(make, store, texts, tmp_path, keep):
     nodes = [make(0, keep=keep), make(1, keep=keep)]
     for number, node in enumerate(nodes):
-        announce(node, range(2 * number, 2 * number + 2), texts)
+        node.announces(range(2 * number, 2 * number + 2), texts)
     with ThreadPoolExecutor(2) as pool:
         words = list(pool.map(lambda node: node.end(limit_s=LIMIT_S), nodes))
     run = brought(store, tmp_path)
@@ -165,7 +156,7 @@ def test_two_nodes_without_any_folder_in_common(make, store, texts, tmp_path, ke
 
 def test_a_second_run_there_is_refused(make, store, texts, tmp_path):
     node = make(0, report=False)
-    announce(node, range(RANKS), texts)
+    node.announces(range(RANKS), texts)
     node.end(limit_s=LIMIT_S)
     other = Node(tmp_path / "other", RunDir(tmp_path / "other" / "run"), store=store.url, node="0", launch="launch 2",
                  run_dir=str(tmp_path / "other" / "run"))  # fmt: skip
@@ -181,7 +172,7 @@ def test_a_second_run_there_is_refused(make, store, texts, tmp_path):
 def test_a_helper_that_is_killed_while_it_writes_is_followed_by_another(make, store, texts, tmp_path):
     node = make(0, report=False)
     node.helper.watch()
-    announce(node, range(RANKS), texts)
+    node.announces(range(RANKS), texts)
     until(lambda: (node.run.path / ".sent.jsonl").exists())  # it has begun
     os.kill(node.helper.pid, signal.SIGKILL)
     node.end(limit_s=LIMIT_S)
@@ -198,7 +189,7 @@ def test_a_store_that_is_killed_and_loses_all_gets_it_again(tmp_path, monkeypatc
         node = Node(spool, RunDir(spool / "run"), store=store.url, run_dir=str(spool / "run"), run_id="run", node="9",
                     gather_timeout_s=300.0)  # fmt: skip
         node.start()
-        announce(node, range(RANKS), texts)
+        node.announces(range(RANKS), texts)
         until(lambda: node.run.record(0, 0, RANKS - 1).exists())
         store.kill()
         words = node.end(limit_s=LIMIT_S)
@@ -236,7 +227,7 @@ def test_a_store_that_comes_and_goes(tmp_path, monkeypatch, texts):
         node = Node(spool, RunDir(spool / "run"), store=store.url, run_dir=str(spool / "run"), run_id="run", node="8",
                     gather_timeout_s=300.0)  # fmt: skip
         node.start()
-        announce(node, range(RANKS), texts)
+        node.announces(range(RANKS), texts)
         node.end(limit_s=LIMIT_S)
         node.close()
         stop.set()

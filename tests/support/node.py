@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,13 @@ class Node:
         path = self.spool.record(0, window, rank)
         path.with_suffix(".tmp").write_text(to_json(record))
         path.with_suffix(".tmp").rename(path)
+
+    def announces(self, ranks: Sequence[int], texts: Sequence[str], **fields: Any) -> None:
+        """Ranks have come, have recorded a window, and have ended; ``texts`` are the traces of all ranks of the job."""
+        for rank in ranks:
+            self.lives(rank, world=len(texts))
+        for rank in ranks:
+            self.records(rank, texts[rank], world=len(texts), **fields)
 
     def end(self, exit_code: int | None = 0, limit_s: float = 300) -> list[HelperMessage]:
         """The job has ended; every word until the helper is done."""

@@ -18,7 +18,19 @@ from .faults import Fault, changed
 from .jobs import Mesh, build
 from .kineto import Recording, traces
 
-__all__ = ["RECORDED", "SKIPPED", "Simulated", "World", "drawn", "faults", "healthy", "mean_ms", "simulated", "small"]
+__all__ = [
+    "RECORDED",
+    "SKIPPED",
+    "Simulated",
+    "World",
+    "drawn",
+    "faults",
+    "healthy",
+    "mean_ms",
+    "simulated",
+    "small",
+    "waiting_for_input",
+]
 
 RECORDED = 6
 SKIPPED = 2
@@ -77,6 +89,11 @@ class Simulated:
     def cost_ms(self) -> float:
         """What the fault costs of each step that all ranks recorded, on average."""
         return 0.0 if self.world.fault is None else self.step_ms - self.without_fault_ms()
+
+
+def waiting_for_input(ranks: int, late: int, ms: float = 30.0) -> list[str]:
+    """The traces of a DDP job of so many ranks, one of which waits for its input in each step."""
+    return simulated(World("ddp late", "ddp", ranks, Fault("input", (late,), ms), realistic=False)).texts
 
 
 def simulated(world: World) -> Simulated:
