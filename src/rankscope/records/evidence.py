@@ -257,6 +257,8 @@ class Evidence:
     """Host time in calls that allocate or free device memory (cudaMalloc, cudaFree), per step, of the median rank."""
     pageable_ms: float = 0.0
     """What copies to the device that did not come from pageable memory would gain per step (replay)."""
+    again_ms: float = 0.0
+    """What it would gain per step if the backward ran no operators of the forward again (replay)."""
     kernel_us: float | None = None
     """Median duration of a compute kernel."""
     launches: float = 0.0

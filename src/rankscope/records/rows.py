@@ -238,6 +238,8 @@ class MemoryFrame:
     """``file.py:12 function``."""
     bytes: int
     count: int
+    what: str = ""
+    """``optimizer states`` or ``logits and loss``, by the functions of PyTorch that the line called; else empty."""
 
 
 @dataclass(kw_only=True)

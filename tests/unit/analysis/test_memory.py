@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.memory.rows import memory_rows
-from rankscope.analysis.memory.snapshot import BEFORE, NO_FRAME, load_snapshot, memory_row
+from rankscope.analysis.memory.snapshot import BEFORE, NO_FRAME, _holder, load_snapshot, memory_row
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import TraceError
 from rankscope.records.rows import MemoryFrame, MemoryRow
@@ -116,10 +116,27 @@ def test_who_holds_the_peak() -> None:
     # the innermost line that is neither PyTorch's nor ours
     assert memory_row(snapshot(), "f", {}).top == [
         MemoryFrame(frame="job/model.py:10 forward", bytes=8 * MIB, count=1),
-        MemoryFrame(frame="job/train.py:30 main", bytes=4 * MIB, count=1),
+        MemoryFrame(frame="job/train.py:30 main", bytes=4 * MIB, count=1, what="optimizer states"),
         MemoryFrame(frame=NO_FRAME, bytes=2 * MIB, count=1),
         MemoryFrame(frame=BEFORE, bytes=1000, count=1),
     ]
+
+
+def test_what_a_line_holds_is_told_by_what_it_called() -> None:
+    """Innermost first: PyTorch's own frames name what the line of the script allocates."""
+
+    def frame(filename: str, name: str) -> dict:
+        return {"filename": filename, "name": name, "line": 7}
+
+    line = frame("/home/me/job/train.py", "main")
+    assert _holder([frame("/lib/torch/optim/adamw.py", "_init_group"), line]) == (
+        "job/train.py:7 main",
+        "optimizer states",
+    )
+    assert _holder([frame("/lib/torch/nn/functional.py", "cross_entropy"), line])[1] == "logits and loss"
+    assert _holder([frame("/home/me/job/model.py", "my_loss"), line]) == ("job/model.py:7 my_loss", "")
+    assert _holder([frame("/lib/torch/nn/functional.py", "linear"), line])[1] == ""
+    assert _holder([], BEFORE) == (BEFORE, "")
 
 
 def test_a_peak_before_the_first_event() -> None:

@@ -11,8 +11,8 @@ from rankscope.diagnose.advice.table import OURS, advise
 from rankscope.diagnose.rules.table import open_case
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action
-from rankscope.records.rows import WorkGroup
-from support.verdict_kinds import BUSY, H100, evidence, late
+from rankscope.records.rows import MemoryFrame, WorkGroup
+from support.verdict_kinds import BUSY, FULL, H100, evidence, late
 
 FUSED = {"element-wise, norms and losses": 21.0}
 SLOW = {"host_ms": 40.0, "host_gain_ms": 40.0, "launches": 1600.0}
@@ -51,6 +51,8 @@ def codes(case: Evidence) -> list[str]:
             {"transfer_ms": 30.0, "network_gain_ms": 20.0},
             {"transfer_ms": 30.0, "network_gain_ms": 0.9},
         ),
+        ("checkpoint_less", {"again_ms": 9.0}, {"again_ms": 9.0, "memory": [FULL]}),
+        ("make_room", {"memory": [replace(FULL, peak_allocated_bytes=77 << 30)]}, {"memory": [FULL]}),
         ("load_faster", {"input_ms": 30.0}, {"input_ms": 30.0, "suspects": [late(1, 30.0, "input_stall")]}),
         ("even_stages", {"pipeline": True, "compute_ms": {0: 8.0, 1: 11.0}}, {"compute_ms": {0: 8.0, 1: 11.0}}),
         ("record_shapes", {"compute_pct": 95.0, "shapes": False}, {"compute_pct": 95.0, "shapes": True}),
@@ -60,6 +62,24 @@ def codes(case: Evidence) -> list[str]:
 def test_when_it_is_advised(code: str, has: dict, has_not: dict) -> None:
     assert code in codes(replace(evidence(), **has))
     assert code not in codes(replace(evidence(), **has_not))
+
+
+@pytest.mark.parametrize(
+    ("what", "bytes_", "said"),
+    [
+        ("optimizer states", 20 << 30, "Shard the states of the optimizer, 20.0 GiB at the peak"),
+        ("logits and loss", 20 << 30, "logits and loss hold 20.0 GiB"),
+        ("optimizer states", 2 << 30, "Checkpoint the activations"),  # of 77 GiB
+        ("", 60 << 30, "Checkpoint the activations"),
+    ],
+)
+def test_what_makes_room_depends_on_who_holds_most(what: str, bytes_: int, said: str) -> None:
+    frame = MemoryFrame(frame="train.py:40 main", bytes=bytes_, count=9, what=what)
+    row = replace(FULL, peak_allocated_bytes=77 << 30, top=[frame])
+    (action,) = [a for a in advise(open_case(replace(evidence(), memory=[row]))) if a.code == "make_room"]
+    assert said in action.text
+    assert "77.0 GiB of 80.0 GiB of rank 3's memory" in action.text
+    assert action.saves_ms is None
 
 
 def test_bf16_is_worth_products_in_32_bits_and_half_of_what_other_kernels_move() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.evidence.computed_again import again_ms
 from rankscope.analysis.evidence.missing_ranks import holds, lost_partners
 from rankscope.analysis.evidence.pageable import pageable_ms
 from rankscope.analysis.evidence.places import find_places
@@ -94,6 +95,7 @@ def collect(
     told = replayed or [w for w in windows if w.replay is not None and w.refused == ALONE]
     if told:
         evidence.work_gains, evidence.pageable_ms = work_gains(told), pageable_ms(told)
+        evidence.again_ms = again_ms(told)
         evidence.host_gain_ms = _gain(told, lambda r: r.gains(r.without(Work.HOST)))
     if trusted:
         shows = max(w.visible for w in trusted)

@@ -15,9 +15,18 @@ from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.windows.analyse import ALONE, WindowResult
 
-__all__ = ["MOST_RANKS", "less_device_work", "operator_shares", "priced", "without_group", "work_gains"]
+__all__ = [
+    "MOST_RANKS",
+    "less_device_work",
+    "operator_shares",
+    "placed_kernels",
+    "priced",
+    "without_group",
+    "work_gains",
+]
 
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 
 ASKED = (MEMORY_BOUND, OPTIMIZER, SHARDING, PLAIN)
 """Kinds that a change can fuse, reduce or speed up; other products and attention are the purpose of the job."""
@@ -71,6 +80,21 @@ def operator_shares(view: RankView, window: WindowResult, column: int, operator:
     return found.get(operator, np.zeros(window.plan.size))
 
 
+def placed_kernels(view: RankView, window: WindowResult, column: int) -> tuple[I64, I64, I64, F64, F64]:
+    """Return the kernels of the recorded steps whose launch is known: their rows, their operators (-1 if unknown), the
+    segments that launch them and their lengths, ns; and the length of all in each segment."""
+    events = view.trace.events
+    kernels, operators = operator_of_kernels(view)
+    launched = events.launch[kernels] >= 0
+    kernels, operators = kernels[launched], operators[launched]
+    size = window.plan.size
+    place = np.searchsorted(window.plan.times[column], events.start[events.launch[kernels]]) + window.plan.shift[column]
+    place = np.minimum(place, size - 1).astype(np.int64)
+    length = events.duration[kernels].astype(np.float64)
+    whole = np.bincount(place, length, size).astype(np.float64)
+    return kernels, operators, place, length, whole
+
+
 def _shares(
     view: RankView,
     window: WindowResult,
@@ -80,17 +104,11 @@ def _shares(
 ) -> dict[str, F64]:
     """Return kind of work -> its share of the device work of each segment."""
     events, strings = view.trace.events, view.trace.strings
-    kernels, operators = operator_of_kernels(view)
-    launched = events.launch[kernels] >= 0
-    kernels, operators = kernels[launched], operators[launched]
-    size = window.plan.size
-    place = np.searchsorted(window.plan.times[column], events.start[events.launch[kernels]]) + window.plan.shift[column]
-    place = np.minimum(place, size - 1)
+    kernels, operators, place, length, whole = placed_kernels(view, window, column)
+    size = len(whole)
     pairs = np.stack((events.name[kernels], np.where(operators >= 0, events.name[operators.clip(0)], -1)))
     kinds, which = np.unique(pairs, axis=1, return_inverse=True)
     groups = [kind(strings[o] if o >= 0 else "", strings[k]) for k, o in kinds.T.tolist()]
-    length = events.duration[kernels].astype(np.float64)
-    whole = np.bincount(place, length, size)
     found = {}
     for group in set(groups) & set(asked):
         mine = np.array([g == group for g in groups])[which.reshape(-1)]

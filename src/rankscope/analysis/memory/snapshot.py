@@ -10,8 +10,9 @@ another stream still uses.
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,11 @@ NO_FRAME = "(no Python frame)"
 autograd."""
 _LIBRARY = ("/torch/", "/rankscope/agent/")
 """A frame in one of these folders is attributed to the line of the script that called it."""
+_HOLDERS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
+    ("optimizer states", "/torch/optim/", re.compile("")),
+    ("logits and loss", "/torch/", re.compile(r"cross_entropy|log_softmax|nll_loss|_loss$")),
+)
+"""What is held -> folder and function of a frame within PyTorch."""
 _TAKEN = ("segment_alloc", "segment_map")
 _GIVEN = ("segment_free", "segment_unmap")
 
@@ -165,35 +171,48 @@ def _top(device: _Device) -> list[MemoryFrame]:
     """Return the lines whose allocations were alive at the (first) peak."""
     peak = int(np.argmax(device.allocated))
     alive: dict[int, dict[str, Any]] = {}
-    older: list[tuple[str, int]] = []
+    older: list[tuple[_Holder, int]] = []
     ever: set[int] = set()
-    at_peak: list[tuple[str, int]] | None = None
+    at_peak: list[tuple[_Holder, int]] | None = None
     for index, event in enumerate(device.events):
         if index == peak:
-            at_peak = [(_line(e.get("frames")), e["size"]) for e in alive.values()]
+            at_peak = [(_holder(e.get("frames")), e["size"]) for e in alive.values()]
         if event["action"] == "alloc":
             alive[event["addr"]] = event
             ever.add(event["addr"])
         elif event["action"] == "free_completed" and alive.pop(event["addr"], None) is None:
             ever.add(event["addr"])
             if index >= peak:
-                older.append((BEFORE, event["size"]))
+                older.append(((BEFORE, ""), event["size"]))
     if at_peak is None:
-        at_peak = [(_line(e.get("frames")), e["size"]) for e in alive.values()]
+        at_peak = [(_holder(e.get("frames")), e["size"]) for e in alive.values()]
     lasting = [b for b in device.blocks if b["addr"] not in ever]
-    older += [(_line(b.get("frames"), BEFORE), _size(b)) for b in lasting]
-    sums: dict[str, list[int]] = {}
-    for line, size in at_peak + older:
-        entry = sums.setdefault(line, [0, 0])
+    older += [(_holder(b.get("frames"), BEFORE), _size(b)) for b in lasting]
+    sums: dict[_Holder, list[int]] = {}
+    for holder, size in at_peak + older:
+        entry = sums.setdefault(holder, [0, 0])
         entry[0] += size
         entry[1] += 1
-    rows = [MemoryFrame(frame=line, bytes=size, count=count) for line, (size, count) in sums.items()]
+    rows = [MemoryFrame(frame=f, bytes=size, count=count, what=what) for (f, what), (size, count) in sums.items()]
     return sorted(rows, key=lambda r: -r.bytes)[:MOST_FRAMES]
 
 
-def _line(frames: Sequence[dict[str, Any]] | None, unknown: str = NO_FRAME) -> str:
-    """Return the innermost line outside the library; frames are given innermost first."""
+_Holder: TypeAlias = tuple[str, str]
+"""A line, and what it holds."""
+
+
+def _holder(frames: Sequence[dict[str, Any]] | None, unknown: str = NO_FRAME) -> _Holder:
+    """Return the innermost line outside the library, and what it holds; frames are given innermost first."""
     if not frames:
-        return unknown
+        return unknown, ""
+    held = (
+        what
+        for what, folder, function in _HOLDERS
+        if any(folder in f["filename"] and function.search(f["name"]) for f in frames)
+    )
+    return _line(frames), next(held, "")
+
+
+def _line(frames: Sequence[dict[str, Any]]) -> str:
     frame = next((f for f in frames if not any(part in f["filename"] for part in _LIBRARY)), frames[0])
     return f"{'/'.join(frame['filename'].split('/')[-2:])}:{frame['line']} {frame['name']}"

@@ -1,12 +1,18 @@
-"""Device memory that all ranks allocate and free in every step: PyTorch's allocator can keep it."""
+"""Device memory: what all ranks allocate and free in every step can be kept, and what hardly suffices be spared."""
 
 from __future__ import annotations
 
 from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.memory import fullest, room, size
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
 
-__all__ = ["ADVICE"]
+__all__ = ["ADVICE", "FULL", "ROOM"]
+
+FREE = 0.2
+"""Share of the device's memory that has to be free at the peak for activations to be kept."""
+NEARLY = 0.95
+"""Share of the device's memory in tensors at the peak. CUDA's context and NCCL take some of what is left."""
 
 
 def _find(case: Case) -> list[Action]:
@@ -21,4 +27,32 @@ def _find(case: Case) -> list[Action]:
     return at_most(evidence, "keep_memory", text, evidence.allocator_ms, check)
 
 
+def _find_full(case: Case) -> list[Action]:
+    """Advise on the fullest device; one that has run out of memory has a finding, with this advice."""
+    rows = [row for row in case.evidence.memory if row.device_bytes]
+    row = max(rows, key=lambda r: r.peak_allocated_bytes / (r.device_bytes or 1), default=None)
+    if row is None or row.window is None or row.peak_allocated_bytes < NEARLY * (row.device_bytes or 0):
+        return []
+    holds = f"{size(row.peak_allocated_bytes)} of {size(row.device_bytes or 0)}"
+    text = f"Make room: tensors take {holds} of rank {row.rank}'s memory at the peak. {room(row)}"
+    return [Action(code="make_room", text=text, ranks=[row.rank], check="peak allocated, and the step")]
+
+
+def _find_room(case: Case) -> list[Action]:
+    """Advise to compute less again where memory is free."""
+    row = fullest(case.evidence.memory)
+    allows = "if memory allows"
+    if row is not None and row.device_bytes:
+        free = row.device_bytes - row.peak_reserved_bytes
+        if free < FREE * row.device_bytes:
+            return []
+        allows = f"{size(free)} of {size(row.device_bytes)} are free at the peak"
+    text = f"Checkpoint fewer activations, {allows}: the backward computes forward operators again."
+    return at_most(case.evidence, "checkpoint_less", text, case.evidence.again_ms, "forward operators in the backward")
+
+
+FULL = Advice(code="make_room", find=_find_full)
+ROOM = Advice(
+    code="checkpoint_less", find=_find_room, knobs={"checkpoint_less": ("activation_checkpointing", "checkpoint")}
+)
 ADVICE = Advice(code="keep_memory", find=_find)

@@ -33,6 +33,7 @@ OURS: tuple[Advice, ...] = (
     input_for_all.ADVICE,
     pinned_memory.ADVICE,
     memory.ADVICE,
+    memory.ROOM,
     busy_operator.ADVICE,
     compile_program.ADVICE,
     fused_optimizer.ADVICE,
@@ -41,6 +42,7 @@ OURS: tuple[Advice, ...] = (
     hide_transfers.ADVICE,
     larger_batch.ADVICE,
     pipeline_schedule.ADVICE,
+    memory.FULL,
     near_the_peak.ADVICE,
     record_more.ADVICE,
 )

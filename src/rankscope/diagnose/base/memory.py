@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.records.rows import MemoryRow
+from rankscope.records.rows import MemoryFrame, MemoryRow
 
-__all__ = ["fullest", "held", "size"]
+__all__ = ["fullest", "held", "room", "size"]
 
 MOST_LINES = 3
+LARGE = 0.2
+"""Share of the peak from which on a holder is worth a change of its own."""
+_LESS = {
+    "optimizer states": (
+        "Shard the states of the optimizer, {size} at the peak: ZeroRedundancyOptimizer or fully_shard; or keep them "
+        "in 8 bits, which changes numerics."
+    ),
+    "logits and loss": (
+        "Compute the loss in pieces, or by a fused cross-entropy: logits and loss hold {size} at the peak; or shard "
+        "the vocabulary."
+    ),
+}
+"""What is held -> how to hold less of it."""
 
 
 def size(count: int) -> str:
@@ -22,9 +35,25 @@ def held(row: MemoryRow) -> list[str]:
         return []
     return [
         "Most at the peak was held by: "
-        + "; ".join(f"{frame.frame} {size(frame.bytes)}" for frame in row.top[:MOST_LINES])
+        + "; ".join(f"{frame.frame} {size(frame.bytes)}{_of(frame)}" for frame in row.top[:MOST_LINES])
         + "."
     ]
+
+
+def _of(frame: MemoryFrame) -> str:
+    return f" ({frame.what})" if frame.what else ""
+
+
+def room(row: MemoryRow) -> str:
+    """Return what would hold less at the peak, by what holds most there, in a sentence."""
+    sums = {what: sum(frame.bytes for frame in row.top if frame.what == what) for what in _LESS}
+    most = max(sums, key=lambda what: sums[what])
+    if sums[most] < LARGE * row.peak_allocated_bytes or not sums[most]:
+        return (
+            "Checkpoint the activations of some blocks (torch.utils.checkpoint), which costs their forward once more; "
+            "offload last."
+        )
+    return _LESS[most].format(size=size(sums[most]))
 
 
 def fullest(rows: Sequence[MemoryRow]) -> MemoryRow | None:

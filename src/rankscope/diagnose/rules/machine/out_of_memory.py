@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.diagnose.base.memory import held, size
+from rankscope.diagnose.base.memory import held, room, size
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.report import Finding
 from rankscope.records.rows import MemoryRow
@@ -39,7 +39,7 @@ def _finding(row: MemoryRow, all_rows: Sequence[MemoryRow]) -> Finding:
         confidence="high",
         title=f"Rank {row.rank} ran out of device memory" + (", with enough in pieces" if pieces else ""),
         evidence=lines,
-        advice=list(FRAGMENTED) if pieces else [],
+        advice=list(FRAGMENTED) if pieces else [room(row)] if any(frame.what for frame in row.top) else [],
     )
 
 

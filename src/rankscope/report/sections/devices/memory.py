@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.records.report import ClusterReport
-from rankscope.records.rows import MemoryRow
+from rankscope.records.rows import MemoryFrame, MemoryRow
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section, Variables, tables
@@ -113,7 +113,7 @@ def frames(report: ClusterReport) -> Table:
     """Return the lines of code that hold the memory at each peak."""
     rows = [(row, frame) for row in report.memory for frame in row.top]
     columns = [
-        [text(frame.frame, 90) for _, frame in rows],
+        [text(_line(frame), 90) for _, frame in rows],
         numbers([_gib(frame.bytes) for _, frame in rows], 3),
         numbers([float(frame.count) for _, frame in rows], 0),
         [number(row.rank) for row, _ in rows],
@@ -129,6 +129,10 @@ def frames(report: ClusterReport) -> Table:
     return Table("frames", heads, [Row(cells) for cells in assemble(columns)])
 
 
+def _line(frame: MemoryFrame) -> str:
+    return f"{frame.frame} ({frame.what})" if frame.what else frame.frame
+
+
 def across(report: ClusterReport) -> Table:
     """Compare the same line on all ranks: which of them holds more than the others."""
     last = max((row.attempt for row in report.memory), default=0)
@@ -139,7 +143,8 @@ def across(report: ClusterReport) -> Table:
     by_line: dict[str, dict[int, int]] = {}
     for rank, row in peaks.items() if len(peaks) > 1 else ():
         for frame in row.top:
-            by_line.setdefault(frame.frame, {})[rank] = frame.bytes
+            held_by = by_line.setdefault(_line(frame), {})
+            held_by[rank] = held_by.get(rank, 0) + frame.bytes
     found = sorted(by_line.items(), key=lambda item: -max(item[1].values()))[:MOST_LINES]
     most = [max(held, key=lambda rank: held[rank]) for _, held in found]
     columns = [
