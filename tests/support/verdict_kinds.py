@@ -113,7 +113,10 @@ KINDS: dict[str, Evidence] = {
         host_ms=41.0, most_host_ms=44.0, host_gain_ms=50.0, launches=1654.0, kernel_us=1.4, often="aten::add",
         often_calls=1504.0, idle_pct=41.0,
     ),
-    "V6 bound by input": evidence(input_ms=42.0, idle_pct=42.0),
+    "V6 bound by input": evidence(input_ms=42.0, idle_pct=42.0, compute_pct=55.0, exposed_comm_pct=3.0),
+    "V6 copies from pageable memory": evidence(
+        pageable_ms=30.0, copy_ms=28.0, compute_pct=57.0, exposed_comm_pct=3.0, idle_pct=12.0
+    ),
     "V7 bound by communication, DDP": evidence(
         transfer_ms=28.0, network_gain_ms=26.0, overlap_gain_ms=20.0, uses=["ddp"], modules={"DDP bucket 1": 22.0}
     ),
@@ -125,7 +128,10 @@ KINDS: dict[str, Evidence] = {
         work_gains={"copies for sharding": 3.0}, uses=["fsdp2", "compile"],
     ),
     "V9 the machine is busy": evidence(late(1, 8.0, "slow_compute", p_value=0.4), contention=BUSY, device=False),
-    "V10 a job of one rank": evidence(ranks=1, input_ms=42.0, refused="only one rank was recorded"),
+    "V10 a job of one rank": evidence(
+        ranks=1, calls=0, input_ms=42.0, compute_pct=58.0, exposed_comm_pct=0.0, idle_pct=42.0,
+        refused="only one rank was recorded",
+    ),
     "V10b one rank of many": evidence(ranks=1, missing=[1, 2, 3], compute_pct=90.0),
     "V11 ranks are missing": evidence(late(1, 38.0, "input_stall"), missing=[4, 5, 6, 7]),
     "V12 a pipeline": evidence(

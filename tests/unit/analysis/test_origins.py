@@ -10,6 +10,7 @@ import pytest
 from rankscope.analysis.operators.convolutions import BACKWARD, Convolutions
 from rankscope.analysis.operators.origins import origins
 from rankscope.analysis.tables.kernels import kernel_rows
+from rankscope.report.sections.devices.kernels import _shapes
 
 from .test_operators import event, products, view
 
@@ -75,3 +76,16 @@ def test_where_a_kernel_comes_from(tmp_path: Path) -> None:
 def test_the_table_has_them(tmp_path: Path) -> None:
     (row,) = kernel_rows([view(tmp_path, products(5, at=10.0, number=1))])
     assert (row.operator, row.tflops, row.ms_per_step) == ("aten::mm", pytest.approx(20.0), pytest.approx(0.5))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "shown"),
+    [
+        ("[[8, 32], [32, 16], []]", "8x32, 32x16"),
+        ("[[[16, 4], [2, 4]], []]", "16x4, 2x4"),  # a list of tensors
+        ("dims-7", ""),  # of a redacted run
+        (None, ""),
+    ],
+)
+def test_shapes_as_people_write_them(recorded: str | None, shown: str) -> None:
+    assert _shapes(recorded) == shown

@@ -102,7 +102,7 @@ def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[
         by = recorders.get((attempt, window))
         parts = [
             f"attempt {attempt}, window {window}: {steps}",
-            f"{len(members)} ranks",
+            "1 rank" if len(members) == 1 else f"{len(members)} ranks",
             by,
             counted.get((attempt, window)),
             held.get((attempt, window)),

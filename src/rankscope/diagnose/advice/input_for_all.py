@@ -16,8 +16,9 @@ def _find(case: Case) -> list[Action]:
     evidence = case.evidence
     if any(d.cause == "input_stall" for d in case.stragglers):
         return []
+    where = " on all ranks" if len(evidence.ranks) > 1 else ""
     text = (
-        "Load faster on all ranks: more num_workers with persistent_workers=True, a larger prefetch_factor; if the "
+        f"Load faster{where}: more num_workers with persistent_workers=True, a larger prefetch_factor; if the "
         "workers are busy, cheaper decoding or a cache."
     )
     return at_most(evidence, "load_faster", text, evidence.input_ms, "less than 1 ms a step in the data loader")

@@ -43,11 +43,15 @@ def what_limits(evidence: Evidence) -> Limit:
         return memory
     if waiting >= COMM_SHARE and waiting >= max(transfer, evidence.own_host_pct):
         who = "Every rank waits" if len(evidence.ranks) > 1 else "It waits"
-        return Limit("balanced", f"{who} for input: {_of(evidence.input_ms, step)}.")
+        return Limit("balanced", f"{who} for input: {_of(evidence.input_ms, step)}.", [_level(evidence, step)])
     if 100.0 * evidence.pageable_ms >= COMM_SHARE * whole and evidence.pageable_ms >= evidence.transfer_ms:
         held_up = "its host" if len(evidence.ranks) == 1 else "the hosts"
         taken = _of(evidence.pageable_ms, step)
-        return Limit("balanced", f"Copies to the device from pageable memory hold {held_up} up: {taken}.")
+        return Limit(
+            "balanced",
+            f"Copies to the device from pageable memory hold {held_up} up: {taken}.",
+            [_level(evidence, step)],
+        )
     if transfer >= COMM_SHARE and evidence.device:
         moving = f"Moving data between ranks takes {amount(evidence.transfer_ms)} of each {amount(step)} step"
         return Limit("comm_bound", f"{moving}, which no work hides ({share(evidence.transfer_ms, step)}).")

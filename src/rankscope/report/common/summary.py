@@ -46,6 +46,8 @@ def in_order(report: ClusterReport) -> list[RankSummary]:
 def clock_line(report: ClusterReport) -> str:
     """Return how accurately times of different ranks can be compared."""
     clock, calls = report.clock, report.collectives
+    if len(report.ranks) == 1 and not calls.count:
+        return "one rank: no clocks to align, no collectives to match"
     method = plain_text.one_line(clock.method.replace("_", " "), 40)
     error = "error unknown" if clock.error_us is None else f"within {clock.error_us:,.0f} µs"
     first = "clocks not aligned" if clock.method == "none" else f"clocks by {method} ({error})"

@@ -14,6 +14,7 @@ __all__ = [
     "KIND_LABELS",
     "cause",
     "gain",
+    "kind",
     "ms",
     "named_ranks",
     "pct",
@@ -37,6 +38,8 @@ KIND_LABELS = {
     "contended": "Machine busy",
     "insufficient_data": "Not enough data",
 }
+_ALONE = "single_rank"
+"""``verdict.reason`` of a job of one rank: nothing is missing there."""
 _DEFAULT_SENTENCES = {
     "straggler": "One or more ranks hold the job back.",
     "balanced": "No rank is to blame.",
@@ -104,6 +107,11 @@ def named_ranks(numbers: Iterable[int]) -> str:
     """Return ``rank 1`` or ``ranks 0-3, 7``."""
     unique = set(numbers)
     return f"{'rank' if len(unique) == 1 else 'ranks'} {plain_text.elide(ranks(unique), 80)}"
+
+
+def kind(verdict: Verdict) -> str:
+    """Return the kind of verdict as a label."""
+    return "One rank" if verdict.reason == _ALONE else KIND_LABELS.get(verdict.kind, "Verdict")
 
 
 def sentence(verdict: Verdict) -> str:

@@ -60,7 +60,7 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "run": report.run,
         "verdict": verdict,
         "cost": words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms, "").partition(" ± ")[::2],
-        "kind": words.KIND_LABELS.get(verdict.kind, "Verdict"),
+        "kind": words.kind(verdict),
         "kind_class": verdict.kind if verdict.kind in words.KIND_LABELS else "insufficient_data",
         "sign": _SIGNS.get(verdict.kind, "?"),
         "level": LEVELS.get(verdict.confidence, 1),

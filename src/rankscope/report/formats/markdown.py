@@ -43,7 +43,7 @@ def render(report: ClusterReport) -> str:
 
 def _verdict(report: ClusterReport) -> str:
     verdict = report.verdict
-    facts = [words.KIND_LABELS.get(verdict.kind, "Verdict")]
+    facts = [words.kind(verdict)]
     if verdict.cost_ms_per_step is not None:
         share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
         of = "" if share is None else f", {share:.0f} % of a step of {words.ms(verdict.step_ms)}"

@@ -123,11 +123,7 @@ def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
     """Return Verdict, Why, Next and Sure; each item of Why and Next takes at most ``limit`` lines."""
     verdict = report.verdict
     found = _labelled("Verdict", words.sentence(verdict), _STYLES.get(verdict.kind, "bold"), width, 4)
-    for label, items, fallback in (
-        ("Why", verdict.why, "No evidence was stated."),
-        ("Next", verdict.next, "Nothing to do first."),
-    ):
-        shown = items[:3] or ([fallback] if label == "Next" else [])
+    for label, shown in (("Why", verdict.why[:3]), ("Next", verdict.next[:3] or ["Nothing to do first."])):
         for index, item in enumerate(shown):
             found += _labelled(label if index == 0 else "", plain_text.prose(item), "", width, limit)
     sure = f"{plain_text.one_line(verdict.confidence, 20)} confidence"
@@ -177,7 +173,7 @@ def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[
         return [Text("No rank was found.")]
     # One line for the heads, one for the legend, two for ranks without a trace.
     rows = rank_rows(report, min(_MAX_RANKS, max(room - 4, 2)))
-    heads, cells = _columns(rows)
+    heads, cells = _columns(rows, waits=len(report.ranks) > 1)
     widths = [max(len(head), *(len(row[i]) for row in cells)) for i, head in enumerate(heads)]
     numbers = ("compute", "exposed", "idle") if width >= _WIDE else ()
     before = 2 + sum(widths) + 2 * len(widths)
@@ -208,13 +204,13 @@ def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[
 _SHARE = {"compute": "compute_pct", "exposed": "exposed_comm_pct", "idle": "idle_pct"}
 
 
-def _columns(rows: list[RankRow]) -> tuple[list[str], list[list[str]]]:
+def _columns(rows: list[RankRow], *, waits: bool) -> tuple[list[str], list[list[str]]]:
     columns = [("rank", [row.label for row in rows])]
     if any(row.host for row in rows):
         columns.append(("host", [row.host for row in rows]))
     for head, values in (
         ("costs ms", [row.cost_ms for row in rows]),
-        ("waits ms", [row.wait_ms for row in rows]),
+        ("waits ms", [row.wait_ms for row in rows if waits]),
     ):
         if any(value is not None for value in values):
             cells = [

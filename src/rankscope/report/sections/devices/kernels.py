@@ -16,7 +16,7 @@ __all__ = ["METRICS", "SECTION", "kernels"]
 
 MAX_KERNELS = 80
 _HOVER = 400
-_SHOWN = 48
+_SHOWN = 40
 """Characters of a name that are shown on hover; report.json has the full name."""
 
 METRICS: dict[str, Metric] = {
@@ -82,8 +82,8 @@ def kernels(report: ClusterReport) -> Table:
         [number(r.max_rank) for r in rows],
     ]
     if any(r.operator for r in rows):
-        heads.insert(1, metric(METRICS["kernel.operator"]))
-        columns.insert(1, [_operator(r) for r in rows])
+        origin = METRICS["kernel.operator"]
+        heads[1], columns[1] = Column(origin.label, "", origin.hover), [_operator(r) for r in rows]
     if any(r.tflops for r in rows):
         heads.append(metric(METRICS["kernel.tflops"]))
         columns.append(numbers([r.tflops for r in rows], 0))
@@ -93,12 +93,13 @@ def kernels(report: ClusterReport) -> Table:
 
 
 def _operator(row: KernelRow) -> Cell:
-    """Return the operator; its shapes, as far as they fit, and all of them on hover."""
+    """Return the operator with its shapes as far as they fit, all of them on hover; without one the category."""
     if row.operator is None:
-        return text(None)
+        return text(row.category, 24)
     shapes = _shapes(row.shapes)
     shown = f"{row.operator} {shapes}".strip()
-    return Cell(plain_text.one_line(shown, _SHOWN), row.operator, plain_text.one_line(shown, _HOVER))
+    brief = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1].rstrip(', ')}…"
+    return Cell(plain_text.one_line(brief), row.operator, plain_text.one_line(shown, _HOVER))
 
 
 def _shapes(recorded: str | None) -> str:
@@ -107,7 +108,9 @@ def _shapes(recorded: str | None) -> str:
         inputs = json.loads(recorded or "[]")
     except ValueError:
         return ""
-    return ", ".join("x".join(map(str, dims)) for dims in inputs if isinstance(dims, list) and dims)
+    lists = [dims for dims in inputs if isinstance(dims, list) and dims]
+    flat = [size for dims in lists for size in (dims if isinstance(dims[0], list) else [dims])]  # a list of tensors
+    return ", ".join("x".join(map(str, size)) for size in flat)
 
 
 def _kernel_names(names: list[str]) -> list[Cell]:
