@@ -282,6 +282,12 @@ class Evidence:
     repeat_calls: float = 0.0
     repeat_ms: float = 0.0
     """Transfer time of the redundant calls per step."""
+    repeat_work_ms: float = 0.0
+    """What the wrapper itself does for them per step, with gradients and buckets: copies and divisions."""
+    hosts: int = 0
+    """Number of hosts of the recorded ranks; 0 if unknown."""
+    optimizer_ms: float = 0.0
+    """Host time in the optimizer's step, per step, mean over the ranks."""
     groups: list[str] = field(default_factory=list)
     contention: Contention | None = None
     """None if scheduler counts were recorded for no rank."""

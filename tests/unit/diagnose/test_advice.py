@@ -82,6 +82,40 @@ def test_what_makes_room_depends_on_who_holds_most(what: str, bytes_: int, said:
     assert action.saves_ms is None
 
 
+def test_one_reduction_a_step_saves_its_waits_and_the_work_of_ddp_too() -> None:
+    """Three of four reductions: 15 ms of transfer, three quarters of 8 ms of waiting, and 10 ms of copies."""
+    case = replace(evidence(), repeats=4, repeat_ms=15.0, waiting_ms=8.0, repeat_work_ms=10.0)
+    (action,) = [a for a in advise(open_case(case)) if a.code == "reduce_once"]
+    assert action.saves_ms == 31.0
+
+
+def test_transfers_of_one_host_s_processors_are_not_to_be_hidden() -> None:
+    case = replace(evidence(), transfer_ms=30.0, network_gain_ms=20.0, device=False)
+    assert "hide_transfers" in codes(replace(case, hosts=2))
+    assert "hide_transfers" not in codes(replace(case, hosts=1))
+    assert "hide_transfers" in codes(replace(case, hosts=1, device=True))
+
+
+def test_what_slow_hosts_hide_while_recorded_is_worth_its_share_of_an_unrecorded_step() -> None:
+    """Recorded steps of 100 ms, 40 of them by recording; of 50 ms idle for the host 10 remain of 60, 17 %.
+
+    Kernels of 23.6 ms gain nothing by the replay of the recorded steps; 83 % of their time is 19.7.
+    """
+    case = replace(evidence(), efficiency=H100, recording_ms=40.0, host_ms=50.0, waiting_ms=0.0, input_ms=0.0)
+    (action,) = [a for a in advise(open_case(case)) if a.code == "compile"]
+    assert action.saves_ms == pytest.approx(23.6 * 50 / 60)
+    assert "compile" not in codes(replace(case, recording_ms=0.0))
+
+
+def test_the_optimizer_s_host_time_bounds_what_its_launches_cost() -> None:
+    """48 of 480 launches are a tenth of the host's 30 ms; its step takes 8 ms of the host, of which 6 are unrecorded."""
+    known = replace(H100, groups=[WorkGroup(name="optimizer", ms_per_step=1.0, kernels_per_step=48.0)])
+    more = {"host_ms": 60.0, "host_gain_ms": 55.0, "recording_ms": 25.0, "launches": 480.0, "optimizer_ms": 8.0}
+    case = replace(evidence(), efficiency=known, uses=["foreach_optimizer"], **more)
+    (action,) = [a for a in advise(open_case(case)) if a.code == "fused_optimizer"]
+    assert action.saves_ms == pytest.approx(6.0)
+
+
 def test_bf16_is_worth_products_in_32_bits_and_half_of_what_other_kernels_move() -> None:
     """20 ms of products, by replay with attention 25, and half of 8 ms."""
     gains = {"products and attention in 32 bits": 25.0, "element-wise, norms and losses": 8.0}

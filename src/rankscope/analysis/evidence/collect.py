@@ -12,7 +12,16 @@ from rankscope.analysis.evidence.computed_again import again_ms
 from rankscope.analysis.evidence.missing_ranks import holds, lost_partners
 from rankscope.analysis.evidence.pageable import pageable_ms
 from rankscope.analysis.evidence.places import find_places
-from rankscope.analysis.evidence.program import compute_ms, has_shapes, host_lines, most_called, uses
+from rankscope.analysis.evidence.program import (
+    OPTIMIZER_STEP,
+    REDUCER,
+    compute_ms,
+    has_shapes,
+    host_lines,
+    host_ms,
+    most_called,
+    uses,
+)
 from rankscope.analysis.evidence.work_gains import work_gains
 from rankscope.analysis.operators.suspects import name_what_they_do
 from rankscope.analysis.rank.view import name_mask
@@ -62,6 +71,8 @@ def collect(
         missing=[r.rank for r in ranks if r.status in {"missing", "corrupt"}],
         incomplete={rank: words for w in windows for rank, words in {**w.left, **w.partial}.items()},
         unsound=sorted({rank for w in windows for rank in w.unsound | w.left.keys()}),
+        hosts=len({r.host for r in usable if r.host}),
+        optimizer_ms=_mean([host_ms(v, OPTIMIZER_STEP) for w in windows for v in w.views]),
         steps=sum(w.step_count for w in windows),
         step_ms=_step(windows),
         mean_step_ms=_mean_step(windows),
@@ -365,3 +376,5 @@ def _repeats(windows: Sequence[WindowResult], evidence: Evidence) -> None:
             transfer = float((window.waits.transfer[every] / size).sum()) / 1e6
             evidence.repeats, evidence.repeat_calls = forwards, float(len(sizes) - block)
             evidence.repeat_ms = transfer * (forwards - 1) / forwards
+            own = _mean([host_ms(v, REDUCER) for v in window.views])
+            evidence.repeat_work_ms = 0.0 if evidence.device else own * (forwards - 1) / forwards

@@ -10,13 +10,14 @@ import numpy as np
 
 from rankscope.analysis.operators.python_lines import readable
 from rankscope.analysis.operators.work import operator_work
+from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.self_time import self_time
-from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.rank.view import RankView, name_mask
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.rows import RankIdle, RankSummary
 from rankscope.trace.columns import Category
 
-__all__ = ["compute_ms", "has_shapes", "host_lines", "most_called", "uses"]
+__all__ = ["OPTIMIZER_STEP", "REDUCER", "compute_ms", "has_shapes", "host_lines", "host_ms", "most_called", "uses"]
 
 _SIGNS = {
     "ddp": ("DistributedDataParallel.forward",),
@@ -29,6 +30,9 @@ _SIGNS = {
     "optimizer": ("Optimizer.step#",),
 }
 """Prefixes of names."""
+OPTIMIZER_STEP = ("Optimizer.step#",)
+REDUCER = ("torch::distributed::reducer::mul_out", "torch.distributed.ddp.reducer::")
+"""What DDP does with gradients and buckets for each reduction."""
 MOST_LINES = 3
 
 
@@ -44,6 +48,14 @@ def uses(views: Iterable[RankView]) -> list[str]:
         for name in view.trace.strings:
             found |= {use for use, signs in _SIGNS.items() if use not in found and name.startswith(signs)}
     return sorted(found)
+
+
+def host_ms(view: RankView, names: tuple[str, ...]) -> float:
+    """Return the host time in events whose names begin so, per recorded step, ms; nested ones count once."""
+    events = view.trace.events
+    chosen = view.chain & (events.stream < 0) & name_mask(view.trace, lambda name: name.startswith(names))
+    chosen &= events.step >= 0
+    return intervals.measure(view.spans(chosen)) / view.steps / 1e6 if view.steps else 0.0
 
 
 def has_shapes(view: RankView) -> bool:

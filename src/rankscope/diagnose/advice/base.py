@@ -10,7 +10,7 @@ from rankscope.diagnose.base.rule import Case
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action
 
-__all__ = ["LEAST", "MOST", "NOTHING", "Advice", "at_most", "in_words"]
+__all__ = ["LEAST", "MOST", "NOTHING", "Advice", "at_most", "device_gain", "in_words", "unrecorded"]
 
 LEAST = 0.01
 """Share of the step. Actions with less gain are not recommended."""
@@ -42,6 +42,24 @@ def at_most(
         return []
     who = evidence.ranks if ranks is None else ranks
     return [Action(code=code, text=text, ranks=who, kind="bound", saves_ms=gain_ms, check=check)]
+
+
+def unrecorded(evidence: Evidence) -> float:
+    """Return the length of an unrecorded step over that of a recorded one."""
+    return max(1.0 - evidence.recording_ms / evidence.whole_step_ms, 0.0) if evidence.whole_step_ms else 1.0
+
+
+def device_gain(evidence: Evidence, group: str) -> float:
+    """Return what a step would gain if kernels of one kind took no time, ms: by replay.
+
+    Recording slows hosts, and where hosts limit the recorded steps their replay gains nothing from kernels. So it is no
+    less than the kernels' time in that share of an unrecorded step in which devices are not idle for their hosts.
+    """
+    replayed = evidence.work_gains.get(group, 0.0)
+    if not evidence.recording_ms or evidence.efficiency is None:
+        return replayed
+    whole = sum(row.ms_per_step for row in evidence.efficiency.groups if row.name == group)
+    return max(replayed, whole * (1.0 - evidence.own_host_pct / 100.0))
 
 
 def in_words(action: Action, step_ms: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.diagnose.advice.base import LEAST, Advice, at_most
+from rankscope.diagnose.advice.base import LEAST, Advice, at_most, device_gain
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action
@@ -18,7 +18,7 @@ def _find(case: Case) -> list[Action]:
     evidence = case.evidence
     if not evidence.device or evidence.stacks:  # stacks distort the host's time
         return []
-    fused = evidence.work_gains.get(MEMORY_BOUND, 0.0)
+    fused = device_gain(evidence, MEMORY_BOUND)
     host = evidence.own_host_gain_ms or 0.0
     step = evidence.step_ms or 0.0
     if host >= max(fused, LEAST * step):
