@@ -108,7 +108,7 @@ def test_what_slow_hosts_hide_while_recorded_is_worth_its_share_of_an_unrecorded
 
 
 def test_the_optimizer_s_host_time_bounds_what_its_launches_cost() -> None:
-    """48 of 480 launches are a tenth of the host's 30 ms; its step takes 8 ms of the host, of which 6 are unrecorded."""
+    """48 of 480 launches are a tenth of the host's 30 ms; its step takes 8 ms of it, 6 of them unrecorded."""
     known = replace(H100, groups=[WorkGroup(name="optimizer", ms_per_step=1.0, kernels_per_step=48.0)])
     more = {"host_ms": 60.0, "host_gain_ms": 55.0, "recording_ms": 25.0, "launches": 480.0, "optimizer_ms": 8.0}
     case = replace(evidence(), efficiency=known, uses=["foreach_optimizer"], **more)
