@@ -3,36 +3,46 @@
     python benchmarks/between.py OUT [--runs 10] [--ranks 2] [--steps 600] [--ms 40] [--patterns burst,none] [--lanes 8]
 
 Each job runs under ``rankscope run`` without a window, on a lane of processors of its own, its seed the number of the
-run. Its step logs are judged as a whole: *named* are the right ranks and no other (of an evaluation or a checkpoint
-nobody, and the occasion is told), *as such* with the planted pattern. Then they are judged as they stood after every 25
-steps: *first said* is the first of these from which on the right ranks and no other are named; *live* is the same at
-the steps at which a node's helper would have judged, every 200. ``none+`` trains beside two burning processes;
-``asleep`` sleeps in its backward, with a recorder of calls that is read at 2 % of the time, for the job is short. What
-is in OUT already is judged again and not launched: called again, it goes on where it stopped.
+run; its processes are forked from one that has loaded torch. Its step logs are judged as a whole: *named* are the right
+ranks and no other (of an evaluation or a checkpoint nobody, and the occasion is told), *as such* with the planted
+pattern. Then they are judged as they stood after every 25 steps: *first said* is the first of these from which on the
+right ranks and no other are named; *live* is the same at the steps at which a node's helper would have judged, every
+200. ``none+`` trains beside two burning processes; ``asleep`` sleeps in its backward, with a recorder of calls that is
+read at 2 % of the time, for the job is short. What is in OUT already is judged again and not launched: called again, it
+goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
+TESTS = Path(__file__).parent.parent / "tests"
+sys.path.insert(0, str(TESTS))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from rankscope.between.judge import judge_logs
-from rankscope.between.step_logs import StepTimes, read_step_log
-from rankscope.rundir.layout import RunDir
+from rankscope.between.judge import judge_logs  # noqa: E402 - the path first
+from rankscope.between.step_logs import StepTimes, read_step_log  # noqa: E402
+from rankscope.rundir.layout import RunDir  # noqa: E402
+from support.forking.client import Forked  # noqa: E402
+from support.launching import environment  # noqa: E402
 
-JOB = Path(__file__).parent.parent / "tests" / "dist" / "jobs" / "between.py"
+JOB = TESTS / "dist" / "jobs" / "between.py"
+_server: dict[str, Any] = {}
+"""Of this process, which works on one lane."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,7 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=1, help="jobs at a time, each on processors of its own")
     parser.add_argument("--budget-s", type=float, default=float("inf"), help="begin no job after so many seconds")
     options = parser.parse_args()
+    options.out = options.out.absolute()
     options.out.mkdir(parents=True, exist_ok=True)
     begun, own = time.monotonic(), sorted(os.sched_getaffinity(0))
     width = max(len(own) // options.lanes, 1)
@@ -122,7 +133,18 @@ def main() -> None:
 
 
 def _pin(lanes) -> None:
+    """Settle this process on its lane, with a server that forks what it launches (tests/support/forking)."""
     os.sched_setaffinity(0, lanes.get())
+    folder = tempfile.mkdtemp()
+    _server["address"] = str(Path(folder) / "socket")
+    words = [sys.executable, "-u", "-m", "support.forking.server", _server["address"]]
+    server = subprocess.Popen(
+        words, cwd=TESTS, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    _server["process"] = server  # it ends with this process, whose end of its standard input closes
+    if server.stdout.readline() != "ready\n":
+        raise RuntimeError("the server that forks has not begun")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 def _table(done: Sequence[Told]) -> Iterable[str]:
@@ -178,7 +200,12 @@ def _launch(options: argparse.Namespace, planted: Planted, run: int, folder: Run
     flags = [word for setting in settings for word in ("-S", setting)]
     words = [sys.executable, "-m", "rankscope", "run", *flags, "--nproc-per-node", options.ranks, JOB, planted.job]
     words += ["--steps", options.steps, "--ms", options.ms, "--seed", run, "--where", planted.place]
-    subprocess.run([str(word) for word in words], capture_output=True, check=True, timeout=LONGEST_S)
+    said = folder.path.with_suffix(".log")
+    with said.open("w") as log:
+        job = Forked([str(word) for word in words], server=_server["address"], env=environment(), cwd=options.out,
+                     stdout=log, stderr=log)  # fmt: skip
+        if job.wait(LONGEST_S) != 0:
+            raise RuntimeError(f"{folder.path.name} has failed, see {said}")
 
 
 def _judged(pattern: str, run: int, times: Mapping[int, StepTimes]) -> Told:
