@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-__all__ = ["Work", "on_terminal", "work"]
+__all__ = ["ProgressCallbacks", "on_terminal", "show_progress"]
 
 Say = Callable[[str], None]
 
@@ -26,7 +26,7 @@ class _Amount(ProgressColumn):
         return Text(f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB{rate}")
 
 
-class Work:
+class ProgressCallbacks:
     """Callbacks for the stages of one verb. One bar is visible at a time, that of the callback called last."""
 
     def __init__(self, say: Say, bars: Progress | None) -> None:
@@ -80,7 +80,7 @@ def on_terminal(console: Console) -> bool:
 
 
 @contextmanager
-def work(say: Say, console: Console | None = None) -> Iterator[Work]:
+def show_progress(say: Say, console: Console | None = None) -> Iterator[ProgressCallbacks]:
     """Draw progress on stderr while the block runs, and remove it at the end.
 
     Args:
@@ -89,9 +89,9 @@ def work(say: Say, console: Console | None = None) -> Iterator[Work]:
     """
     console = console or Console(stderr=True)
     if not on_terminal(console):
-        yield Work(say, None)
+        yield ProgressCallbacks(say, None)
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(24), _Amount(), TimeRemainingColumn())
     # Output to stdout must stay on stdout, even if a bar is then drawn again below it.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bars:
-        yield Work(say, bars)
+        yield ProgressCallbacks(say, bars)

@@ -12,13 +12,13 @@ import pytest
 from rankscope import cli
 from rankscope.config import CaptureConfig, ToolConfig
 from rankscope.doctor import devices, software, storage
-from rankscope.doctor.base import Finding, Question
+from rankscope.doctor.base import CheckInput, CheckResult
 from rankscope.doctor.table import CHECKS, examine
 
 
 @pytest.fixture
-def question(tmp_path: Path) -> Question:
-    return Question(ToolConfig(), tmp_path, 1)
+def question(tmp_path: Path) -> CheckInput:
+    return CheckInput(ToolConfig(), tmp_path, 1)
 
 
 def test_every_check_is_in_the_table() -> None:
@@ -31,11 +31,11 @@ def test_every_check_is_in_the_table() -> None:
     assert set(CHECKS) == checks
 
 
-def test_a_check_that_fails_costs_its_own_lines_only(question: Question) -> None:
-    def broken(_question: Question) -> list[Finding]:
+def test_a_check_that_fails_costs_its_own_lines_only(question: CheckInput) -> None:
+    def broken(_question: CheckInput) -> list[CheckResult]:
         raise RuntimeError("no luck")
 
-    found = list(examine(question, (broken, lambda _question: [Finding("ok", "fine")])))
+    found = list(examine(question, (broken, lambda _question: [CheckResult("ok", "fine")])))
     assert [f.state for f in found] == ["note", "ok"]
     assert found[0].text == "broken could not be looked at: RuntimeError: no luck"
 
@@ -54,7 +54,7 @@ def test_versions_are_distinguished_from_metadata(question, monkeypatch, torch, 
 def test_who_records_and_why(tmp_path: Path) -> None:
     for backend, state in (("auto", "ok"), ("kineto", "note")):
         config = ToolConfig(capture=CaptureConfig(backend=backend))
-        found = list(software.plan(Question(config, tmp_path, 1)))
+        found = list(software.plan(CheckInput(config, tmp_path, 1)))
         assert (found[-1].state, "torch.profiler" in found[-1].text) == (state, True)
 
 

@@ -33,7 +33,7 @@ from rankscope.agent.startup_stages import StartupStages
 from rankscope.agent.steps.counter import StepCounter
 from rankscope.agent.steps.detectors import install_detectors
 from rankscope.agent.steps.occasions import watch_occasions
-from rankscope.agent.steps.step_times import StepTimes
+from rankscope.agent.steps.step_times import StepTimer
 from rankscope.agent.trackers.follow import TrackerLog
 from rankscope.agent.trackers.table import TRACKERS
 from rankscope.agent.windows.agreement import Agreement
@@ -76,7 +76,7 @@ class Session:
         self._environ = environ
         self._ending = ExitHandler(guarded(self._end), spec.exit_grace_s)
         self._thread = TrainingThread()
-        self._times = StepTimes(self._thread)
+        self._times = StepTimer(self._thread)
         self._windows = RankWindows(
             spec, self.spool, self.counter, self._thread, self._ending, self._times.step_time, _disarm
         )

@@ -8,7 +8,7 @@ from rankscope.causes import unexplained
 from rankscope.causes.base import Cause
 from rankscope.causes.table import BY_NAME
 
-__all__ = ["SCENARIO", "amount", "describe", "hours", "parts", "sentence_of", "share", "with_error"]
+__all__ = ["SCENARIO", "amount", "cause_record", "hours", "parts", "sentence_of", "share", "with_error"]
 
 SCENARIO = {
     "ideal_network": "an ideal network",
@@ -19,7 +19,7 @@ SCENARIO = {
 """Scenario of a replay -> noun phrase that completes "the step would gain from"."""
 
 
-def describe(cause: str) -> Cause:
+def cause_record(cause: str) -> Cause:
     """Return the record of a cause; for a name that the table does not (or no longer) contain, ``unexplained``."""
     return BY_NAME.get(cause, unexplained.CAUSE)
 

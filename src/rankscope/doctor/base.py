@@ -9,14 +9,14 @@ from typing import Literal
 
 from rankscope.config import ToolConfig
 
-__all__ = ["Check", "Finding", "Question", "State"]
+__all__ = ["Check", "CheckInput", "CheckResult", "State"]
 
 State = Literal["ok", "note", "bad"]
 """``bad``: a job would not, or not completely, be recorded. ``note``: a possible problem. ``ok``: no problem."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line of the output."""
 
     state: State
@@ -26,7 +26,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CheckInput:
     """Input of all checks."""
 
     config: ToolConfig
@@ -36,4 +36,4 @@ class Question:
     """Number of hosts on which the same checks run at the same time."""
 
 
-Check = Callable[[Question], Iterable[Finding]]
+Check = Callable[[CheckInput], Iterable[CheckResult]]

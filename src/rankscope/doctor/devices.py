@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from rankscope.doctor.base import Finding, Question
+from rankscope.doctor.base import CheckInput, CheckResult
 
 __all__ = ["accelerators", "cupti", "other_profilers"]
 
@@ -21,13 +21,13 @@ _INJECTED = {
 _DAEMONS = {"nv-hostengine": "DCGM", "dcgm-exporter": "DCGM's exporter", "dynolog": "dynolog"}
 
 
-def accelerators(_question: Question, root: Path = Path("/")) -> Iterator[Finding]:
+def accelerators(_question: CheckInput, root: Path = Path("/")) -> Iterator[CheckResult]:
     """Report for which accelerators a driver is loaded."""
     found = [name for path, name in _DEVICES.items() if (root / path.lstrip("/")).exists()]
-    yield Finding("ok", f"accelerators: {', '.join(found)}" if found else "no accelerator: the CPU is recorded")
+    yield CheckResult("ok", f"accelerators: {', '.join(found)}" if found else "no accelerator: the CPU is recorded")
 
 
-def cupti(_question: Question, root: Path = Path("/")) -> Iterator[Finding]:
+def cupti(_question: CheckInput, root: Path = Path("/")) -> Iterator[CheckResult]:
     """Report whether this user may use CUPTI, and whether devices are partitioned (MIG)."""
     params = root / "proc/driver/nvidia/params"
     if not params.exists():
@@ -37,22 +37,23 @@ def cupti(_question: Question, root: Path = Path("/")) -> Iterator[Finding]:
         remedy = (
             "only if traces come without kernels: options nvidia NVreg_RestrictProfilingToAdminUsers=0, then reboot"
         )
-        yield Finding("note", "the driver lets administrators alone read performance counters", remedy)
+        yield CheckResult("note", "the driver lets administrators alone read performance counters", remedy)
     else:
-        yield Finding("ok", "the driver lets this user profile")
+        yield CheckResult("ok", "the driver lets this user profile")
     if any((root / "proc/driver/nvidia/capabilities").glob("gpu*/mig/gi*")):
         remedy = "set CUDA_VISIBLE_DEVICES to one MIG instance for each rank"
-        yield Finding("note", "a device is cut in parts (MIG); clocks and power are those of the whole device", remedy)
+        text = "a device is cut in parts (MIG); clocks and power are those of the whole device"
+        yield CheckResult("note", text, remedy)
 
 
-def other_profilers(_question: Question, proc: Path = Path("/proc")) -> Iterator[Finding]:
+def other_profilers(_question: CheckInput, proc: Path = Path("/proc")) -> Iterator[CheckResult]:
     """Report other profilers, because CUPTI can be used by one tool at a time."""
     quiet = True
     for name, text in _INJECTED.items():
         if os.environ.get(name):
             quiet = False
             remedy = f"unset {name}, or let that tool record: -S capture.backend=cuda_profiler"
-            yield Finding("note", f"{text} ({name})", remedy)
+            yield CheckResult("note", f"{text} ({name})", remedy)
     seen = {_text(comm) for comm in proc.glob("[0-9]*/comm")}
     for name, tool in _DAEMONS.items():
         if name[:15] in seen:  # the kernel truncates names to 15 characters
@@ -60,9 +61,9 @@ def other_profilers(_question: Question, proc: Path = Path("/proc")) -> Iterator
             remedy = (
                 "dcgmi profile --pause while a job is recorded" if "DCGM" in tool else "stop it if traces are empty"
             )
-            yield Finding("note", f"{tool} runs here and may hold CUPTI", remedy)
+            yield CheckResult("note", f"{tool} runs here and may hold CUPTI", remedy)
     if quiet:
-        yield Finding("ok", "no other profiler is seen")
+        yield CheckResult("ok", "no other profiler is seen")
 
 
 def _text(path: Path) -> str:

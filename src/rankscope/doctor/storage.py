@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from rankscope.doctor.base import Finding, Question
+from rankscope.doctor.base import CheckInput, CheckResult
 from rankscope.errors import ConfigError
 from rankscope.node.gathering.signing import load_signing_key
 from rankscope.rundir.sealing import recipients_of
@@ -30,27 +30,29 @@ _MOST_APART_S = 0.5
 _HOSTS_WITHIN_S = 60.0
 
 
-def shared_folder(question: Question) -> Iterator[Finding]:
+def shared_folder(question: CheckInput) -> Iterator[CheckResult]:
     """Check the folder of the runs: writable, free space, speed, visible on all hosts; and the clocks of the hosts."""
     folder = question.run_dir
     if not os.access(folder, os.W_OK):
-        yield Finding("bad", f"{folder} cannot be written", "name another with -S run.dir=DIR")
+        yield CheckResult("bad", f"{folder} cannot be written", "name another with -S run.dir=DIR")
         return
     free = shutil.disk_usage(folder).free
     kind = _file_system(folder)
     full = free < _ENOUGH_BYTES
-    yield Finding("bad" if full else "ok", f"{folder} ({kind}): {free / 1e9:.1f} GB free", "make room" if full else "")
+    yield CheckResult(
+        "bad" if full else "ok", f"{folder} ({kind}): {free / 1e9:.1f} GB free", "make room" if full else ""
+    )
     try:
         speed = _speed(folder)
     except OSError as error:
-        yield Finding("bad", f"{folder} takes no file of {_TRIAL_BYTES >> 20} MB: {error.strerror}", "make room")
+        yield CheckResult("bad", f"{folder} takes no file of {_TRIAL_BYTES >> 20} MB: {error.strerror}", "make room")
         return
     slow = "the job does not wait for it, the report does; name a faster folder" if speed < _SLOW_MB_S else ""
-    yield Finding("note" if slow else "ok", f"{folder} takes {speed:.0f} MB/s", slow)
+    yield CheckResult("note" if slow else "ok", f"{folder} takes {speed:.0f} MB/s", slow)
     yield from _hosts(folder, question.hosts)
 
 
-def _hosts(folder: Path, hosts: int) -> Iterator[Finding]:
+def _hosts(folder: Path, hosts: int) -> Iterator[CheckResult]:
     """Check that all hosts see the folder and have the same time.
 
     Each host writes a file that contains the time of its clock; the modification time is of the file server's clock.
@@ -66,12 +68,12 @@ def _hosts(folder: Path, hosts: int) -> Iterator[Finding]:
         if hosts > 1:
             missing = hosts - len(seen)
             text = f"{folder} is seen by {len(seen)} of {hosts} hosts: {', '.join(sorted(seen))}"
-            yield Finding("bad" if missing else "ok", text, "use a folder that all nodes mount" if missing else "")
+            yield CheckResult("bad" if missing else "ok", text, "use a folder that all nodes mount" if missing else "")
         apart = max(seen.values()) - min(seen.values()) if len(seen) > 1 else abs(next(iter(seen.values()), 0.0))
         between = "clocks of the hosts" if len(seen) > 1 else "this clock and that of the store"
         text = f"{between} are {apart * 1e3:.0f} ms apart, as files tell"
         bad = apart > _MOST_APART_S
-        yield Finding("note" if bad else "ok", text, "chronyd or ntpd on every node" if bad else "")
+        yield CheckResult("note" if bad else "ok", text, "chronyd or ntpd on every node" if bad else "")
     finally:
         with contextlib.suppress(OSError):
             if hosts <= 1:
@@ -110,30 +112,30 @@ def _file_system(folder: Path) -> str:
     return best[1]
 
 
-def protection(question: Question) -> Iterator[Finding]:
+def protection(question: CheckInput) -> Iterator[CheckResult]:
     """Check the configured recipients and the signing key."""
     store = question.config.store
     try:
         recipients = recipients_of(list(store.encrypt))
         if recipients:
-            yield Finding("ok", f"runs are encrypted for {len(recipients)} recipient(s)")
+            yield CheckResult("ok", f"runs are encrypted for {len(recipients)} recipient(s)")
         if store.signing_key is not None:
             load_signing_key(Path(store.signing_key).expanduser())
-            yield Finding("ok", f"runs are signed with {store.signing_key}")
+            yield CheckResult("ok", f"runs are signed with {store.signing_key}")
     except ConfigError as error:
-        yield Finding("bad", str(error), "mend it, or leave it out: with it no job is started under rankscope")
+        yield CheckResult("bad", str(error), "mend it, or leave it out: with it no job is started under rankscope")
 
 
-def own_disk(_question: Question) -> Iterator[Finding]:
+def own_disk(_question: CheckInput) -> Iterator[CheckResult]:
     """Check the disk of the temporary folder, where ranks write their traces first."""
     folder = Path(tempfile.gettempdir())
     free = shutil.disk_usage(folder).free
     bad = free < _ENOUGH_BYTES
     remedy = "make room, or set TMPDIR to a disk of this node with more" if bad else ""
-    yield Finding("bad" if bad else "ok", f"{folder} ({_file_system(folder)}): {free / 1e9:.1f} GB free", remedy)
+    yield CheckResult("bad" if bad else "ok", f"{folder} ({_file_system(folder)}): {free / 1e9:.1f} GB free", remedy)
 
 
-def limits(_question: Question) -> Iterator[Finding]:
+def limits(_question: CheckInput) -> Iterator[CheckResult]:
     """Check the limits of open files and processes."""
     for name, kind, least in (("open files", resource.RLIMIT_NOFILE, 1024), ("processes", resource.RLIMIT_NPROC, 4096)):
         soft, hard = resource.getrlimit(kind)
@@ -141,4 +143,4 @@ def limits(_question: Question) -> Iterator[Finding]:
         flag = {"open files": "-n", "processes": "-u"}[name]
         text = f"limit of {name}: {'none' if soft == resource.RLIM_INFINITY else soft}"
         remedy = f"ulimit {flag} {least if hard == resource.RLIM_INFINITY else min(least, hard)}" if low else ""
-        yield Finding("note" if low else "ok", text, remedy)
+        yield CheckResult("note" if low else "ok", text, remedy)

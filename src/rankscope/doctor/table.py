@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankscope.doctor import devices, software, storage
-from rankscope.doctor.base import Check, Finding, Question
+from rankscope.doctor.base import Check, CheckInput, CheckResult
 
 __all__ = ["CHECKS", "examine"]
 
@@ -23,15 +23,15 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def examine(question: Question, checks: tuple[Check, ...] = CHECKS) -> Iterator[Finding]:
+def examine(question: CheckInput, checks: tuple[Check, ...] = CHECKS) -> Iterator[CheckResult]:
     """Run all checks and yield their findings; a check that raises yields a note instead."""
     for check in checks:
         yield from _answers(check, question)
 
 
-def _answers(check: Check, question: Question) -> Iterator[Finding]:
+def _answers(check: Check, question: CheckInput) -> Iterator[CheckResult]:
     try:
         yield from check(question)
     except Exception as error:
         name = getattr(check, "__name__", "a check").replace("_", " ")
-        yield Finding("note", f"{name} could not be looked at: {type(error).__name__}: {error}")
+        yield CheckResult("note", f"{name} could not be looked at: {type(error).__name__}: {error}")

@@ -28,14 +28,14 @@ from rankscope.rundir.spool import ENV_IDENTITY, ENV_PYTHONPATH, ENV_SPEC, Spool
 if TYPE_CHECKING:
     from rankscope.launcher.node_helper import NodeHelper
 
-__all__ = ["Session", "begin", "changes_for"]
+__all__ = ["RecordedRun", "begin", "changes_for"]
 
 # Named, not imported: the agent runs in the ranks and never in the launcher.
 _INJECT = Path(__file__).parent.parent / "agent" / "inject"
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class RecordedRun:
     """A run that is being recorded."""
 
     run_dir: Path | str | None
@@ -80,7 +80,7 @@ def begin(
     plain: dict[str, Any],
     spool: Spool | None = None,
     ends_with_ranks: bool = False,
-) -> Session:
+) -> RecordedRun:
     """Write task and spec into a spool, start this node's helper, and wait for the run directory, up to a limit.
 
     Leaves no spool behind when it fails, unless one was given.
@@ -132,7 +132,9 @@ def begin(
             shutil.rmtree(spool.path, ignore_errors=True)  # no rank has begun, so it holds no recorded data
         raise
     run_dir = None if answer is None else (task.store or Path(answer.text))
-    return Session(run_dir=run_dir, wanted=task.store or Path(task.run_dir or task.base), spool=spool, helper=helper)
+    return RecordedRun(
+        run_dir=run_dir, wanted=task.store or Path(task.run_dir or task.base), spool=spool, helper=helper
+    )
 
 
 _CLAIM_S = 10.0

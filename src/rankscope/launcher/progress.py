@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rankscope.rundir.spool import Spool
 
 if TYPE_CHECKING:
-    from rankscope.progress import Work
+    from rankscope.progress import ProgressCallbacks
 
 __all__ = ["bars", "calmly", "gathering"]
 
@@ -19,19 +19,19 @@ Say = Callable[[str], None]
 
 
 @contextlib.contextmanager
-def bars(say: Say) -> Iterator[Work | None]:
+def bars(say: Say) -> Iterator[ProgressCallbacks | None]:
     """Draw bars while the block runs; None if lines have to be used."""
     with contextlib.ExitStack() as stack:
         doing = None
         with contextlib.suppress(Exception):  # the traces matter more than bars
             if sys.stderr.isatty():
-                from rankscope.progress import work
+                from rankscope.progress import show_progress
 
-                doing = stack.enter_context(work(say))
+                doing = stack.enter_context(show_progress(say))
         yield doing if doing is not None and doing.drawn else None
 
 
-def gathering(spool: Spool, doing: Work | None, say: Say) -> Say:
+def gathering(spool: Spool, doing: ProgressCallbacks | None, say: Say) -> Say:
     """Return a callback for waiting for the helper: bytes on a bar while traces are left, lines for everything else."""
     calm = calmly(say)
     if doing is None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from rankscope.config import ToolConfig
 from rankscope.launcher.ending import Ending
-from rankscope.launcher.job import Session
+from rankscope.launcher.job import RecordedRun
 from rankscope.launcher.progress import bars, gathering
 from rankscope.records.codec import from_json
 from rankscope.records.report import ClusterReport
@@ -29,7 +29,7 @@ from rankscope.rundir.urls import is_url
 if TYPE_CHECKING:
     from types import FrameType
 
-    from rankscope.progress import Work
+    from rankscope.progress import ProgressCallbacks
 
 __all__ = ["Outcome", "wrap_up"]
 
@@ -53,7 +53,7 @@ class Outcome:
     """Where the report is: a folder, or a URL."""
 
 
-def wrap_up(session: Session, ending: Ending, config: ToolConfig, say: Say) -> Outcome:
+def wrap_up(session: RecordedRun, ending: Ending, config: ToolConfig, say: Say) -> Outcome:
     """Wait for the helper and return the outcome. Never raises. A signal from now on ends the process at once, with
     torchrun's exit code."""
     try:
@@ -68,7 +68,9 @@ def wrap_up(session: Session, ending: Ending, config: ToolConfig, say: Say) -> O
 class _Listener:
     """Waits for the helper's messages, phase by phase: gathering, the other nodes, the report."""
 
-    def __init__(self, session: Session, ending: Ending, config: ToolConfig, say: Say, doing: Work | None) -> None:
+    def __init__(
+        self, session: RecordedRun, ending: Ending, config: ToolConfig, say: Say, doing: ProgressCallbacks | None
+    ) -> None:
         self._session = session
         self._ending = ending
         self._config = config

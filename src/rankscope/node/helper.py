@@ -26,7 +26,7 @@ from rankscope.node.finish import finish_run, is_head, nodes_of
 from rankscope.node.gathering.disk_limits import DiskLimits
 from rankscope.node.gathering.gather import Gatherer, files_of, own_record, recordings_of
 from rankscope.node.gathering.holding import Holding
-from rankscope.node.gathering.leftovers import discard, later, left_in_words, remove_unannounced, sweep
+from rankscope.node.gathering.leftovers import discard, later, left_in_words, remove_incomplete, remove_unannounced
 from rankscope.node.gathering.placing import Placing
 from rankscope.node.gathering.reducing import Reducing
 from rankscope.node.gathering.step_log import StepLogDrain
@@ -216,7 +216,10 @@ class Helper:
             append_action(run_dir, "recorded", self.task.argv, sealed=placing.sealed, by=by)
         requests = RequestRelay(self.spool, run_dir, self.state.note)
         announcements = AnnouncementRelay(self.spool, run_dir)
-        self._border("removing what an earlier helper left half written", lambda: sweep(run_dir, self.state.earlier()))
+        self._border(
+            "removing what an earlier helper left half written",
+            lambda: remove_incomplete(run_dir, self.state.earlier()),
+        )
         turn = 0
         while not self._over.wait(_POLL_S):
             if gatherer.gather(last=False):

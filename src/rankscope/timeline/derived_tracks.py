@@ -15,7 +15,7 @@ from rankscope.analysis.replay.critical_path import Part, critical_path
 from rankscope.analysis.replay.what_if import Segments
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes.table import DEVICE_CAUSES
-from rankscope.causes.wording import describe
+from rankscope.causes.wording import cause_record
 from rankscope.records.report import Verdict
 from rankscope.statistics.thresholds import LEAST_EXCESS, LEAST_EXCESS_NS
 from rankscope.timeline.json_lines import us
@@ -157,7 +157,7 @@ def straggler_intervals(window: WindowResult, column: int, verdict: Verdict) -> 
             axis = on_axis(window.clocks, column, np.array([begin, end], np.int64)).tolist()
             line = next(iter(frames.inside((np.array([begin]), np.array([end])))), "") if len(frames) else ""
             code = f',"code":{quoted(line)}' if line else ""
-            found.append(Slice(axis[0], axis[1], describe(verdict.cause).noun, args + code))
+            found.append(Slice(axis[0], axis[1], cause_record(verdict.cause).noun, args + code))
     return found
 
 
@@ -165,7 +165,7 @@ def _per_segment(
     window: WindowResult, segments: Segments, column: int, peers: list[int], cause: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the time of the rank, and the median of its peers, in each segment, ns."""
-    record = describe(cause)
+    record = cause_record(cause)
     if record.host_time and not record.by_count:
         lengths = [p.length[cause] for p in window.profiles]
         return lengths[column], np.asarray(np.median([lengths[p] for p in peers], axis=0))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rankscope.analysis.windows.analyse import WindowResult
-from rankscope.causes.wording import describe
+from rankscope.causes.wording import cause_record
 from rankscope.errors import ConfigError
 from rankscope.timeline import derived_tracks as derived
 from rankscope.timeline.flow_events import call_arrows, count_launches, launches
@@ -133,7 +133,7 @@ def _own_tracks(
 ) -> Iterator[str]:
     rank = window.views[column].rank
     waiting, moving = derived.waits_and_transfers(window, column, derived.wanted_calls(window, column, selection))
-    cause = describe(prepared.verdict.cause).noun if prepared.verdict.cause else ""
+    cause = cause_record(prepared.verdict.cause).noun if prepared.verdict.cause else ""
     shown = derived.steps(window, column, selection)
     spans = [(s.start, s.end) for s in shown]
 

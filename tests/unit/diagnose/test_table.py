@@ -10,7 +10,7 @@ import pytest
 
 from rankscope.causes.base import GARBAGE_COLLECTION
 from rankscope.causes.table import BY_NAME, OURS
-from rankscope.causes.wording import describe
+from rankscope.causes.wording import cause_record
 from rankscope.diagnose import rules
 from rankscope.diagnose.advice.table import advise
 from rankscope.diagnose.base.rule import Case, Rule
@@ -64,7 +64,7 @@ def test_a_cause_that_no_table_holds_costs_neither_the_verdict_nor_the_findings(
     (finding,) = table.find(case)
     verdict = judge(case, advise(case))
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("straggler", [1], "renamed_long_ago")
-    assert finding.advice == list(describe("unexplained").advice)
+    assert finding.advice == list(cause_record("unexplained").advice)
     assert verdict.next[0].startswith(finding.advice[0])
 
 

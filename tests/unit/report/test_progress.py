@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rankscope.progress import work
+from rankscope.progress import show_progress
 from support.terminal import on_a_terminal
 
 TRACES = Path(__file__).parents[2] / "data" / "cases" / "23_straggler_late_rank" / "traces"
@@ -19,7 +19,7 @@ TRACES = Path(__file__).parents[2] / "data" / "cases" / "23_straggler_late_rank"
 def drawn(**options: object) -> tuple[str, list[str]]:
     stream, said = io.StringIO(), []
     console = Console(file=stream, width=90, **options)  # type: ignore[arg-type]
-    with work(said.append, console) as doing:
+    with show_progress(said.append, console) as doing:
         load, stages = doing.bytes("loading"), doing.stages(2)
         load(0, 30_000_000, "")
         load(20_000_000, 30_000_000, "rank_0.json")

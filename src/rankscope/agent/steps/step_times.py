@@ -16,10 +16,10 @@ from rankscope.agent.steps.step_log import StepLog
 from rankscope.records.running.step_log import ASKED
 from rankscope.statistics.step_time import StepTimeEstimate
 
-__all__ = ["StepTimes"]
+__all__ = ["StepTimer"]
 
 
-class StepTimes:
+class StepTimer:
     """Step times of one rank. Events before :meth:`begin` are ignored.
 
     Args:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.operators.work import operator_of_kernels
 from rankscope.analysis.replay.critical_path import Chain, Part, critical_path
 from rankscope.analysis.windows.analyse import WindowResult
-from rankscope.causes.wording import describe
+from rankscope.causes.wording import cause_record
 from rankscope.records.rows import CriticalPath, PathPart, PathPiece
 from rankscope.trace.columns import Category
 from rankscope.trace.names import DEVICE_WORK
@@ -182,5 +182,5 @@ class _Names:
         for cause, (begins, ends) in self._window.profiles[column].spans.items():
             if len(begins):
                 first, last = aligned(column, begins).tolist(), aligned(column, ends).tolist()
-                found += [(a, b, describe(cause).noun) for a, b in zip(first, last, strict=True)]
+                found += [(a, b, cause_record(cause).noun) for a, b in zip(first, last, strict=True)]
         return sorted(found)

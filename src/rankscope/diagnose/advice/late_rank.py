@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rankscope.causes.wording import describe
+from rankscope.causes.wording import cause_record
 from rankscope.diagnose.advice.base import Advice
 from rankscope.diagnose.advice.input_for_all import LOADER
 from rankscope.diagnose.base.decision import StragglerDecision
@@ -41,7 +41,7 @@ def _action(decisions: Sequence[StragglerDecision], case: Case) -> Action:
         kind="replay",
         saves_ms=sum(d.suspect.cost_ms for d in decisions),
         error_ms=math.hypot(*(d.suspect.error_ms for d in decisions)),
-        check=describe(first.cause).check,
+        check=cause_record(first.cause).check,
     )
 
 

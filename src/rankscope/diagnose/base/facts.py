@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.causes.base import Facts
-from rankscope.causes.wording import describe
+from rankscope.causes.wording import cause_record
 from rankscope.records.evidence import Evidence, Suspect
 
 __all__ = ["advice_for", "facts_of"]
@@ -14,7 +14,7 @@ def facts_of(suspect: Suspect, cause: str, evidence: Evidence) -> Facts:
     extra = max(suspect.operators, key=lambda o: o.ms - o.peers_ms, default=None)
     lines = suspect.lines.get(cause) or {}
     line = next(iter(lines), "")
-    if not line and extra is not None and describe(cause).more_work is not None:
+    if not line and extra is not None and cause_record(cause).more_work is not None:
         line = extra.line
     return Facts(
         device=evidence.device,
@@ -28,4 +28,4 @@ def facts_of(suspect: Suspect, cause: str, evidence: Evidence) -> Facts:
 
 def advice_for(suspect: Suspect, cause: str, evidence: Evidence) -> list[str]:
     """Return the advice for a cause on this rank, the most promising first."""
-    return describe(cause).advice_for(facts_of(suspect, cause, evidence))
+    return cause_record(cause).advice_for(facts_of(suspect, cause, evidence))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from rankscope.causes.base import GARBAGE_COLLECTION
-from rankscope.causes.wording import amount, describe
+from rankscope.causes.wording import amount, cause_record
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.evidence import Evidence
 
@@ -23,7 +23,7 @@ def reasons(case: Case, rank: int, cause: str) -> list[str]:
 
     A state that all ranks share is not a reason for one of them to be late.
     """
-    behind = describe(cause).behind
+    behind = cause_record(cause).behind
     found = [finding for kind in behind for finding in case.findings(kind)]
     own = [f for f in found if rank in f.ranks and len(f.ranks) < len(case.evidence.health)]
     collector = _collector(case.evidence, rank) if GARBAGE_COLLECTION in behind else []

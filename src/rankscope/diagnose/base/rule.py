@@ -11,7 +11,7 @@ from rankscope.records.evidence import Evidence
 from rankscope.records.report import Confidence, Finding
 from rankscope.records.rows import HealthRow
 
-__all__ = ["Case", "Rule", "job_finding", "share_of_step", "state_finding", "with_peers"]
+__all__ = ["Case", "Rule", "in_all_units", "job_finding", "state_finding", "with_peers"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +72,7 @@ def job_finding(
     ]
 
 
-def share_of_step(gain_ms: float, evidence: Evidence) -> str:
+def in_all_units(gain_ms: float, evidence: Evidence) -> str:
     """Return a gain per step in all units that readers use: ms, per cent of the step, device hours."""
     gain = max(gain_ms, 0.0)
     share = 100 * gain / evidence.whole_step_ms

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES
-from rankscope.causes.wording import amount, describe, hours, parts, sentence_of, share, with_error
+from rankscope.causes.wording import amount, cause_record, hours, parts, sentence_of, share, with_error
 from rankscope.diagnose.advice.base import in_words
 from rankscope.diagnose.base.facts import advice_for, facts_of
 from rankscope.diagnose.base.late_sets import LateSet, late_set
@@ -88,7 +88,7 @@ def _does(suspect: Suspect, cause: str) -> str:
     extra = next((o for o in suspect.operators if o.calls - o.peers_calls >= 1), None)
     if cause == "extra_compute" and extra is not None:
         return f"It runs {extra.calls - extra.peers_calls:.0f} more {extra.name} a step than its peers."
-    return sentence_of(describe(cause).phrase)
+    return sentence_of(cause_record(cause).phrase)
 
 
 def _absent(evidence: Evidence) -> str:
@@ -103,7 +103,7 @@ def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> 
     ranks = [d.suspect.rank for d in stragglers]
     total = sum(d.suspect.cost_ms for d in stragglers)
     same = len({d.cause for d in stragglers}) == 1
-    does = sentence_of(describe(stragglers[0].cause).phrase, several=True) if same else ""
+    does = sentence_of(cause_record(stragglers[0].cause).phrase, several=True) if same else ""
     if take_turns(stragglers, evidence):
         found = (
             f"Ranks {some_ranks(ranks)} take turns: each step waits for another one, {amount(total)} of each "
@@ -118,7 +118,7 @@ def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> 
         others = ", ".join(f"rank {d.suspect.rank} ({amount(d.suspect.cost_ms)})" for d in stragglers[1:MOST_NAMED])
         return f"{_alone(case, step, gaining)} Late too: {others}{' ...' if len(stragglers) > MOST_NAMED else ''}."
     named = [
-        f"rank {d.suspect.rank} ({describe(d.cause).noun}, {with_error(d.suspect.cost_ms, d.suspect.error_ms)})"
+        f"rank {d.suspect.rank} ({cause_record(d.cause).noun}, {with_error(d.suspect.cost_ms, d.suspect.error_ms)})"
         for d in stragglers[:MOST_NAMED]
     ]
     more = f" and {len(stragglers) - MOST_NAMED} more" if len(stragglers) > MOST_NAMED else ""
@@ -128,7 +128,7 @@ def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> 
 
 def _why(case: Case, step: Step, gaining: int, together: LateSet | None) -> list[str]:
     evidence, first = case.evidence, case.stragglers[0]
-    suspect, cause = first.suspect, describe(first.cause)
+    suspect, cause = first.suspect, cause_record(first.cause)
     several = len(case.stragglers) > 1
     why = []
     if several and together is None and _mended_together(case):

@@ -23,7 +23,7 @@ from rankscope.launcher.exec.plan import ExecArguments, is_elastic, plan_of
 from rankscope.rank_identity import Identity, launcher_process
 from rankscope.rundir.spool import Spool
 
-__all__ = ["above", "in_a_rank"]
+__all__ = ["run_as_parent", "run_in_rank"]
 
 Say = Callable[[str], None]
 Compose = Callable[[], tuple[ToolConfig, dict[str, Any]]]
@@ -33,7 +33,7 @@ _AFTER_SIGNAL_S = 5.0
 """Shorter than Slurm's KillWait and Kubernetes' grace period, 30 s by default, of which the helper needs a part."""
 
 
-def above(arguments: ExecArguments, compose: Compose, argv: list[str], say: Say) -> Any:
+def run_as_parent(arguments: ExecArguments, compose: Compose, argv: list[str], say: Say) -> Any:
     """Run the command as its parent; return the :class:`~rankscope.launcher.wrap_up.Outcome`.
 
     Args:
@@ -69,14 +69,14 @@ def above(arguments: ExecArguments, compose: Compose, argv: list[str], say: Say)
     return wrap_up(session, ending, config, say)
 
 
-def in_a_rank(arguments: ExecArguments, identity: Identity, compose: Compose, argv: list[str], say: Say) -> int:
+def run_in_rank(arguments: ExecArguments, identity: Identity, compose: Compose, argv: list[str], say: Say) -> int:
     """Join the run of this node, or begin it, and become the command.
 
     Returns:
         The exit code, if this process stayed as the parent of the command; it does not return otherwise.
 
     Raises:
-        RankscopeError: as in :func:`above`.
+        RankscopeError: as in :func:`run_as_parent`.
     """
     work = _stay if _dies_with_us() else _become
     return work(arguments, identity, compose, argv, say)

@@ -8,7 +8,7 @@ from typing import Any
 from rankscope.config import ToolConfig
 from rankscope.config_summary import plan_in_words
 from rankscope.errors import ConfigError, RunDirError
-from rankscope.launcher.job import Session, begin
+from rankscope.launcher.job import RecordedRun, begin
 from rankscope.launcher.live_line import live_line
 from rankscope.launcher.run.arguments import RunArguments
 from rankscope.launcher.run.torchrun import run_torchrun
@@ -56,7 +56,7 @@ def launch(
 
 def _begin(
     arguments: RunArguments, config: ToolConfig, plain: dict[str, Any], argv: Sequence[str], say: Callable[[str], None]
-) -> Session | None:
+) -> RecordedRun | None:
     """Begin the recording; if rankscope fails, the job runs as under torchrun."""
     try:
         return begin(check(arguments.torchrun, config), config, argv=argv, plain=plain)

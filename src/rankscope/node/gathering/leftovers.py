@@ -12,7 +12,7 @@ from rankscope.rundir.foreign import read_foreign
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 
-__all__ = ["discard", "later", "left_in_words", "remove_unannounced", "sweep"]
+__all__ = ["discard", "later", "left_in_words", "remove_incomplete", "remove_unannounced"]
 
 _TRACES = ("trace_*.json", "kineto_*.json")
 _PRECIOUS = (*_TRACES, "held_*", "window_*.json", "memory_*.pickle", "pulse_*", "steps_pulse_*")
@@ -82,7 +82,7 @@ def later(spool: Spool) -> str:
     return f"`rankscope gather {spool.path}` there places it, once the run directory can be written"
 
 
-def sweep(run_dir: RunDir, pids: list[int]) -> None:
+def remove_incomplete(run_dir: RunDir, pids: list[int]) -> None:
     """Remove the incomplete files of helpers of this node that died."""
     for pid in pids:
         for path in run_dir.path.glob(f"**/.*.{socket.gethostname()}.{pid}.tmp"):

@@ -19,7 +19,7 @@ from rankscope.trace.files.find import Candidate
 from rankscope.trace.files.naming import Naming, naming_schemes, parse_name, rank_of_name
 from rankscope.trace.files.windows import main_process, overlapping
 
-__all__ = ["NAME_CONFLICT", "UNKNOWN", "Identity", "assign_ranks"]
+__all__ = ["NAME_CONFLICT", "UNKNOWN", "FileRank", "assign_ranks"]
 
 NAME_CONFLICT = "rank of the file name contradicts the content"
 """A kind of ``RankTrace.repairs``."""
@@ -30,7 +30,7 @@ UNKNOWN = (
 
 
 @dataclass(slots=True)
-class Identity:
+class FileRank:
     """The rank of one file, and how it was determined."""
 
     rank: int | None
@@ -69,14 +69,14 @@ class _File:
         return bool(one.start[0] <= two.end.max() and two.start[0] <= one.end.max())
 
 
-def assign_ranks(read: Sequence[tuple[Candidate, RankTrace]], given: Mapping[Path, int]) -> list[Identity]:
+def assign_ranks(read: Sequence[tuple[Candidate, RankTrace]], given: Mapping[Path, int]) -> list[FileRank]:
     """Determine the rank of each trace and set it; conflicts become notes of the trace.
 
     Args:
         read: files and their traces, without copies.
         given: resolved path -> rank, by the user, which takes precedence over everything else.
     """
-    identities: list[Identity | None] = [_given(candidate, trace, given) for candidate, trace in read]
+    identities: list[FileRank | None] = [_given(candidate, trace, given) for candidate, trace in read]
     open_places = [i for i, (candidate, _) in enumerate(read) if candidate.window is None]
     files = _files([read[i] for i in open_places])
     known = [identities[i] for i in open_places]
@@ -84,22 +84,22 @@ def assign_ranks(read: Sequence[tuple[Candidate, RankTrace]], given: Mapping[Pat
         identities[place] = decided
     result = []
     for (candidate, trace), identity in zip(read, identities, strict=True):
-        final = identity or Identity(None, UNKNOWN)
+        final = identity or FileRank(None, UNKNOWN)
         trace.rank = final.rank
         _note_conflicts(trace, rank_of_name(candidate.name), final)
         result.append(final)
     return result
 
 
-def _given(candidate: Candidate, trace: RankTrace, given: Mapping[Path, int]) -> Identity | None:
+def _given(candidate: Candidate, trace: RankTrace, given: Mapping[Path, int]) -> FileRank | None:
     """Return the rank that the user gave, or, in a run directory, that of its layout if the content has none."""
     if given and not trace.part and (rank := given.get(candidate.path.resolve())) is not None:
-        return Identity(rank, "rank given by --rank")
+        return FileRank(rank, "rank given by --rank")
     if candidate.window is None:
         return None
     if trace.meta.rank is not None:
-        return Identity(trace.meta.rank, "rank by the content")
-    return Identity(candidate.name_rank, "rank by the place in the run directory")
+        return FileRank(trace.meta.rank, "rank by the content")
+    return FileRank(candidate.name_rank, "rank by the place in the run directory")
 
 
 def _files(read: Sequence[tuple[Candidate, RankTrace]]) -> list[_File]:
@@ -124,7 +124,7 @@ def _own_groups(trace: RankTrace) -> frozenset[int]:
     return frozenset.intersection(*ranks) if ranks else frozenset()
 
 
-def _foreign(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity]:
+def _foreign(files: Sequence[_File], known: Sequence[FileRank | None]) -> list[FileRank]:
     """Return the identities of files outside run directories; those in ``known`` were given."""
     found = _by_content(files, known)
     if all(found):
@@ -134,7 +134,7 @@ def _foreign(files: Sequence[_File], known: Sequence[Identity | None]) -> list[I
     return _by_scheme(files, found)
 
 
-def _by_content(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity | None]:
+def _by_content(files: Sequence[_File], known: Sequence[FileRank | None]) -> list[FileRank | None]:
     """Return the ranks in the contents, unless impossible: a rank has one process at a time, and is in its own
     groups."""
     found = list(known)
@@ -150,9 +150,9 @@ def _by_content(files: Sequence[_File], known: Sequence[Identity | None]) -> lis
             why = file.against(rank)
             free = other is not None and other not in claims and file.against(other) is None
             if why and free and other is not None:
-                found[place] = Identity(other, f"rank by the name: the content says rank {rank}, which {why}")
+                found[place] = FileRank(other, f"rank by the name: the content says rank {rank}, which {why}")
             else:
-                found[place] = Identity(rank, "rank by the content")
+                found[place] = FileRank(rank, "rank by the content")
     return found
 
 
@@ -170,7 +170,7 @@ def _cannot_be_one(files: Sequence[_File]) -> bool:
     )
 
 
-def _by_word(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity | None]:
+def _by_word(files: Sequence[_File], known: Sequence[FileRank | None]) -> list[FileRank | None]:
     """Return ranks that the names state by a word, unless two processes at a time would have one rank."""
     found = list(known)
     taken = {(f.window, i.rank) for f, i in zip(files, known, strict=True) if i is not None}
@@ -186,11 +186,11 @@ def _by_word(files: Sequence[_File], known: Sequence[Identity | None]) -> list[I
         how = "rank by the name"
         if file.said is not None:
             how += f": the content of several processes of the same time says rank {file.said}"
-        found[place] = Identity(file.named, how)
+        found[place] = FileRank(file.named, how)
     return found
 
 
-def _by_groups(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity | None]:
+def _by_groups(files: Sequence[_File], known: Sequence[FileRank | None]) -> list[FileRank | None]:
     """Return the rank of a process if only one rank is in all its process groups."""
     found = list(known)
     taken = {(f.window, i.rank) for f, i in zip(files, known, strict=True) if i is not None}
@@ -200,17 +200,17 @@ def _by_groups(files: Sequence[_File], known: Sequence[Identity | None]) -> list
         if found[place] is not None or rank is None or (file.window, rank) in taken:
             continue
         if claims[(file.window, rank)] == 1:
-            found[place] = Identity(rank, "rank by the process groups: it is the only one that is in all of them")
+            found[place] = FileRank(rank, "rank by the process groups: it is the only one that is in all of them")
     return found
 
 
-def _by_scheme(files: Sequence[_File], known: Sequence[Identity | None]) -> list[Identity]:
+def _by_scheme(files: Sequence[_File], known: Sequence[FileRank | None]) -> list[FileRank]:
     """Return the ranks by an interpretation of all names together that does not contradict known ranks."""
     if not any(i is None for i in known):
         return [i for i in known if i is not None]
     if _one_process(files) and all(i is None for i in known):
         why = "the only process, and nothing says its rank: called rank 0"
-        return [Identity(0, why) for _ in files]
+        return [FileRank(0, why) for _ in files]
     schemes, doubt = naming_schemes(
         [f.naming for f in files],
         [f.window for f in files],
@@ -220,8 +220,8 @@ def _by_scheme(files: Sequence[_File], known: Sequence[Identity | None]) -> list
     for scheme in schemes:
         ranks = scheme.ranks
         if all(i is None or i.rank == r for i, r in zip(known, ranks, strict=True)):
-            return [i or Identity(r, f"rank by {scheme.how}") for i, r in zip(known, ranks, strict=True)]
-    return [i or Identity(None, _why_unknown(f, doubt)) for f, i in zip(files, known, strict=True)]
+            return [i or FileRank(r, f"rank by {scheme.how}") for i, r in zip(known, ranks, strict=True)]
+    return [i or FileRank(None, _why_unknown(f, doubt)) for f, i in zip(files, known, strict=True)]
 
 
 def _one_process(files: Sequence[_File]) -> bool:
@@ -240,7 +240,7 @@ def _why_unknown(file: _File, doubt: str | None) -> str:
     return f"which rank this is is not known: {doubt}; {remedy}" if doubt else UNKNOWN
 
 
-def _note_conflicts(trace: RankTrace, named: int | None, identity: Identity) -> None:
+def _note_conflicts(trace: RankTrace, named: int | None, identity: FileRank) -> None:
     said, rank = trace.meta.rank, identity.rank
     if rank is None:
         return

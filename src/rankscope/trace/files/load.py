@@ -18,7 +18,7 @@ from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.cache import drop_cached, load_cached, store_cached
 from rankscope.trace.files.find import Candidate, Found, find_traces
 from rankscope.trace.files.formats import BY_NAME
-from rankscope.trace.files.identify import Identity, assign_ranks
+from rankscope.trace.files.identify import FileRank, assign_ranks
 from rankscope.trace.files.jobs import copies, other_jobs
 from rankscope.trace.files.objects import read_object
 from rankscope.trace.files.shared import Shared
@@ -179,7 +179,7 @@ def _sorted_out(
     identities = assign_ranks(read, given)
     unassigned: list[RankTrace] = []
     known: list[tuple[Candidate, RankTrace]] = []
-    how: dict[int, Identity] = {}
+    how: dict[int, FileRank] = {}
     for pair, identity in zip(read, identities, strict=True):
         trace = pair[1]
         if trace.rank is None:

@@ -68,7 +68,7 @@ def _here(given: Path) -> Iterator[list[Path]]:
 
 
 def _send(arguments: argparse.Namespace) -> int:
-    from rankscope.progress import work
+    from rankscope.progress import show_progress
 
     if is_url(arguments.to):
         from rankscope.collecting.stored import put_part
@@ -81,7 +81,7 @@ def _send(arguments: argparse.Namespace) -> int:
         key = key_from(dict(os.environ))
         if key is None:
             raise ConfigError(f"{KEY} is not set; give it the key that `rankscope collect --listen` has")
-        with work(say) as doing:
+        with show_progress(say) as doing:
             progress = doing.bytes("sending")
             to = address_in(arguments.to)
             count = send_part(arguments.run, to, key, wait_s=arguments.wait, sent=progress)

@@ -33,7 +33,7 @@ def execute(words: Sequence[str]) -> int:
     if disabled(os.environ):
         become(arguments.command, {})
 
-    from rankscope.launcher.exec.launch import above, in_a_rank
+    from rankscope.launcher.exec.launch import run_as_parent, run_in_rank
     from rankscope.rank_identity import identity_from
 
     def compose() -> tuple[ToolConfig, dict[str, Any]]:
@@ -47,8 +47,8 @@ def execute(words: Sequence[str]) -> int:
     argv = ["rankscope", "exec", *words]
     identity = identity_from(os.environ)
     if identity is not None:
-        return in_a_rank(arguments, identity, compose, argv, say)
-    outcome = above(arguments, compose, argv, say)
+        return run_in_rank(arguments, identity, compose, argv, say)
+    outcome = run_as_parent(arguments, compose, argv, say)
     if outcome.report is not None:
         show_summary(outcome.report)
     if outcome.folder is not None:

@@ -26,10 +26,10 @@ def add_gather(verbs: Verbs) -> None:
 def gather_verb(arguments: argparse.Namespace) -> int:
     """Move the files that a job had to leave in a spool into its run directory."""
     from rankscope.node.late_gathering import gather_later
-    from rankscope.progress import work
+    from rankscope.progress import show_progress
 
     total = sum(path.stat().st_size for path in arguments.path.glob("trace_*.json"))
-    with work(say) as doing:
+    with show_progress(say) as doing:
         progress, done = doing.bytes("gathering"), 0
 
         def moved(size: int) -> None:

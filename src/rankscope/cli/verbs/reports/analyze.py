@@ -50,7 +50,7 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
 
     from rankscope.analysis.pipeline import analyze, stages
     from rankscope.privacy.places import with_place
-    from rankscope.progress import work
+    from rankscope.progress import show_progress
     from rankscope.trace.files.load import load_traces
 
     refuse_beside(arguments.paths, arguments.output)
@@ -63,7 +63,7 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
         executor = stack.enter_context(engine_of(arguments, here=arguments.engine == "local"))
         if executor is not None:  # its workers may have other current folders
             paths = [path.absolute() for path in paths]
-        doing = stack.enter_context(work(say))
+        doing = stack.enter_context(show_progress(say))
         load = load_traces(
             paths,
             ranks=given_ranks(arguments.given_ranks),

@@ -63,11 +63,11 @@ def redact_verb(arguments: argparse.Namespace) -> int:
 
     from rankscope.privacy.naming.policy import load_policy
     from rankscope.privacy.redact import redact
-    from rankscope.progress import work
+    from rankscope.progress import show_progress
 
     policy = load_policy(arguments.level, arguments.policy)
     refuse_beside([arguments.path], arguments.output, "-o")
-    with opened_runs([arguments.path], arguments) as (path,), work(say) as doing:
+    with opened_runs([arguments.path], arguments) as (path,), show_progress(say) as doing:
         copy = redact(
             path,
             arguments.output,

@@ -62,7 +62,7 @@ def reduce_verb(arguments: argparse.Namespace) -> int:
 
 
 def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
-    from rankscope.progress import work
+    from rankscope.progress import show_progress
     from rankscope.reduced.reduce import reduce_shares, shares_of, without_whole
     from rankscope.reduced.store import is_url
 
@@ -76,7 +76,7 @@ def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
         shares = without_whole(shares)
     alone = local and (len(shares) == 1 or arguments.workers == 1)
     engine = engine_of(arguments, here=alone)
-    with work(say) as doing, engine as executor:
+    with show_progress(say) as doing, engine as executor:
         progress = doing.bytes("reducing traces")
         failed = list(reduce_shares(shares, executor, progress))
     for share, why in failed:
@@ -115,14 +115,14 @@ def share_in(text: str) -> tuple[int, int]:
 def cluster_report_verb(arguments: argparse.Namespace) -> int:
     """Report on a job from its reduced traces, in a folder or an object store."""
     from rankscope.analysis.pipeline import analyze, stages
-    from rankscope.progress import work
+    from rankscope.progress import show_progress
     from rankscope.reduced.collected import load_objects
 
     runs = [arguments.run] if arguments.run is not None else []
     refuse_beside(runs, arguments.output)
     with opened_runs(runs, arguments, wanted=OF_MANIFEST.match) as opened:
         manifest = manifest_of(opened) if opened else None
-    with work(say) as doing:
+    with show_progress(say) as doing:
         load = load_objects(arguments.paths, doing.bytes("reading objects"))
         progress = doing.stages(stages(load, hta=arguments.hta))
         report = analyze(load, manifest, hta=arguments.hta, progress=progress)

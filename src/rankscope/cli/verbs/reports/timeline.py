@@ -47,7 +47,7 @@ def merge_verb(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{run} is no folder; name a run directory or a folder of traces")
 
     from rankscope.privacy.unlock import is_sealed
-    from rankscope.progress import work
+    from rankscope.progress import show_progress
     from rankscope.report import link_timeline
     from rankscope.timeline.merge import merge
     from rankscope.timeline.output import choose_output
@@ -64,7 +64,7 @@ def merge_verb(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{run} is encrypted, and a timeline is not; name a private file elsewhere with --output")
     refuse_beside([run], arguments.output)
     output, ours = choose_output(RunDir(run), arguments.output)
-    with opened_runs([run], arguments) as (path,), work(say) as doing:
+    with opened_runs([run], arguments) as (path,), show_progress(say) as doing:
         manifest, cache = manifest_of([path]), path == run
         given = given_ranks(arguments.given_ranks)
         load = load_traces([path], ranks=given, cache=cache, progress=doing.bytes("loading traces"))

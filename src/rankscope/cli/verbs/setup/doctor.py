@@ -25,7 +25,7 @@ def add_doctor(verbs: Verbs) -> None:
 def doctor_verb(arguments: argparse.Namespace) -> int:
     """Check this node before a job. Returns 1 if something would prevent the recording, else 0."""
     from rankscope.compose import compose
-    from rankscope.doctor.base import Question
+    from rankscope.doctor.base import CheckInput
     from rankscope.doctor.table import examine
 
     config = compose(arguments.overrides, arguments.config_dirs).config
@@ -33,7 +33,7 @@ def doctor_verb(arguments: argparse.Namespace) -> int:
     while not folder.is_dir():
         folder = folder.parent
     worst = 0
-    for finding in examine(Question(config=config, run_dir=folder, hosts=arguments.hosts)):
+    for finding in examine(CheckInput(config=config, run_dir=folder, hosts=arguments.hosts)):
         worst = max(worst, finding.state == "bad")
         print(f"{_MARK[finding.state]}  {finding.text}" + (f"; {finding.remedy}" if finding.remedy else ""), flush=True)
     return int(worst)

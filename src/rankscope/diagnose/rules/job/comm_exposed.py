@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.causes.wording import amount
-from rankscope.diagnose.base.rule import Case, Rule, job_finding, share_of_step
+from rankscope.diagnose.base.rule import Case, Rule, in_all_units, job_finding
 from rankscope.records.report import Finding
 
 __all__ = ["RULE"]
@@ -27,10 +27,10 @@ def _find(case: Case) -> list[Finding]:
         lines.append(f"Most of it, per step and waiting included: {most}.")
     gain = evidence.network_gain_ms
     if gain is not None:
-        lines.append(f"With an infinitely fast network the step would shrink by {share_of_step(gain, evidence)}.")
+        lines.append(f"With an infinitely fast network the step would shrink by {in_all_units(gain, evidence)}.")
     if evidence.overlap_gain_ms is not None:
         lines.append(
-            f"With all transfers hidden it would shrink by {share_of_step(evidence.overlap_gain_ms, evidence)}."
+            f"With all transfers hidden it would shrink by {in_all_units(evidence.overlap_gain_ms, evidence)}."
         )
     return job_finding(
         evidence,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.causes.wording import amount
-from rankscope.diagnose.base.rule import Case, Rule, job_finding, share_of_step
+from rankscope.diagnose.base.rule import Case, Rule, in_all_units, job_finding
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Finding
 
@@ -24,7 +24,7 @@ def _find(case: Case) -> list[Finding]:
         f"{evidence.launches:.0f} kernels a step, half of them shorter than {evidence.kernel_us:.1f} us.",
     ]
     if evidence.own_host_gain_ms is not None:
-        lines.append(f"A host without overhead would gain up to {share_of_step(evidence.own_host_gain_ms, evidence)}.")
+        lines.append(f"A host without overhead would gain up to {in_all_units(evidence.own_host_gain_ms, evidence)}.")
     return job_finding(
         evidence,
         kind,

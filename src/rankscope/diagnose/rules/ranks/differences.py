@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.causes.wording import amount, describe
+from rankscope.causes.wording import amount, cause_record
 from rankscope.diagnose.base.contention import is_machines
 from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.diagnose.base.rule import Case, Rule
@@ -84,9 +84,9 @@ def _difference(difference: Anomaly, cost: float | None) -> Finding:
         ranks=[difference.rank],
         cost_ms_per_step=cost,
         confidence="medium",
-        title=f"Rank {difference.rank} differs: {describe(difference.cause).noun}",
+        title=f"Rank {difference.rank} differs: {cause_record(difference.cause).noun}",
         evidence=[line, *hidden],
-        advice=list(describe(difference.cause).advice),
+        advice=list(cause_record(difference.cause).advice),
     )
 
 

@@ -7,7 +7,7 @@ states what would decide it.
 
 from __future__ import annotations
 
-from rankscope.causes.wording import amount, describe
+from rankscope.causes.wording import amount, cause_record
 from rankscope.diagnose.base.decision import CLEAR
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.listing import some_ranks
@@ -44,7 +44,7 @@ def _find(case: Case) -> list[Finding]:
 
 def _finding(suspect: Suspect, cause: str | None, evidence: Evidence) -> Finding:
     kind = cause or "unexplained"
-    what = f": {describe(cause).noun}, at a cost that" if cause else " for a reason that"
+    what = f": {cause_record(cause).noun}, at a cost that" if cause else " for a reason that"
     return Finding(
         id=f"{kind}-rank-{suspect.rank}",
         kind=kind,
@@ -66,8 +66,8 @@ def verdict_beside_missing(case: Case) -> Verdict | None:
     lost = some_ranks(suspect.lost)
     if cause:
         sentence = (
-            f"Rank {suspect.rank} is late ({describe(cause).phrase}), but what that costs cannot be told without the "
-            f"trace of rank {lost}."
+            f"Rank {suspect.rank} is late ({cause_record(cause).phrase}), "
+            f"but what that costs cannot be told without the trace of rank {lost}."
         )
     else:
         sentence = (
@@ -91,7 +91,7 @@ def _why(suspect: Suspect, cause: str | None, evidence: Evidence) -> list[str]:
     if cause:
         more = (
             f"It does {amount(suspect.excess_ms)} per step more than its peers where it is late; "
-            f"{amount(suspect.explained[cause])} of that is {describe(cause).noun}."
+            f"{amount(suspect.explained[cause])} of that is {cause_record(cause).noun}."
         )
     doubt = (
         f"That rank may wait for rank {suspect.rank}, or be late by itself: then mending rank {suspect.rank} alone "
@@ -111,7 +111,7 @@ def _next(suspect: Suspect, cause: str | None) -> list[str]:
         f"Record rank {some_ranks(suspect.lost)} too: its trace tells whether it waits for rank {suspect.rank} or is "
         "late by itself."
     )
-    return [record, *(describe(cause).advice if cause else [])]
+    return [record, *(cause_record(cause).advice if cause else [])]
 
 
 RULE = Rule(kind="missing_trace", find=_find)

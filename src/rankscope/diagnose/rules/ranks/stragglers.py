@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.wording import amount, describe, hours, parts
+from rankscope.causes.wording import amount, cause_record, hours, parts
 from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.diagnose.base.facts import advice_for
 from rankscope.diagnose.base.reasons import reasons
@@ -17,7 +17,7 @@ def _find(case: Case) -> list[Finding]:
 
 
 def _straggler(decision: StragglerDecision, case: Case) -> Finding:
-    suspect, evidence, cause = decision.suspect, case.evidence, describe(decision.cause)
+    suspect, evidence, cause = decision.suspect, case.evidence, cause_record(decision.cause)
     step = (evidence.whole_step_ms if decision.once else evidence.step_ms) or 0.0
     better = amount(max(step - suspect.cost_ms, 0.0))
     also = f", with rank {', '.join(map(str, suspect.beside[:8]))} fixed too," if suspect.beside else ""
