@@ -25,12 +25,12 @@ SWITCHES = [
     *("--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--window-size=1280,1400"),
 ]
 
-# The driver listens on loopback: never by way of a proxy.
+# The driver listens on loopback, so a proxy must not be used.
 LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Browser:
-    """One window."""
+    """One browser window."""
 
     def __init__(self, port: int) -> None:
         self.base = f"http://127.0.0.1:{port}/session"
@@ -52,13 +52,13 @@ class Browser:
         return self._post("/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def open(self, path: Path) -> None:
-        """Open a page and wait until it is there: on a busy machine the command can return with the page before."""
+        """Open a page and wait until it is loaded; on a busy machine the command can return before that."""
         address = path.resolve().as_uri()
         self._post("/url", {"url": address})
         self._until(f"location.href === {json.dumps(address)}")
 
     def reload(self) -> None:
-        """Load the page that is shown once more, with the address that it has by now."""
+        """Reload the current page, with its current address."""
         self.run("window.before = true")
         self._post("/refresh", {})
         self._until("window.before === undefined")
@@ -78,7 +78,7 @@ class Browser:
         return self._post("/execute/async", {"script": script, "args": []})
 
     def prefer(self, scheme: str) -> None:
-        """``light``, ``dark``, or empty for the browser's own."""
+        """Set the preferred colour scheme: ``light``, ``dark``, or empty for the default."""
         self._devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def resize(self, width: int, height: int) -> None:
@@ -87,7 +87,7 @@ class Browser:
         )
 
     def picture(self, selector: str) -> bytes:
-        """PNG of the elements that match, from the first one's top to the last one's bottom."""
+        """Return a PNG of the matching elements, from the top of the first to the bottom of the last."""
         edges = self.run(
             f"const found = [...document.querySelectorAll({json.dumps(selector)})];"
             "const boxes = found.map((node) => node.getBoundingClientRect());"
@@ -112,7 +112,7 @@ def browsing() -> Iterator[Browser]:
     """Start chromedriver and a browser, and end both.
 
     Raises:
-        OSError: it is not installed, or did not start within 10 s.
+        OSError: chromedriver is not installed, or did not start within 10 s.
     """
     if DRIVER is None or CHROME is None:
         raise OSError("needs chromium and chromedriver")

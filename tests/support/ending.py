@@ -22,17 +22,17 @@ __all__ = ["end", "ending", "holders", "runs", "told"]
 
 Process = TypeVar("Process")
 LIMIT_S = 60.0
-"""For processes to be gone after SIGKILL. Nothing is measured by it."""
+"""Time limit for processes to end after SIGKILL, seconds. It measures nothing."""
 
 
 def end(process: Any) -> None:
-    """Kill a process and all that hold its pipes, take its exit code and close the pipes.
+    """Kill a process and all processes that hold its pipes, read its exit code and close the pipes.
 
     Args:
-        process: a ``subprocess.Popen`` or what stands for one.
+        process: a ``subprocess.Popen``, or an object with its interface.
 
     Raises:
-        AssertionError: something that was killed is still there after ``LIMIT_S``; the pipes stay open then.
+        AssertionError: a killed process still exists after ``LIMIT_S``; the pipes then stay open.
     """
     process.kill()
     deadline = time.monotonic() + LIMIT_S
@@ -44,13 +44,13 @@ def end(process: Any) -> None:
         time.sleep(0.01)
     process.wait(LIMIT_S)
     for pipe in _pipes(process):
-        with contextlib.suppress(OSError):  # what was to be written has no reader
+        with contextlib.suppress(OSError):  # buffered output has no reader any more
             pipe.close()
 
 
 @contextlib.contextmanager
 def ending(process: Process) -> Iterator[Process]:
-    """What was started, until the block is left: a test that fails does not wait for it."""
+    """Yield a process and end it at the end of the block, so that a failing test does not wait for it."""
     try:
         yield process
     finally:
@@ -58,19 +58,19 @@ def ending(process: Process) -> Iterator[Process]:
 
 
 def holders(pipes: Iterable[IO[Any]]) -> list[int]:
-    """The other processes that hold an end of one of these pipes."""
+    """Return the ids of other processes that hold an end of one of these pipes."""
     wanted = {str(Path(f"/proc/self/fd/{pipe.fileno()}").readlink()) for pipe in pipes}
     return [] if not wanted else sorted(pid for pid in _others() if wanted & set(_descriptors(pid)))
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     state = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return bool(state) and state[0] not in "ZX"
 
 
 def told(pids: Iterable[int]) -> str:
-    """What can be seen of processes from outside: command, state, what each thread waits in, and Python's stacks.
+    """Describe processes from outside: command, state, what each thread waits for, and Python stacks.
 
     The stacks need py-spy on the path and the right to read the processes' memory.
     """
@@ -101,7 +101,7 @@ def _others() -> Iterator[int]:
 
 
 def _descriptors(pid: int) -> Iterator[str]:
-    with contextlib.suppress(OSError):  # it has ended, or is another user's
+    with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
                 yield str(entry.readlink())

@@ -14,7 +14,7 @@ _VOID = frozenset({"meta", "link", "input", "br", "rect"})
 
 
 class _Text(HTMLParser):
-    """The text of the sections with these ids."""
+    """Extracts the text of the sections with these ids."""
 
     def __init__(self, page: str, ids: tuple[str, ...]) -> None:
         super().__init__(convert_charrefs=True)

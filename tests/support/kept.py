@@ -18,12 +18,12 @@ OTHER = "attempt_0/window_000/rank_00001.trace.json.gz"
 
 
 def trace_of(rank: int) -> str:
-    """A recorded trace of two ranks, of which rank 1 waits for its input."""
+    """Return the trace of a rank of a recorded job in which rank 1 waits for its input."""
     return gzip.decompress((DATA / f"traces/gloo_ddp_input/rank_{rank}.json.gz").read_bytes()).decode()
 
 
 def keys(folder: Path, name: str) -> tuple[Path, Path]:
-    """Files with a private and a public Ed25519 key."""
+    """Write a private and a public Ed25519 key; return the files."""
     ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
     serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
     key = ed25519.Ed25519PrivateKey.generate()
@@ -38,7 +38,7 @@ def keys(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def leave(folder: Path, **task: object) -> Path:
-    """A run of two ranks and a window, as a helper finishes it."""
+    """Make a run of two ranks and a window, finished by a helper."""
     run = RunDir(folder / "run")
     node = Node(folder / "spool", run, argv=["rankscope", "run", "train.py", "--token", SECRET], **task)
     with contextlib.closing(node.start()):

@@ -22,9 +22,9 @@ JOBS = Path(__file__).parent.parent / "dist" / "jobs"
 RANKSCOPE = [sys.executable, "-m", "rankscope", "run"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 NOT_GIVEN_OUT = 15_000, 32_000
-"""Ports below those of net.ipv4.ip_local_port_range."""
+"""Ports below those of net.ipv4.ip_local_port_range, which the system does not assign."""
 LIMIT_S = 500
-"""For a launch that hangs; on a machine that is busy with other work one may well take a minute."""
+"""Time limit of a launch, seconds. On a busy machine a launch may take a minute."""
 
 
 @dataclass
@@ -50,19 +50,19 @@ class Launched:
 
 
 def flags_of(*settings: str) -> list[str]:
-    """``-S`` before each."""
+    """Return the settings, each after ``-S``."""
     return [word for setting in settings for word in ("-S", setting)]
 
 
 def environment() -> dict[str, str]:
-    """Ours for the commands: no leftovers of an outer launcher, one thread per rank."""
+    """Return the environment of commands: without variables of an outer launcher, and with one thread per rank."""
     outer = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PYTHONPATH")
     kept = {key: value for key, value in os.environ.items() if key not in outer and not key.startswith("PET_")}
     return {**kept, "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
 
 
 def free_port() -> int:
-    """A port that nobody has, and that the system gives to nobody who asks for any.
+    """Return a free port that the system assigns to no other process.
 
     A launch takes seconds to reach its rendezvous. Meanwhile another one's store may get a port that the system chose,
     and two nodes that meet there would wait for a rendezvous that never ends.
@@ -75,7 +75,7 @@ def free_port() -> int:
 
 
 def must_tell(report: ClusterReport, kind: str, ranks: list[int], cause: str | None) -> None:
-    """Assert what a report says. Other ranks it may never name.
+    """Assert kind, ranks and cause of a verdict. It must never name other ranks.
 
     Skips where it says otherwise, and that other processes took the CPUs of the ranks: then it may name nobody, or what
     the machine did to a rank.

@@ -24,7 +24,7 @@ TRACE = '{"traceEvents": []}'
 
 
 def until(what: Callable[[], Any], limit_s: float = 300) -> Any:
-    """The first true value of ``what()``. The limit is for a test that fails, and not a measure of anything."""
+    """Return the first true value of ``what()``. The limit is for failing tests, and measures nothing."""
     deadline = time.monotonic() + limit_s
     while not (value := what()):
         assert time.monotonic() < deadline, "it did not come to that"
@@ -33,7 +33,7 @@ def until(what: Callable[[], Any], limit_s: float = 300) -> Any:
 
 
 class Node:
-    """One node of a run."""
+    """One node of a run, with a real helper process."""
 
     def __init__(self, folder: Path, run: RunDir, **task: Any) -> None:
         self.run = run
@@ -58,17 +58,17 @@ class Node:
         return self
 
     def record(self, rank: int, *, world: int = 2, **fields: Any) -> RankRecord:
-        """What a rank says of itself; of its whole life unless ``window`` is given."""
+        """Return the record of a rank: of a window, or of its process if ``window`` is not given."""
         known: dict[str, Any] = {"host": os.uname().nodename, "pid": os.getpid(), "attempt": 0, "local_rank": rank}
         return RankRecord(rank=rank, world_size=world, **{**known, **fields})
 
     def lives(self, rank: int, **fields: Any) -> None:
-        """A rank has come, and has ended well."""
+        """Write the process record of a rank that has ended normally."""
         life = self.record(rank, **fields)
         self.spool.process_record(life.attempt, rank).write_text(to_json(life))
 
     def records(self, rank: int, text: str = TRACE, *, window: int = 0, **fields: Any) -> None:
-        """A rank has recorded a window: its trace first, and the record that announces it last."""
+        """Write the files of a rank that has recorded a window: the trace, and then the record that announces it."""
         trace = self.spool.trace(0, window, rank)
         trace.write_text(text)
         record = self.record(rank, window=window, trace=trace.name, **fields)
@@ -84,13 +84,13 @@ class Node:
             self.records(rank, texts[rank], world=len(texts), **fields)
 
     def end(self, exit_code: int | None = 0, limit_s: float = 300) -> list[HelperMessage]:
-        """The job has ended; every word until the helper is done."""
+        """Tell the helper that the job has ended; return all its messages."""
         assert self.helper is not None
         self.helper.finish(JobEnd(exit_code=exit_code))
         return self.hear(limit_s)
 
     def hear(self, limit_s: float = 300) -> list[HelperMessage]:
-        """Every word until the helper is done."""
+        """Return all messages until the helper is done."""
         assert self.helper is not None
         words: list[HelperMessage] = []
         deadline = time.monotonic() + limit_s
@@ -101,7 +101,7 @@ class Node:
         return words
 
     def kill(self) -> None:
-        """Kill the helper, as the kernel does where memory is short; whoever hears it next notices."""
+        """Kill the helper, as the kernel does when memory is exhausted; the next read of a message notices it."""
         assert self.helper is not None
         os.kill(self.helper.pid, signal.SIGKILL)
         self.helper._process.wait(60)

@@ -32,11 +32,11 @@ from typing import Any
 
 Spans = list[tuple[int, int]]
 MISSING = 0.05
-"""A step whose launches lack more than this share of their kernels was not run to its end."""
+"""A step that lacks more than this share of the kernels of its launches was not run to its end."""
 
 
 def union(spans: Spans) -> Spans:
-    """Disjoint intervals in order."""
+    """Return the union as disjoint intervals in order."""
     joined: Spans = []
     for start, end in sorted(s for s in spans if s[1] > s[0]):
         if joined and start <= joined[-1][1]:
@@ -47,12 +47,12 @@ def union(spans: Spans) -> Spans:
 
 
 def length(spans: Spans) -> int:
-    """Time that the intervals cover."""
+    """Return the time that the intervals cover."""
     return sum(end - start for start, end in union(spans))
 
 
 def clipped(spans: Spans, low: int, high: int) -> Spans:
-    """What of the intervals lies within the bounds."""
+    """Return the parts of the intervals within the bounds."""
     return [(max(start, low), min(end, high)) for start, end in spans if min(end, high) > max(start, low)]
 
 
@@ -63,7 +63,7 @@ class Call:
     start: int
     end: int
     key: tuple[Any, ...]
-    """Group, and what else must agree."""
+    """Group, and other properties that must be equal on all ranks."""
     step: int
 
 
@@ -73,7 +73,7 @@ class Rank:
 
     number: int
     steps: list[tuple[int, int, int]]
-    """Number, start, end."""
+    """Number, start and end of each step."""
     compute: Spans = field(default_factory=list)
     comm: Spans = field(default_factory=list)
     copies: Spans = field(default_factory=list)
@@ -81,10 +81,10 @@ class Rank:
     start: int = 0
     end: int = 0
     first: int = 0
-    """When recording began, as far as it shows."""
+    """Begin of the recording, as far as the trace shows it."""
 
     def shares(self) -> dict[str, float]:
-        """Percent of the window; ``overlap_pct`` of communication."""
+        """Return shares in per cent of the window; ``overlap_pct`` in per cent of communication."""
         span = self.end - self.start
         compute, comm, copies = (clipped(s, self.start, self.end) for s in (self.compute, self.comm, self.copies))
         alone, both, all_three = length(compute), length(compute + comm), length(compute + comm + copies)
@@ -103,14 +103,14 @@ class Rank:
 
 @dataclass
 class Waits:
-    """Milliseconds a step by rank, and how many calls they are summed over."""
+    """Waits in ms per step by rank, and the number of calls that they are summed over."""
 
     waited: dict[int, float]
     calls: int
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Complete events with times in ns (``start``, ``end``), and the other keys of the file."""
+    """Return complete events with times in ns (``start``, ``end``), and the other keys of the file."""
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     whole = json.loads(data)
     base = int(whole.get("baseTimeNanoseconds", 0))
@@ -123,7 +123,7 @@ def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def window(paths: list[Path]) -> list[Rank]:
-    """All ranks of a window."""
+    """Return all ranks of a window."""
     files = [read(path) for path in paths]
     whole = [_steps_run(events) for events, _ in files]
     common = set.intersection(*(set(numbers) for numbers in whole))
@@ -132,7 +132,7 @@ def window(paths: list[Path]) -> list[Rank]:
 
 
 def recorded_together(ranks: list[Rank], offsets_us: dict[int, float]) -> None:
-    """Begin each window where all ranks are recorded, if some were so by more than a step before others."""
+    """Begin each window where all ranks are recorded, if some recordings began more than a step earlier."""
     first = {rank.number: rank.first + round(1000 * offsets_us.get(rank.number, 0.0)) for rank in ranks}
     usual = statistics.median(end - start for rank in ranks for _, start, end in rank.steps)
     if max(first.values()) - min(first.values()) > usual:
@@ -142,7 +142,7 @@ def recorded_together(ranks: list[Rank], offsets_us: dict[int, float]) -> None:
 
 
 def waits(ranks: list[Rank], offsets_us: dict[int, float]) -> Waits:
-    """Waits per step of calls that all ranks made: the n-th of the same group and name in the same step.
+    """Return waits per step of calls that all ranks made: the n-th of the same group and name in the same step.
 
     ``offsets_us``: what is added to a rank's clock to bring it to the common one.
     """
@@ -172,7 +172,7 @@ _MARK = re.compile(r"ProfilerStep#(\d+)$")
 
 
 def _marks(events: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
-    """Steps of the main thread that lie in no other."""
+    """Return the outermost steps of the main thread."""
     found = []
     for event in events:
         mark = _MARK.match(str(event["name"]))
@@ -190,7 +190,7 @@ def _on_device(event: dict[str, Any]) -> bool:
 
 
 def _launches(events: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    """Calls of the CUDA runtime and driver by correlation."""
+    """Return correlation -> calls of the CUDA runtime and driver."""
     found = defaultdict(list)
     for event in events:
         if event.get("cat") in {"cuda_runtime", "cuda_driver"} and event["args"].get("correlation", 0) > 0:
@@ -203,7 +203,7 @@ def _step_at(time: int, steps: list[tuple[int, int, int]]) -> int | None:
 
 
 def _steps_run(events: list[dict[str, Any]]) -> list[int]:
-    """Numbers of the steps, up to the last that the device ran to its end."""
+    """Return the numbers of the steps, up to the last one that the device ran to its end."""
     steps = _marks(events)
     ran = {event["args"].get("correlation") for event in events if _on_device(event)}
     if not ran:
@@ -264,7 +264,7 @@ def _kind(event: dict[str, Any]) -> str:
 
 
 def _key(event: dict[str, Any], about: dict[str, Any]) -> tuple[Any, ...]:
-    """What a call says of itself; a rank in one group only need not say which."""
+    """Return the properties of a call; if a rank is in one group only, the group may be missing."""
     args = event["args"]
     groups = about.get("distributedInfo", {}).get("pg_config", [])
     ranks = args.get("Process Group Ranks") or (str(groups[0]["ranks"]) if len(groups) == 1 else "")
@@ -275,12 +275,12 @@ _HANDING_OVER = re.compile(
     r"record_param_comms$|c10d::|_c10d_functional::|symm_mem::|autograd::engine::evaluate_function|gloo:"
     r"|(?!Compiled)\w+Backward$"
 )
-"""Operators that call a backend, or run hooks around what is work."""
+"""Operators that call a backend, or run hooks around work."""
 _WAITING = re.compile(r"_c10d_functional::wait_tensor|c10d::(barrier|monitored_barrier_)")
 
 
 def _host(rank: Rank, events: list[dict[str, Any]], about: dict[str, Any]) -> None:
-    """Without a device: operators of the main thread compute, the backend's own events communicate."""
+    """Add events without a device: operators of the main thread compute, the backend's own events communicate."""
     waiting: Spans = []
     running: Spans = []
     loading: Spans = []
@@ -307,7 +307,7 @@ def _host(rank: Rank, events: list[dict[str, Any]], about: dict[str, Any]) -> No
 
 
 def _end_in_time(calls: list[dict[str, Any]], gaps: Spans) -> None:
-    """Let the call that a thread waited for in a gap end no later than the gap."""
+    """End the call that a thread waited for in a gap no later than the gap."""
     for begin, resume in gaps:
         open_calls = [call for call in calls if call["start"] < resume < call["end"]]
         if resume - begin < 100_000 or not open_calls:

@@ -34,7 +34,7 @@ BASE = 1_700_000_000_000_000_000
 
 
 def record(cls: Any) -> Any:
-    """A record with the word in every text, at any depth."""
+    """Return a record with the word in every text, at any depth."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return cls(**{field.name: _value(hints[field.name], field.name) for field in dataclasses.fields(cls)})
 
@@ -61,7 +61,7 @@ def _value(hint: Any, name: str) -> Any:
 
 
 def event(**given: Any) -> dict[str, Any]:
-    """An event with the word and the number in every field of its arguments, known or not."""
+    """Return an event with the word and the number in every field of its arguments, known or not."""
     fields = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": PID, "tid": PID, "ts": 10.0, "dur": 5.0} | given
     more = ("Call stack", "Module Hierarchy", "Concrete Inputs", "Input type", "Input Strides", "kernel_file", "Addr")
     args = {key: f"{WORD} {key}" for key in (*_known(), *more)} | {f"{WORD}": [WORD], "ptr": hex(ADDRESS)}
@@ -132,7 +132,7 @@ NAMES = (
 
 
 def trace(rank: int) -> dict[str, Any]:
-    """A trace of one rank, which can be analysed, and the word wherever a trace can have one."""
+    """Return a valid trace of one rank with the word wherever a trace can have text."""
     events: list[Any] = [
         {
             "ph": "X",
@@ -192,7 +192,7 @@ def trace(rank: int) -> dict[str, Any]:
 
 
 def snapshot() -> dict[str, Any]:
-    """A memory snapshot."""
+    """Return a memory snapshot with the word in every text."""
     frames = [
         {"filename": f"/home/{WORD}/model.py", "line": NUMBER, "name": WORD, "fx_trace": WORD},
         {"filename": f"/opt/{WORD}/site-packages/torch/nn/modules/linear.py", "line": 134, "name": f"forward_{WORD}"},

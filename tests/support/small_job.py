@@ -25,14 +25,14 @@ class Job:
     steps: int = 6
     work: Mapping[int, float] = field(default_factory=dict)
     begin: Mapping[int, float] = field(default_factory=dict)
-    """When the process comes to its first step, and is recorded from."""
+    """Time at which the recording of a rank begins, us."""
     collective_first: bool = False
     events: dict[int, list[dict[str, Any]]] = field(init=False)
     heads: dict[int, dict[str, Any]] = field(init=False)
     first_step_us: float = field(init=False)
-    """From the last rank's beginning to the end of the step."""
+    """Time from the last rank's begin of a step to the end of the step, us."""
     step_us: float = field(init=False)
-    """Every later step, on all ranks."""
+    """Duration of every later step on all ranks, us."""
 
     def __post_init__(self) -> None:
         self.events = {r: [] for r in range(self.ranks)}
@@ -98,7 +98,7 @@ class Job:
         self.seq += 1
 
     def drop(self, rank: int, wanted: Callable[[dict[str, Any]], bool]) -> Job:
-        """Lose the events of a rank that are wanted no more."""
+        """Remove events of a rank, as if their records were lost."""
         self.events[rank] = [e for e in self.events[rank] if not wanted(e)]
         return self
 
@@ -109,7 +109,7 @@ class Job:
         return self
 
     def write(self, folder: Path) -> Path:
-        """One file a rank; returns the folder."""
+        """Write one file per rank; return the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         for rank, events in self.events.items():
             (folder / f"rank{rank}.json").write_text(json.dumps(self.heads[rank] | {"traceEvents": events}))
@@ -117,10 +117,10 @@ class Job:
 
 
 def event(cat: str, name: str, pid: int, tid: int, ts: float, dur: float, args: dict[str, Any]) -> dict[str, Any]:
-    """One complete event of Kineto's."""
+    """Return one complete event of Kineto."""
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
 def kernels(job: Job, rank: int) -> list[dict[str, Any]]:
-    """Device work of a rank, in order."""
+    """Return the device work of a rank in order."""
     return [e for e in job.events[rank] if e["cat"] == "kernel"]

@@ -13,14 +13,14 @@ class Shown(NamedTuple):
     """A finished command."""
 
     text: str
-    """What the terminal got."""
+    """Output to the terminal."""
     other: bytes
-    """What its other stream got, which was a file."""
+    """Output to the other stream, which was a file."""
     code: int
 
 
 def on_a_terminal(words: Sequence[str], stream: Literal["stdout", "stderr"], **variables: str) -> Shown:
-    """Run a command with one of its streams on a terminal, which nobody has told about colours."""
+    """Run a command with one of its streams on a terminal, without variables that set colours."""
     leader, follower = os.openpty()
     env = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}} | variables
     with tempfile.TemporaryFile() as file:
@@ -31,7 +31,7 @@ def on_a_terminal(words: Sequence[str], stream: Literal["stdout", "stderr"], **v
             try:
                 while block := os.read(leader, 1 << 16):
                     data += block
-            except OSError:  # the other end is closed
+            except OSError:  # the other end was closed
                 pass
             os.close(leader)
             code = process.wait(300)

@@ -29,7 +29,7 @@ __all__ = ["KINDS", "page_of", "report_of", "shown"]
 
 
 def evidence(*suspects: Suspect, ranks: int = 4, **more) -> Evidence:
-    """A job of four ranks and steps of 100 ms."""
+    """Return the evidence of a job of four ranks with steps of 100 ms."""
     base = {
         "ranks": list(range(ranks)), "steps": 6, "step_ms": 100.0, "mean_step_ms": 100.0, "calls": 60,
         "matched_pct": 100.0, "overlap_pct": 80.0, "compute_pct": 60.0, "exposed_comm_pct": 25.0, "idle_pct": 15.0,
@@ -39,7 +39,7 @@ def evidence(*suspects: Suspect, ranks: int = 4, **more) -> Evidence:
 
 
 def late(rank: int, cost: float, cause: str, gains: list[float] | None = None, **more) -> Suspect:
-    """A rank that costs so much in each of six steps, nine tenths of it for one cause."""
+    """Return a rank that costs ``cost`` ms in each of six steps, 90 % of it for one cause."""
     return Suspect(
         rank=rank, cost_ms=cost, error_ms=cost / 10, gains_ms=gains or [cost] * 6, excess_ms=cost,
         explained={cause: 0.9 * cost}, held_ms=1.1 * cost, **{"p_value": 1 / 64, **more},
@@ -165,7 +165,7 @@ KINDS: dict[str, Evidence] = {
 
 
 def report_of(case: Evidence) -> ClusterReport:
-    """The report of this evidence: its verdict, findings and actions, and a row a rank."""
+    """Return the report of this evidence: verdict, findings, actions, and a row for each rank."""
     opened = open_case(case)
     report = empty_report(None)
     report.findings, report.actions = find(opened), advise(opened)

@@ -18,9 +18,9 @@ from typing import Any
 __all__ = ["Forked", "may_be_forked"]
 
 STARTS_WITH = ("GLIBC_", "LD_", "MALLOC_", "PYTHON", "OMP_", "KINETO_", "TORCH_")
-"""Variables that are read before Python, or torch, has come as far as to run code of ours."""
+"""Variables that are read before Python or torch can run code of the server."""
 OF_RANKS = ("PYTHONPATH", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
-"""Except those that torchrun and rankscope give to a rank, of which the server takes care."""
+"""Exceptions: variables that torchrun and rankscope set for a rank, which the server handles."""
 
 
 def _read_early(environ: Mapping[str, str]) -> dict[str, str]:
@@ -40,7 +40,7 @@ def may_be_forked(environ: Mapping[str, str], server: Mapping[str, str], *, rank
 
 @contextlib.contextmanager
 def _no_signals() -> Iterator[None]:
-    """As the start of a process is one call for a signal's handler: the server waits for the rest of a request."""
+    """Block signals, because the server waits for the rest of a request; starting a process is also not interrupted."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         yield
@@ -83,14 +83,14 @@ class Forked:
         return None, standard if asked is None else asked.fileno()
 
     def poll(self) -> int | None:
-        """What the process ended with, if it has."""
+        """Return the exit code of the process; None while it runs."""
         if self.returncode is None and select.select([self._answers], [], [], 0)[0]:
             self._take()
         return self.returncode
 
     def _take(self) -> None:
         said = self._lines.readline()
-        self.returncode = int(said) if said else -signal.SIGKILL  # the server itself is gone
+        self.returncode = int(said) if said else -signal.SIGKILL  # the server itself has ended
         self._lines.close()
         self._answers.close()
 
@@ -105,11 +105,11 @@ class Forked:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Read both streams to their ends, then wait."""
+        """Read both streams to their ends, then wait for the process."""
         texts = {"stdout": "", "stderr": ""}
 
         def read(name: str, stream: io.TextIOWrapper) -> None:
-            with contextlib.suppress(ValueError):  # closed by a test that is over
+            with contextlib.suppress(ValueError):  # closed by a test that has ended
                 texts[name] = stream.read()
 
         streams = {"stdout": self.stdout, "stderr": self.stderr}
@@ -132,7 +132,7 @@ class Forked:
         return texts["stdout"], texts["stderr"]
 
     def send_signal(self, number: int) -> None:
-        """To this process only, if it lives."""
+        """Send a signal to this process only, if it runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 

@@ -34,11 +34,11 @@ NEEDED = (
 )  # fmt: skip
 
 LIMIT_S = 30.0
-"""For a client to say all of what it asks for. One that was interrupted there never does, and others wait."""
+"""Time limit for a client to send its request, seconds. An interrupted client would block others."""
 
 
 def serve(address: str) -> Callable[[], None]:
-    """Fork until standard input ends. Returns in each forked process, with what it is to run."""
+    """Fork until standard input ends. Returns in each forked process, with the function that it must run."""
     for name in NEEDED:
         importlib.import_module(name)
     _what_all_launchers_do()
@@ -50,7 +50,7 @@ def serve(address: str) -> Callable[[], None]:
     selector.register(sys.stdin, selectors.EVENT_READ)
     selector.register(listening, selectors.EVENT_READ)
     gc.collect()
-    gc.freeze()  # else every forked process copies what its first collection looks at
+    gc.freeze()  # otherwise the first collection of a forked process copies the memory that it visits
     print("ready", flush=True)
     while True:
         for key, _ in selector.select():
@@ -66,7 +66,7 @@ def serve(address: str) -> Callable[[], None]:
             client, _ = listening.accept()
             try:
                 asked, descriptors = _request(client)
-            except (OSError, ValueError):  # who asked has ended, or was interrupted, before all of it was said
+            except (OSError, ValueError):  # the client ended, or was interrupted, before it sent the whole request
                 client.close()
                 continue
             pid = os.fork()
@@ -107,12 +107,12 @@ def _request(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _tell(client: socket.socket, number: int) -> None:
-    with contextlib.suppress(OSError):  # who asked is gone
+    with contextlib.suppress(OSError):  # the client has ended
         client.sendall(b"%d\n" % number)
 
 
 def _become(asked: dict[str, Any], address: str) -> Callable[[], None]:
-    """The environment, the folder and the path that Python would start with; what is left is to run the command."""
+    """Set environment, folder and path as at the start of Python; return the function that runs the command."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if asked["session"]:
         os.setsid()
@@ -132,7 +132,7 @@ def _become(asked: dict[str, Any], address: str) -> Callable[[], None]:
     else:
         _hide("torch")
     sys.modules.pop("sitecustomize", None)
-    if path:  # as Python's own start does: before the script, and only where there is one
+    if path:  # as at the start of Python: before the script, and only if there is one
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module("sitecustomize")
     return lambda: _run_module(module) if module else _run_script(words[0])
@@ -158,7 +158,7 @@ def _without_our_frames(kind: type[BaseException], error: BaseException, trace: 
 
 
 class _Made(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a module that is there already."""
+    """Finds a module that is already loaded."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
@@ -178,12 +178,12 @@ class _Made(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _hide(name: str) -> None:
-    """Let the next import of a module take place, and find it made."""
+    """Make the next import of a module run the import system, and find the loaded module."""
     sys.meta_path.insert(0, _Made(sys.modules.pop(name)))
 
 
 def _ranks_are_forked(address: str) -> None:
-    """Torchrun starts scripts by forking; whatever else it is told to start, it starts."""
+    """Make torchrun start scripts by forking, and all other commands as usual."""
     from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
     from support.forking.client import Forked
@@ -199,7 +199,7 @@ def _ranks_are_forked(address: str) -> None:
 
 
 def _ends_as_python(run: Callable[[], None]) -> None:
-    """Run, and end with the code and the last words of a Python process, without taking torch's modules apart."""
+    """Run, and exit with the code and error output of a Python process, without destroying torch's modules."""
     code: Any = 0
     try:
         run()
