@@ -6,15 +6,24 @@ import gzip
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.tables.run_steps import read_step_logs
+from rankscope.between.step_logs import ENTRY
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
 from rankscope.records.run_steps import RecordedRange, RunSteps
-from rankscope.records.running.step_log import STEP_LOG_ENTRY_V1
+from rankscope.records.running.step_log import (
+    ASKED,
+    STEP_LOG_ENTRY,
+    STEP_LOG_ENTRY_V1,
+    STEP_LOG_HEADER,
+    STEP_LOG_MAGIC,
+    STEP_LOG_VERSION,
+)
 from rankscope.rundir.layout import RunDir
 from rankscope.trace.files.load import load_traces
 
@@ -196,3 +205,15 @@ def test_the_pipeline_finds_the_step_logs_of_a_run(tmp_path: Path) -> None:
         ["no step times of 1 of 2 ranks, the first of them rank 1"],
     )
     assert report.errors == []
+
+
+def test_a_step_in_which_the_log_itself_took_time_is_no_step_of_the_job(tmp_path: Path) -> None:
+    entries = np.zeros(40, ENTRY)
+    entries["step"], entries["span"] = 10_000, 1
+    entries["step"][0], entries["step"][20], entries["flags"][20] = 0, 60_000, ASKED
+    path = RunDir(tmp_path).step_log(0, 0)
+    path.parent.mkdir(parents=True)
+    header = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, 0)
+    path.write_bytes(gzip.compress(header + entries.tobytes()))
+    (row,) = read(path).rows
+    assert (row.steps, row.longest_ms, row.median_ms) == (38, 10, 10)

@@ -78,13 +78,15 @@ class CallTimes:
 
     def read_if_due(self) -> bool:
         """Read the recorder if it is time to, in the training thread after :meth:`note`; return whether it was read."""
-        if self.off or (self._steps[-1][0] + 1) % self._every or self._busy():
+        if self.off or (self._steps[-1][0] + 1) % self._every:
             return False
         if not self._took:
             self._pause(FIRST_NS)
             return False
         begun = self._clock()
         try:
+            if self._busy():
+                return False
             self.off = not self._take()
         except Exception:  # an unexpected recorder, or a full disk: the log goes on without
             self.off = True

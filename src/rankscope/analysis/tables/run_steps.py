@@ -18,7 +18,7 @@ from rankscope.between.step_logs import last_attempt, read_step_log
 from rankscope.errors import AnalysisError, ForeignFileError
 from rankscope.limits import absent_ranks
 from rankscope.records.run_steps import RankStepTimes, RecordedRange, RunSteps, StepBucket
-from rankscope.records.running.step_log import RECORDED
+from rankscope.records.running.step_log import ASKED, RECORDED
 from rankscope.statistics.step_time import sync_interval
 
 __all__ = ["read_step_logs"]
@@ -104,6 +104,7 @@ def _read(path: Path) -> npt.NDArray[Any]:
     for name in ("step", "input", "gc"):
         found[name] = np.repeat(log.entries[name], log.spans)
     found["recorded"] = log.flags() & RECORDED
+    found["step"][(log.flags() & ASKED) > 0] = 0  # longer by what the log itself has cost: as if not timed
     return found
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rankscope.between.step_logs import last_attempt, read_step_log
 from rankscope.errors import ForeignFileError
-from rankscope.records.running.step_log import RECORDED
+from rankscope.records.running.step_log import ASKED, RECORDED
 from rankscope.statistics.step_time import sync_interval
 
 __all__ = ["unrecorded_steps"]
@@ -37,7 +37,7 @@ def unrecorded_steps(paths: Sequence[Path], notes: list[str]) -> F64:
             notes.append(f"the step log of rank {rank} could not be read: {error}")
             continue
         columns.append(log.column("step"))
-        flags.append((log.flags() & RECORDED).astype(np.bool_))
+        flags.append((log.flags() & (RECORDED | ASKED)).astype(np.bool_))
     size = min(map(len, columns), default=0)
     if size <= SETTLED:
         return np.empty(0)
