@@ -144,23 +144,28 @@ def test_trackio(monkeypatch: pytest.MonkeyPatch) -> None:
     current: contextvars.ContextVar[Any] = contextvars.ContextVar("current_run", default=None)
     monkeypatch.setitem(sys.modules, "trackio.context_vars", SimpleNamespace(current_run=current))
     assert opened("trackio") is None
-    current.set(SimpleNamespace(log=lambda numbers, step: got.append((numbers, step))))
+    run = SimpleNamespace(log=lambda numbers, step: got.append((numbers, step)), _next_step=0)
+    current.set(run)
     log = opened("trackio")
     assert log is not None
     log(NUMBERS, 7)
-    assert got == [(NUMBERS, 7)]
+    assert got == [], "the script's own steps begin with 0"
+    run._next_step = 4
+    log(NUMBERS, 7)
+    assert got == [(NUMBERS, 3)]
 
 
 def test_a_real_run_of_trackio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
     trackio = pytest.importorskip("trackio")
     run = trackio.init(project="p", name="r", embed=False, auto_log_gpu=False, auto_log_cpu=False)
-    log, got = opened("trackio"), []
-    monkeypatch.setattr(run, "log", lambda numbers, step=None: got.append((numbers, step)))
+    log = opened("trackio")
     assert log is not None
-    log(NUMBERS, 7)
+    before = run._next_step
+    trackio.log({"loss": 1.0})
+    log(NUMBERS, 700)
+    assert run._next_step == before + 1
     trackio.finish()
-    assert got == [(NUMBERS, 7)]
     assert opened("trackio") is None
 
 
