@@ -165,12 +165,16 @@ def channels_of(
         launched |= on_device  # no launch is recorded at all
     if not view.device:
         launched[:] = True
-    _, code = np.unique(np.array(kinds), return_inverse=True)
+    number_of = {kind: number for number, kind in enumerate(sorted(set(kinds)))}
+    code = np.array([number_of[kind] for kind in kinds])
     batched = np.array([bool(p) and _is_batched(k, p) for k, p in zip(kinds, calls.pieces, strict=True)], np.int64)
     columns = (calls.group, code, calls.peer, launched, batched)
-    table = np.stack([np.asarray(column).astype(np.int64) for column in columns])
-    _, first, which = np.unique(table, axis=1, return_index=True, return_inverse=True)
-    which = which.reshape(-1)
+    key = np.zeros(len(kinds), np.int64)  # orders calls by the first column, then by the next
+    for column in columns:
+        value = np.asarray(column).astype(np.int64)
+        value -= value.min()
+        key = key * (value.max() + 1) + value
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
     found: dict[Communicator, list[I64]] = defaultdict(list)
     for number, example in enumerate(first.tolist()):
         rows = np.flatnonzero(which == number)

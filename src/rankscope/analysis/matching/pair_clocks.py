@@ -178,7 +178,7 @@ def _clean(one: CallSequence, other: CallSequence, pairs: Pairs) -> Mask:
     In a step with a lost record, calls of one kind and size are paired with their neighbours until the clock is known.
     """
     a, b = pairs
-    if not (one.step[a] >= 0).all():
+    if not (one.step[a] >= 0).all() or len(a) == len(one) == len(other):
         return np.ones(len(a), np.bool_)
     step, paired = np.unique(one.step[a], return_counts=True)
     mine, own = np.unique(one.step, return_counts=True)
