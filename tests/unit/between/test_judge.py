@@ -304,3 +304,20 @@ def test_recorded_jobs_with_nccl(job: str, place: str, shared: bool):
     assert pattern.place == place
     assert 20 < pattern.size_ms < 45, "of 40 ms"
     assert pattern.cost_ms < 40 / 25
+
+
+@pytest.mark.long
+def test_nobody_is_accused_in_healthy_jobs_by_the_other_ways_to_look() -> None:
+    accused = []
+    for seed in range(120):
+        job = {
+            "ranks": (2, 4, 8, 3)[seed % 4],
+            "steps": (300, 500)[seed % 2],
+            "noise": (0.01, 0.05, 0.2)[seed // 2 % 3],
+            "tail": (0, 0.02, 0.1)[seed // 5 % 3],
+        }
+        recorded = world(seed=seed, busy=(0, 0.02, 0.2, 0.5)[seed // 4 % 4], issued=True, **job)
+        launched = world(seed=seed, launches=(0.2, 0.6, 0.05)[seed // 4 % 3], waits_first=bool(seed % 2), **job)
+        verdicts = (judge_logs(recorded), judge_logs(launched, on_host=False, devices=True))
+        accused += [(seed, job, found.sentence) for found in verdicts if found.ranks]
+    assert accused == []
