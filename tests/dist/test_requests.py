@@ -86,7 +86,7 @@ def test_only_chosen_ranks_record_and_no_rank_is_missing(run):
     assert "missing" not in done.stderr
 
 
-@pytest.mark.parametrize("ranks", ["2", "first-of-node"])
+@pytest.mark.parametrize("ranks", [pytest.param("2", marks=pytest.mark.long), "first-of-node"])
 def test_the_last_step_of_windows_every_so_often_is_within_the_budget(run, ranks):
     # warm-up 1 and 2 recorded steps every 20: 3 of at least 100 steps are within 5 %, the fourth window is beyond two
     flags = ["-S", "schedule.every=20", "-S", "budget.windows=2", "-S", "analysis.enabled=false"]

@@ -103,7 +103,7 @@ json.dump([sys.path, sorted(mine.items()), sorted(m for m in sys.modules if "ran
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize("value", ["1", "yes"])
+@pytest.mark.parametrize("value", ["1", pytest.param("yes", marks=pytest.mark.long)])
 def test_switched_off_it_is_torchrun(tmp_path, value):
     script = tmp_path / "sees.py"
     script.write_text(SEES)

@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from rankscope.cli import main
@@ -29,6 +28,8 @@ def diffs(real) -> list[RunDiff]:
 
 def test_json_is_what_its_schema_says(diffs: list[RunDiff]) -> None:
     text = DIFF_WRITERS["json"](diffs[:1])
+    import jsonschema  # its import takes a second or two, and every worker collects this file
+
     jsonschema.validate(json.loads(text), schema("diff"))
     assert from_json(RunDiff, text).verdict == "faster"
     assert [one["verdict"] for one in json.loads(DIFF_WRITERS["json"](diffs))] == ["faster", "faster"]
