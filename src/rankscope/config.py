@@ -324,9 +324,9 @@ class ToolConfig:
     def __post_init__(self) -> None:
         """Refuse ``gather.keep=suspects`` without a report that decides which traces are kept."""
         if self.gather.keep == "suspects" and not (self.analysis.enabled and not self.store.encrypt):
-            said = "store.encrypt leaves" if self.store.encrypt else "analysis.enabled=false makes"
+            reason = "store.encrypt leaves" if self.store.encrypt else "analysis.enabled=false makes"
             raise ConfigError(
-                f"gather.keep=suspects needs a verdict at the end of the job, and {said} none there; "
+                f"gather.keep=suspects needs a verdict at the end of the job, and {reason} none there; "
                 "use gather.keep=none, or all"
             )
 

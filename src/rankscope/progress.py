@@ -56,11 +56,14 @@ class ProgressCallbacks:
         bars = self._bars
         if bars is None:
             return self._say
-        task, told = bars.add_task("", total=total, visible=False, start=False, unit="stages"), iter(range(total + 1))
+        task, numbers = (
+            bars.add_task("", total=total, visible=False, start=False, unit="stages"),
+            iter(range(total + 1)),
+        )
 
         def tell(text: str) -> None:
             self._look_at(bars, task)
-            bars.update(task, description=text, completed=next(told, total), refresh=True)
+            bars.update(task, description=text, completed=next(numbers, total), refresh=True)
 
         return tell
 

@@ -96,10 +96,10 @@ class Receiver:
         try:
             mine = nonce()
             send(connection, rankscope=VERSION, nonce=mine)
-            said = receive(connection)
-            nodes, files = said.get("nodes"), said.get("files")
-            proven = [mine, said.get("nonce"), nodes, files]
-            if not proves(said.get("proof"), self._key, "sender", *proven):
+            message = receive(connection)
+            nodes, files = message.get("nodes"), message.get("files")
+            proven = [mine, message.get("nonce"), nodes, files]
+            if not proves(message.get("proof"), self._key, "sender", *proven):
                 raise RunDirError("the keys differ: give all nodes the one that the collecting machine has")
             part = _part_in(nodes, files)
             who = f"the part of {', '.join(part.nodes)}"

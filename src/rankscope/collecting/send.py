@@ -50,14 +50,14 @@ def send_part(
         deadline = time.monotonic() + wait_s
         sent(done, total)
 
-    while isinstance(told := _once(path, part, to, key, wait_s, moving), OSError):
+    while isinstance(outcome := _once(path, part, to, key, wait_s, moving), OSError):
         if time.monotonic() >= deadline:
             raise RunDirError(
-                f"{to[0]}:{to[1]} does not take the part of {', '.join(part.nodes)} ({told}); "
+                f"{to[0]}:{to[1]} does not take the part of {', '.join(part.nodes)} ({outcome}); "
                 "does `rankscope collect --listen` run there, and may this node reach that port?"
-            ) from told
+            ) from outcome
         time.sleep(_PAUSE_S)
-    return told
+    return outcome
 
 
 def _once(
@@ -77,11 +77,11 @@ def _speak(connection: socket.socket, path: Path, part: Part, key: bytes, sent: 
         raise RunDirError("the other end is of another version of rankscope; use the same one on all nodes")
     theirs, mine = str(hello.get("nonce")), nonce()
     files = {name: [known.bytes, known.sha256] for name, known in part.files.items()}
-    said = [theirs, mine, part.nodes, files]
-    send(connection, nonce=mine, nodes=part.nodes, files=files, proof=proof(key, "sender", *said))
+    messages = [theirs, mine, part.nodes, files]
+    send(connection, nonce=mine, nodes=part.nodes, files=files, proof=proof(key, "sender", *messages))
     answer = receive(connection)
     lacks: list[str] = answer.get("lacks") or []
-    if not proves(answer.get("proof"), key, "receiver", *said, lacks) or not set(lacks) <= set(files):
+    if not proves(answer.get("proof"), key, "receiver", *messages, lacks) or not set(lacks) <= set(files):
         raise RunDirError("the machine that collects does not know the key; nothing was sent to it")
     total, done = sum(part.files[name].bytes for name in lacks), 0
     for name in lacks:
@@ -95,6 +95,6 @@ def _speak(connection: socket.socket, path: Path, part: Part, key: bytes, sent: 
         if left:
             raise RunDirError(f"{path / name} has become shorter while it was sent; is its job still at work?")
     end = receive(connection)
-    if not proves(end.get("proof"), key, "done", *said, end.get("done")):
+    if not proves(end.get("proof"), key, "done", *messages, end.get("done")):
         raise RunDirError("the machine that collects does not prove that it has everything; ask there")
     return len(lacks)

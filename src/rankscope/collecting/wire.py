@@ -66,20 +66,20 @@ def nonce() -> str:
     return secrets.token_hex(16)
 
 
-def proof(key: bytes, who: str, *said: Any) -> str:
+def proof(key: bytes, who: str, *messages: Any) -> str:
     """Return the authentication code of the messages so far, which requires the key.
 
     Args:
         key: the shared key.
         who: which end sends it.
-        *said: all messages so far.
+        *messages: all messages so far.
     """
-    return hmac.new(key, json.dumps([who, *said], sort_keys=True).encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, json.dumps([who, *messages], sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
-def proves(given: object, key: bytes, who: str, *said: Any) -> bool:
+def proves(given: object, key: bytes, who: str, *messages: Any) -> bool:
     """Return whether an authentication code is valid, see :func:`proof`."""
-    return isinstance(given, str) and hmac.compare_digest(given.encode(), proof(key, who, *said).encode())
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), proof(key, who, *messages).encode())
 
 
 def send(connection: socket.socket, **message: Any) -> None:
@@ -99,14 +99,14 @@ def receive(connection: socket.socket) -> dict[str, Any]:
     if length > _MOST_BYTES:
         raise RunDirError("the other end does not speak `rankscope collect`; check host and port")
     try:
-        said = json.loads(_exactly(connection, length))
+        message = json.loads(_exactly(connection, length))
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        message = None
+    if not isinstance(message, dict):
         raise RunDirError("the other end does not speak `rankscope collect`; check host and port")
-    if "error" in said:
-        raise RunDirError(str(said["error"]))
-    return said
+    if "error" in message:
+        raise RunDirError(str(message["error"]))
+    return message
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:

@@ -170,10 +170,10 @@ def _task(plan: RunPlan, config: ToolConfig, argv: Sequence[str], plain: dict[st
     )
 
 
-def _signing_key(said: str | None) -> str | None:
+def _signing_key(configured: str | None) -> str | None:
     """Return the file, after checking that the key can be used."""
-    if said is None:
+    if configured is None:
         return None
-    path = Path(said).expanduser().absolute()
+    path = Path(configured).expanduser().absolute()
     load_signing_key(path)
     return str(path)

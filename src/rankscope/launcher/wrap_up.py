@@ -188,7 +188,7 @@ class _Listener:
             return True
         helper.end()
         where = self._where or self._session.wanted
-        said = {
+        reasons = {
             "gathering": f"{where} did not answer within gather.timeout_s={self._config.gather.timeout_s:g} s",
             "nodes": f"{where} did not answer while run.json was written",
             "traces": f"{where} did not answer while the traces of slow ranks were placed",
@@ -197,7 +197,7 @@ class _Listener:
         remedy = f"what the ranks left is in {spool}, `rankscope gather {spool}` places it once the store answers"
         if self._phase == "report":
             remedy = f"`rankscope analyze {where} --output {where}/report` makes it"
-        self._say(f"{said}; {remedy}")
+        self._say(f"{reasons}; {remedy}")
         return True
 
 

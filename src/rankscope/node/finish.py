@@ -112,9 +112,9 @@ def finish_run(
     except RunDirError:  # another node wrote it instead, or rank 0 had moved
         marker.unlink()
         return False
-    for said in (*notes, *_sign(run_dir, manifest, key)):
-        if said.startswith(_UNSIGNED):
-            tell(said)
+    for note in (*notes, *_sign(run_dir, manifest, key)):
+        if note.startswith(_UNSIGNED):
+            tell(note)
     return True
 
 
@@ -175,7 +175,7 @@ def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeRes
     manifest = _manifest(task, spec, claim, results, notes, placing)
     run_dir.signature.unlink(missing_ok=True)  # that of the earlier run.json
     placing.again(run_dir.manifest, to_json(manifest))
-    return [said for said in (*notes, *_sign(run_dir, manifest, key)) if said.startswith(_UNSIGNED)]
+    return [note for note in (*notes, *_sign(run_dir, manifest, key)) if note.startswith(_UNSIGNED)]
 
 
 def _manifest(

@@ -294,9 +294,9 @@ class Helper:
         if task.keep == "suspects" and (wrote or was_held(run_dir, own)):
             self.messages.send(HelperMessage(kind="keeping", total=limit_s(task, head=wrote)))
             of_node = (task, self.spec, granted, own, gatherer, holding)
-            said = self._border("keeping traces", lambda: keep_chosen(*of_node, report, head=wrote, pause=pause))
-            left = left_in_words(self.spool, holding.left) if holding.left or said is None else left
-            for text in [*(said or []), *([left] if left else [])]:
+            note = self._border("keeping traces", lambda: keep_chosen(*of_node, report, head=wrote, pause=pause))
+            left = left_in_words(self.spool, holding.left) if holding.left or note is None else left
+            for text in [*(note or []), *([left] if left else [])]:
                 self.messages.send(HelperMessage(kind="lacking", text=text))
         if not self._where.push(last=True):
             self.messages.send(HelperMessage(kind="lacking", text=f"{self._where.left}; {later(self.spool)}"))

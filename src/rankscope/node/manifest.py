@@ -69,13 +69,13 @@ def build_manifest(
         for (attempt, number), members in sorted(by_window.items())
     ]
     everyone = [*processes, *records]
-    said = list(notes)
+    remarks = list(notes)
     for result in results:
-        said += result.notes
+        remarks += result.notes
     if windows:
-        said += _left_out(processes, records, schedule)
+        remarks += _left_out(processes, records, schedule)
     else:
-        said += _why_nothing(processes, schedule)
+        remarks += _why_nothing(processes, schedule)
     return RunManifest(
         run_id=run_id,
         argv=argv,
@@ -87,7 +87,7 @@ def build_manifest(
         exit_code=_exit_code(results),
         windows=windows,
         lives=processes,
-        notes=said,
+        notes=remarks,
     )
 
 
@@ -128,7 +128,7 @@ def _missing(rank: int, attempt: int, number: int, world: int, process: RankReco
 
 def _mismatches(members: list[RankRecord]) -> list[str]:
     """Report ranks that recorded other steps than most, or counted them by other signals."""
-    said = []
+    mismatches = []
     for what, field_name in (("first recorded step", "first_step"), ("way of counting steps", "step_source")):
         groups: dict[Any, list[int]] = defaultdict(list)
         for member in members:
@@ -139,8 +139,8 @@ def _mismatches(members: list[RankRecord]) -> list[str]:
             listed = "; ".join(
                 f"{value} on rank {some_ranks(sorted(ranks))}" for value, ranks in sorted(groups.items(), key=str)
             )
-            said.append(f"the {what} differs between ranks: {listed}")
-    return said
+            mismatches.append(f"the {what} differs between ranks: {listed}")
+    return mismatches
 
 
 _NOT_AFFORDED = (

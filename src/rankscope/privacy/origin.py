@@ -44,17 +44,17 @@ def origin_of(run_dir: RunDir, name: str, changed: Mapping[str, str], manifest: 
     if owner is not None:
         how = "swapped: it holds what {} held" if owner in changed else "replayed: it holds what {} holds"
         return how.format(owner)
-    said = _said(run_dir.path / name)
-    run, known = said.get("run_id"), {manifest.run_id}
+    stated = _said(run_dir.path / name)
+    run, known = stated.get("run_id"), {manifest.run_id}
     with contextlib.suppress(ForeignFileError):
         known.add(read_record(AgentSpec, run_dir.agent_spec).run_id)
     if isinstance(run, str) and run not in known:
         return f"replayed: it is of another run ({run:.80})"
     place = _PLACE.match(name)
     wrong = [
-        f"{key} {said[key]}"
+        f"{key} {stated[key]}"
         for key, number in (place.groupdict() if place is not None else {}).items()
-        if number is not None and isinstance(said.get(key), int) and said[key] != int(number)
+        if number is not None and isinstance(stated.get(key), int) and stated[key] != int(number)
     ]
     if wrong:
         return f"replayed: it says that it is of {', '.join(wrong)}"

@@ -111,5 +111,5 @@ class SweepResult:
     @property
     def best(self) -> SweepRow | None:
         """Return the setting with the shortest step, if it differs significantly from the first one."""
-        told = [row for row in self.rows if row.told and (row.gain_ms or 0.0) > 0]
-        return max(told, key=lambda row: row.gain_ms or 0.0, default=None)
+        significant = [row for row in self.rows if row.told and (row.gain_ms or 0.0) > 0]
+        return max(significant, key=lambda row: row.gain_ms or 0.0, default=None)

@@ -50,9 +50,9 @@ def load_objects(
         except Exception as error:  # stores raise errors of their own
             aside.append(SourceFile(path=place.name, status="unusable", reason=str(error)))
         progress(number, len(objects), place.name)
-    told = {source.path: source for contents in beside for source in contents.aside}
+    unused = {source.path: source for contents in beside for source in contents.aside}
     read = sorted(files.values(), key=lambda f: f[0].order)
-    loaded = put_together(read, [*told.values(), *aside], {})
+    loaded = put_together(read, [*unused.values(), *aside], {})
     loaded.snapshots = _paths(path for contents in beside for path in contents.snapshots)
     loaded.step_logs = _paths(path for contents in beside for path in contents.pulses)
     return loaded

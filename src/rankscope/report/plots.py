@@ -142,7 +142,7 @@ class Plots:
         groups = known.groups if known is not None else []
         _need(groups, "efficiency of a device")
         figure = _figure("Device time by kind of work", "ms of a step", "")
-        said = [
+        labels = [
             f"{g.tflops:.0f} TFLOP/s" if g.tflops else f"{g.gb_s:.0f} GB/s" if g.gb_s else "not counted" for g in groups
         ]
         figure.add_bar(
@@ -150,7 +150,7 @@ class Plots:
             y=[group.name for group in groups],
             orientation="h",
             text=[f"{g.peak_pct:.0f} % of peak" if g.peak_pct else "" for g in groups],
-            hovertext=said,
+            hovertext=labels,
             marker={"color": [g.peak_pct or 0.0 for g in groups], "colorscale": "Blues", "cmin": 0, "cmax": 100},
         )
         figure.update_yaxes(autorange="reversed")

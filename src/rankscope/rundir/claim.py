@@ -124,14 +124,14 @@ def _read(path: Path) -> dict[str, Any]:
         RunDirError: it cannot be read, so that it cannot be known to be of this launch.
     """
     try:
-        said = json.loads(read_foreign(path, _MOST_BYTES))
+        claim_fields = json.loads(read_foreign(path, _MOST_BYTES))
     except (ForeignFileError, ValueError) as error:
         raise RunDirError(
             f"{path} should be the claim of a node and is not ({error}); choose another run.dir"
         ) from error
-    if not isinstance(said, dict):
+    if not isinstance(claim_fields, dict):
         raise RunDirError(f"{path} is not the claim of a node; choose another run.dir")
-    return said
+    return claim_fields
 
 
 def _alive(pid: object) -> bool:

@@ -28,18 +28,20 @@ def sealed_name(path: Path) -> Path:
     return path.with_name(path.name + SEALED)
 
 
-def recipients_of(said: Sequence[str]) -> list[str]:
+def recipients_of(configured: Sequence[str]) -> list[str]:
     """Return the recipients that a configuration names: ``age1...``, ``ssh-ed25519 ...``, or files of such lines.
 
     Raises:
         ConfigError: a recipient is not valid, a file cannot be read, or the library is missing.
     """
     found: list[str] = []
-    for word in said:
+    for word in configured:
         lines = [word] if word.startswith(("age1", "ssh-")) else _lines(Path(word), "store.encrypt")
         found += [line for line in lines if line not in found]
-    if said and not found:
-        raise ConfigError(f"store.encrypt={list(said)} names no recipient; write one as age1... or ssh-ed25519 ...")
+    if configured and not found:
+        raise ConfigError(
+            f"store.encrypt={list(configured)} names no recipient; write one as age1... or ssh-ed25519 ..."
+        )
     if len(found) > _MOST_KEYS:
         raise ConfigError(f"store.encrypt names {len(found)} recipients, the most are {_MOST_KEYS}")
     for line in found:

@@ -198,8 +198,8 @@ def _state(path: Path) -> _State:
 
 
 def _version(about: dict[str, Any]) -> str:
-    told = [about[key] for key in _SUMS if about.get(key)] or [about[key] for key in _TIMES if about.get(key)]
-    return " ".join(map(str, [about.get("size"), *told]))
+    properties = [about[key] for key in _SUMS if about.get(key)] or [about[key] for key in _TIMES if about.get(key)]
+    return " ".join(map(str, [about.get("size"), *properties]))
 
 
 def _is_plain(name: str) -> bool:

@@ -27,11 +27,11 @@ def main(folder: str, url: str) -> None:
     for line in sys.stdin:
         try:
             mirror = mirror or Mirror(Path(folder), url)
-            said = {"done": answered(mirror, json.loads(line))}
+            answer = {"done": answered(mirror, json.loads(line))}
         except Exception as error:  # stores raise errors of their own
             mirror = None  # its connections may be broken
-            said = {"error": " ".join(f"{type(error).__name__}: {error}".split())}
-        answers.write(json.dumps(said) + "\n")
+            answer = {"error": " ".join(f"{type(error).__name__}: {error}".split())}
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
 

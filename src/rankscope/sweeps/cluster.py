@@ -95,8 +95,8 @@ def submit(
             job, setting, repeat = entry
             failure = job.exception()
             ended = sweep.ended().get((setting.number, repeat))
-            told = told_of(ended, sweep) if ended and not failure else f"not run to its end: {_first_line(failure)}"
-            say(f"{setting.name}, run {repeat}, job {job.job_id}: {told}")
+            outcome = told_of(ended, sweep) if ended and not failure else f"not run to its end: {_first_line(failure)}"
+            say(f"{setting.name}, run {repeat}, job {job.job_id}: {outcome}")
         if pending:
             time.sleep(_POLL_S)
     for job, _, _ in pending:

@@ -80,8 +80,10 @@ def gains(steps: Mapping[tuple[int, int], float], first: int, usual_noise: float
             change_noise = wide * error if known else floor
             chances[setting] = _chance(change, error, freedom) if known else float(abs(change) <= floor)
         made[setting] = Gain(float(np.mean(own)), noise, change, change_noise)
-    told = dict(zip(chances, discoveries(list(chances.values()), LEVEL), strict=True))
-    return {s: Gain(g.usual, g.noise, g.change, g.change_noise, told.get(s, False)) for s, g in made.items()}, known
+    significant = dict(zip(chances, discoveries(list(chances.values()), LEVEL), strict=True))
+    return {
+        s: Gain(g.usual, g.noise, g.change, g.change_noise, significant.get(s, False)) for s, g in made.items()
+    }, known
 
 
 def _chance(change: float, error: float, freedom: int) -> float:

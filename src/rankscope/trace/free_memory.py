@@ -37,8 +37,8 @@ def available() -> list[tuple[str, int, int]]:
     that the system does not report are left out."""
     found = []
     with contextlib.suppress(OSError, KeyError, ValueError):
-        told = _numbers(_MEMINFO)
-        found.append(("this machine", told["MemAvailable:"] << 10, told["MemTotal:"] << 10))
+        numbers = _numbers(_MEMINFO)
+        found.append(("this machine", numbers["MemAvailable:"] << 10, numbers["MemTotal:"] << 10))
     with contextlib.suppress(OSError, KeyError, ValueError, StopIteration):
         lines = _OWN_CGROUP.read_text().splitlines()
         own = next(line[3:] for line in lines if line.startswith("0::"))

@@ -29,18 +29,18 @@ REMARKS = {
 """Remarks on this for the reader of the report."""
 
 
-def numbering(said: Iterable[tuple[tuple[int, ...], int, int]], own: int | None) -> str:
+def numbering(peers: Iterable[tuple[tuple[int, ...], int, int]], own: int | None) -> str:
     """Determine how peers are numbered, by numbers that are possible in one meaning only.
 
     Args:
-        said: (ranks of the group, the peer's number, the peer's position if the trace has that too, or -1).
+        peers: (ranks of the group, the peer's number, the peer's position if the trace has that too, or -1).
         own: the rank of this trace, if known; it does not send to itself.
 
     Returns:
         :data:`RANK`, :data:`PLACE`, :data:`UNCLEAR`, :data:`CONTRADICTORY`, or empty if both are equal.
     """
     found: set[str] = set()
-    for ranks, number, place in said:
+    for ranks, number, place in peers:
         size = len(ranks)
         if number < 0 or not ranks or ranks == tuple(range(size)):
             continue

@@ -145,9 +145,9 @@ class InlineCapture:
         """Store the calls in the trace. Only done when a window ends regularly: a job that is failing is not
         queried."""
         with contextlib.suppress(Exception):
-            told = self._notes.as_metadata()
-            if told is not None:
-                self._profile.add_metadata_json(KEY, told)
+            metadata = self._notes.as_metadata()
+            if metadata is not None:
+                self._profile.add_metadata_json(KEY, metadata)
 
     def _pause(self) -> None:
         """Record no further event of this thread and of the threads that work for it."""

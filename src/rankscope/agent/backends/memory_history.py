@@ -108,14 +108,14 @@ def watch_out_of_memory(path: Path, **about: str | int | None) -> None:
     PyTorch cannot remove the observer again. Without a history the snapshot still shows what is allocated, but not
     where it was allocated.
     """
-    told = False
+    reported = False
 
     @guarded
     def observe(device: int, requested: int, _allocated: int, free: int) -> None:
-        nonlocal told
-        if told:
+        nonlocal reported
+        if reported:
             return
-        told = True
+        reported = True
         _write(path, MAX_ENTRIES, {**about, "device": device, "requested_bytes": requested, "free_bytes": free})
 
     def attach() -> None:

@@ -121,14 +121,14 @@ class Recording:
         record.backend = str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else None
         record.cuda_used = capture.device is not None
         known = ("rank", "world_size", "attempt", "window", "host", "device", "origin", "capture")
-        told = {"run_id": self._spec.run_id, "torch": record.torch_version}
+        metadata = {"run_id": self._spec.run_id, "torch": record.torch_version}
         usual_s = usual_step_ms(record.steps.before_ms) / 1e3
         steps = self.window.last - self.window.first + 1
         self._limit_s = max(_LONGEST_S, _LONGER_THAN_USUAL * steps * usual_s)
         self._ends_s = time.monotonic() + self._limit_s
         begun = time.perf_counter_ns()
         try:
-            capture.start(completed, told | {name: getattr(record, name) for name in known})
+            capture.start(completed, metadata | {name: getattr(record, name) for name in known})
         except Exception as error:  # as in open
             self.give_up(f"the profiler did not record: {error!r}")
         record.steps.open_ms = (record.steps.open_ms or 0.0) + (time.perf_counter_ns() - begun) / 1e6

@@ -136,7 +136,7 @@ def _most_said(matched: Matched, number: I64) -> I64:
     low = np.minimum.reduceat(np.where(known, number, np.iinfo(np.int64).max), first)
     out = np.where(high == NONE, NONE, low)
     for call in np.flatnonzero((high != low) & (high != NONE)).tolist():
-        said = number[matched.first[call] : matched.first[call + 1]]
-        values, counts = np.unique(said[said != NONE], return_counts=True)
+        numbers = number[matched.first[call] : matched.first[call + 1]]
+        values, counts = np.unique(numbers[numbers != NONE], return_counts=True)
         out[call] = values[np.argmax(counts)]
     return out

@@ -106,12 +106,12 @@ def _roots() -> list[str]:
 def answer() -> None:
     """Read snapshots, in a process of its own. Writes a line for each to standard output, a row or ``{"fault":
     ...}``."""
-    said = json.loads(sys.stdin.buffer.read())
+    request = json.loads(sys.stdin.buffer.read())
     steps: Bounds = {
         (attempt, window, rank): (np.array(starts, np.int64), np.array(ends, np.int64))
-        for attempt, window, rank, starts, ends in said["steps"]
+        for attempt, window, rank, starts, ends in request["steps"]
     }
-    for hexadecimal in said["paths"]:
+    for hexadecimal in request["paths"]:
         path = Path(os.fsdecode(bytes.fromhex(hexadecimal)))
         try:
             text = to_json(memory_row(load_limited(path), shown(path.name), steps), indent=None)

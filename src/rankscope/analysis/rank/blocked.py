@@ -47,9 +47,9 @@ def blocked(trace: RankTrace, chain: Mask, kind: NDArray[np.int8]) -> Spans:
     """Return the time in which the training threads wait inside of operators, own clock."""
     events = trace.events
     waits = (kind == Kind.WAIT) & chain
-    said = intervals.union(events.start[waits], events.end[waits])
-    silent = _in_silence(trace, chain, kind, said)
-    return intervals.union(np.concatenate((said[0], silent[0])), np.concatenate((said[1], silent[1])))
+    recorded = intervals.union(events.start[waits], events.end[waits])
+    silent = _in_silence(trace, chain, kind, recorded)
+    return intervals.union(np.concatenate((recorded[0], silent[0])), np.concatenate((recorded[1], silent[1])))
 
 
 def _in_silence(trace: RankTrace, chain: Mask, kind: NDArray[np.int8], said: Spans) -> Spans:

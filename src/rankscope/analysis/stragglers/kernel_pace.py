@@ -161,8 +161,8 @@ def _of_others(usual: F64, runs: NDArray[np.bool_]) -> F64:
     """
     ranks = usual.shape[1]
     known = ~np.isnan(usual)
-    said = known.sum(axis=1, keepdims=True) - known
-    enough = (said > 0) & (said >= OFTEN * (runs.sum(axis=1, keepdims=True) - runs))
+    others_known = known.sum(axis=1, keepdims=True) - known
+    enough = (others_known > 0) & (others_known >= OFTEN * (runs.sum(axis=1, keepdims=True) - runs))
     if ranks > FEW:  # with many ranks, leaving one out changes little
         others = np.broadcast_to(median_of_known(usual)[:, None], usual.shape)
     else:

@@ -51,8 +51,8 @@ def run_info(traces: Sequence[RankTrace], manifest: RunManifest | None) -> RunIn
 
 def _redacted(traces: Sequence[RankTrace], manifest: RunManifest | None) -> tuple[str | None, dict[str, str]]:
     """Return the level of a redacted copy, and the treatment of each kind of content."""
-    said = [t.meta.raw.get(REDACTED) for t in traces] + [manifest.redaction if manifest is not None else None]
-    copies = [copy for copy in said if isinstance(copy, dict)]
+    redactions = [t.meta.raw.get(REDACTED) for t in traces] + [manifest.redaction if manifest is not None else None]
+    copies = [copy for copy in redactions if isinstance(copy, dict)]
     levels = {str(copy.get("level", ""))[:80] for copy in copies}
     kinds = {str(kind)[:40]: choice for copy in copies for kind, choice in copy.items() if choice in _WHAT_BECAME_OF_IT}
     return ", ".join(sorted(levels)) if levels else None, kinds
@@ -114,8 +114,8 @@ def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[
 def _counted(records: Sequence[RankRecord]) -> str | None:
     """Return the signal by which steps were counted, and how certain it is that it means a step."""
     ways = {(r.step_source, r.step_trust) for r in records if r.trace and r.step_source and r.step_trust}
-    told = ", ".join(f"{source} ({trust})" for source, trust in sorted(ways, key=str))
-    return f"steps counted by {told}" if told else None
+    signals = ", ".join(f"{source} ({trust})" for source, trust in sorted(ways, key=str))
+    return f"steps counted by {signals}" if signals else None
 
 
 def _held(records: Sequence[RankRecord]) -> str | None:

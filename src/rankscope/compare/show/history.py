@@ -44,7 +44,7 @@ def html(found: History) -> str:
             found.runs, found.created, found.step_ms, found.verdicts, found.findings, strict=True
         )
     )
-    told = "".join(f"<li>{escape(line)}</li>" for line in _conclusions(found))
+    conclusions = "".join(f"<li>{escape(line)}</li>" for line in _conclusions(found))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Baseline {escape(found.name)}</title>
@@ -56,7 +56,7 @@ td, th {{ border-top: 1px solid #8884; padding: .3rem .6rem; text-align: left; v
 svg {{ width: 100%; height: auto }} svg text {{ fill: currentColor; font-size: 12px }}
 </style></head><body>
 <h1>Baseline {escape(found.name)}</h1>
-<ul>{told}</ul>
+<ul>{conclusions}</ul>
 {_curve(found)}
 <table><tr><th>run</th><th>ended</th><th class=n>step, ms</th><th>verdict</th><th>findings</th></tr>{rows}</table>
 </body></html>

@@ -84,8 +84,8 @@ def _host_sentence(evidence: Evidence) -> str:
     step = (evidence.step_ms or 0.0) - evidence.recording_ms
     slow = ", because their hosts launch too slowly"
     idle = evidence.own_host_ms
-    told = f"{evidence.own_host_pct:.0f} %"
-    return f"The devices stand idle {amount(idle)} of each {amount(step)} step ({told}){slow}."
+    share = f"{evidence.own_host_pct:.0f} %"
+    return f"The devices stand idle {amount(idle)} of each {amount(step)} step ({share}){slow}."
 
 
 def _hosts(evidence: Evidence) -> list[str]:

@@ -40,8 +40,8 @@ def job_step(evidence: Evidence, cost_ms: float = 0.0) -> Step:
     if slower >= DISTORTED or cost_ms >= bare:
         note = f"Recording made steps {recorded / bare:.1f} times as long ({amount(bare)} without): host times are not "
         return Step(recorded, False, f"{note}the job's.")
-    told = f"Recording slowed steps by {100 * slower:.0f} %, from {amount(bare)} to {amount(recorded)}"
-    note = f"{told}; bars and tables show recorded steps." if slower >= TOLD else ""
+    sentence = f"Recording slowed steps by {100 * slower:.0f} %, from {amount(bare)} to {amount(recorded)}"
+    note = f"{sentence}; bars and tables show recorded steps." if slower >= TOLD else ""
     return Step(bare, True, note)
 
 

@@ -25,8 +25,8 @@ class CallTimesToAdd:
         told: the file that the rank replaces; see :data:`~rankscope.records.running.step_log.CALL_TIMES_ENTRY`.
     """
 
-    def __init__(self, told: Path) -> None:
-        self._told = told
+    def __init__(self, path: Path) -> None:
+        self._told = path
         self._seen: tuple[int, int] | None = None
         self._waiting: list[tuple[int, int, int, int]] = []
 

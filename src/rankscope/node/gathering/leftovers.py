@@ -24,8 +24,8 @@ def remove_unannounced(spool: Spool) -> list[str]:
     announced = set()
     for record in spool.records():
         with contextlib.suppress(Exception):  # a file that cannot be read announces nothing, and is kept
-            said = json.loads(read_foreign(record, 64 << 20))
-            announced |= {Path(said[key]).name for key in ("trace", "snapshot") if said.get(key)}
+            record_fields = json.loads(read_foreign(record, 64 << 20))
+            announced |= {Path(record_fields[key]).name for key in ("trace", "snapshot") if record_fields.get(key)}
     gone = []
     for pattern in _TRACES:
         for path in sorted(spool.path.glob(pattern)):
@@ -72,9 +72,9 @@ def left_in_words(spool: Spool, why: Mapping[str, str]) -> str:
         f" and {len(kept) - _SHOWN} more" if len(kept) > _SHOWN else ""
     )
     reasons = "; ".join(dict.fromkeys(why.values()))
-    told = f"{len(kept)} file(s) of {size / 1e6:.1f} MB stay in {spool.path} on {socket.gethostname()} ({names})"
-    told = f"{reasons}: {told}" if reasons else told
-    return f"{told}; {later(spool)}"
+    sentence = f"{len(kept)} file(s) of {size / 1e6:.1f} MB stay in {spool.path} on {socket.gethostname()} ({names})"
+    sentence = f"{reasons}: {sentence}" if reasons else sentence
+    return f"{sentence}; {later(spool)}"
 
 
 def later(spool: Spool) -> str:

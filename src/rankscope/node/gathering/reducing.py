@@ -155,13 +155,13 @@ class Reducing:
         self._running = None
         assert running.process.stdout is not None
         with running.process.stdout as stream:
-            said = stream.read()
+            output = stream.read()
         if code != 0:
             how = "took too long" if code is None else f"ended with code {code}"
             self._give_up(running.key, f"the process that reduces them {how}")
             return
         try:
-            self._place(running.key, from_json(ReducedRanks, said))
+            self._place(running.key, from_json(ReducedRanks, output))
         except (OSError, ValueError, RunDirError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self._give_up(running.key, f"their columns could not be placed: {why}")

@@ -46,9 +46,9 @@ def head_of(raw: dict[str, Any], words: Words, repairs: dict[str, int], level: d
     if raw.get("displayTimeUnit") in ("ms", "ns"):
         head["displayTimeUnit"] = raw["displayTimeUnit"]
     for key in _VERSIONS:
-        said = words.version(raw.get(key))
-        if said is not None:
-            head[key] = raw[key] if isinstance(raw[key], int) else said
+        version = words.version(raw.get(key))
+        if version is not None:
+            head[key] = raw[key] if isinstance(raw[key], int) else version
     for key in _HOSTS:
         if isinstance(raw.get(key), str):
             head[key] = words.host(raw[key])
@@ -81,10 +81,10 @@ def _numbers(said: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _device(said: dict[str, Any], words: Words) -> dict[str, Any]:
-    device = _numbers(said, _DEVICE_NUMBERS)
-    if isinstance(said.get("name"), str):
-        device["name"] = words.device_model(said["name"])
+def _device(value: dict[str, Any], words: Words) -> dict[str, Any]:
+    device = _numbers(value, _DEVICE_NUMBERS)
+    if isinstance(value.get("name"), str):
+        device["name"] = words.device_model(value["name"])
     return device
 
 

@@ -184,11 +184,11 @@ def config_of(config: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for group in dataclasses.fields(ToolConfig):
         usual = getattr(ToolConfig(), group.name)
-        said = config.get(group.name) if isinstance(config, dict) else None
-        if not isinstance(said, dict) or not dataclasses.is_dataclass(usual):
+        values = config.get(group.name) if isinstance(config, dict) else None
+        if not isinstance(values, dict) or not dataclasses.is_dataclass(usual):
             continue  # the keys below script and env are names of the user's
         known = {f.name for f in dataclasses.fields(usual)}
-        kept = {k: v for k, v in said.items() if k in known and isinstance(v, (bool, int, float))}
+        kept = {k: v for k, v in values.items() if k in known and isinstance(v, (bool, int, float))}
         if kept:
             found[group.name] = kept
     return found

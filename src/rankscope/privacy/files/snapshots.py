@@ -56,13 +56,13 @@ class _Scrubber:
         self._moved = words.tokens.number("addresses", "", 1 << 40) << 9
         self._frames: dict[tuple[Any, ...], dict[str, Any]] = {}
 
-    def snapshot(self, said: dict[str, Any]) -> dict[str, Any]:
-        about = said.get("rankscope")
+    def snapshot(self, original: dict[str, Any]) -> dict[str, Any]:
+        about = original.get("rankscope")
         clean: dict[str, Any] = {
-            "segments": [self._segment(s) for s in said["segments"] if isinstance(s, dict)],
+            "segments": [self._segment(s) for s in original["segments"] if isinstance(s, dict)],
             "device_traces": [
                 [self._event(e) for e in events if isinstance(e, dict) and e.get("action") in _ACTIONS]
-                for events in said["device_traces"]
+                for events in original["device_traces"]
             ],
         }
         if isinstance(about, dict):
@@ -77,33 +77,37 @@ class _Scrubber:
     def _stream(self, value: Any) -> int:
         return self.words.tokens.number("streams", str(value), 1 << 30) if type(value) is int and value else 0
 
-    def _segment(self, said: dict[str, Any]) -> dict[str, Any]:
-        clean: dict[str, Any] = {key: said[key] for key in _SEGMENT_NUMBERS if type(said.get(key)) is int}
-        clean["address"] = self._address(said.get("address"))
-        clean["stream"] = self._stream(said.get("stream"))
-        clean["segment_type"] = said["segment_type"] if said.get("segment_type") in ("small", "large") else "large"
-        clean["is_expandable"] = said.get("is_expandable") is True
-        clean["frames"] = self._stack(said.get("frames"))
-        clean["blocks"] = [self._block(b) for b in said["blocks"] if isinstance(b, dict)]
+    def _segment(self, original: dict[str, Any]) -> dict[str, Any]:
+        clean: dict[str, Any] = {key: original[key] for key in _SEGMENT_NUMBERS if type(original.get(key)) is int}
+        clean["address"] = self._address(original.get("address"))
+        clean["stream"] = self._stream(original.get("stream"))
+        clean["segment_type"] = (
+            original["segment_type"] if original.get("segment_type") in ("small", "large") else "large"
+        )
+        clean["is_expandable"] = original.get("is_expandable") is True
+        clean["frames"] = self._stack(original.get("frames"))
+        clean["blocks"] = [self._block(b) for b in original["blocks"] if isinstance(b, dict)]
         return clean
 
-    def _block(self, said: dict[str, Any]) -> dict[str, Any]:
-        clean: dict[str, Any] = {key: said[key] for key in ("size", "requested_size") if type(said.get(key)) is int}
-        clean["state"] = said["state"] if said.get("state") in _STATES else "inactive"
-        if "address" in said:
-            clean["address"] = self._address(said["address"])
-        clean["frames"] = self._stack(said.get("frames"))
+    def _block(self, original: dict[str, Any]) -> dict[str, Any]:
+        clean: dict[str, Any] = {
+            key: original[key] for key in ("size", "requested_size") if type(original.get(key)) is int
+        }
+        clean["state"] = original["state"] if original.get("state") in _STATES else "inactive"
+        if "address" in original:
+            clean["address"] = self._address(original["address"])
+        clean["frames"] = self._stack(original.get("frames"))
         return clean
 
-    def _event(self, said: dict[str, Any]) -> dict[str, Any]:
-        clean: dict[str, Any] = {"action": said["action"], "addr": self._address(said.get("addr"))}
-        clean["size"] = said["size"] if type(said.get("size")) is int else 0
-        clean["stream"] = self._stream(said.get("stream"))
-        if type(said.get("time_us")) is int:
-            clean["time_us"] = self.words.time_ns(said["time_us"] * 1000) // 1000
-        if type(said.get("device_free")) is int:
-            clean["device_free"] = said["device_free"]
-        clean["frames"] = self._stack(said.get("frames"))
+    def _event(self, original: dict[str, Any]) -> dict[str, Any]:
+        clean: dict[str, Any] = {"action": original["action"], "addr": self._address(original.get("addr"))}
+        clean["size"] = original["size"] if type(original.get("size")) is int else 0
+        clean["stream"] = self._stream(original.get("stream"))
+        if type(original.get("time_us")) is int:
+            clean["time_us"] = self.words.time_ns(original["time_us"] * 1000) // 1000
+        if type(original.get("device_free")) is int:
+            clean["device_free"] = original["device_free"]
+        clean["frames"] = self._stack(original.get("frames"))
         return clean
 
     def _stack(self, frames: Any) -> list[dict[str, Any]]:

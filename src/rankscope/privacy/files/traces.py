@@ -96,9 +96,9 @@ def _write(source: Path, target: Path, tokens: Tokens, policy: Policy) -> tuple[
                     tail += (part.glue if scrubber.ended else b"") + part.text
             if reader.damage and not scrubber.repairs[repair.TRUNCATED]:
                 scrubber.repairs[repair.TRUNCATED] += 1
-            said, kinds = meta.parse_head(head, tail)
+            metadata, kinds = meta.parse_head(head, tail)
             scrubber.repairs.update(kinds)
-            about = head_of(said, scrubber.words, dict(scrubber.repairs), as_plain(policy))
+            about = head_of(metadata, scrubber.words, dict(scrubber.repairs), as_plain(policy))
             packed.write(b"]," + _encoder.encode(about)[1:])
         temporary.replace(target)
     return reader.plain_bytes, scrubber.merged

@@ -86,26 +86,26 @@ def load_policy(level: str, path: Path | None) -> Policy:
     import yaml
 
     try:
-        said = yaml.safe_load(read_foreign(path, _MOST_BYTES))
+        settings = yaml.safe_load(read_foreign(path, _MOST_BYTES))
     except (yaml.YAMLError, ForeignFileError, RecursionError) as error:
         raise ConfigError(f"--policy {path}: {' '.join(str(error).split())}") from error
-    if not isinstance(said, dict):
+    if not isinstance(settings, dict):
         raise ConfigError(f"--policy {path}: a list of `key: value` is wanted, see docs/privacy.md")
     known = {*_CHOICES, "level", "name", "keep_names"}
-    for key in said:
+    for key in settings:
         if key not in known:
             raise ConfigError(f"--policy {path}: {key!s:.60} is not known; choose of {', '.join(sorted(known))}")
-    begun = said.pop("level", level)
+    begun = settings.pop("level", level)
     if begun not in LEVELS:
         raise ConfigError(f"--policy {path}: level: {begun!s:.60} is not known; choose one of {', '.join(LEVELS)}")
-    name = said.pop("name", f"{begun}, changed by a policy file")
-    names = said.pop("keep_names", [])
+    name = settings.pop("name", f"{begun}, changed by a policy file")
+    names = settings.pop("keep_names", [])
     if not isinstance(names, list) or len(names) > _MOST_WORDS or not all(isinstance(n, str) for n in names):
         raise ConfigError(f"--policy {path}: keep_names: a list of at most {_MOST_WORDS} names is wanted")
-    for key, value in said.items():
+    for key, value in settings.items():
         if value not in _CHOICES[key]:
             raise ConfigError(f"--policy {path}: {key}: {value!s:.60} is none of {', '.join(_CHOICES[key])}")
-    return replace(LEVELS[begun], level=str(name)[:80], keep_names=tuple(names), **said)
+    return replace(LEVELS[begun], level=str(name)[:80], keep_names=tuple(names), **settings)
 
 
 def as_plain(policy: Policy) -> dict[str, Any]:

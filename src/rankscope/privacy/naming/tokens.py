@@ -102,11 +102,11 @@ def load_key(path: Path) -> Tokens:
         ConfigError: the file was not written by :func:`save_key`.
     """
     try:
-        said = json.loads(read_foreign(path, _MOST_KEY_BYTES))
-        made = said["tokens"]
+        content = json.loads(read_foreign(path, _MOST_KEY_BYTES))
+        made = content["tokens"]
         if not all(isinstance(w, str) and isinstance(t, str) for w, t in made.items()):
             raise ValueError("its list holds something else than words")
-        secret = bytes.fromhex(said["secret"])
+        secret = bytes.fromhex(content["secret"])
         if len(secret) != hashlib.sha256().digest_size:
             raise ValueError("the key has another length")
         return Tokens(secret, dict(made))

@@ -165,7 +165,7 @@ def redacted_line(report: ClusterReport) -> str:
 def warnings(report: ClusterReport) -> list[str]:
     """Return the limitations of the report, the most serious first."""
     found = [redacted_line(report)] if report.run.redacted is not None else []
-    told = set[str]()
+    kinds_shown = set[str]()
     if line := hang_line(report):
         found.append(f"the job stood still: {line}")
     for status, words in (
@@ -178,7 +178,7 @@ def warnings(report: ClusterReport) -> list[str]:
             reasons = sorted({plain_text.one_line(rank.reason, 160) for rank in found_ranks if rank.reason})
             why = f" ({'; '.join(reasons[:2])})" if reasons else ""
             found.append(f"{wording.named_ranks(r.rank for r in found_ranks)} {words}{why}")
-            told |= {f"rank {r.rank}: {r.reason}" for r in found_ranks if len(reasons) <= 2}
+            kinds_shown |= {f"rank {r.rank}: {r.reason}" for r in found_ranks if len(reasons) <= 2}
     found += [
         f"{plain_text.one_line(error.where, 60)} failed: {plain_text.one_line(error.message, 200)}"
         for error in report.errors
@@ -189,5 +189,5 @@ def warnings(report: ClusterReport) -> list[str]:
     repaired = sum(bool(source.repairs) for source in report.sources)
     if repaired:
         found.append(f"{repaired} {'trace was' if repaired == 1 else 'traces were'} repaired while reading")
-    notes = [note for note in report.run.notes if told.isdisjoint((note, note.partition(": ")[2]))]
+    notes = [note for note in report.run.notes if kinds_shown.isdisjoint((note, note.partition(": ")[2]))]
     return found + [plain_text.one_line(note, 240) for note in notes]

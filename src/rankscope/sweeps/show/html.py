@@ -52,8 +52,10 @@ def _table(result: SweepResult) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in COLUMNS)
     rows = []
     for place, row in enumerate(result.rows):
-        told = ' class="told"' if row.told else ""
-        rows.append(f"<tr{told}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(row, first=not place))}</tr>")
+        css_class = ' class="told"' if row.told else ""
+        rows.append(
+            f"<tr{css_class}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(row, first=not place))}</tr>"
+        )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 

@@ -241,14 +241,14 @@ def _why_unknown(file: _File, doubt: str | None) -> str:
 
 
 def _note_conflicts(trace: RankTrace, named: int | None, identity: FileRank) -> None:
-    said, rank = trace.meta.rank, identity.rank
+    stated, rank = trace.meta.rank, identity.rank
     if rank is None:
         return
-    if said is not None and said != rank:
+    if stated is not None and stated != rank:
         trace.repairs[NAME_CONFLICT] = trace.repairs.get(NAME_CONFLICT, 0) + 1
-        trace.notes.append(f"the content says rank {said}; {identity.how}")
-    elif named is not None and named != rank and said == rank:
+        trace.notes.append(f"the content says rank {stated}; {identity.how}")
+    elif named is not None and named != rank and stated == rank:
         trace.repairs[NAME_CONFLICT] = trace.repairs.get(NAME_CONFLICT, 0) + 1
-        trace.notes.append(f"the file name says rank {named}, the content rank {said}: the content is believed")
-    elif said is None and identity.how != "rank by the name":
+        trace.notes.append(f"the file name says rank {named}, the content rank {stated}: the content is believed")
+    elif stated is None and identity.how != "rank by the name":
         trace.notes.append(identity.how)

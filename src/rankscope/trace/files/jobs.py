@@ -69,10 +69,10 @@ def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
         why = "the world sizes differ"
     else:
         own = [read[i] for i in foreign]
-        told = _job_folders(own) or _replicas(own) or _stems(own)
-        if told is None:
+        folders = _job_folders(own) or _replicas(own) or _stems(own)
+        if folders is None:
             return {}, []
-        keys, why = told
+        keys, why = folders
     count = Counter(key for key in keys if key)
     kept = max(count, key=lambda k: (count[k], -keys.index(k)))
     left = {

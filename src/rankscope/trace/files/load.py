@@ -192,8 +192,8 @@ def _sorted_out(
     for trace, rival in assign_windows(known):
         if rival is None:
             traces.append(trace)
-            said = how[id(trace)].how
-            words = "; ".join([said, *(n for n in trace.notes if n != said)])
+            how_ranked = how[id(trace)].how
+            words = "; ".join([how_ranked, *(n for n in trace.notes if n != how_ranked)])
             sources.append(_source(trace, "used", words))
         else:
             sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))

@@ -134,8 +134,10 @@ def _assemble(
     for part in parts:
         own = {key: column[part.rows] for key, column in columns.items()}
         positions = set(own["position"].tolist())
-        said = [*notes, f"one of {len(parts)} processes in a merged file, told by its process ids ({part.label})"]
-        trace = _trace(path, decoder, own, [c for c in comms if c[0] in positions], NO_SAMPLES, replace(about), said)
+        all_notes = [*notes, f"one of {len(parts)} processes in a merged file, told by its process ids ({part.label})"]
+        trace = _trace(
+            path, decoder, own, [c for c in comms if c[0] in positions], NO_SAMPLES, replace(about), all_notes
+        )
         trace.part = part.label
         traces.append(trace)
     return traces

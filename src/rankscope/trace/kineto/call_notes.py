@@ -50,8 +50,8 @@ class Note(NamedTuple):
 
 def notes_of(raw: dict[str, Any]) -> list[Note]:
     """Return the notes in a trace's metadata, in order of time; none if they are not in the agent's format."""
-    said = raw.get(KEY)
-    calls = said.get("calls") if isinstance(said, dict) else None
+    stored = raw.get(KEY)
+    calls = stored.get("calls") if isinstance(stored, dict) else None
     if not isinstance(calls, list) or len(calls) > _MOST:
         return []
     found = []
@@ -129,9 +129,9 @@ def of_kernels(events: Events, kernels: I64, bare: I64, notes: list[Note]) -> di
     note = _nearest(created + usual, at)
     kernel = _nearest(at, created + usual)
     mutual = kernel[note] == np.arange(len(at))
-    told = dict(zip(launched[mutual].tolist(), note[mutual].tolist(), strict=True))
+    note_of = dict(zip(launched[mutual].tolist(), note[mutual].tolist(), strict=True))
     wanted = set(bare.tolist())
-    return {row: [_args(p) for p in issued[n][1] or issued[n][:1]] for row, n in told.items() if row in wanted}
+    return {row: [_args(p) for p in issued[n][1] or issued[n][:1]] for row, n in note_of.items() if row in wanted}
 
 
 def _nearest(values: I64, wanted: I64) -> I64:

@@ -105,8 +105,8 @@ def build_collectives(
         columns.append((kind, index, seq, _text(call.comms_id), inputs, outputs, _text(call.dtype)))
         messages.append([m for p in pieces.get(place, [call]) if (m := _message(p, known, only)) is not None])
     how = peers.numbering(((m.ranks, m.number, m.place) for several in messages for m in several), own)
-    told = {m: _piece(m, how) for m in {m for several in messages for m in several}}
-    parts = [tuple(told[m] for m in several) for several in messages]
+    piece_of = {m: _piece(m, how) for m in {m for several in messages for m in several}}
+    parts = [tuple(piece_of[m] for m in several) for several in messages]
     kind_, group_, seq_, comms_, in_, out_, dtype_ = zip(*columns, strict=True) if columns else ((),) * 7
     listed += [g for g in known.values() if (g.name, g.ranks) not in groups]
     calls = Collectives(
@@ -272,10 +272,10 @@ def _by_operator(
     named = [_plain(kind_of_name(strings[events.name[row]])) for row in rows.tolist()]
     if not len(operators):
         noted = of_host_calls(events, strings, rows, named, notes)
-        return [said or note for said, note in zip(found, noted, strict=True)]
-    said = [args[i] for i in operators.tolist()]
-    if named == [_plain(str(a.collective)) for a in said]:
-        return list(said)  # the same calls in the same order: the k-th belongs to the k-th
+        return [arguments or note for arguments, note in zip(found, noted, strict=True)]
+    arguments = [args[i] for i in operators.tolist()]
+    if named == [_plain(str(a.collective)) for a in arguments]:
+        return list(arguments)  # the same calls in the same order: the k-th belongs to the k-th
     for place, row in enumerate(rows.tolist()):
         inside = operators[
             (events.tid[operators] == events.tid[row])

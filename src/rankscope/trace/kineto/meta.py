@@ -100,10 +100,10 @@ def typed(raw: dict[str, Any]) -> tuple[TraceMeta, list[str]]:
 def repairs_before(raw: dict[str, Any]) -> dict[str, int]:
     """Return the repairs of the original of a redacted copy: kind -> count; empty for any other file."""
     copy = raw.get(REDACTED)
-    said = copy.get("repairs") if isinstance(copy, dict) else None
-    if not isinstance(said, dict):
+    repairs = copy.get("repairs") if isinstance(copy, dict) else None
+    if not isinstance(repairs, dict):
         return {}
-    return {str(kind)[:100]: count for kind, count in said.items() if type(count) is int and 0 < count < 1 << 40}
+    return {str(kind)[:100]: count for kind, count in repairs.items() if type(count) is int and 0 < count < 1 << 40}
 
 
 def device_name(raw: dict[str, Any], device: int | None) -> str | None:

@@ -91,13 +91,13 @@ def attempts(piece: bytes) -> Iterator[tuple[bytes, list[str]]]:
     # A stray quote swaps the inside and outside of strings, so the other repairs would change the wrong places. Its
     # repair is tried last, on the unchanged text, and then followed by the others.
     for repairs in (_REPAIRS, ((QUOTES, _quotes), *_REPAIRS)):
-        mended, said = piece, list(kinds)
+        mended, kinds_repaired = piece, list(kinds)
         for kind, repair in repairs:
             better = repair(mended)
             if better != mended:
                 mended = better
-                said.append(kind)
-                yield mended, list(said)
+                kinds_repaired.append(kind)
+                yield mended, list(kinds_repaired)
 
 
 def _escapes(piece: bytes) -> bytes:

@@ -61,11 +61,11 @@ def capture_verb(arguments: argparse.Namespace) -> int:
         if records and len(records) == records[0].world_size:
             break
         if time.monotonic() > deadline:
-            said = (
+            answered = (
                 f"{len(records)} of {records[0].world_size} ranks have answered" if records else "no rank has answered"
             )
             raise RunDirError(
-                f"{said} within {arguments.timeout:.0f} s; is the job training? The request stands: "
+                f"{answered} within {arguments.timeout:.0f} s; is the job training? The request stands: "
                 f"what comes later is kept in {run_dir.path}"
             )
         time.sleep(0.2)

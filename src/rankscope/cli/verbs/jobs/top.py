@@ -58,16 +58,16 @@ def top_verb(arguments: argparse.Namespace) -> int:
     if not sys.stdout.isatty() or arguments.once:
         print(_screen(run_dir, arguments))
         return 0
-    said = ""
+    status = ""
     with contextlib.suppress(KeyboardInterrupt), single_keys() as keys:
         while True:
             foot = "\n\nc records a window now, q leaves" if keys else ""
-            print(f"\x1b[H\x1b[2J{_screen(run_dir, arguments)}{foot}{said}", flush=True)
+            print(f"\x1b[H\x1b[2J{_screen(run_dir, arguments)}{foot}{status}", flush=True)
             key = key_within(PAUSE_S, keys=keys)
             if key == "q":
                 break
             if key == "c":
-                said = f"; {_ask(run_dir)}"
+                status = f"; {_ask(run_dir)}"
     return 0
 
 

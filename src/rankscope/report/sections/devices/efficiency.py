@@ -57,20 +57,20 @@ def efficiency(known: Efficiency) -> Table:
 
 def _lead(known: Efficiency) -> str:
     device = plain_text.one_line(known.device or "the device", 60)
-    said = []
+    sentences = []
     if known.tflops is not None:
         of = "" if known.peak_pct is None else f", {known.peak_pct:.0f} % of the {known.peak_tflops:,.0f} of {device}"
         counted = f"{known.counted_pct:.0f} % of compute time is counted"
-        said.append(f"Over the whole step a rank computes {known.tflops:,.0f} TFLOP/s{of} ({counted}).")
+        sentences.append(f"Over the whole step a rank computes {known.tflops:,.0f} TFLOP/s{of} ({counted}).")
     elif not known.shapes:
-        said.append("Shapes were not recorded, so operations cannot be counted (-S capture=shapes).")
+        sentences.append("Shapes were not recorded, so operations cannot be counted (-S capture=shapes).")
     if known.small_kernels >= 1:
-        said.append(
+        sentences.append(
             f"{known.small_kernels:,.0f} kernels a step are shorter than 10 µs, {words.ms(known.small_ms)} together."
         )
     if known.plain_ms:
-        said.append(f"Matrix products without tensor cores take {words.ms(known.plain_ms)} a step.")
-    return " ".join(said)
+        sentences.append(f"Matrix products without tensor cores take {words.ms(known.plain_ms)} a step.")
+    return " ".join(sentences)
 
 
 def _build(report: ClusterReport) -> Variables | None:

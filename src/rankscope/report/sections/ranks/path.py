@@ -90,8 +90,8 @@ def _lane(who: str, named: bool, mine: Sequence[PathPiece], step: float) -> Lane
     for piece in mine:
         total[piece.kind] = total.get(piece.kind, 0.0) + piece.duration_ms
     most = sorted(total.items(), key=lambda item: -item[1])
-    said = ", ".join(f"{_SAID.get(kind, kind)} {words.ms(ms)}" for kind, ms in most)
-    return Lane(who, named, boxes, [(colour, "".join(shapes)) for colour, shapes in short.items()], said)
+    summary = ", ".join(f"{_SAID.get(kind, kind)} {words.ms(ms)}" for kind, ms in most)
+    return Lane(who, named, boxes, [(colour, "".join(shapes)) for colour, shapes in short.items()], summary)
 
 
 def _called(piece: PathPiece) -> str:
