@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from rankscope.analysis.evidence.contention import contention
 from rankscope.analysis.evidence.pageable import pageable_ms
 from rankscope.analysis.evidence.work_gains import work_gains
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.windows.analyse import ALONE, WindowResult, analyse_window
 from rankscope.trace.kineto.build import read_trace
+
+from .test_contention import manifest, thread
 
 COPY, KERNEL = "Memcpy HtoD (Pageable -> Device)", "void vectorized_elementwise_kernel<float>"
 
@@ -37,7 +40,9 @@ def window(tmp_path: Path, copy: str = COPY, kernel: str = KERNEL) -> WindowResu
         event(kernel, "kernel", at + 530, 300.0, 7, stream=7, correlation=2 * number + 2)
     path = tmp_path / "rank_0.json"
     path.write_text(json.dumps({"baseTimeNanoseconds": 0, "traceEvents": rows}))
-    return analyse_window([read_trace(path)])
+    trace = read_trace(path)
+    trace.rank = 0
+    return analyse_window([trace])
 
 
 def test_what_less_work_would_gain(tmp_path: Path) -> None:
@@ -66,3 +71,10 @@ def test_a_copy_from_pinned_memory_is_no_copy_from_pageable_memory(tmp_path: Pat
 def test_a_rank_that_waits_for_others_is_not_replayed_alone(tmp_path: Path) -> None:
     found = window(tmp_path, kernel="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
     assert (found.refused, found.replay) == (ALONE, None)
+
+
+def test_a_lone_rank_has_no_contention_to_tell(tmp_path: Path) -> None:
+    """Its segments are launches, not calls, and nothing of them is looked up among calls."""
+    found = window(tmp_path)
+    counted = manifest(found, [thread(1, "python", 1.0, 5.0, steps=2)])
+    assert contention([found], counted) is None

@@ -38,13 +38,15 @@ def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) ->
     gains: list[float] = []
     ranks: set[int] | None = None
     for window in windows:
+        if window.refused == ALONE:  # no peer shows what others take from this rank
+            continue
         own = [
             _rank(window, column, records.get((window.attempt, window.window, view.rank)))
             for column, view in enumerate(window.views)
         ]
         _own_threads([cpu for cpu in own if cpu is not None])
         known = {cpu.rank for cpu in own if cpu is not None}
-        if not known or window.refused == ALONE:
+        if not known:
             continue
         ranks = known if ranks is None else ranks & known
         for cpu in own:

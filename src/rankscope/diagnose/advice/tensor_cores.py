@@ -19,8 +19,8 @@ def _find(case: Case) -> list[Action]:
     if known is None or not known.plain_ms:
         return []
     text = (
-        "Let matrix products use tensor cores: torch.set_float32_matmul_precision('high'), or bf16 autocast, which "
-        "halves what other kernels move, too. Both change numerics."
+        "Use tensor cores: torch.set_float32_matmul_precision('high') for products, or bf16 autocast. Both change "
+        "numerics."
     )
     gains = evidence.work_gains
     gain = max(known.plain_ms, gains.get(PLAIN, 0.0)) + HALVED * gains.get(ELEMENTWISE, 0.0)
