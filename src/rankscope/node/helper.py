@@ -71,8 +71,7 @@ class Helper:
     Args:
         spool: of this node, with the task and the spec in it.
         messages: the pipe to the launcher.
-        commands: descriptor on which the launcher sends the job's end; its end-of-file means that the launcher has
-            ended.
+        commands: descriptor on which the launcher sends the end of the job; end-of-file: the launcher has ended.
     """
 
     def __init__(self, spool: Spool, messages: Messages, commands: int) -> None:
@@ -216,10 +215,8 @@ class Helper:
             append_action(run_dir, "recorded", self.task.argv, sealed=placing.sealed, by=by)
         requests = RequestRelay(self.spool, run_dir, self.state.note)
         announcements = AnnouncementRelay(self.spool, run_dir)
-        self._border(
-            "removing what an earlier helper left half written",
-            lambda: remove_incomplete(run_dir, self.state.earlier()),
-        )
+        tidy = lambda: remove_incomplete(run_dir, self.state.earlier())  # noqa: E731
+        self._border("removing what an earlier helper left half written", tidy)
         turn = 0
         while not self._over.wait(_POLL_S):
             if gatherer.gather(last=False):

@@ -50,12 +50,10 @@ __all__ = ["ALONE", "WindowResult", "analyse_window"]
 F64 = NDArray[np.float64]
 
 LAUNCHED = 0.5
-"""Least share of device work with a known launch. Work without a launch cannot be replayed; work queued before the
-window has none."""
+"""Least share of device work with a known launch (work queued before the window has none): only such is replayed."""
 
 SCREENED_EVENTS = 500_000
-"""A window with more events is replayed only if some rank may cost time, because building its graph takes 8 s per
-million events."""
+"""A window with more events (8 s per million to build the graph) is replayed only if some rank may cost time."""
 
 FEW_RANKS = 16
 """In windows with more ranks the cost is computed for candidate ranks only."""
@@ -79,8 +77,7 @@ class WindowResult:
     bounds: list[Spans]
     """Begin and end of each recorded step, own clock, by :func:`step_bounds`."""
     lengths: list[NDArray[np.int64]]
-    """Duration of each recorded step, ns, by :func:`step_bounds`: on the device if there is one, since its host may run
-    ahead."""
+    """Duration of each recorded step, ns, by :func:`step_bounds`; on the device if any, as its host may run ahead."""
     matched: Matched
     clocks: Clocks
     waits: Waits
