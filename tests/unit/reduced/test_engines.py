@@ -96,6 +96,13 @@ def test_mpi(expected: dict[str, bytes], tmp_path: Path) -> None:
     assert objects_in(output) == expected
 
 
+def _must_have_worked(done: subprocess.CompletedProcess[str]) -> None:
+    """Ray gives its own processes 30 s to start, which they miss on a busy machine."""
+    if "no Ray can be reached or started" in done.stderr and "timed out during startup" in done.stderr:
+        pytest.skip(f"Ray does not start here: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.data
 @pytest.mark.long
 def test_ray(expected: dict[str, bytes], tmp_path: Path) -> None:
@@ -104,7 +111,7 @@ def test_ray(expected: dict[str, bytes], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rankscope", "reduce", str(TRACES), "--output", str(output), "--objects", "2"]
     words = ["--engine", "ray", "--workers", "2"]
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    _must_have_worked(done)
     assert objects_in(output) == expected
 
 
@@ -169,7 +176,7 @@ def test_analyze_by_an_engine(engine: str, package: str, tmp_path: Path) -> None
         output = tmp_path / name
         command = [*words, "-m", "rankscope", "analyze", str(TRACES), "--output", str(output), *more]
         done = subprocess.run([*command, "--cache", str(output)], capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
+        _must_have_worked(done)
         reports.append((output / "report.json").read_bytes())
     assert reports[0] == reports[1]
 
