@@ -16,7 +16,10 @@ from rankscope.analysis.replay.segments import Plan
 from rankscope.analysis.replay.what_if import Replay, replay_of
 from rankscope.trace.names import Kind
 
-__all__ = ["replay_alone"]
+__all__ = ["ALONE", "replay_alone"]
+
+ALONE = "only one rank was recorded"
+"""Why a window of one rank is refused. Its replay tells what other work would gain, and nothing of other ranks."""
 
 
 def replay_alone(view: RankView, matched: Matched, clocks: Clocks, waits: Waits) -> tuple[Plan, Replay] | None:

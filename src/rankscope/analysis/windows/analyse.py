@@ -27,7 +27,7 @@ from rankscope.analysis.rank.losses import Losses, find_losses
 from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.trim import whole_steps
 from rankscope.analysis.rank.view import RankView, make_view
-from rankscope.analysis.replay.alone import replay_alone
+from rankscope.analysis.replay.alone import ALONE, replay_alone
 from rankscope.analysis.replay.build import begins, build_graph
 from rankscope.analysis.replay.segments import Plan, no_plan, plan_segments, without
 from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
@@ -57,10 +57,6 @@ SCREENED_EVENTS = 500_000
 
 FEW_RANKS = 16
 """In windows with more ranks the cost is computed for candidate ranks only."""
-
-ALONE = "only one rank was recorded"
-"""Why a window of one rank is refused. Its replay tells what other work would gain, and nothing of other ranks."""
-
 MAX_REPLAY_ERROR = 0.03
 """Above this relative error of the unchanged replay no what-if replay is used."""
 
