@@ -142,7 +142,7 @@ def _pin(lanes) -> None:
         words, cwd=TESTS, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     _server["process"] = server  # it ends with this process, whose end of its standard input closes
-    if server.stdout.readline() != "ready\n":
+    if server.stdout is None or server.stdout.readline() != "ready\n":
         raise RuntimeError("the server that forks has not begun")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
