@@ -39,7 +39,7 @@ def replay_alone(view: RankView, matched: Matched, clocks: Clocks, waits: Waits)
     events = view.trace.events
     launch = np.unique(events.launch[(events.launch >= 0) & (events.stream >= 0)]).astype(np.int64)
     launch = launch[np.argsort(events.start[launch], kind="stable")]
-    plan = Plan([launch], [events.start[launch]], [0], [[0]])
+    plan = Plan([np.empty(0, np.int64)], [events.start[launch]], [0], [[0]])
     builder, begin = Builder(), begins(view, 0, clocks, waits.steps)
     rank = DeviceRank(builder, CallNodes(builder, matched, waits), view, 0, clocks, plan, begin)
     rank.add(least_gaps([rank]))

@@ -40,11 +40,11 @@ class Plan:
     """Segments and peers of all ranks of a window; every list has one entry for each rank."""
 
     rows: list[I64]
-    """Rows of the calls that bound segments, in order of launch."""
+    """Rows of the calls that bound segments, in order of launch; none for a lone rank (``replay.alone``)."""
     times: list[I64]
-    """Launch times of these calls, in ns of the rank's own clock."""
+    """Launch times of what bounds segments, in ns of the rank's own clock."""
     shift: list[int]
-    """Position of the first of these calls."""
+    """Position of the first of them."""
     peers: list[list[int]]
     """Columns of the ranks to compare with, the rank itself included; empty for a rank without calls."""
 
@@ -54,7 +54,7 @@ class Plan:
     """Per rank: the first position that any of its peers has."""
 
     def __post_init__(self) -> None:
-        self.size = max((s + len(r) + 1 for s, r in zip(self.shift, self.rows, strict=True)), default=1)
+        self.size = max((s + len(t) + 1 for s, t in zip(self.shift, self.times, strict=True)), default=1)
         first = {key: min(self.shift[c] for c in team) for key, team in self.teams.items()}
         self.opens = [first.get(id(team), s) for team, s in zip(self.peers, self.shift, strict=True)]
 
@@ -71,7 +71,7 @@ class Plan:
     def whole(self, column: int) -> NDArray[np.bool_]:
         """Mask of the positions whose segment the rank recorded completely, shape (size,). Its first counts if no peer
         began earlier."""
-        first, count = self.shift[column], len(self.rows[column])
+        first, count = self.shift[column], len(self.times[column])
         found = np.zeros(self.size, np.bool_)
         found[first + 1 : first + count] = True
         found[first : first + 1] = first == self.opens[column]

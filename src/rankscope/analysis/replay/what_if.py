@@ -209,10 +209,10 @@ def step_ends(matched: Matched, waits: Waits) -> F64:
 
 def segment_work(graph: Graph, plan: Plan) -> Segments:
     """Sum up the work between calls."""
-    shape = (len(plan.rows), plan.size)
+    shape = (len(plan.times), plan.size)
     host, device = np.zeros(shape), np.zeros(shape)
     mine = graph.label == Work.HOST
     np.add.at(host, (graph.owner[mine], graph.segment[mine]), graph.work[mine])
     np.add.at(device, (graph.device_owner, graph.device_segment), graph.device_work)
-    count = [s + len(r) for s, r in zip(plan.shift, plan.rows, strict=True)]
+    count = [s + len(t) for s, t in zip(plan.shift, plan.times, strict=True)]
     return Segments(host, device, np.array(count, np.int64))
