@@ -1,6 +1,6 @@
 # make demo   train on two CPU processes, one with a slow input, and find it
 # make unit   run the unit tests that need no trace and no process of their own, in parallel: half a minute
-# make test   run the unit tests, then those that start real training processes, without the long ones: nine minutes
+# make test   run the unit tests, then those that start real training processes, without the long ones: six minutes
 # make test-long  run what make test leaves out: repetitions, fuzzing, planted faults
 # make test-torch VERSION=2.6.0  run the fast tests that meet torch with another version of it
 # make test-harm  run all of tests/harm, also the long ones: what may happen to a job, and what must not
