@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import multiprocessing
 import os
 import shutil
 import sys
@@ -27,10 +26,19 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contended import LONGEST_S, RECORDED, Job, in_child, record, siblings  # first: it sets up the environment
+from contended import (  # first: it sets up the environment
+    Job,
+    in_lanes,
+    in_turn,
+    longest_until,
+    outcome_of,
+    record,
+    siblings,
+)
 
 import numpy as np  # isort: skip
 
@@ -90,44 +98,27 @@ def runs() -> list[Run]:
 # ---------------------------------------------------------------- recording
 
 
-def lane(number: int, cores: list[int], todo: list[Run], taken: Any, args: argparse.Namespace, until: float) -> None:
+def lane(number: int, cores: list[int], todo: list[Run], args: argparse.Namespace, taken: Any, until: float) -> None:
     """Run one lane: take the next run as long as there is time."""
     os.sched_setaffinity(0, cores)
-    longest = 10.0
-    while True:
-        with taken.get_lock():
-            at = taken.value
-            taken.value += 1
-        if at >= len(todo) or time.monotonic() + longest > until:
-            return
-        run, began = todo[at], time.monotonic()
+    for run in in_turn(todo, taken, until):
         folder = Path(tempfile.mkdtemp(prefix="compared"))
-        result, log = folder / "result.json", folder / "log.txt"
         longer = run.condition == "longer"
         job = Job(run.number, run.mesh, round(LOADS[run.condition] * len(cores)), "longer_steps" if longer else "none")
-
-        def work(job: Job = job, folder: Path = folder, result: Path = result, log: Path = log) -> None:
-            with log.open("w") as stream:
-                os.dup2(stream.fileno(), 1)
-                os.dup2(stream.fileno(), 2)
-            place = record(job, folder / "job", MESHES, (*SMALL, "--steps", str(args.steps)), shapes=True)
-            manifest = from_json(RunManifest, place.manifest.read_bytes())
-            load = [record.host_load for window in manifest.windows for record in window.records]
-            summary = summary_of(read_side(place.path))
-            result.write_text(json.dumps({"summary": summary, "host_load": load}, default=vars))
-
-        error = in_child(work, min(LONGEST_S, max(until + 20 - began, 1.0)), job.load, folder / "job" / RECORDED)
-        line: dict[str, Any] = {"run": asdict(run), "cores": cores, "seconds": time.monotonic() - began}
-        if error is None:
-            line |= json.loads(result.read_text())
-        else:
-            line |= {"failed": error, "log": log.read_text(errors="replace")[-2000:] if log.exists() else ""}
+        line: dict[str, Any] = {"run": asdict(run), "cores": cores}
+        line |= outcome_of(partial(_summary, job, args.steps), folder, job.load, longest_until(until))
         with gzip.open(args.out / f"lane_{number}.jsonl.gz", "at") as stream:
             stream.write(json.dumps(line) + "\n")
         shutil.rmtree(folder, ignore_errors=True)
-        longest = max(longest, min(time.monotonic() - began, LONGEST_S))
         steps = line.get("failed") or f"{len(line['summary']['step_ms'])} steps, {_median(line):.2f} ms"
         print(f"{run.number:02d} {run.mesh} {run.condition}: {steps} ({line['seconds']:.0f} s)", flush=True)
+
+
+def _summary(job: Job, steps: int, folder: Path) -> str:
+    place = record(job, folder, MESHES, (*SMALL, "--steps", str(steps)), shapes=True)
+    manifest = from_json(RunManifest, place.manifest.read_bytes())
+    load = [record.host_load for window in manifest.windows for record in window.records]
+    return json.dumps({"summary": summary_of(read_side(place.path)), "host_load": load}, default=vars)
 
 
 def _median(line: dict[str, Any]) -> float:
@@ -166,16 +157,8 @@ def record_all(args: argparse.Namespace) -> None:
     print(f"{len(todo)} runs in {args.lanes} lanes, torch {torch.__version__}, {os.uname().release}", flush=True)
     # the files of an earlier call stay as they are: a lane that was cut off in writing has spoiled the end of its own
     first = len(list(args.out.glob("lane_*.jsonl.gz")))
-    fork = multiprocessing.get_context("fork")
-    taken = fork.Value("i", 0)
-    parts = [
-        (first + n, cores[args.cores * n : args.cores * (n + 1)], todo, taken, args, until) for n in range(args.lanes)
-    ]
-    running = [fork.Process(target=lane, args=part) for part in parts]
-    for process in running:
-        process.start()
-    for process in running:
-        process.join()
+    parts = [(first + n, cores[args.cores * n : args.cores * (n + 1)], todo, args) for n in range(args.lanes)]
+    in_lanes(lane, parts, until)
 
 
 # ---------------------------------------------------------------- pairs

@@ -34,10 +34,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
@@ -258,9 +259,17 @@ def siblings(core: int) -> tuple[int, int]:
     return int(re.split(r"[,-]", listed)[0]), core
 
 
-def cell(number: int, cores: list[int], todo: list[Job], taken: Any, args: argparse.Namespace, until: float) -> None:
-    """Run one cell: take the next job as long as there is time."""
-    os.sched_setaffinity(0, cores)
+T = TypeVar("T")
+
+
+def in_turn(todo: Sequence[T], taken: Any, until: float) -> Iterator[T]:
+    """Yield what no other lane has taken, as long as there is time for what took longest so far.
+
+    Args:
+        todo: jobs of all lanes.
+        taken: how many of them were taken, a number that the lanes share.
+        until: time.monotonic() at which the lane ends.
+    """
     longest = 10.0
     while True:
         with taken.get_lock():
@@ -268,31 +277,69 @@ def cell(number: int, cores: list[int], todo: list[Job], taken: Any, args: argpa
             taken.value += 1
         if at >= len(todo) or time.monotonic() + longest > until:
             return
-        job, began = todo[at], time.monotonic()
+        began = time.monotonic()
+        yield todo[at]
+        longest = max(longest, min(time.monotonic() - began, LONGEST_S))
+
+
+def longest_until(until: float) -> float:
+    """Return how long a job may take in a lane that ends at this time.monotonic(), seconds."""
+    return min(LONGEST_S, max(until + 20 - time.monotonic(), 1.0))
+
+
+def outcome_of(work: Callable[[Path], str], folder: Path, load: int, seconds: float) -> dict[str, Any]:
+    """Run work in a child beside a load; return its answer, how long it took, and its output if it failed.
+
+    Args:
+        work: is given a folder for a job, and returns JSON.
+        folder: of the job, of its answer and of its output.
+        load: number of processes that burn CPU.
+        seconds: after which it is ended.
+    """
+    began, result, log = time.monotonic(), folder / "result.json", folder / "log.txt"
+
+    def logged() -> None:
+        with log.open("w") as stream:
+            os.dup2(stream.fileno(), 1)
+            os.dup2(stream.fileno(), 2)
+        result.write_text(work(folder / "job"))
+
+    error = in_child(logged, seconds, load, folder / "job" / RECORDED)
+    line: dict[str, Any] = {"seconds": time.monotonic() - began}
+    if error is None:
+        return line | json.loads(result.read_text())
+    return line | {"failed": error, "log": log.read_text(errors="replace")[-2000:] if log.exists() else ""}
+
+
+def in_lanes(lane: Callable[..., None], parts: Sequence[tuple[Any, ...]], until: float) -> None:
+    """Run a process for each part, which is what it is given after the jobs that all have taken; wait for all."""
+    fork = multiprocessing.get_context("fork")
+    taken = fork.Value("i", 0)
+    running = [fork.Process(target=lane, args=(*part, taken, until)) for part in parts]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+
+
+def _launched(job: Job, place: Path) -> str:
+    return json.dumps(launch(job, place))
+
+
+def cell(number: int, cores: list[int], todo: list[Job], args: argparse.Namespace, taken: Any, until: float) -> None:
+    """Run one cell: take the next job as long as there is time."""
+    os.sched_setaffinity(0, cores)
+    for job in in_turn(todo, taken, until):
         folder = Path(tempfile.mkdtemp(prefix="contended"))
-        result, log = folder / "result.json", folder / "log.txt"
-
-        def work(job: Job = job, folder: Path = folder, result: Path = result, log: Path = log) -> None:
-            with log.open("w") as stream:
-                os.dup2(stream.fileno(), 1)
-                os.dup2(stream.fileno(), 2)
-            result.write_text(json.dumps(launch(job, folder / "job")))
-
-        seconds = min(LONGEST_S, max(until + 20 - time.monotonic(), 1.0))
-        error = in_child(work, seconds, job.load, folder / "job" / RECORDED)
-        line: dict[str, Any] = {"job": asdict(job), "cores": cores, "seconds": time.monotonic() - began}
-        if error is None:
-            line |= json.loads(result.read_text())
-            if not all(record["trace"] for record in line["records"]):
-                line["log"] = log.read_text(errors="replace")[-3000:]
-        else:
-            line |= {"failed": error, "log": log.read_text(errors="replace")[-2000:] if log.exists() else ""}
+        line: dict[str, Any] = {"job": asdict(job), "cores": cores}
+        line |= outcome_of(partial(_launched, job), folder, job.load, longest_until(until))
+        if "failed" not in line and not all(record["trace"] for record in line["records"]):
+            line["log"] = (folder / "log.txt").read_text(errors="replace")[-3000:]
         with (args.out / f"cell_{number}.jsonl").open("a") as stream:
             stream.write(json.dumps(line) + "\n")
         if args.keep:
             keep(folder / "job" / "run", args.keep / job.name.replace(" ", "_"))
         shutil.rmtree(folder, ignore_errors=True)
-        longest = max(longest, min(time.monotonic() - began, LONGEST_S))
         outcome = line.get("failed") or f"{line['verdict']['kind']} {line['verdict']['ranks']}"
         print(f"{job.name}@{job.bad}: {outcome} ({line['seconds']:.0f} s)", flush=True)
 
@@ -393,14 +440,7 @@ def main() -> int:
     import torch.distributed.tensor.parallel
 
     print(f"{len(todo)} jobs on {args.cells} cells, torch {torch.__version__}, {os.uname().release}", flush=True)
-    fork = multiprocessing.get_context("fork")
-    taken = fork.Value("i", 0)
-    parts = [(n, cores[2 * n : 2 * n + 2], todo, taken, args, until) for n in range(args.cells)]
-    running = [fork.Process(target=cell, args=part) for part in parts]
-    for process in running:
-        process.start()
-    for process in running:
-        process.join()
+    in_lanes(cell, [(n, cores[2 * n : 2 * n + 2], todo, args) for n in range(args.cells)], until)
     lines = [line for _, line in sorted(read(args.out).items())]
     return int(not table(lines) or any("failed" in line for line in lines))
 

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from contended import FAULTS, MESHES, RECORDED, Job, again, in_child, launch, siblings  # first: the environment
+from contended import FAULTS, MESHES, Job, again, launch, outcome_of, siblings  # first: the environment
 from contended import keep as keep_run
 from model_errors import keep
 
@@ -82,25 +82,15 @@ def truth(steps_ms: Sequence[float]) -> tuple[float, float, float, float]:
 
 def run(job: Job, kept: Path | None = None) -> dict[str, Any]:
     """Run one job; return verdict and truth. The records of a job with a wrong verdict are copied to ``kept``."""
-    began, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="planted"))
-    result, log, times = folder / "result.json", folder / "log.txt", folder / "times.json"
+    folder = Path(tempfile.mkdtemp(prefix="planted"))
+    times = folder / "times.json"
     more = ["--steps", str(STEPS), "--turns-from", str(TURNS_FROM), "--times", str(times)]
 
-    def work() -> None:
-        with log.open("w") as stream:
-            os.dup2(stream.fileno(), 1)
-            os.dup2(stream.fileno(), 2)
-        result.write_text(json.dumps(launch(job, folder / "job", JOBS, more)))
-
-    error = in_child(work, LONGEST_S, 0, folder / "job" / RECORDED)
-    line: dict[str, Any] = {"job": asdict(job), "load": os.getloadavg()[0]}
-    if error is None:
-        line |= json.loads(result.read_text())
+    outcome = outcome_of(lambda place: json.dumps(launch(job, place, JOBS, more)), folder, 0, LONGEST_S)
+    line: dict[str, Any] = {"job": asdict(job), "load": os.getloadavg()[0], **outcome}
+    if "failed" not in line:
         line["steps_ms"] = json.loads(times.read_text())
         line["truth_ms"] = truth(line["steps_ms"])
-    else:
-        line |= {"failed": error, "log": log.read_text(errors="replace")[-2000:] if log.exists() else ""}
-    line["seconds"] = time.monotonic() - began
     if kept is not None and grade(line) != "right":
         keep_run(folder / "job" / "run", kept / f"{job.number:03d}_{job.mesh}_{job.fault}")
     shutil.rmtree(folder, ignore_errors=True)
