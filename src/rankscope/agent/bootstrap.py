@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from rankscope.agent.process.exec_again import survive_exec
+from rankscope.agent.process.exec_again import ENV_IDENTITY, survive_exec
 from rankscope.agent.process.import_hooks import after_import
 from rankscope.rank_identity import identity_from, identity_key
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["arm", "is_rank"]
 
-_ENV_IDENTITY = "RANKSCOPE_TOLD"
-"""``rundir.spool.ENV_IDENTITY``, which is not imported yet."""
-
 
 def is_rank(environ: Mapping[str, str]) -> bool:
     """Return whether this process was certainly started as a rank: torchrun's variables changed between rankscope and
@@ -33,7 +30,7 @@ def is_rank(environ: Mapping[str, str]) -> bool:
     found = identity_from(environ)
     if found is None or found.world_size is None:
         return False
-    changed = found.launcher == "torchrun" and identity_key(found) != environ.get(_ENV_IDENTITY, "")
+    changed = found.launcher == "torchrun" and identity_key(found) != environ.get(ENV_IDENTITY, "")
     return changed or (found.local_world_size or 0) > 1
 
 

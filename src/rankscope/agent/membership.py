@@ -70,9 +70,8 @@ class Membership:
         if self.process is not None:
             return True
         group = _group()
-        now = (
-            identity_from(os.environ) or self._identity
-        )  # Lightning and Ray set their variables in the running process
+        # Lightning and Ray set their variables in the running process
+        now = identity_from(os.environ) or self._identity
         if group is None:
             window = self._spec.schedule.window(0)
             if window is not None and completed + self._spec.agreement_lead + 1 < window.warm:

@@ -85,7 +85,7 @@ def judge_logs(
 
 def _accused_ms(verdict: BetweenVerdict) -> float:
     """Return what the patterns of accused ranks cost."""
-    return sum(p.cost_ms for p in verdict.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation"))
+    return sum(p.cost_ms for p in verdict.patterns if p.accuses)
 
 
 def judge(table: StepTable | None, *, on_host: bool = True) -> BetweenVerdict:
@@ -125,7 +125,7 @@ class _Judgement:
             self._alike()
         self._occasions()
         self.patterns.sort(key=lambda pattern: -pattern.cost_ms)
-        accused = [p for p in self.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation")]
+        accused = [p for p in self.patterns if p.accuses]
         held = float(self.table.held[:, self.table.compared].mean(axis=1).max())
         verdict = BetweenVerdict(
             kind="nobody", steps=len(self.numbers), step_ms=self.usual, patterns=self.patterns, held_ms=held,

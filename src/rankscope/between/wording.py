@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankscope.causes.wording import amount
 from rankscope.listing import some_ranks
-from rankscope.records.running.between import BetweenVerdict, SlowPattern
+from rankscope.records.running.between import OCCASIONS, BetweenVerdict, SlowPattern
 
 __all__ = ["conclude", "describe"]
 
@@ -28,7 +28,7 @@ def describe(pattern: SlowPattern, step_ms: float) -> str:
     where = ", ".join(filter(None, (PLACES.get(pattern.place, ""), "busy on the CPU" if pattern.cpu else "")))
     where = f", {where}" if where else ""
     number = _ordinal(pattern.period or 0)
-    if pattern.kind in ("checkpoint", "evaluation"):
+    if pattern.kind in OCCASIONS:
         what = "a checkpoint" if pattern.kind == "checkpoint" else "an evaluation"
         by = f" of rank {some_ranks(pattern.ranks)}" if pattern.ranks else ""
         when = f"every {number} step" if pattern.period else f"{pattern.seen} time{'s' if pattern.seen > 1 else ''}"
@@ -59,7 +59,7 @@ def conclude(verdict: BetweenVerdict) -> BetweenVerdict:
     elif verdict.patterns and verdict.kind != "contended":
         verdict.sentence = verdict.patterns[0].sentence
         for pattern in verdict.patterns:
-            if verdict.ranks and set(pattern.ranks) & set(verdict.ranks) and pattern.kind not in _OCCASIONS:
+            if verdict.ranks and set(pattern.ranks) & set(verdict.ranks) and pattern.kind not in OCCASIONS:
                 verdict.sentence = pattern.sentence
                 break
     elif verdict.kind == "contended":
@@ -70,9 +70,6 @@ def conclude(verdict: BetweenVerdict) -> BetweenVerdict:
     else:
         verdict.sentence = f"No rank stands out in {verdict.steps:,} steps."
     return verdict
-
-
-_OCCASIONS = ("checkpoint", "evaluation")
 
 
 def _ordinal(number: int) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.errors import RunDirError
 from rankscope.records.manifest import FileSum
+from rankscope.rundir.claim import read_claim
 from rankscope.rundir.files import sha256_of
-from rankscope.rundir.foreign import read_foreign, shown
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["Part", "is_part_file", "launch_of", "part_of", "same_claim"]
@@ -20,7 +18,7 @@ __all__ = ["Part", "is_part_file", "launch_of", "part_of", "same_claim"]
 _FILE = re.compile(r"(attempt_\d+/(?:[\w+=@-][\w.+=@-]*/)*|nodes/|stuck/|requests/|announcements/)[\w+=@-][\w.+=@-]*")
 _OF_JOB = re.compile(r"(agent\.json|kept\.json|run\.json)(\.age)?")
 _CACHE = re.compile(r"attempt_\d+/window_\d+/rank_\d+\.parquet")
-_MOST_CLAIM_BYTES = 1 << 16
+_REMEDY = "name another run directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def launch_of(run_dir: RunDir) -> str:
     Raises:
         RunDirError: the directory does not contain it.
     """
-    launch = _claim(run_dir.launch).get("launch")
+    launch = read_claim(run_dir.launch, _REMEDY).get("launch")
     if not isinstance(launch, str) or not launch:
         raise RunDirError(f"{run_dir.launch} does not say which launch the run is of; name another run directory")
     return launch
@@ -77,18 +75,8 @@ def launch_of(run_dir: RunDir) -> str:
 
 def same_claim(one: Path, other: Path) -> bool:
     """Return whether two claims are of the same node: the same launcher, host and spool."""
-    mine, theirs = _claim(one), _claim(other)
+    mine, theirs = read_claim(one, _REMEDY), read_claim(other, _REMEDY)
     return all(mine.get(key) == theirs.get(key) for key in ("launch", "host", "pid", "spool"))
-
-
-def _claim(path: Path) -> dict[str, Any]:
-    try:
-        said = json.loads(read_foreign(path, _MOST_CLAIM_BYTES))
-    except (ForeignFileError, ValueError) as error:
-        raise RunDirError(
-            f"{shown(path)} should be a claim and is none ({error}); name another run directory"
-        ) from error
-    return said if isinstance(said, dict) else {}
 
 
 def _names(path: Path) -> Iterator[str]:

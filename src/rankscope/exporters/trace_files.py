@@ -14,9 +14,10 @@ from rankscope.errors import RunDirError
 from rankscope.rundir.files import temporary_beside
 from rankscope.rundir.foreign import open_foreign
 
-__all__ = ["copy_traces"]
+__all__ = ["TRACE", "copy_traces"]
 
-_NAME = re.compile(r"attempt_(\d+)/window_(\d+)/(rank_\d+)\.trace\.json\.gz")
+TRACE = re.compile(r"attempt_(\d+)/window_(\d+)/(rank_\d+)\.trace\.json\.gz")
+"""Path of a trace in a run directory."""
 _MOST_BYTES = 1 << 36
 
 
@@ -38,7 +39,7 @@ def copy_traces(run: Path, name: str, destination: Path) -> list[Path]:
     """
     folders = []
     for path in sorted(run.glob("attempt_*/window_*/rank_*.trace.json.gz")):
-        match = _NAME.fullmatch(path.relative_to(run).as_posix())
+        match = TRACE.fullmatch(path.relative_to(run).as_posix())
         if match is None:
             continue
         attempt, window, rank = match.groups()

@@ -12,11 +12,11 @@ from typing import Any
 
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.rundir.files import write_new
-from rankscope.rundir.foreign import read_foreign
+from rankscope.rundir.foreign import read_foreign, shown
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.numbered import next_folder
 
-__all__ = ["NodeClaim", "claim", "next_run_dir"]
+__all__ = ["NodeClaim", "claim", "next_run_dir", "read_claim"]
 
 _MOST_BYTES = 1 << 16
 
@@ -75,7 +75,7 @@ def claim(
         try:
             write_new(path, json.dumps(place))
         except RunDirError:
-            taken = _read(path)
+            taken = read_claim(path)
             if owner and taken.get("host") == host and taken.get("spool") == owner:
                 return NodeClaim(run_dir=str(run_dir.path), run_id=run_id, node=name)
             may_follow = elastic or _alive(taken.get("pid"))
@@ -94,13 +94,13 @@ def _be_of_one_launch(run_dir: RunDir, place: dict[str, Any]) -> None:
     try:
         write_new(run_dir.launch, json.dumps(place))
     except RunDirError:
-        theirs = _read(run_dir.launch)
+        theirs = read_claim(run_dir.launch)
         if theirs.get("launch") != place["launch"]:
             raise _refused(run_dir, theirs) from None
     except OSError as error:
         raise _not_writable(run_dir, error) from error
     for other in sorted(run_dir.nodes.glob("*.claim.json")):
-        theirs = _read(other)
+        theirs = read_claim(other)
         if theirs.get("launch") != place["launch"]:
             raise _refused(run_dir, theirs)
 
@@ -117,20 +117,18 @@ def _refused(run_dir: RunDir, theirs: dict[str, Any]) -> RunDirError:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_claim(path: Path, remedy: str = "choose another run.dir") -> dict[str, Any]:
     """Read a claim.
 
     Raises:
-        RunDirError: it cannot be read, so that it cannot be known to be of this launch.
+        RunDirError: it cannot be read, so that its launch is unknown; the message ends with the remedy.
     """
     try:
         claim_fields = json.loads(read_foreign(path, _MOST_BYTES))
     except (ForeignFileError, ValueError) as error:
-        raise RunDirError(
-            f"{path} should be the claim of a node and is not ({error}); choose another run.dir"
-        ) from error
+        raise RunDirError(f"{shown(path)} should be the claim of a node and is not ({error}); {remedy}") from error
     if not isinstance(claim_fields, dict):
-        raise RunDirError(f"{path} is not the claim of a node; choose another run.dir")
+        raise RunDirError(f"{shown(path)} is not the claim of a node; {remedy}")
     return claim_fields
 
 

@@ -50,10 +50,10 @@ def place(source: Path, target: Path) -> None:
         source.unlink()
 
 
-def replace_text(target: Path, text: str) -> None:
+def replace_text(target: Path, text: str | bytes) -> None:
     """Write a file of a spool, which has one writer; readers see the new or the old content, never a part."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
     temporary.replace(target)
 
 

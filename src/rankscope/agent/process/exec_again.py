@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
     from typing import Any
 
-__all__ = ["before_exec", "survive_exec"]
+__all__ = ["ENV_IDENTITY", "before_exec", "survive_exec"]
 
-_SPEC, _IDENTITY, _OWN = "RANKSCOPE_AGENT", "RANKSCOPE_TOLD", "RANKSCOPE_PYTHONPATH"
-"""The same value as in ``rundir.spool``, which is not imported yet."""
+_SPEC, ENV_IDENTITY, _OWN = "RANKSCOPE_AGENT", "RANKSCOPE_TOLD", "RANKSCOPE_PYTHONPATH"
+"""The same values as in ``rundir.spool``, which is not imported yet."""
 _INJECT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "inject")  # noqa: PTH118, PTH120 - without pathlib
 _execv, _execve = os.execv, os.execve
 _rank = -1
@@ -29,7 +29,7 @@ _before: list[Callable[[], None]] = []
 
 def survive_exec(environ: Mapping[str, str]) -> None:
     """Remember the variables that started the agent in this rank, before they are removed from the environment."""
-    _variables.update({name: environ[name] for name in (_SPEC, _IDENTITY) if name in environ})
+    _variables.update({name: environ[name] for name in (_SPEC, ENV_IDENTITY) if name in environ})
     _install()
 
 

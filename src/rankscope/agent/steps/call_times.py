@@ -24,6 +24,7 @@ from time import perf_counter_ns, time_ns
 from typing import Any
 
 from rankscope.records.running.step_log import CALL_TIMES_ENTRY
+from rankscope.rundir.files import replace_text
 
 __all__ = ["CallTimes", "Recorder", "StepSpan", "call_times"]
 
@@ -102,9 +103,7 @@ class CallTimes:
         fresh = [step for step in found if step[0] > self._told]
         if fresh:
             self._told = fresh[-1][0]
-            temporary = self._path.with_name(f"{self._path.name}.new")
-            temporary.write_bytes(b"".join(CALL_TIMES_ENTRY.pack(*step) for step in fresh))
-            temporary.replace(self._path)
+            replace_text(self._path, b"".join(CALL_TIMES_ENTRY.pack(*step) for step in fresh))
         return True
 
     def _pause(self, took: int) -> None:

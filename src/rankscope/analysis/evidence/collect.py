@@ -22,7 +22,7 @@ from rankscope.analysis.evidence.program import (
     most_called,
     uses,
 )
-from rankscope.analysis.evidence.work_gains import work_gains
+from rankscope.analysis.evidence.work_gains import mean_gain_ms, work_gains
 from rankscope.analysis.operators.suspects import name_what_they_do
 from rankscope.analysis.rank.view import name_mask
 from rankscope.analysis.replay.graph import Work
@@ -189,12 +189,7 @@ def _allocator_ms(windows: Sequence[WindowResult]) -> float:
 
 def _gain(windows: Sequence[WindowResult], ask: Callable[[Replay], F64]) -> float:
     """Return the mean gain per step, ms; ``ask`` returns that of each step of a window in ns."""
-    gained = steps = 0.0
-    for window in windows:
-        if window.replay is not None:
-            gained += float(ask(window.replay).sum())
-            steps += window.replay.steps
-    return gained / max(steps, 1.0) / 1e6
+    return mean_gain_ms((w.replay, ask(w.replay)) for w in windows if w.replay is not None)
 
 
 def _slow_groups(windows: Sequence[WindowResult]) -> list[GroupDelay]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.pageable import without_pageable
-from rankscope.analysis.evidence.work_gains import priced, without_group
+from rankscope.analysis.evidence.work_gains import mean_gain_ms, priced, without_group
 from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, PLAIN, SHARDING
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.windows.analyse import WindowResult
@@ -57,8 +57,8 @@ def steps_then(actions: Sequence[Action], windows: Sequence[WindowResult], step_
 
 def _gain(windows: Sequence[WindowResult], works: Sequence[F64]) -> float:
     """Return the mean gain over the steps, ms."""
-    gained = sum(float(w.replay.gains(work).sum()) for w, work in zip(windows, works, strict=True) if w.replay)
-    return gained / max(sum(w.replay.steps for w in windows if w.replay), 1) / 1e6
+    pairs = zip(windows, works, strict=True)
+    return mean_gain_ms((w.replay, w.replay.gains(work)) for w, work in pairs if w.replay is not None)
 
 
 def _change(action: Action) -> Change | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.evidence.work_gains import MOST_RANKS, less_device_work, placed_kernels
+from rankscope.analysis.evidence.work_gains import MOST_RANKS, less_device_work, mean_gain_ms, placed_kernels
 from rankscope.analysis.rank.view import RankView, name_mask
 from rankscope.analysis.windows.analyse import WindowResult
 
@@ -27,20 +27,20 @@ FORWARD = {
 
 def again_ms(windows: Sequence[WindowResult]) -> float:
     """Return what a step would gain without these kernels, ms; ``windows`` were replayed."""
-    gained = steps = 0.0
-    for window in windows:
-        replay = window.replay
-        if replay is None or len(window.views) > MOST_RANKS:
-            continue
-        shares = []
-        for column, view in enumerate(window.views):
-            kernels, _, place, length, whole = placed_kernels(view, window, column)
-            mine = again(view, kernels)
-            part = np.bincount(place[mine], length[mine], len(whole))
-            shares.append(np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0) if mine.any() else None)
-        gained += float(replay.gains(less_device_work(replay, replay.graph.work, shares)).sum())
-        steps += replay.steps
-    return max(gained, 0.0) / max(steps, 1.0) / 1e6
+    known = [(w, w.replay) for w in windows if w.replay is not None and len(w.views) <= MOST_RANKS]
+    gained = ((r, r.gains(less_device_work(r, r.graph.work, _shares(w)))) for w, r in known)
+    return max(mean_gain_ms(gained), 0.0)
+
+
+def _shares(window: WindowResult) -> list[NDArray[np.float64] | None]:
+    """Return for each rank the share of these kernels in the device work of each segment; None without any."""
+    shares: list[NDArray[np.float64] | None] = []
+    for column, view in enumerate(window.views):
+        kernels, _, place, length, whole = placed_kernels(view, window, column)
+        mine = again(view, kernels)
+        part = np.bincount(place[mine], length[mine], len(whole))
+        shares.append(np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0) if mine.any() else None)
+    return shares
 
 
 def again(view: RankView, kernels: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.evidence.work_gains import MOST_RANKS
+from rankscope.analysis.evidence.work_gains import MOST_RANKS, mean_gain_ms
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.trace.names import Kind
@@ -19,12 +19,8 @@ F64 = NDArray[np.float64]
 
 def pageable_ms(windows: Sequence[WindowResult]) -> float:
     """Return the gain of a step without these copies, ms. The windows must have been replayed."""
-    gained = steps = 0.0
-    for window in windows:
-        if window.replay is not None and len(window.views) <= MOST_RANKS:
-            gained += float(window.replay.gains(without_pageable(window, window.replay.graph.work)).sum())
-            steps += window.replay.steps
-    return max(gained, 0.0) / max(steps, 1.0) / 1e6
+    known = [(w, w.replay) for w in windows if w.replay is not None and len(w.views) <= MOST_RANKS]
+    return max(mean_gain_ms((r, r.gains(without_pageable(w, r.graph.work))) for w, r in known), 0.0)
 
 
 def without_pageable(window: WindowResult, work: F64) -> F64:

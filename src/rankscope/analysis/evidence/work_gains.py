@@ -3,7 +3,7 @@ kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from rankscope.analysis.windows.analyse import ALONE, WindowResult
 __all__ = [
     "MOST_RANKS",
     "less_device_work",
+    "mean_gain_ms",
     "operator_shares",
     "placed_kernels",
     "priced",
@@ -38,6 +39,15 @@ what overlaps them."""
 def priced(windows: Sequence[WindowResult]) -> list[WindowResult]:
     """Return the windows whose replay tells what less work would gain. One of a lone rank does, too."""
     return [w for w in windows if w.replay is not None and w.refused in (None, ALONE) and len(w.views) <= MOST_RANKS]
+
+
+def mean_gain_ms(gained: Iterable[tuple[Replay, F64]]) -> float:
+    """Return the mean gain per step, ms, of windows: their replays, and by how much each step would be shorter, ns."""
+    total = steps = 0.0
+    for replay, gains in gained:
+        total += float(gains.sum())
+        steps += replay.steps
+    return total / max(steps, 1.0) / 1e6
 
 
 def work_gains(windows: Sequence[WindowResult]) -> dict[str, float]:

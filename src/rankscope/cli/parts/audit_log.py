@@ -16,7 +16,7 @@ def note(action: str, paths: Iterable[Path | str], **more: str) -> None:
     """Append an entry to the audit log of each run to which one of the paths belongs. Never raises.
 
     Args:
-        deed: the action, in the past tense: ``exported``.
+        action: what was done, in the past tense: ``exported``.
         paths: run directories, or files in them. A path outside of any run is ignored.
         **more: further fields of the entry.
     """

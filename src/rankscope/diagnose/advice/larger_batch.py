@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.diagnose.advice.base import Advice, at_most
-from rankscope.diagnose.base.memory import fullest, size
+from rankscope.diagnose.base.memory import free_at_peak
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
 
@@ -17,13 +17,9 @@ numbers do not include the memory of NCCL and of the CUDA context."""
 
 def _find(case: Case) -> list[Action]:
     evidence = case.evidence
-    row = fullest(evidence.memory)
-    allows = "if memory allows"
-    if row is not None and row.device_bytes:
-        free = row.device_bytes - row.peak_reserved_bytes
-        if free < LEAST_FREE * row.device_bytes:
-            return []
-        allows = f"{size(free)} of {size(row.device_bytes)} are free at the peak"
+    allows = free_at_peak(evidence.memory, LEAST_FREE)
+    if allows is None:
+        return []
     text = f"Use a larger micro-batch, {allows}: copies of sharded parameters cost the same for each step."
     return at_most(evidence, "larger_batch", text, evidence.work_gains.get(SHARDING), "tokens a second")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.diagnose.advice.base import Advice, at_most
-from rankscope.diagnose.base.memory import fullest, room, size
+from rankscope.diagnose.base.memory import free_at_peak, room, size
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
 
@@ -40,13 +40,9 @@ def _find_full(case: Case) -> list[Action]:
 
 def _find_room(case: Case) -> list[Action]:
     """Advise to compute less again where memory is free."""
-    row = fullest(case.evidence.memory)
-    allows = "if memory allows"
-    if row is not None and row.device_bytes:
-        free = row.device_bytes - row.peak_reserved_bytes
-        if free < FREE * row.device_bytes:
-            return []
-        allows = f"{size(free)} of {size(row.device_bytes)} are free at the peak"
+    allows = free_at_peak(case.evidence.memory, FREE)
+    if allows is None:
+        return []
     text = f"Checkpoint fewer activations, {allows}: the backward computes forward operators again."
     return at_most(case.evidence, "checkpoint_less", text, case.evidence.again_ms, "forward operators in the backward")
 

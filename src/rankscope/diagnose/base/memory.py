@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.records.rows import MemoryFrame, MemoryRow
 
-__all__ = ["fullest", "held", "room", "size"]
+__all__ = ["free_at_peak", "fullest", "held", "room", "size"]
 
 MOST_LINES = 3
 LARGE = 0.2
@@ -60,3 +60,12 @@ def fullest(rows: Sequence[MemoryRow]) -> MemoryRow | None:
     """Return the row with the largest share of its device reserved; None if no device's size is known."""
     known = [row for row in rows if row.device_bytes]
     return max(known, key=lambda row: row.peak_reserved_bytes / (row.device_bytes or 1), default=None)
+
+
+def free_at_peak(rows: Sequence[MemoryRow], least: float) -> str | None:
+    """Return in words what the fullest device has free at the peak; None if that is less than this share of it."""
+    row = fullest(rows)
+    if row is None or not row.device_bytes:
+        return "if memory allows"
+    free = row.device_bytes - row.peak_reserved_bytes
+    return None if free < least * row.device_bytes else f"{size(free)} of {size(row.device_bytes)} are free at the peak"

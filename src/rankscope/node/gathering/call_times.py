@@ -22,11 +22,11 @@ class CallTimesToAdd:
     """The call times that one rank has written, and those that are not in the log yet.
 
     Args:
-        told: the file that the rank replaces; see :data:`~rankscope.records.running.step_log.CALL_TIMES_ENTRY`.
+        path: the file that the rank replaces; see :data:`~rankscope.records.running.step_log.CALL_TIMES_ENTRY`.
     """
 
     def __init__(self, path: Path) -> None:
-        self._told = path
+        self._path = path
         self._seen: tuple[int, int] | None = None
         self._waiting: list[tuple[int, int, int, int]] = []
 
@@ -59,10 +59,10 @@ class CallTimesToAdd:
     def _look(self) -> None:
         """Read what the rank has written since the last time."""
         try:
-            state = self._told.stat()
+            state = self._path.stat()
             if self._seen == (state.st_ino, state.st_mtime_ns):
                 return
-            with open_foreign(self._told, _MOST_BYTES) as stream:
+            with open_foreign(self._path, _MOST_BYTES) as stream:
                 raw = stream.read(_MOST_BYTES)
         except (FileNotFoundError, ForeignFileError):
             return

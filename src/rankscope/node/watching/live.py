@@ -38,7 +38,8 @@ WORTH_RECORDING = ("every", "turns", "since", "drifting")
 PAUSE_S = 2.0
 JUDGED_EVERY_S = 60.0
 _HEADER = STEP_LOG_HEADER.pack(STEP_LOG_MAGIC, STEP_LOG_VERSION, STEP_LOG_ENTRY.size, 0)
-_STEP, _INPUT, _BEFORE, _FORWARD, _SPAN, _FLAGS = 0, 1, 3, 4, -5, -4
+_STEP, _INPUT, _BEFORE, _FORWARD = map(STEP_LOG_COLUMNS.index, ("step", "input", "before", "forward"))
+_SPAN, _FLAGS = -5, -4
 _WAITED = tuple(STEP_LOG_COLUMNS.index(name) for name in ("backward", "cpu_backward", "held_backward", "issued"))
 
 
@@ -192,7 +193,7 @@ class LiveStatus:
         used = [rank.uuid for rank in self._ranks.values() if rank.uuid]
         begin = max(FIRST_STEPS - first, 0)
         found = judge_logs(logs, begin, first, on_host=False, devices=devices, shared=len(used) > len(set(used)))
-        named = [p for p in found.patterns if p.ranks and p.kind not in ("checkpoint", "evaluation")]
+        named = [p for p in found.patterns if p.accuses]
         self._news = (named[0].sentence, list(found.ranks)) if named else ("", [])
         for pattern in named:
             key = (self._attempt, pattern.kind, *pattern.ranks, pattern.period)

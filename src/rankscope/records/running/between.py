@@ -7,9 +7,11 @@ from typing import Literal
 
 from rankscope.limits import Rank, Step
 
-__all__ = ["BetweenKind", "BetweenVerdict", "PatternKind", "SlowPattern"]
+__all__ = ["OCCASIONS", "BetweenKind", "BetweenVerdict", "PatternKind", "SlowPattern"]
 
 PatternKind = Literal["always", "every", "since", "drifting", "spell", "bursts", "turns", "checkpoint", "evaluation"]
+OCCASIONS = ("checkpoint", "evaluation")
+"""Kinds of patterns that the script intends: nobody is to blame for them."""
 BetweenKind = Literal["named", "turns", "alike", "nobody", "contended", "insufficient_data"]
 
 
@@ -47,6 +49,11 @@ class SlowPattern:
     p_value: float | None = None
     """Probability of such a pattern without a cause, over all patterns that were tested; None if nothing was tested."""
     sentence: str = ""
+
+    @property
+    def accuses(self) -> bool:
+        """Whether ranks are to blame for it."""
+        return bool(self.ranks) and self.kind not in OCCASIONS
 
 
 @dataclass(kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 
 from rankscope.cli.parts.arguments import Verbs, add_identity
@@ -17,7 +16,6 @@ __all__ = ["add_export", "export_verb"]
 
 _NAMES = ("openmetrics", "tensorboard", "mlflow", "wandb", "trackio")
 """As in ``exporters.table``, which is not imported to build the parser."""
-_TRACE = re.compile(r"attempt_\d+/window_\d+/rank_\d+\.trace\.json\.gz\Z")
 _TRACES = "traces"
 """In their place: copies of the traces for other tools."""
 _TO = """all but the first and the last take an extra of rankscope; traces: copies for TensorBoard's profiler plugin and
@@ -60,8 +58,8 @@ def export_verb(arguments: argparse.Namespace) -> int:
 
 
 def _copy_traces(arguments: argparse.Namespace) -> None:
-    from rankscope.exporters.trace_files import copy_traces
+    from rankscope.exporters.trace_files import TRACE, copy_traces
 
-    with opened_runs([arguments.path], arguments, wanted=_TRACE.match) as (run,):
+    with opened_runs([arguments.path], arguments, wanted=TRACE.fullmatch) as (run,):
         for folder in copy_traces(run, arguments.path.name, Path(arguments.output)):
             print_utf8(str(folder))
