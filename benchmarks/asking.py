@@ -63,7 +63,17 @@ def main() -> None:
         run, until = Path(folder) / "run", Path(folder) / "until"
         ours = [*QUIET, "-S", f"run.dir={run}"]
         launched = subprocess.Popen(
-            [*RANKSCOPE, "run", *ours, "--nproc-per-node", str(args.ranks), str(HERE), "--job", str(until)],
+            [
+                *RANKSCOPE,
+                "run",
+                *ours,
+                "--standalone",
+                "--nproc-per-node",
+                str(args.ranks),
+                str(HERE),
+                "--job",
+                str(until),
+            ],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
         )

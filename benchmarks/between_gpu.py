@@ -61,7 +61,19 @@ def _launch(options: argparse.Namespace, run: RunDir, pattern: str, where: str, 
     settings = [f"run.dir={run.path}", "schedule.skip_first=1000000", "analysis.enabled=false", "live.mode=off"]
     settings += [f"step_log.device_events={str(events).lower()}", "step_log.calls_pct=2"]
     flags = [word for setting in settings for word in ("-S", setting)]
-    words = [sys.executable, "-m", "rankscope", "run", *flags, "--nproc-per-node", "2", JOB, pattern, "--cuda"]
+    words = [
+        sys.executable,
+        "-m",
+        "rankscope",
+        "run",
+        *flags,
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        JOB,
+        pattern,
+        "--cuda",
+    ]
     words += ["--where", where, "--steps", options.steps, "--ms", options.ms, "--width", options.width]
     env = {**os.environ, "TORCH_NCCL_ENABLE_TIMING": "1"}
     done = subprocess.run([str(word) for word in words], check=False, capture_output=True, text=True, env=env)

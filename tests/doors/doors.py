@@ -84,7 +84,8 @@ def _fails(*command: str) -> str | None:
     return (last or f"exit code {process.returncode}") if process.returncode else None
 
 
-TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "{ranks}")
+TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "{ranks}")
+"""With a port of its own: torchrun of torch 2.11 takes port 29500 where none is given, which another job may have."""
 MPI = ("--allow-run-as-root", "--oversubscribe", "-n", "{ranks}")
 DOORS = (
     Door("torchrun (`rankscope run`)", "ranked.py", TORCHRUN, by_run=True),

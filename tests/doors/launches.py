@@ -80,7 +80,8 @@ class Launches:
         return (self.folder / f"{mode}_{recorded}.log").read_text(errors="replace")[-6000:]
 
     def manifest(self, mode: str = "ok") -> RunManifest:
-        assert self.code(mode, True) is not None
+        code = self.code(mode, True)
+        assert code == 0 if mode == "ok" else code is not None, self.said(mode, True)
         run = self.run_dir(mode)
         until(run.manifest.exists, ENDS_WITHIN_S)
         return from_json(RunManifest, run.manifest.read_bytes())
