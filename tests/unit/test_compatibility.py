@@ -20,7 +20,9 @@ COLUMNS = {
     "SIGTERM": "test_sigterm_ends_it_alike",
 }
 """Each column of the table, and the test that it tells of."""
-CELLS = {"yes"}
+ON_A_GPU = "on a GPU"
+"""The last column: all tests of tests/gpu/test_doors.py. It tries those doors whose jobs use devices."""
+CELLS = {"yes", "not tried"}
 
 
 def table(first: str) -> list[list[str]]:
@@ -31,16 +33,25 @@ def table(first: str) -> list[list[str]]:
 
 def test_the_table_of_doors_is_that_of_the_tests() -> None:
     (_, *columns), *rows = table("door")
-    assert columns == list(COLUMNS)
+    assert columns == [*COLUMNS, ON_A_GPU]
     tree = ast.parse((ROOT / "tests" / "doors" / "test_doors.py").read_text(encoding="utf-8"))
     tests = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
     assert tests == list(COLUMNS.values())
     assert [row[0] for row in rows] == [door.name for door in DOORS]
     for name, *cells in rows:
-        assert len(cells) == len(COLUMNS), name
-        assert set(cells) <= CELLS, name
+        assert len(cells) == len(columns), name
+        assert set(cells[:-1]) == {"yes"}, name
+        assert cells[-1] in CELLS, name
+    tried = {name for name, *cells in rows if cells[-1] == "yes"}
+    assert {door.job for door in DOORS if door.name in tried} == _jobs_on_a_gpu()
     for cell in {cell for _, *cells in rows for cell in cells}:
         assert f"*{cell}*: " in PAGE  # what it means stands above the table
+
+
+def _jobs_on_a_gpu() -> set[str]:
+    """Read from the source, since the module imports torch."""
+    source = (ROOT / "tests" / "gpu" / "test_doors.py").read_text(encoding="utf-8")
+    return ast.literal_eval(re.search(r"^JOBS = (.*)$", source, re.MULTILINE)[1])
 
 
 def test_the_table_of_signals_is_that_of_the_code() -> None:
