@@ -126,6 +126,26 @@ def test_pytorchjob(monkeypatch: pytest.MonkeyPatch) -> None:
     assert arguments.torchrun.training_script == "train.py"
 
 
+def test_trainjob(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime, job = yaml.safe_load_all((LAUNCH / "trainjob.yaml").read_text())
+    reference = job["spec"]["runtimeRef"]
+    assert (runtime["kind"], runtime["metadata"]["name"]) == (reference["kind"], reference["name"])
+    (pods,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    name, trainer = job["metadata"]["name"], job["spec"]["trainer"]
+    # what Trainer sets in the second pod
+    given = {"NNODES": str(trainer["numNodes"]), "NPROC_PER_NODE": "auto", "NODE_RANK": "1", "MASTER_PORT": "29500"}
+    for variable, value in (given | {"MASTER_ADDR": f"{name}-{pods['name']}-0-0.{name}"}).items():
+        monkeypatch.setenv(f"PET_{variable}", value)
+    tool, verb, *words = in_a_container(trainer, RUN_ID="uid")
+    assert (tool, verb) == ("rankscope", "run")
+    arguments, plan = planned(words)
+    assert plan == RunPlan(
+        run_id="uid", run_dir=Path("/shared/rankscope_runs/uid"), node="1", launch="rendezvous uid", alone=False
+    )  # fmt: skip
+    assert (arguments.torchrun.nnodes, arguments.torchrun.master_addr) == ("2", "train-node-0-0.train")
+    assert arguments.torchrun.training_script == "train.py"
+
+
 def test_jobset() -> None:
     jobset = yaml.safe_load((LAUNCH / "jobset.yaml").read_text())
     (job,) = jobset["spec"]["replicatedJobs"]
