@@ -25,6 +25,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from rankscope.config import ToolConfig
 from rankscope.errors import ConfigError
@@ -33,6 +34,8 @@ __all__ = ["Composed", "alternatives", "compose"]
 
 _FREE = ("script.", "env.")
 """Prefixes of keys whose names the user chooses; such a key does not exist before it is set."""
+_FEW = 12
+"""Largest number of known names that a message lists."""
 _CONF = Path(str(resources.files("rankscope.conf"))).resolve()
 
 
@@ -55,6 +58,9 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
     Raises:
         ConfigError: a folder, key, group or value does not exist, or a value is out of its limits.
     """
+    for word in overrides:
+        if not re.match(r"~|[^\s=]+=", word):
+            raise ConfigError(f"-S {word!r} sets nothing; write a key and its value without spaces: schedule.active=4")
     asked = [*(f"++{word}" if word.startswith(_FREE) else word for word in overrides), *_search(config_dirs)]
     with initialize_config_dir(config_dir=str(_CONF), version_base="1.3"), warnings.catch_warnings():
         # Hydra only warns if a search path does not exist; here that is an error.
@@ -66,7 +72,9 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
         except ConfigError:
             raise
         except (HydraException, OmegaConfBaseException, UserWarning, TypeError) as error:
-            raise ConfigError(_explain(error)) from error
+            raise ConfigError(_explain(error, config_dirs)) from error
+        except (YAMLError, OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"a file of --config-dir cannot be read: {' '.join(str(error).split())}") from error
         return Composed(
             config=config,
             plain=cast("dict[str, Any]", OmegaConf.to_container(merged, resolve=True)),
@@ -93,7 +101,7 @@ def alternatives(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> 
             parsed = OverridesParser.create(config_loader=cast(Any, loader)).parse_overrides(list(overrides))
             return [_values(override) for override in parsed]
         except (HydraException, OmegaConfBaseException, ValueError) as error:
-            raise ConfigError(_explain(error)) from error
+            raise ConfigError(_explain(error, config_dirs)) from error
 
 
 def _values(override: Override) -> list[str]:
@@ -133,7 +141,7 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: Exception, config_dirs: Sequence[Path]) -> str:
     """Return a message of one or two lines: what Hydra could not resolve, and the nearest known names."""
     text = str(error)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
@@ -145,8 +153,12 @@ def _explain(error: Exception) -> str:
     unknown = re.search(r"full_key: (\S+)", f"{text}\n{error.__cause__}")
     if unknown and re.search(r"not in|override|merge", text):
         key = unknown[1]
+        if any((folder / key).is_dir() for folder in config_dirs):
+            return f"a file of the folder {key!r} sets keys below that name; begin it with the line # @package _global_"
         if key not in _keys():
             return f"there is no configuration key {key!r}{_near(key, [*_keys(), *_groups()])}"
+    if absent := re.match(r"Could not override '(\w+)'\.\s+No match in the defaults list", text):
+        return f"no file of the group {absent[1]} is used by default; write +{absent[1]}=NAME"
     # Further lines hold advice for Hydra's own command line, and its internal types.
     noise = re.compile(r"See https|\s+(object|reference)_type|\d\.")
     lines = [line.strip() for line in text.splitlines() if line and not noise.match(line)]
@@ -159,7 +171,9 @@ def _near(name: str, known: Sequence[str]) -> str:
     near = get_close_matches(name, known, n=3, cutoff=0.5)
     if not near:
         near = [item for item in known if item.rpartition(".")[2] == name.rpartition(".")[2]]
-    return f"; did you mean {' or '.join(near)}?" if near else f"; known are {', '.join(known)}"
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    return f"; known are {', '.join(known)}" if len(known) <= _FEW else "; `rankscope config --explain` lists all keys"
 
 
 def _keys() -> list[str]:

@@ -83,7 +83,10 @@ def test_every_example_of_an_experiment_turns_an_argument_that_the_demo_has(expe
         ("schedule.active=many", "schedule.active: Value 'many' of type 'str' could not be converted to Integer"),
         ("schedule.active=null", "schedule.active"),
         ("schedule.active=1,2", "Ambiguous value"),
-        ("schedule.active", "Error parsing override 'schedule.active'"),
+        ("schedule.active", "-S 'schedule.active' sets nothing; write a key and its value"),
+        ("schedule.active = 3", "write a key and its value without spaces"),
+        ("experiment=one_bucket", r"no file of the group experiment is used by default; write \+experiment=NAME"),
+        ("a=1", "no configuration key 'a'; `rankscope config --explain` lists all keys"),
         ("schedule.warmup=0", "schedule.warmup=0 is below its limit of 1"),
         ("run=3", "RunConfig"),
     ],
@@ -96,6 +99,21 @@ def test_a_mistake_is_a_config_error_that_names_what_was_meant(override: str, sa
 def test_a_mistake_in_a_users_group_names_their_files(theirs: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape("the group experiment has no 'min'; did you mean mine?")):
         compose(["+experiment=min"], [theirs])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("schedule:\n  active: 3\n", "begin it with the line # @package _global_"),
+        ("# @package _global_\nschedule: [\n", r"cannot be read: .*experiment/slow\.yaml"),
+        ("# @package _global_\nschedule:\n  activ: 3\n", r"no configuration key 'schedule\.activ'"),
+    ],
+)
+def test_a_mistake_in_a_users_file(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "slow.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        compose(["+experiment=slow"], [tmp_path])
 
 
 def test_a_config_dir_that_does_not_exist(tmp_path: Path) -> None:

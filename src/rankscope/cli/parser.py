@@ -72,6 +72,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         unknown = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if message.endswith("required: VERB"):
+            raise ConfigError(f"a verb is missing; `{self.prog} --help` lists all of them")
         if unknown is None:
             raise ConfigError(f"{message}; see {self.prog} --help")
         word, known = unknown[1], re.findall(r"[^\s,']+", unknown[2])

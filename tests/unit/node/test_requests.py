@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_a_run_that_has_ended_and_a_folder_that_is_none_are_refused(tmp_path):
     with pytest.raises(RunDirError, match="has ended"):
         ask(run, steps=5, warmup=2, detail="")
     with pytest.raises(RunDirError, match="no run directory"):
-        ask(RunDir(tmp_path), steps=5, warmup=2, detail="")
+        ask(RunDir(run.nodes), steps=5, warmup=2, detail="")
 
 
 @pytest.mark.parametrize(
@@ -99,3 +100,13 @@ def test_a_run_answers_no_more_than_so_many_requests(tmp_path):
         run.request(number).touch()
     with pytest.raises(RunDirError, match="asked for 1000 windows"):
         ask(run, steps=5, warmup=2, detail="")
+
+
+def test_a_folder_of_runs_names_the_latest(tmp_path):
+    for number in (1, 2):
+        launch = RunDir(tmp_path / f"run_{number}").launch
+        launch.parent.mkdir(parents=True)
+        launch.write_text("{}")
+        os.utime(launch, (number, number))
+    with pytest.raises(RunDirError, match=r"is a folder of runs; name one of them: .*run_2 is the latest"):
+        ask(RunDir(tmp_path), steps=5, warmup=2, detail="")

@@ -14,7 +14,7 @@ from typing import Any
 
 from rankscope.config import ToolConfig
 
-__all__ = ["Key", "as_markdown", "as_text", "keys"]
+__all__ = ["Key", "as_markdown", "as_text", "groups", "keys"]
 
 
 @dataclass(frozen=True)

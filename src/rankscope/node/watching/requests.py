@@ -11,6 +11,7 @@ from rankscope.limits import MAX_REQUESTS
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import DETAILS, CaptureRequest
+from rankscope.rundir.begun import require_begun
 from rankscope.rundir.files import replace_text, write_new
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
@@ -27,8 +28,7 @@ def ask(run_dir: RunDir, *, steps: int, warmup: int, detail: str) -> CaptureRequ
     """
     if run_dir.ended:
         raise RunDirError(f"{run_dir.path} holds a run that has ended; only a running job can be asked for a window")
-    if not any(run_dir.nodes.glob("*.claim.json")):
-        raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
+    require_begun(run_dir)
     try:
         run_dir.request_folder.mkdir(exist_ok=True)
         number = len(run_dir.requests())

@@ -14,6 +14,7 @@ from rankscope.cli.parts.console import say
 from rankscope.cli.parts.sealed import LIVE, opened_runs
 from rankscope.errors import RunDirError
 from rankscope.records.running.hang import HangVerdict, NodeAnswers
+from rankscope.rundir.begun import require_begun
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["add_stuck", "why_stuck_verb"]
@@ -34,8 +35,7 @@ def add_stuck(verbs: Verbs) -> None:
 def why_stuck_verb(arguments: argparse.Namespace) -> int:
     """Print where the ranks are: now in a running job, or in one that has ended, when it last stood still."""
     run_dir = RunDir(arguments.path)
-    if not any(run_dir.nodes.glob("*.claim.json")):
-        raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
+    require_begun(run_dir)
     ended = run_dir.ended
 
     def read(run_dir: RunDir) -> list[NodeAnswers]:

@@ -17,6 +17,7 @@ from rankscope.cli.verbs.jobs.capture import CAPTURED, WARMUP
 from rankscope.errors import RunDirError
 from rankscope.records.codec import to_json
 from rankscope.records.running.live import NodeLive
+from rankscope.rundir.begun import require_begun
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["add_top", "status_verb", "top_verb"]
@@ -89,8 +90,7 @@ def _screen(run_dir: RunDir, arguments: argparse.Namespace) -> str:
 
 
 def _nodes(run_dir: RunDir, arguments: argparse.Namespace) -> list[NodeLive]:
-    if not any(run_dir.nodes.glob("*.claim.json")):
-        raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` says at its start where it is")
+    require_begun(run_dir)
     with opened_runs([run_dir.path], arguments, wanted=LIVE.match) as (plain,):
         nodes = read_live(RunDir(plain))
     if run_dir.ended:

@@ -48,12 +48,12 @@ def config_verb(arguments: argparse.Namespace) -> int:
 
 def _explained(name: str, config: ToolConfig) -> Iterator[str]:
     """Yield value and meaning of each key that ``name`` selects: a key, a group, or empty for all."""
-    from rankscope.cli.parts.config_help import as_text, keys, yaml
+    from rankscope.cli.parts.config_help import as_text, groups, keys, yaml
 
-    found = [key for key in keys() if not name or key.name == name or key.name.startswith(f"{name}.")]
-    if not found:
-        near = get_close_matches(name, [key.name for key in keys()], n=1, cutoff=0.4)
+    selected = [key for key in keys() if not name or key.name == name or key.name.startswith(f"{name}.")]
+    if not selected:
+        near = get_close_matches(name, [*groups(), *(key.name for key in keys())], n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}?" if near else "`rankscope config --explain` lists all"
         raise ConfigError(f"there is no configuration key or group {name!r}; {hint}")
-    for key in found:
+    for key in selected:
         yield as_text(key, yaml(attrgetter(key.name)(config)))
