@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.diagnose.base.rule import Case
-from rankscope.diagnose.rules.machine.contended import beside_contention, contended_verdict
+from rankscope.diagnose.rules.machine.contended import beside_contention
 from rankscope.diagnose.rules.ranks.missing_traces import verdict_beside_missing
 from rankscope.diagnose.verdicts.abstain import abstain
+from rankscope.diagnose.verdicts.busy_machine import busy_machine
 from rankscope.diagnose.verdicts.no_straggler import no_straggler, pipeline, slow_group
 from rankscope.diagnose.verdicts.straggler import straggler
 from rankscope.records.report import Action, Verdict
@@ -29,10 +30,10 @@ def judge(case: Case, actions: Sequence[Action]) -> Verdict:
     if case.stragglers:
         return straggler(case, actions)
     if evidence.pipeline:
-        return contended_verdict(evidence) or pipeline(evidence, actions)
+        return busy_machine(evidence, actions) or pipeline(evidence, actions)
     return (
         verdict_beside_missing(case)
         or slow_group(evidence)
-        or contended_verdict(evidence)
+        or busy_machine(evidence, actions)
         or no_straggler(evidence, actions)
     )

@@ -17,6 +17,7 @@ __all__ = [
     "OperatorExcess",
     "Place",
     "RankCpu",
+    "SpareCpus",
     "Suspect",
 ]
 
@@ -141,6 +142,16 @@ class Contention:
 
 
 @dataclass(kw_only=True)
+class SpareCpus:
+    """CPUs that the job may use on the host where the least of them is idle while it is recorded."""
+
+    host: str
+    cpus: float
+    idle: float
+    """Idle share of them, 0 to 1."""
+
+
+@dataclass(kw_only=True)
 class GroupDelay:
     """A process group whose transfers take longer than those of comparable groups, and its cost per step."""
 
@@ -252,6 +263,8 @@ class Evidence:
     """The same of the rank with most of it: an upper bound of what a host without overhead gains."""
     recording_ms: float = 0.0
     """What recording adds to a step: recorded steps compared with those before the window; 0 if it was not measured."""
+    before_ms: float | None = None
+    """Mean of the steps just before the windows, of the host; None if there are none."""
     copy_ms: float = 0.0
     allocator_ms: float = 0.0
     """Host time in calls that allocate or free device memory (cudaMalloc, cudaFree), per step, of the median rank."""
@@ -291,6 +304,8 @@ class Evidence:
     groups: list[str] = field(default_factory=list)
     contention: Contention | None = None
     """None if scheduler counts were recorded for no rank."""
+    spare_cpus: SpareCpus | None = None
+    """None if no host was sampled."""
     health: list[HealthRow] = field(default_factory=list)
     memory: list[MemoryRow] = field(default_factory=list)
 
@@ -318,6 +333,23 @@ class Evidence:
         return 100.0 * self.recording_ms / self.whole_step_ms if self.whole_step_ms else 0.0
 
     @property
+    def own_step_ms(self) -> float:
+        """A step without what recording adds, and no longer than unrecorded steps.
+
+        ``recording_ms`` compares usual steps with those just before a window. The first recorded step takes longer than
+        the others, and a job that still warms up becomes faster: a mean recorded step less ``recording_ms`` can then
+        be longer than any step that was not recorded.
+        """
+        own = self.whole_step_ms - self.recording_ms
+        known = [ms for ms in (self.before_ms, self.unrecorded_step_ms) if ms is not None]
+        return min([own, *known]) if self.recording_ms else own
+
+    @property
+    def added_ms(self) -> float:
+        """What a recorded step takes longer than a step without recording; 0 if that was not measured."""
+        return self.whole_step_ms - self.own_step_ms
+
+    @property
     def own_host_ms(self) -> float:
         """Host idle time that remains in an unrecorded step.
 
@@ -325,13 +357,12 @@ class Evidence:
         among waiting for peers, for input and for the host in proportion.
         """
         waiting = self.host_ms + self.waiting_ms + self.input_ms
-        return self.host_ms * max(1.0 - self.recording_ms / waiting, 0.0) if waiting > 0 else 0.0
+        return self.host_ms * max(1.0 - self.added_ms / waiting, 0.0) if waiting > 0 else 0.0
 
     @property
     def own_host_pct(self) -> float:
         """The same as a share of an unrecorded step."""
-        unrecorded = self.whole_step_ms - self.recording_ms
-        return 100.0 * self.own_host_ms / unrecorded if unrecorded > 0 else 0.0
+        return 100.0 * self.own_host_ms / self.own_step_ms if self.own_step_ms > 0 else 0.0
 
     @property
     def own_host_gain_ms(self) -> float | None:
@@ -339,7 +370,7 @@ class Evidence:
         if self.host_gain_ms is None:
             return None
         most = self.host_gain_ms if self.most_host_ms is None else min(self.host_gain_ms, self.most_host_ms)
-        return max(most - self.recording_ms, 0.0)
+        return max(most - self.added_ms, 0.0)
 
     @property
     def what_if(self) -> dict[str, float]:

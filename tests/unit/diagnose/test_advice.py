@@ -9,7 +9,8 @@ import pytest
 from rankscope.diagnose.advice.base import in_words
 from rankscope.diagnose.advice.table import OURS, advise
 from rankscope.diagnose.rules.table import open_case
-from rankscope.records.evidence import Evidence
+from rankscope.diagnose.verdict import judge
+from rankscope.records.evidence import Contention, Evidence, RankCpu, SpareCpus
 from rankscope.records.report import Action
 from rankscope.records.rows import MemoryFrame, WorkGroup
 from support.verdict_kinds import BUSY, FULL, H100, evidence, late
@@ -21,6 +22,10 @@ LONG = replace(H100, groups=[WorkGroup(name="matrix products", ms_per_step=80.0,
 
 def codes(case: Evidence) -> list[str]:
     return [action.code for action in advise(open_case(case))]
+
+
+def codes_and_gains(case: Evidence) -> dict[str, float | None]:
+    return {action.code: action.saves_ms for action in advise(open_case(case))}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +92,45 @@ def test_one_reduction_a_step_saves_its_waits_and_the_work_of_ddp_too() -> None:
     case = replace(evidence(), repeats=4, repeat_ms=15.0, waiting_ms=8.0, repeat_work_ms=10.0)
     (action,) = [a for a in advise(open_case(case)) if a.code == "reduce_once"]
     assert action.saves_ms == 31.0
+
+
+def test_workers_can_take_over_no_more_than_idle_cpus() -> None:
+    """Of steps of 100 ms 30 are spent in the loader. Of 4 CPUs half are idle: workers may take over all of it. Of 2
+    CPUs a tenth is: 10 ms a step, so most of the 30 would remain. A fifth leaves 20 ms: the promise is limited."""
+    case = replace(evidence(), input_ms=30.0, mean_step_ms=100.0)
+    for idle, code, saves in ((0.5, "load_faster", 30.0), (0.1, "load_cheaper", 30.0), (0.2, "load_faster", 20.0)):
+        spare = replace(case, spare_cpus=SpareCpus(host="node1", cpus=2.0, idle=idle))
+        (action,) = [a for a in advise(open_case(spare)) if a.code.startswith("load_")]
+        assert (action.code, action.saves_ms) == (code, pytest.approx(saves))
+        assert ("90 % of the 2 CPUs that the job may use on node1 are busy" in action.text) == (idle == 0.1)
+
+
+def test_no_gain_is_more_than_the_unrecorded_step() -> None:
+    """Recorded steps take 37 ms on average and are 18 ms longer than others, but those before took 14.5 ms: of 35 ms
+    without work 22.5 are recording's, 12.5 remain."""
+    slow = {"host_ms": 35.0, "host_gain_ms": 35.0, "most_host_ms": 35.0, "recording_ms": 18.0}
+    case = replace(evidence(), **slow, step_ms=37.0, mean_step_ms=37.0, waiting_ms=0.0, input_ms=0.0)
+    assert codes_and_gains(case)["compile"] == pytest.approx(17.0)
+    case = replace(case, before_ms=14.5)
+    assert codes_and_gains(case)["compile"] == pytest.approx(12.5)
+    assert case.own_host_pct == pytest.approx(100 * 12.5 / 14.5)
+    faster = replace(case, pageable_ms=20.0)
+    assert codes_and_gains(faster)["pin_memory"] == pytest.approx(14.5)
+
+
+def test_a_job_that_crowds_its_own_cpus_still_gets_advice() -> None:
+    """Threads wait 30 of each 100 ms for a CPU; only the job runs there, or other processes do."""
+    cpu = [RankCpu(rank=r, host="node1", held_ms=[30.0] * 4, cpu_ms=[60.0] * 4) for r in (0, 1)]
+    own = Contention(ranks=cpu, gains_ms=[30.0] * 4, others_ms={"node1": 1.0}, cpus={"node1": 2.0})
+    case = replace(evidence(), device=False, repeats=4, repeat_ms=40.0, contention=own)
+    assert codes(case) == ["reduce_once"]
+    decided = open_case(case)
+    verdict = judge(decided, advise(decided))
+    assert verdict.kind == "contended"
+    assert "Reduce gradients once a step" in verdict.next[0]  # 40 ms are more than 30
+    assert "Use no more threads than CPUs" in verdict.next[1]
+    for others in ({"node1": 60.0}, {}):
+        assert codes(replace(case, contention=replace(own, others_ms=others))) == []
 
 
 def test_transfers_of_one_host_s_processors_are_not_to_be_hidden() -> None:

@@ -22,6 +22,7 @@ from rankscope.analysis.evidence.program import (
     most_called,
     uses,
 )
+from rankscope.analysis.evidence.spare_cpus import spare_cpus
 from rankscope.analysis.evidence.work_gains import mean_gain_ms, work_gains
 from rankscope.analysis.operators.suspects import name_what_they_do
 from rankscope.analysis.rank.view import name_mask
@@ -127,7 +128,11 @@ def collect(
             evidence.anomalies = _anomalies(trusted, evidence.step_ms or 0.0)
     evidence.allocator_ms = _allocator_ms(windows)
     evidence.recording_ms = _recording_ms(evidence.whole_step_ms, recording_overhead_pct)
+    evidence.before_ms = (
+        _mean(before) if (before := [_mean(r.steps.before_ms) for r in records if r.steps.before_ms]) else None
+    )
     evidence.modules = exposed_by_module(windows, modules)
+    evidence.spare_cpus = spare_cpus(records)
     evidence.host_lines = host_lines(windows, idle) if evidence.stacks else {}
     _repeats(windows, evidence)
     return evidence

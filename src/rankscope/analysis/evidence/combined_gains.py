@@ -114,6 +114,7 @@ def _without_kernels(group: str) -> Change:
 
 _CHANGES: dict[str, Change] = {
     "load_faster": _without_host_cause(input_stall.CAUSE.name),
+    "load_cheaper": _without_host_cause(input_stall.CAUSE.name),
     "keep_memory": _without_host_cause(allocator.CAUSE.name),
     "pin_memory": without_pageable,
     "compile": lambda window, work: _without(Work.HOST)(window, without_group(window, work, MEMORY_BOUND)),

@@ -36,17 +36,19 @@ class Advice:
 def at_most(
     evidence: Evidence, code: str, text: str, gain_ms: float | None, check: str, ranks: list[int] | None = None
 ) -> list[Action]:
-    """Return an action whose gain has a known bound; nothing if that is too small."""
+    """Return an action whose gain has a known bound; nothing if that is too small. No gain is more than the step that
+    trains without recording."""
     step = evidence.step_ms or 0.0
     if gain_ms is None or gain_ms < LEAST * step or not step:
         return []
+    gain_ms = min(gain_ms, evidence.own_step_ms or step)
     who = evidence.ranks if ranks is None else ranks
     return [Action(code=code, text=text, ranks=who, kind="bound", saves_ms=gain_ms, check=check)]
 
 
 def unrecorded(evidence: Evidence) -> float:
     """Return the length of an unrecorded step over that of a recorded one."""
-    return max(1.0 - evidence.recording_ms / evidence.whole_step_ms, 0.0) if evidence.whole_step_ms else 1.0
+    return max(evidence.own_step_ms / evidence.whole_step_ms, 0.0) if evidence.whole_step_ms else 1.0
 
 
 def device_gain(evidence: Evidence, group: str) -> float:

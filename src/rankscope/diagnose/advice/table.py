@@ -21,7 +21,7 @@ from rankscope.diagnose.advice import (
     tensor_cores,
 )
 from rankscope.diagnose.advice.base import Advice
-from rankscope.diagnose.base.contention import is_contended
+from rankscope.diagnose.base.contention import by_others, is_contended
 from rankscope.diagnose.base.decision import slowed_by_others
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
@@ -53,14 +53,17 @@ other gain can be determined."""
 def advise(case: Case, failed: Callable[[str, Exception], None] | None = None) -> list[Action]:
     """Return the actions: late ranks first, then pipeline stages, then in order of gain, then those of unknown gain.
 
-    There is no advice on the job under contention, because its times are then not its own.
+    While other processes take the job's CPUs or devices there is no advice on the job, because its times are then not
+    its own. If its own threads contend, they are.
 
     Args:
         case: the evidence and the decisions.
         failed: called with the code and the error of advice that raises one. Without it, the error is raised.
     """
     evidence = case.evidence
-    if not case.stragglers and (is_contended(evidence) or slowed_by_others(evidence)):
+    if not case.stragglers and (
+        slowed_by_others(evidence) or (is_contended(evidence) and by_others(evidence) is not False)
+    ):
         return []
     found = [action for advice in OURS for action in _guarded(advice, case, failed)]
     late = {d.suspect.rank for d in case.stragglers}

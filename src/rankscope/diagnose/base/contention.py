@@ -13,15 +13,17 @@ import statistics
 from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES, NOISY
-from rankscope.records.evidence import Evidence, RankCpu, Suspect
+from rankscope.records.evidence import Contention, Evidence, RankCpu, Suspect
 from rankscope.statistics.chance import DEPENDENCE, student_quantile, student_tail
 from rankscope.statistics.thresholds import LEAST_COST
 
 __all__ = [
     "BY_SILENCE",
     "beyond_machine",
+    "by_others",
     "is_contended",
     "is_machines",
+    "most_loaded",
     "shares_cores",
     "shares_device",
     "without_machine",
@@ -33,6 +35,9 @@ CONSISTENT = 0.5
 """Share of a rank's lateness that its own work must explain before its CPU time is compared."""
 CORE_SHARE = 0.5
 """Least share of its speed that a thread keeps while another one runs on the same core: two threads of equal rank."""
+BY_OTHERS = 0.5
+"""Other processes are named if their CPU time is at least this share of the time that the job's threads waited: without
+them the job would have had that CPU time."""
 BY_SILENCE = frozenset({"host_pause"})
 """Causes that are recognised by the absence of events, which a thread without a CPU shows as well."""
 
@@ -41,6 +46,23 @@ def is_contended(evidence: Evidence) -> bool:
     """Return whether the job would gain, without contention, at least what a straggler must cost."""
     witness = evidence.contention
     return witness is not None and witness.cost_ms >= LEAST_COST * evidence.whole_step_ms > 0
+
+
+def by_others(evidence: Evidence) -> bool | None:
+    """Return whether processes outside the job used the CPUs of the host whose ranks waited most; None if unknown."""
+    witness = evidence.contention
+    if witness is None:
+        return None
+    host, held = most_loaded(witness)
+    return None if host not in witness.others_ms else witness.others_ms[host] >= BY_OTHERS * held
+
+
+def most_loaded(witness: Contention) -> tuple[str, float]:
+    """Return the host whose ranks waited most for a CPU, and their total wait, ms per step."""
+    hosts: dict[str, float] = {}
+    for rank in witness.ranks:
+        hosts[rank.host] = hosts.get(rank.host, 0.0) + statistics.fmean(rank.held_ms)
+    return max(hosts.items(), key=lambda item: item[1])
 
 
 def is_machines(evidence: Evidence, rank: int, more_ms: float) -> bool:

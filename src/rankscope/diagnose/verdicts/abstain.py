@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
 from rankscope.diagnose.verdicts.ended_early import ended_early
-from rankscope.diagnose.verdicts.limit import what_limits
+from rankscope.diagnose.verdicts.limit import own_step, what_limits
 from rankscope.listing import some_ranks
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action, Verdict
@@ -79,7 +79,7 @@ def _few_ranks(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     limit = what_limits(evidence)
     if world == 1:
         alone = f"This job has one rank, so no rank can be late. {limit.sentence}"
-        then = [in_words(action, evidence.step_ms) for action in actions[:MOST]] or [NOTHING]
+        then = [in_words(action, own_step(evidence, limit)) for action in actions[:MOST]] or [NOTHING]
         return _no_verdict(evidence, "single_rank", alone, limit.why, then)
     rank = evidence.ranks[0]
     of = f" of {world}" if world > 1 else ""

@@ -12,7 +12,7 @@ from rankscope.records.report import VerdictKind
 from rankscope.records.rows import Efficiency, WorkGroup
 from rankscope.statistics.thresholds import LEAST_COST
 
-__all__ = ["Limit", "by_replay", "what_limits"]
+__all__ = ["Limit", "by_replay", "own_step", "what_limits"]
 
 COMM_SHARE = 20.0
 """Per cent of the step from which on exposed transfers limit the job; the same for waiting for input."""
@@ -60,6 +60,11 @@ def what_limits(evidence: Evidence) -> Limit:
     return Limit("balanced", _level(evidence, step), [*_beside(evidence), *_work(evidence)])
 
 
+def own_step(evidence: Evidence, limit: Limit) -> float:
+    """Return the step that the limit's sentence refers to, ms: without what recording adds if hosts are the limit."""
+    return (evidence.step_ms or 0.0) - (evidence.added_ms if limit.kind == "host_bound" else 0.0)
+
+
 def _memory(evidence: Evidence, step: float) -> Limit | None:
     """Return memory as the limit: all ranks allocate and free device memory in the step, which costs more than any
     other wait."""
@@ -81,7 +86,7 @@ def _of(ms: float, step: float) -> str:
 
 
 def _host_sentence(evidence: Evidence) -> str:
-    step = (evidence.step_ms or 0.0) - evidence.recording_ms
+    step = (evidence.step_ms or 0.0) - evidence.added_ms
     slow = ", because their hosts launch too slowly"
     idle = evidence.own_host_ms
     share = f"{evidence.own_host_pct:.0f} %"

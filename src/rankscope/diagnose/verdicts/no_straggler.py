@@ -8,7 +8,7 @@ from rankscope.causes.wording import amount, share, with_error
 from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
 from rankscope.diagnose.base.late_sets import LateSet, shared_place
 from rankscope.diagnose.rules.table import advice_of
-from rankscope.diagnose.verdicts.limit import by_replay, what_limits
+from rankscope.diagnose.verdicts.limit import by_replay, own_step, what_limits
 from rankscope.diagnose.verdicts.smallest_fault import in_short, smallest_fault
 from rankscope.diagnose.verdicts.step import DISTORTED
 from rankscope.listing import some_ranks
@@ -104,8 +104,7 @@ def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     if asked:
         why.append(by_replay(asked, step))
     why.append(smallest_fault(evidence))
-    bare = step - evidence.recording_ms if limit.kind == "host_bound" else step  # as in its sentence
-    advice = [in_words(action, bare) for action in actions[:MOST]]
+    advice = [in_words(action, own_step(evidence, limit)) for action in actions[:MOST]]
     confidence, sure = _confidence(evidence)
     return Verdict(
         kind=limit.kind,

@@ -40,10 +40,9 @@ def idle_for_hosts(evidence: Evidence) -> str:
     idle = f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step while no work is queued"
     if not evidence.recording_ms:
         return f"{idle} ({evidence.own_host_pct:.0f} %)."
-    own = f"{amount(evidence.own_host_ms)} of {amount(step - evidence.recording_ms)}"
+    own = f"{amount(evidence.own_host_ms)} of {amount(step - evidence.added_ms)}"
     return (
-        f"{idle}; recording adds {amount(evidence.recording_ms)}, without it {own} remain "
-        f"({evidence.own_host_pct:.0f} %)."
+        f"{idle}; recording adds {amount(evidence.added_ms)}, without it {own} remain ({evidence.own_host_pct:.0f} %)."
     )
 
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Collection, Sequence
 
 from rankscope.causes.wording import amount
-from rankscope.diagnose.base.contention import is_contended
+from rankscope.diagnose.base.contention import by_others, is_contended, most_loaded
 from rankscope.diagnose.base.decision import StragglerDecision, slowed_by_others
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.records.evidence import Contention, Evidence, RankCpu
@@ -15,10 +15,6 @@ from rankscope.records.report import Finding, Verdict
 from rankscope.statistics.thresholds import LEAST_COST, LOSES
 
 __all__ = ["RULE", "beside_contention", "contended_verdict"]
-
-BY_OTHERS = 0.5
-"""Other processes are named if their CPU time is at least this share of the time that the job's threads waited: without
-them the job would have had that CPU time."""
 
 _END_OTHERS = (
     "End the other processes, or give the job CPUs of its own (taskset, a cpuset, a node for itself).",
@@ -40,7 +36,7 @@ def _find(case: Case) -> list[Finding]:
     shared = [_shared_finding(d, evidence) for d in slowed_by_others(evidence)]
     if witness is None or not is_contended(evidence):
         return shared
-    others = _by_others(witness)
+    others = by_others(evidence)
     return [
         *shared,
         Finding(
@@ -63,7 +59,7 @@ def contended_verdict(evidence: Evidence) -> Verdict | None:
         return _shared_verdict(shared[0], evidence)
     if witness is None or not is_contended(evidence):
         return None
-    step, cost, others = evidence.whole_step_ms, witness.cost_ms, _by_others(witness)
+    step, cost, others = evidence.whole_step_ms, witness.cost_ms, by_others(evidence)
     spread = statistics.stdev(witness.gains_ms) / math.sqrt(len(witness.gains_ms)) if witness.gains_ms[1:] else cost
     return Verdict(
         kind="contended",
@@ -84,7 +80,7 @@ def beside_contention(abstained: Verdict, evidence: Evidence) -> Verdict:
     witness = evidence.contention
     if witness is None or not is_contended(evidence):
         return abstained
-    others = _by_others(witness)
+    others = by_others(evidence)
     abstained.why = [f"The machine was busy: {_who(others)}. {_lines(evidence, witness)[0]}", *abstained.why]
     abstained.next = [*_advice(others), *abstained.next]
     return abstained
@@ -141,20 +137,6 @@ def _shared_lines(decision: StragglerDecision, evidence: Evidence) -> list[str]:
     ]
 
 
-def _by_others(witness: Contention) -> bool | None:
-    """Return whether processes outside the job used the CPUs of the host whose ranks waited most; None if unknown."""
-    host, held = _most_loaded(witness)
-    return None if host not in witness.others_ms else witness.others_ms[host] >= BY_OTHERS * held
-
-
-def _most_loaded(witness: Contention) -> tuple[str, float]:
-    """Return the host whose ranks waited most for a CPU, and their total wait, ms per step."""
-    hosts: dict[str, float] = {}
-    for rank in witness.ranks:
-        hosts[rank.host] = hosts.get(rank.host, 0.0) + statistics.fmean(rank.held_ms)
-    return max(hosts.items(), key=lambda item: item[1])
-
-
 def _who(others: bool | None) -> str:
     return {
         True: "other processes took its CPUs",
@@ -178,7 +160,7 @@ def _lines(evidence: Evidence, witness: Contention, named: Collection[int] = ())
         )
     ]
     lines += _own_threads(evidence, witness)
-    host, _ = _most_loaded(witness)
+    host, _ = most_loaded(witness)
     if host in witness.others_ms and host in witness.cpus:
         cpus = witness.cpus[host]
         used = min(100 * witness.others_ms[host] / (cpus * evidence.whole_step_ms), 100.0)
