@@ -5,22 +5,27 @@ healthy runs. A group is struck if most of its steps are. The score of a stretch
 likelihood ratio: of the probability in a stretch (struck with probability :data:`INSIDE`) to that outside of it (struck
 at the rate seen there). The expected number of stretches that reach a score by chance is at most the number of groups
 times exp(-score) (Karlin and Altschul, PNAS 87, 1990).
+
+What counts as struck is tried at several levels: a low one finds long stretches of little lateness; but where healthy
+steps are often that late, a short stretch of much lateness shows at a higher one only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GROUP", "Stretch", "is_growing", "stretches", "struck_on_others"]
+from rankscope.statistics.thresholds import LEAST_COST
+
+__all__ = ["GROUP", "Stretch", "is_growing", "joined", "stretches", "struck_on_others"]
 
 GROUP = 5
-SHARE = 0.05
-"""Share of a usual step by which a rank is late in a struck step: ``thresholds.LEAST_COST``."""
+LEVELS = (LEAST_COST, 4 * LEAST_COST, 16 * LEAST_COST)
+"""Shares of a usual step by which a rank is late in a struck step. They cover what matters to nearly a whole step."""
 INSIDE = 0.8
 MOST = 5
 """Largest number of stretches of one rank."""
@@ -41,46 +46,67 @@ class Stretch:
     log_p: float
 
 
-def stretches(charge: F64, usual: float, beside: float) -> list[Stretch]:
+def stretches(charge: F64, usual: float, beside: Sequence[float]) -> list[Stretch]:
     """Return the stretches in which a rank is late, the most certain first.
 
     Args:
         charge: lateness of one rank in the compared steps, in ms.
         usual: usual step time, in ms.
-        beside: share of groups that are struck on its peers.
+        beside: share of groups that are struck on its peers, for each of :data:`LEVELS`.
     """
-    struck = charge > SHARE * usual
-    groups = len(struck) // GROUP
+    struck = [charge > level * usual for level in LEVELS]
+    groups = len(charge) // GROUP
     if groups < 2:
         return []
-    most = struck[: groups * GROUP].reshape(groups, GROUP).sum(axis=1) > GROUP // 2
+    most = [_most(at_level) for at_level in struck]
     found: list[Stretch] = []
     taken = np.zeros(groups, bool)
     for _ in range(MOST):
-        best = _best(most, taken, beside)
-        if best is None:
+        best = [(_best(most[k], taken, beside[k]), k) for k in range(len(LEVELS))]
+        seen = [(log_p, begin, end, k) for (begin, end, log_p), k in best if end > begin]
+        if not seen:
             break
-        begin, end, log_p = best
+        log_p, begin, end, k = min(seen)
         taken[begin:end] = True
-        first, last = _exact(struck, begin * GROUP, end * GROUP)
-        if end == groups and struck[groups * GROUP :].any():
-            last = len(struck)
-        found.append(Stretch(first, last, int(struck[first:last].sum()), log_p))
+        first, last = _exact(struck[k], begin * GROUP, end * GROUP)
+        if end == groups and struck[k][groups * GROUP :].any():
+            last = len(charge)
+        found.append(Stretch(first, last, int(struck[k][first:last].sum()), log_p + math.log(len(LEVELS))))
     return found
 
 
-def _best(most: npt.NDArray[np.bool_], taken: npt.NDArray[np.bool_], beside: float) -> tuple[int, int, float] | None:
-    """Return the stretch with the highest score that overlaps none taken so far. The rate is that of the groups outside
-    of it."""
-    rate, found = max(beside, 1.0 / len(most)), None
+def joined(found: Iterable[Stretch]) -> list[Stretch]:
+    """Return the stretches, neighbours as one: the begin of a drift may be found at another level than the rest."""
+    whole: list[Stretch] = []
+    for part in sorted(found, key=lambda stretch: stretch.begin):
+        if whole and part.begin - whole[-1].end < GROUP:
+            last = whole[-1]
+            seen, log_p = last.seen + part.seen, min(last.log_p, part.log_p)
+            whole[-1] = Stretch(last.begin, max(last.end, part.end), seen, log_p)
+        else:
+            whole.append(part)
+    return sorted(whole, key=lambda stretch: stretch.log_p)
+
+
+def _most(struck: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return for each whole group whether most of its steps are struck. Steps are the last axis."""
+    groups = struck.shape[-1] // GROUP
+    by_group = struck[..., : groups * GROUP].reshape(*struck.shape[:-1], groups, GROUP)
+    return np.asarray(by_group.sum(axis=-1) > GROUP // 2)
+
+
+def _best(most: npt.NDArray[np.bool_], taken: npt.NDArray[np.bool_], beside: float) -> tuple[int, int, float]:
+    """Return begin, end and log of the probability of the stretch with the highest score that overlaps none taken so
+    far; an empty one if there is none. The rate is that of the groups outside of it."""
+    rate, found = max(beside, 1.0 / len(most)), (0, 0, 0.0)
     for _ in range(3):  # the rate outside depends on the stretch
         if rate >= INSIDE:
-            return None
+            return 0, 0, 0.0
         scores = np.where(most, math.log(INSIDE / rate), math.log((1 - INSIDE) / (1 - rate)))
         scores[taken] = -np.inf
         begin, end, score = _highest(scores)
         if end <= begin:
-            return None
+            return 0, 0, 0.0
         found = begin, end, math.log(len(most)) - score
         outside = ~taken
         outside[begin:end] = False
@@ -146,12 +172,9 @@ def _spread(values: F64) -> float:
     return float(((values - values.mean()) ** 2).sum())
 
 
-def struck_on_others(charges: F64, usual: float) -> Iterator[float]:
-    """Yield for each rank the share of groups that are struck on the others, on average."""
-    groups = charges.shape[1] // GROUP
-    struck = (charges[:, : groups * GROUP] > SHARE * usual).reshape(len(charges), groups, GROUP).sum(
-        axis=2
-    ) > GROUP // 2
-    rates = struck.mean(axis=1) if groups else np.zeros(len(charges))
+def struck_on_others(charges: F64, usual: float) -> Iterator[list[float]]:
+    """Yield for each rank the mean share of groups that are struck on the others, for each of :data:`LEVELS`."""
+    most = [_most(charges > level * usual) for level in LEVELS]
+    rates = [at_level.mean(axis=1) if at_level.shape[1] else np.zeros(len(charges)) for at_level in most]
     for rank in range(len(charges)):
-        yield float(np.delete(rates, rank).mean())
+        yield [float(np.delete(of_ranks, rank).mean()) for of_ranks in rates]

@@ -6,7 +6,7 @@ from rankscope.causes.wording import amount
 from rankscope.listing import some_ranks
 from rankscope.records.running.between import OCCASIONS, BetweenVerdict, SlowPattern
 
-__all__ = ["conclude", "describe"]
+__all__ = ["conclude", "describe", "slower_for_a_while"]
 
 PLACES = {
     "input": "in the data loader",
@@ -50,6 +50,15 @@ def describe(pattern: SlowPattern, step_ms: float) -> str:
         "bursts": f"now and then, in {pattern.seen} steps",
     }[pattern.kind]
     return f"{who} {verb} {late} {when}{where}; {cost}."
+
+
+def slower_for_a_while(pattern: SlowPattern) -> str:
+    """Describe a rank whose CPU was slower for a stretch of steps, without blame."""
+    when = f"from step {pattern.first:,} " + ("on" if pattern.last is None else f"to {pattern.last:,}")
+    return (
+        f"all work of rank {some_ranks(pattern.ranks)} took more CPU time {when}, {amount(pattern.size_ms)} a step: "
+        "its core was slower, or had other work as well"
+    )
 
 
 def conclude(verdict: BetweenVerdict) -> BetweenVerdict:

@@ -11,7 +11,7 @@ import pytest
 from rankscope.between.judge import judge, judge_logs
 from rankscope.between.recurring import binomial_tail, recurring
 from rankscope.between.step_logs import read_step_log
-from rankscope.between.stretches import is_growing, stretches
+from rankscope.between.stretches import Stretch, is_growing, joined, stretches
 from rankscope.between.table import side_by_side
 from rankscope.records.running.step_log import CHECKPOINT, EVALUATION, RECORDED
 from support.step_log_worlds import world
@@ -269,9 +269,46 @@ def test_a_period_is_found_by_its_steps_and_holes_do_not_hide_it():
 def test_stretches_begin_and_end_with_their_steps():
     charge = np.zeros(500)
     charge[203:347] = 10.0
-    (found,) = stretches(charge, 40.0, 0.0)
+    (found,) = stretches(charge, 40.0, [0.0, 0.0, 0.0])
     assert (found.begin, found.end, found.seen) == (203, 347, 144)
-    assert stretches(np.zeros(500), 40.0, 0.0) == []
+    assert stretches(np.zeros(500), 40.0, [0.0, 0.0, 0.0]) == []
+
+
+def test_a_short_stretch_of_much_lateness_is_found_where_little_lateness_is_usual():
+    charge = np.where(np.arange(600) % 10 < 5, 4.0, 0.0)  # in every other group, 10 % of a step
+    charge[300:330] = 40.0
+    (found,) = stretches(charge, 40.0, [0.5, 0.0, 0.0])[:1]
+    assert (found.begin, found.end, found.seen) == (300, 330, 30)
+    # 6 groups of 120, all struck, where 1 of 120 is by chance: 120 x (1/120 / 0.8) ** 6, at three levels
+    assert found.log_p == pytest.approx(math.log(3 * 120) - 6 * math.log(0.8 * 120))
+
+
+def test_stretches_next_to_each_other_are_one():
+    parts = [Stretch(250, 600, 340, -300.0), Stretch(100, 120, 20, -9.0), Stretch(205, 248, 30, -12.0)]
+    assert joined(parts) == [Stretch(205, 600, 370, -300.0), Stretch(100, 120, 20, -9.0)]
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_a_rank_whose_core_is_slower_for_a_while_is_not_blamed(everywhere: bool):
+    # GIVEN a rank whose work takes 30 % more CPU time in 100 of 690 steps, in all places or all of it in one
+    table = side_by_side(world(noise=0.01, tail=0.0))
+    at, worked = slice(200, 300), ("before", "forward", "backward", "after")
+    more = {name: 0.3 * table.places[name][1, at] for name in worked}
+    total = sum(more.values())
+    for name in worked:
+        table.places[name][1, at] += more[name] if everywhere else total * (name == "forward")
+    table.own[1, at] += total
+    table.cpu[1, at] += total
+    table.met[0, at] += total  # its peer waits
+    table.step[:, at] += total
+    # THEN who does more is named, and who does the same more slowly is not
+    found = judge(table)
+    if everywhere:
+        assert (found.kind, found.ranks) == ("nobody", [])
+        assert found.notes[-1].startswith(f"all work of rank 1 took more CPU time from step {table.first + 200} to")
+    else:
+        assert (found.kind, found.ranks, found.patterns[0].kind) == ("named", [1], "spell")
+        assert (found.patterns[0].place, found.patterns[0].cpu) == ("forward", True)
 
 
 def test_growing_is_not_just_being_late():
