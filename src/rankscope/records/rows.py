@@ -176,6 +176,8 @@ class KernelRow:
     """Its input dims where it takes most of that time; None if none were recorded."""
     tflops: float | None = None
     """Rate of the kernel, 10^12 operations a second; None if its work cannot be counted."""
+    gb_s: float | None = None
+    """10^9 bytes a second that it moves at least: each input and the output once; None if that is unknown."""
 
 
 @dataclass(kw_only=True)

@@ -117,7 +117,7 @@ class Report(RecordView):
     @property
     def plot(self) -> Plots:
         """Figures of Plotly: ``report.plot.breakdown()``, ``.steps()``, ``.map()``, ``.gains()``, ``.efficiency()``,
-        ``.memory()``."""
+        ``.roofline()``, ``.step()``, ``.memory()``."""
         return Plots(self.record)
 
     def __dir__(self) -> list[str]:

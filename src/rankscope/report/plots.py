@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankscope.errors import AnalysisError
 from rankscope.records.report import ClusterReport
+from rankscope.records.rows import KernelRow
 from rankscope.report.common import plain_text
 from rankscope.report.common.breakdown import LEGEND, segments
 
@@ -33,6 +34,16 @@ FEW = 16
 """Largest number of ranks whose steps are all drawn. With more, only named ranks and the range of the others are."""
 GIB = 2**30
 MOST_LETTERS = 60
+MOST_DOTS = 30
+ADDITION = 1 / 12
+"""Operations per byte of an addition in 32 bits: two elements are read, and one is written."""
+PATH_KINDS = {
+    "compute": ("Compute", "compute"),
+    "transfer": ("Transfer", "transfer"),
+    "host": ("Host", "input"),
+    "launch": ("Launch latencies and gaps", "idle"),
+}
+"""Kind of a piece of the critical path -> its label and colour."""
 
 
 class Plots:
@@ -45,7 +56,7 @@ class Plots:
         self._record = record
 
     def __dir__(self) -> list[str]:
-        return ["breakdown", "efficiency", "gains", "map", "memory", "steps"]
+        return ["breakdown", "efficiency", "gains", "map", "memory", "roofline", "step", "steps"]
 
     def map(self, value: str = "lateness_ms") -> Figure:
         """Plot a number of each rank and step as colours.
@@ -114,6 +125,70 @@ class Plots:
         figure.update_yaxes(rangemode="tozero")
         return figure
 
+    def step(self) -> Figure:
+        """Plot the critical path of one step, a line for each rank: the work that decides how long the step takes.
+
+        It is the median step of a window; its number is in the title.
+        """
+        path = self._record.critical_path
+        pieces = path.pieces if path is not None else []
+        _need(pieces, "critical path")
+        assert path is not None
+        which = "a step" if path.step is None else f"step {path.step}"
+        figure = _figure(f"Critical path of {which}, {path.step_ms:.1f} ms", "ms from the begin of the step", "rank")
+        for kind, (label, colour) in PATH_KINDS.items():
+            own = [piece for piece in pieces if piece.kind == kind]
+            if own:
+                figure.add_bar(
+                    x=[piece.duration_ms for piece in own],
+                    base=[piece.start_ms for piece in own],
+                    y=["all" if piece.rank is None else str(piece.rank) for piece in own],
+                    name=label,
+                    hovertext=[plain_text.one_line(piece.name, MOST_LETTERS) or label for piece in own],
+                    orientation="h",
+                    marker={"color": COLOURS[colour], "line": {"width": 0}},
+                )
+        figure.update_layout(barmode="overlay")
+        figure.update_yaxes(type="category", autorange="reversed")
+        return figure
+
+    def roofline(self) -> Figure:
+        """Plot kernels below what the device allows: operations per second over operations per byte, on logarithmic
+        axes.
+
+        Products stand where their operations and bytes put them, by the shapes of their operators. Of element-wise
+        kernels only bytes are counted: as hollow marks they stand at one operation per 12 bytes, an addition in 32
+        bits, and their distance to the roof is right wherever they stand. The area of a mark is the kernel's time.
+        """
+        known = self._record.efficiency
+        rows = [row for row in self._record.kernels if row.gb_s and row.ms_per_step][:MOST_DOTS]
+        _need(rows, "kernels whose bytes are known")
+        figure = _figure("Roofline", "operations per byte", "TFLOP/s")
+        counted = [row.tflops for row in rows]
+        across = [1e3 * row.tflops / row.gb_s if row.tflops else ADDITION for row in rows if row.gb_s]
+        longest = max(row.ms_per_step or 0.0 for row in rows)
+        if known is not None and known.peak_tflops and known.peak_gb_s:
+            ridge = 1e3 * known.peak_tflops / known.peak_gb_s
+            ends = [min(ADDITION, *across) / 2, ridge, max(ridge, *across) * 2]
+            roof = [min(known.peak_tflops, known.peak_gb_s * at / 1e3) for at in ends]
+            figure.add_scatter(x=ends, y=roof, mode="lines", name=f"{known.device}, bf16", line={"color": DIM})
+        figure.add_scatter(
+            x=across,
+            y=[row.tflops or (row.gb_s or 0.0) * ADDITION / 1e3 for row in rows],
+            mode="markers",
+            name="kernels",
+            hovertext=[f"{_brief(row)}: {row.ms_per_step:.2f} ms a step, {row.gb_s:.0f} GB/s" for row in rows],
+            marker={
+                "size": [8 + 32 * ((row.ms_per_step or 0.0) / longest) ** 0.5 for row in rows],
+                "symbol": ["circle" if rate else "circle-open" for rate in counted],
+                "color": COLOURS["compute"],
+                "opacity": 0.7,
+            },
+        )
+        figure.update_xaxes(type="log")
+        figure.update_yaxes(type="log")
+        return figure
+
     def gains(self) -> Figure:
         """Plot what each recommended action saves of a step, ms, with its error or as a bound."""
         known = [action for action in self._record.actions if action.saves_ms is not None]
@@ -178,6 +253,10 @@ class Plots:
 
 def _step(row: Any) -> tuple[int, int, int]:
     return row.attempt, row.window, row.step
+
+
+def _brief(row: KernelRow) -> str:
+    return row.operator or plain_text.short_name(row.name)
 
 
 def _need(found: object, what: str) -> None:

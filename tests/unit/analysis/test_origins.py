@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rankscope.analysis.operators.bytes import bytes_of_elementwise, bytes_of_product
 from rankscope.analysis.operators.convolutions import BACKWARD, Convolutions
 from rankscope.analysis.operators.origins import origins
 from rankscope.analysis.tables.kernels import kernel_rows
@@ -69,6 +70,9 @@ def test_where_a_kernel_comes_from(tmp_path: Path) -> None:
     product = found["nvjet_tst_128x128"]
     assert (product.operator, json.loads(product.shapes or "")) == ("aten::mm", [[1000, 2000], [2000, 500]])
     assert product.tflops == pytest.approx(20.0)
+    # in bf16, 2 bytes each: 2e6 and 1e6 elements are read and 0.5e6 written in 100 us
+    assert product.gb_s == pytest.approx(2 * 3.5e6 / 100e-6 / 1e9)
+    assert found["split"].gb_s is None
     assert (found["pointwise"].operator, found["pointwise"].tflops) == ("aten::add", None)
     assert (found["split"].operator, found["split"].tflops) == ("aten::mm", None)
 
@@ -76,6 +80,40 @@ def test_where_a_kernel_comes_from(tmp_path: Path) -> None:
 def test_the_table_has_them(tmp_path: Path) -> None:
     (row,) = kernel_rows([view(tmp_path, products(5, at=10.0, number=1))])
     assert (row.operator, row.tflops, row.ms_per_step) == ("aten::mm", pytest.approx(20.0), pytest.approx(0.5))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "each"),
+    [
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 2),
+        ("nvjet_hsh_128x128", 2),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn", 4),
+        ("ampere_bf16_s16816gemm_bf16_128x64", 2),
+        ("ampere_sgemm_128x64_tn", 4),
+        ("mystery", 0),
+    ],
+)
+def test_bytes_of_a_product_by_the_type_in_the_kernel_s_name(kernel: str, each: int) -> None:
+    """2 x 3 times 3 x 5: 6 and 15 elements are read, 10 written."""
+    assert (bytes_of_product("aten::mm", kernel, "[[2, 3], [3, 5]]") or 0) == each * 31
+    assert bytes_of_product("aten::add", kernel, "[[2, 3], [3, 5]]") is None
+
+
+@pytest.mark.parametrize(
+    ("operator", "kernel", "shapes", "expected"),
+    [
+        ("aten::gelu", "vectorized_elementwise_kernel<4, float>", "[[2, 4], []]", 4 * (8 + 8)),
+        ("aten::sum", "reduce_kernel<128, 4, ReduceOp<float>>", "[[2, 4], []]", 4 * 8),  # it writes few
+        ("aten::copy_", "bfloat16_copy_kernel", "[[2, 4], [2, 4], []]", 2 * (8 + 8)),  # the first is the output
+        ("aten::fill_", "FillFunctor<float>", "[[2, 4], []]", 4 * 8),
+        ("aten::nll_loss_forward", "nll_loss_forward<float>", "[[16, 16], [16]]", None),  # it reads 16 of 256
+        ("aten::copy_", "unrolled_elementwise_kernel<float>", "[[2, 4], [2, 4]]", None),  # of two types
+        ("aten::add", "elementwise_kernel<4>", "[[2, 4]]", None),
+        ("aten::add", "elementwise_kernel<float>", "dims-7", None),
+    ],
+)
+def test_bytes_of_an_element_wise_kernel(operator: str, kernel: str, shapes: str, expected: float | None) -> None:
+    assert bytes_of_elementwise(operator, kernel, shapes) == expected
 
 
 @pytest.mark.parametrize(

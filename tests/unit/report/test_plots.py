@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.errors import AnalysisError
 from rankscope.records.report import ClusterReport
-from rankscope.records.rows import MemoryRow, StepRow
+from rankscope.records.rows import KernelRow, MemoryRow, StepRow
 from rankscope.report.notebook import Report
 
 GIB = 2**30
@@ -58,8 +58,33 @@ def test_bars(report: Report) -> None:
     assert held == {"tensors": [30.0], "reserved": [40.0], "the device has": [80.0]}
 
 
+def test_kernels_below_the_roof(report: Report) -> None:
+    """A product of 700 TFLOP/s that moves 700 GB/s makes 1,000 operations per byte; the roof bends at 989 / 3.35."""
+    rows = [
+        KernelRow(name=name, category="", ms_per_step=ms, launches_per_step=1.0, share_pct=1.0, tflops=rate, gb_s=gb)
+        for name, ms, rate, gb in (("mm", 4.0, 700.0, 700.0), ("add", 1.0, None, 2400.0), ("unknown", 9.0, None, None))
+    ]
+    roof, dots = Report(replace(report.record, kernels=rows)).plot.roofline().data
+    assert list(roof.x) == [1 / 24, pytest.approx(989 / 3.35), 2000.0]
+    assert list(roof.y)[1:] == [pytest.approx(989.0), 989.0]
+    assert (list(dots.x), list(dots.y)) == ([1000.0, 1 / 12], [700.0, pytest.approx(0.2)])
+    assert (list(dots.marker.symbol), list(dots.marker.size)) == (["circle", "circle-open"], [40.0, 24.0])
+
+
+def test_the_critical_path_of_a_step(report: Report) -> None:
+    figure = report.plot.step()
+    lanes = {bar.name: (list(bar.y), list(bar.base), list(bar.x)) for bar in figure.data}
+    assert lanes["Host"] == (["1"], [0.0], [50.0])
+    assert lanes["Transfer"] == (["0"], [50.2], [49.8])
+    assert figure.layout.title.text == "Critical path of step 14, 100.0 ms"
+
+
 def test_missing_data_is_reported(report: Report) -> None:
-    bare = Report(replace(report.record, steps=[], memory=[], actions=[], efficiency=None, ranks=[]))
+    bare = Report(
+        replace(
+            report.record, steps=[], memory=[], actions=[], efficiency=None, ranks=[], kernels=[], critical_path=None
+        )
+    )
     for name in dir(bare.plot):
         with pytest.raises(AnalysisError, match=r"this report has no .* to plot"):
             getattr(bare.plot, name)()

@@ -3,14 +3,12 @@ goes."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections import defaultdict
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
+from rankscope.analysis.operators.bytes import bytes_of_elementwise
 from rankscope.analysis.operators.convolutions import Convolutions
 from rankscope.analysis.operators.device_peaks import peak_of
 from rankscope.analysis.operators.flops import flop
@@ -26,9 +24,6 @@ MOST_RANKS = 4
 kernel."""
 SMALL_NS = 10_000
 """A kernel shorter than this (ns) cannot fill a large device, and takes about as long to launch as to run."""
-_ELEMENT = re.compile(
-    r"(?P<two>bfloat16|half\b|bf16|__half|fp16)|(?P<four>\bfloat\b|float32)|(?P<eight>\bdouble\b)", re.I
-)
 
 
 def efficiency(views: Sequence[RankView], step_ms: float | None) -> Efficiency | None:
@@ -134,7 +129,7 @@ def _of_rank(view: RankView) -> _Part:
             row["counted_ns"] += ns / view.steps
             if uses_tensor_cores(name) is False:
                 row["plain_ns"] += ns / view.steps
-        elif group_of(what, name) == MEMORY_BOUND and (size := _bytes(name, dims)):
+        elif group_of(what, name) == MEMORY_BOUND and (size := bytes_of_elementwise(what, name, dims)):
             row["bytes"] += size * count / view.steps
             row["moved_ns"] += ns / view.steps
     return own
@@ -145,20 +140,6 @@ def _calls(operators: np.ndarray, place: np.ndarray, kinds: int) -> np.ndarray:
     first = np.zeros(len(operators), bool)
     first[np.unique(operators, return_index=True)[1]] = True
     return np.bincount(place[first & (operators >= 0)], minlength=kinds)
-
-
-def _bytes(kernel: str, shapes: str) -> float | None:
-    """Return a lower bound of the bytes that an element-wise kernel moves: it reads each input once and writes an
-    output as large as the largest."""
-    found = _ELEMENT.search(kernel)
-    if found is None or not shapes:
-        return None
-    try:
-        sizes = [prod(map(int, dims)) for dims in json.loads(shapes) if isinstance(dims, list) and dims]
-    except (ValueError, TypeError):
-        return None
-    each = {"two": 2, "four": 4, "eight": 8}[found.lastgroup or "four"]
-    return float(each * (sum(sizes) + max(sizes))) if sizes else None
 
 
 def _bound(tflops: float | None, gb_s: float | None, ms_per_kernel: float) -> str:

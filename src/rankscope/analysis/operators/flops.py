@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from math import prod
 
-__all__ = ["flop"]
+__all__ = ["factors", "flop"]
 
 _LEFT = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), 0),
@@ -26,14 +26,19 @@ def flop(operator: str, shapes: str) -> int | None:
         operator: for instance ``aten::addmm``.
         shapes: its ``Input Dims`` as Kineto writes them, ``[[16], [8, 32], [32, 16], [], []]``.
     """
+    sizes = factors(operator, shapes)
+    return None if sizes is None else 2 * prod(sizes[0]) * sizes[1][-1]
+
+
+def factors(operator: str, shapes: str) -> tuple[list[int], list[int]] | None:
+    """Return the sizes of both factors of a matrix product; None if it is none, or if they are unknown. Arguments as
+    of :func:`flop`."""
     place = _LEFT.get(operator)
     if place is None or not shapes:
         return None
     try:
-        left, right = json.loads(shapes)[place : place + 2]
-        sizes = [*map(int, left), *map(int, right)]
-        if len(left) not in (2, 3) or len(left) != len(right) or min(sizes) < 0 or left[-1] != right[-2]:
-            return None
-        return 2 * prod(int(size) for size in left) * int(right[-1])
+        left, right = ([int(size) for size in dims] for dims in json.loads(shapes)[place : place + 2])
+        known = len(left) in (2, 3) and len(left) == len(right) and min(left + right) >= 0 and left[-1] == right[-2]
+        return (left, right) if known else None
     except (ValueError, TypeError, IndexError):
         return None

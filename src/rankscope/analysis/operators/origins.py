@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rankscope.analysis.operators.bytes import bytes_of_elementwise, bytes_of_product
 from rankscope.analysis.operators.convolutions import Convolutions
 from rankscope.analysis.operators.flops import flop
+from rankscope.analysis.operators.groups import MEMORY_BOUND, group_of
 from rankscope.analysis.operators.work import operator_of_kernels
 from rankscope.analysis.rank.view import RankView
 
@@ -26,6 +28,8 @@ class Origin:
     """Input dims of that operator with the most time; None if none were recorded."""
     tflops: float | None
     """Rate over all of the kernels, 10^12 operations a second; None unless most of their time can be counted."""
+    gb_s: float | None = None
+    """10^9 bytes a second that they move at least; None as above."""
 
 
 def origins(views: Sequence[RankView]) -> dict[str, Origin]:
@@ -33,6 +37,8 @@ def origins(views: Sequence[RankView]) -> dict[str, Origin]:
     time: dict[str, dict[tuple[str, str], float]] = defaultdict(lambda: defaultdict(float))
     work: dict[str, float] = defaultdict(float)
     counted: dict[str, float] = defaultdict(float)
+    size: dict[str, float] = defaultdict(float)
+    moved: dict[str, float] = defaultdict(float)
     for view in views:
         events, strings = view.trace.events, view.trace.strings
         kernels, operators = operator_of_kernels(view)
@@ -55,6 +61,9 @@ def origins(views: Sequence[RankView]) -> dict[str, Origin]:
             if each is not None and calls == single:
                 work[kernel] += each * float(calls)
                 counted[kernel] += float(ns)
+            if (least := _bytes(operator, kernel, shapes)) is not None and calls == single:
+                size[kernel] += least * float(calls)
+                moved[kernel] += float(ns)
     found = {}
     for kernel, parts in time.items():
         whole: dict[str, float] = defaultdict(float)
@@ -62,6 +71,16 @@ def origins(views: Sequence[RankView]) -> dict[str, Origin]:
             whole[operator] += ns
         most = max(whole, key=lambda operator: whole[operator])
         shapes = max((s for o, s in parts if o == most), key=lambda s: parts[most, s])
-        known = counted[kernel] > 0.5 * sum(whole.values())
-        found[kernel] = Origin(most, shapes or None, work[kernel] / counted[kernel] / 1e3 if known else None)
+        half = 0.5 * sum(whole.values())
+        rate = work[kernel] / counted[kernel] / 1e3 if counted[kernel] > half else None
+        found[kernel] = Origin(
+            most, shapes or None, rate, size[kernel] / moved[kernel] if moved[kernel] > half else None
+        )
     return found
+
+
+def _bytes(operator: str, kernel: str, shapes: str) -> float | None:
+    """Return what one call moves at least; None for anything but products and element-wise kernels."""
+    if group_of(operator, kernel) == MEMORY_BOUND:
+        return bytes_of_elementwise(operator, kernel, shapes)
+    return bytes_of_product(operator, kernel, shapes)
