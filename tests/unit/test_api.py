@@ -29,8 +29,12 @@ def test_a_run_is_analysed_and_its_report_read_back(tmp_path: Path) -> None:
     assert report.run.source == "run"
     report.save(tmp_path)
     assert rankscope.read_report(tmp_path).verdict.ranks == report.verdict.ranks
-    with pytest.raises(errors.RunDirError, match=r"report\.json"):
+    with pytest.raises(errors.RunDirError, match="does not exist"):
         rankscope.read_report(tmp_path / "nowhere")
+    file = tmp_path / "report.json"
+    file.write_text(file.read_text().replace('"schema_version": "1.', '"schema_version": "2.'))
+    with pytest.raises(errors.RunDirError, match=r"has schema 2\..*, and this rankscope reads 1\."):
+        rankscope.read_report(tmp_path)
 
 
 @pytest.fixture(scope="module")

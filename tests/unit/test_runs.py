@@ -130,3 +130,14 @@ def test_what_is_not_finished_is_never_removed(runs: list[RunDir], tmp_path: Pat
         find_runs(tmp_path / "nothing")
     assert cli.main(["runs", "list", str(tmp_path / "no_run")]) == RunDirError.exit_code
     assert cli.main(["runs", "prune", str(tmp_path), "--keep", "-1"]) == 2
+
+
+def test_a_folder_of_runs_is_not_analysed_as_one_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        launch = RunDir(tmp_path / f"run_{number}").launch
+        launch.parent.mkdir(parents=True)
+        launch.write_text("{}")
+        os.utime(launch, (number, number))
+    for verb in ("analyze", "merge", "report", "view", "status"):
+        assert cli.main([verb, str(tmp_path)]) == 3
+        assert capsys.readouterr().err.endswith(f"name one of them: {tmp_path / 'run_2'} is the latest\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rankscope.cli.verbs.table import ADD_VERBS
 from rankscope.errors import ConfigError
@@ -61,10 +61,21 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and leave")
     parser.set_defaults(parser=parser)
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True, action=_Verbs)
     for add in ADD_VERBS:
         add(verbs)
     return parser
+
+
+class _Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001 - it has no public name
+    """Adds the parsers of verbs, whose own help begins with the line that stands for them in the list of verbs."""
+
+    def add_parser(self, name: str, **options: Any) -> argparse.ArgumentParser:
+        line = str(options.get("help", ""))
+        parser: argparse.ArgumentParser = super().add_parser(
+            name, **{"description": f"{line[:1].upper()}{line[1:]}{'' if line.endswith('?') else '.'}", **options}
+        )
+        return parser
 
 
 class _Parser(argparse.ArgumentParser):

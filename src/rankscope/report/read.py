@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from rankscope.errors import ForeignFileError, RunDirError
+from rankscope.records.codec import SCHEMA_VERSION
 from rankscope.records.report import ClusterReport
-from rankscope.rundir.begun import latest_in
+from rankscope.rundir.begun import refuse_folder_of_runs
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 
@@ -21,18 +22,24 @@ def read_report(path: Path | str) -> ClusterReport:
         path: the file, the folder that holds it, or a run directory.
 
     Raises:
-        rankscope.errors.RunDirError: there is no report, or the file is not one.
+        rankscope.errors.RunDirError: there is no report, the file is not one, or its schema has another major
+            version.
     """
     path = Path(path)
     candidates = [path / "report" / "report.json", path / "report.json"] if path.is_dir() else [path]
-    found = next((candidate for candidate in candidates if os.path.lexists(candidate)), None)
-    if found is None:
+    file = next((candidate for candidate in candidates if os.path.lexists(candidate)), None)
+    if file is None:
         if not os.path.lexists(path):
             raise RunDirError(f"{path} does not exist; name a run directory, its report folder or report.json")
-        if latest := latest_in(path):
-            raise RunDirError(f"{path} is a folder of runs; name one of them: {latest} is the latest")
+        refuse_folder_of_runs(path)
         raise RunDirError(f"{path} holds no report.json; `rankscope analyze {path} --output {path}/report` writes one")
     try:
-        return read_record(ClusterReport, found, run_limit(RunDir(found.parent.parent)))
+        report = read_record(ClusterReport, file, run_limit(RunDir(file.parent.parent)))
     except ForeignFileError as error:
         raise RunDirError(f"not a report of rankscope: {error}") from error
+    if report.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        raise RunDirError(
+            f"{file} has schema {report.schema_version}, and this rankscope reads {SCHEMA_VERSION}; read it with the "
+            "version of rankscope that wrote it"
+        )
+    return report

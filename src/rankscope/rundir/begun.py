@@ -7,7 +7,7 @@ from pathlib import Path
 from rankscope.errors import RunDirError
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["latest_in", "require_begun"]
+__all__ = ["latest_in", "refuse_folder_of_runs", "require_begun"]
 
 
 def require_begun(run_dir: RunDir) -> None:
@@ -20,9 +20,18 @@ def require_begun(run_dir: RunDir) -> None:
         return
     if not run_dir.path.exists():
         raise RunDirError(f"{run_dir.path} does not exist; `rankscope run` prints the run directory at its start")
-    if latest := latest_in(run_dir.path):
-        raise RunDirError(f"{run_dir.path} is a folder of runs; name one of them: {latest} is the latest")
+    refuse_folder_of_runs(run_dir.path)
     raise RunDirError(f"{run_dir.path} is no run directory; `rankscope run` prints the run directory at its start")
+
+
+def refuse_folder_of_runs(folder: Path) -> None:
+    """Raise if a folder holds runs and is none itself: their ranks are not those of one job.
+
+    Raises:
+        RunDirError: it does; the message names the latest of them.
+    """
+    if not RunDir(folder).launch.exists() and (latest := latest_in(folder)):
+        raise RunDirError(f"{folder} is a folder of runs; name one of them: {latest} is the latest")
 
 
 def latest_in(folder: Path) -> Path | None:

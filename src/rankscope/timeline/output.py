@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankscope.errors import ConfigError, RunDirError
+from rankscope.rundir.begun import refuse_folder_of_runs
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["TIMELINE", "choose_output", "report_folder"]
@@ -48,6 +49,9 @@ def report_folder(path: Path) -> Path:
     for folder in (path / "report", path):
         if (folder / "report.html").is_file() or (folder / TIMELINE).is_file():
             return folder
+    if not path.exists():
+        raise RunDirError(f"{path} does not exist; name a run directory or its report folder")
+    refuse_folder_of_runs(path)
     if path.is_dir() and not any(path.iterdir()):
         raise RunDirError(
             f"{path} is empty: it holds no report, no timeline and no traces to make them from; name a run directory"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
@@ -100,13 +99,3 @@ def test_a_run_answers_no_more_than_so_many_requests(tmp_path):
         run.request(number).touch()
     with pytest.raises(RunDirError, match="asked for 1000 windows"):
         ask(run, steps=5, warmup=2, detail="")
-
-
-def test_a_folder_of_runs_names_the_latest(tmp_path):
-    for number in (1, 2):
-        launch = RunDir(tmp_path / f"run_{number}").launch
-        launch.parent.mkdir(parents=True)
-        launch.write_text("{}")
-        os.utime(launch, (number, number))
-    with pytest.raises(RunDirError, match=r"is a folder of runs; name one of them: .*run_2 is the latest"):
-        ask(RunDir(tmp_path), steps=5, warmup=2, detail="")

@@ -32,8 +32,24 @@ def add_identity(parser: argparse.ArgumentParser) -> None:
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add the flags for configuration settings, as in ``run``."""
-    parser.add_argument("-S", "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
-    parser.add_argument("--config-dir", dest="config_dirs", metavar="DIR", type=Path, action="append", default=[])
+    parser.add_argument(
+        "-S",
+        "--set",
+        dest="overrides",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="change the configuration, as for `rankscope run`",
+    )
+    parser.add_argument(
+        "--config-dir",
+        dest="config_dirs",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="a folder with configuration groups of your own",
+    )
 
 
 def add_rank(parser: argparse.ArgumentParser) -> None:

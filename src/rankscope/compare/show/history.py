@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from rankscope.compare.history import History
+from rankscope.listing import counted
 
 __all__ = ["html", "terminal"]
 
@@ -17,7 +18,7 @@ def terminal(found: History) -> str:
     most = max(steps, default=1.0)
     marks = {change.index: change for change in found.changes}
     longest = max((len(run) for run in found.runs), default=0)
-    lines = [f"Baseline {found.name}: {len(found.runs)} runs, a step in ms"]
+    lines = [f"Baseline {found.name}: {counted(len(found.runs), 'run')}, a step in ms"]
     for number, (run, step, verdict) in enumerate(zip(found.runs, found.step_ms, found.verdicts, strict=True)):
         if number in marks:
             lines.append(f"  -- {marks[number].relative:+.1%} from here on")

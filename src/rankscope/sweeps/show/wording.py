@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankscope.listing import counted
 from rankscope.records.sweep import SweepResult, SweepRow
 
 __all__ = ["COLUMNS", "cells", "lead", "remarks", "summary"]
@@ -12,7 +13,7 @@ COLUMNS = ("setting", "step, ms", "predicted", "gain, ms", "gain")
 
 def lead(result: SweepResult) -> list[str]:
     """Describe what was run, and how it is compared."""
-    lines = [f"{len(result.rows)} settings, {result.ended} of {result.planned} runs; order {result.order}"]
+    lines = [f"{counted(len(result.rows), 'setting')}, {result.ended} of {result.planned} runs; order {result.order}"]
     what = f"{result.steps:,} steps that nobody recorded" if result.step_source == "unrecorded" else "recorded steps"
     noise = (
         "intervals of 99 % by the repeats"

@@ -15,6 +15,7 @@ from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.console import FORMATS, print_utf8, say
 from rankscope.cli.parts.sealed import opened_runs
 from rankscope.errors import AnalysisError, ConfigError, RunDirError
+from rankscope.listing import counted
 from rankscope.records.secrets import mask_arguments
 from rankscope.rundir.layout import RUNS_FOLDER
 from rankscope.rundir.numbered import next_folder
@@ -108,7 +109,7 @@ def sweep(words: Sequence[str]) -> int:
     from rankscope.launcher.run.arguments import HelpAsked
 
     own = parser()
-    if not words or words[0] in ("-h", "--help"):
+    if words and words[0] in ("-h", "--help"):
         own.print_help()
         return 0
     arguments, rest = _ours(own, list(words))
@@ -175,8 +176,12 @@ def _show_plan(plan: SweepPlan, launch: Launch) -> None:
 
     for setting in plan.settings:
         print(f"{setting.number:3}  {setting.name}")
-    print(f"{len(plan.settings)} settings, {plan.repeats} runs each, in the order {order_in_words(plan)}")
+    print(f"{_extent(plan)}, in the order {order_in_words(plan)}")
     print(f"each: rankscope {shlex.join(mask_arguments(launch.words(plan.settings[0], Path('RUN'))))}")
+
+
+def _extent(plan: SweepPlan) -> str:
+    return f"{counted(len(plan.settings), 'setting')}, {counted(plan.repeats, 'run')} each"
 
 
 def _run_all(arguments: argparse.Namespace, plan: SweepPlan, launch: Launch) -> int:
@@ -198,7 +203,7 @@ def _run_all(arguments: argparse.Namespace, plan: SweepPlan, launch: Launch) -> 
         if len(todo) < whole:
             say(f"{whole - len(todo)} of {whole} runs have ended before and are not run again")
         order = order_in_words(plan)
-        say(f"{len(plan.settings)} settings, {plan.repeats} runs each in turns ({order}), kept in {shown}")
+        say(f"{_extent(plan)} in turns ({order}), kept in {shown}")
         if arguments.cluster is None:
             go_on(todo, launch, folder, stop, say, whole=whole)
         elif todo:

@@ -15,6 +15,7 @@ from rankscope.cli.parts.console import say, show
 from rankscope.cli.parts.engines import add_engine, engine_of
 from rankscope.cli.parts.sealed import missing_one, opened_runs, refuse_beside
 from rankscope.errors import ConfigError, ForeignFileError
+from rankscope.rundir.begun import refuse_folder_of_runs
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.urls import url_of
 
@@ -47,6 +48,8 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
     """Analyse a run, a folder or trace files, and show the report. Returns the exit code."""
     if (missing := missing_one(arguments.paths)) is not None:
         raise ConfigError(f"{missing} does not exist; name a run directory, a folder or trace files")
+    for path in arguments.paths:
+        refuse_folder_of_runs(path)
 
     from rankscope.analysis.pipeline import analyze, stages
     from rankscope.privacy.places import with_place

@@ -14,6 +14,7 @@ from rankscope.cli.parts.audit_log import log_export, note
 from rankscope.cli.parts.console import print_utf8, say
 from rankscope.cli.parts.sealed import opened_runs, refuse_beside
 from rankscope.errors import ConfigError, RunDirError
+from rankscope.listing import counted
 
 if TYPE_CHECKING:
     from rankscope.compare.gate import Failure
@@ -133,7 +134,7 @@ def baseline_verb(arguments: argparse.Namespace) -> int:
     store = Store(arguments.store or default_store())
     if arguments.action == "list":
         for name in store.names():
-            print_utf8(f"{name}  {len(store.runs(name))} runs")
+            print_utf8(f"{name}  {counted(len(store.runs(name)), 'run')}")
         return 0
     if arguments.name is None:
         raise ConfigError(f"baseline {arguments.action} takes the name of a baseline")

@@ -13,6 +13,7 @@ from rankscope.cli.parts.console import say
 from rankscope.cli.parts.sealed import opened_runs, refuse_beside
 from rankscope.cli.verbs.reports.analyze import given_ranks, manifest_of
 from rankscope.errors import ConfigError
+from rankscope.rundir.begun import refuse_folder_of_runs
 from rankscope.rundir.layout import RunDir
 
 __all__ = ["add_timeline", "merge_verb", "view_verb"]
@@ -45,6 +46,7 @@ def merge_verb(arguments: argparse.Namespace) -> int:
     run: Path = arguments.path
     if not run.is_dir():
         raise ConfigError(f"{run} is no folder; name a run directory or a folder of traces")
+    refuse_folder_of_runs(run)
 
     from rankscope.privacy.unlock import is_sealed
     from rankscope.progress import show_progress
