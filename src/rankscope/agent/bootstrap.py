@@ -15,7 +15,7 @@ from rankscope.rank_identity import identity_from, identity_key
 
 TYPE_CHECKING = False  # typing takes longer to import than this module
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rankscope.rank_identity import Identity
     from rankscope.records.spec import AgentSpec
@@ -34,12 +34,13 @@ def is_rank(environ: Mapping[str, str]) -> bool:
     return changed or (found.local_world_size or 0) > 1
 
 
-def arm(spec_path: str, *, certain: bool) -> None:
+def arm(spec_path: str, *, certain: bool, withdraw: Callable[[], None] | None = None) -> None:
     """Wait for the user's ``import torch``, then read the spec and begin. Without that import nothing happens.
 
     Args:
         spec_path: the file that the launcher has written.
         certain: see :func:`is_rank`. Otherwise this process or processes below it may be the ranks.
+        withdraw: restores the environment that started the agent; called once this process turns out to be a rank.
     """
     parent = os.getpid()
     if certain:
@@ -48,12 +49,12 @@ def arm(spec_path: str, *, certain: bool) -> None:
     def attach() -> None:
         # A child forked before torch was imported inherits the hook. A forked child of a rank does not train.
         if os.getpid() == parent or not certain:
-            _begin(spec_path, certain=certain)
+            _begin(spec_path, certain=certain, withdraw=withdraw)
 
     after_import("torch", attach)
 
 
-def _begin(spec_path: str, *, certain: bool) -> None:
+def _begin(spec_path: str, *, certain: bool, withdraw: Callable[[], None] | None) -> None:
     try:
         spec = _read(spec_path)
     except Exception as error:  # without a spec there is no spool to write a record to
@@ -63,7 +64,7 @@ def _begin(spec_path: str, *, certain: bool) -> None:
     try:
         from rankscope.agent.session import Session
 
-        Session.begin(spec, certain=certain)
+        Session.begin(spec, certain=certain, withdraw=withdraw)
     except Exception as error:  # for instance an unsupported version of torch, or a full spool
         found = identity_from(os.environ)
         if certain and found is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -25,7 +25,7 @@ from rankscope.rank_identity import Identity, identity_from, started_process
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
 from rankscope.rundir.files import replace_text
-from rankscope.rundir.spool import ENV_IDENTITY, ENV_PYTHONPATH, ENV_SPEC, Spool
+from rankscope.rundir.spool import ENV_SPEC, Spool
 
 __all__ = ["Membership"]
 
@@ -40,9 +40,19 @@ class Membership:
         spool: of this node.
         environ: environment of this process.
         certain: whether the launcher that started this process set its variables for this rank.
+        withdraw: restores the environment that started the agent, since children of a rank are no ranks.
     """
 
-    def __init__(self, spec: AgentSpec, spool: Spool, environ: Mapping[str, str], *, certain: bool) -> None:
+    def __init__(
+        self,
+        spec: AgentSpec,
+        spool: Spool,
+        environ: Mapping[str, str],
+        *,
+        certain: bool,
+        withdraw: Callable[[], None] | None = None,
+    ) -> None:
+        self._withdraw = withdraw
         self._spec = spec
         self._spool = spool
         self._identity = identity_from(environ)
@@ -81,7 +91,9 @@ class Membership:
         if now is not None:
             self.several_nodes = self.several_nodes or now.several_nodes
         self._be(*group, now)
-        _withdraw()
+        survive_exec(os.environ)
+        if self._withdraw is not None and ENV_SPEC in os.environ:
+            self._withdraw()
         return True
 
     @property
@@ -166,19 +178,6 @@ class Membership:
         first = max(self._restarts or 0, self._earlier)
         self.process = process_record(rank, world_size, local_rank, first, "partial", unfinished)
         self.process.torch_version = str(torch.__version__)
-
-
-def _withdraw() -> None:
-    """Restore the environment that started the agent, because this is a rank and its children are not ranks."""
-    survive_exec(os.environ)
-    if os.environ.pop(ENV_SPEC, None) is None:
-        return
-    os.environ.pop(ENV_IDENTITY, None)
-    own = os.environ.pop(ENV_PYTHONPATH, None)
-    if own is None:
-        os.environ.pop("PYTHONPATH", None)
-    else:
-        os.environ["PYTHONPATH"] = own
 
 
 def _group() -> tuple[int, int] | None:

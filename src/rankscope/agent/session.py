@@ -66,10 +66,17 @@ def latest() -> dict[str, float] | None:
 class Session:
     """The state of the agent. One per process, created by :meth:`begin`."""
 
-    def __init__(self, spec: AgentSpec, environ: dict[str, str], *, certain: bool = True) -> None:
+    def __init__(
+        self,
+        spec: AgentSpec,
+        environ: dict[str, str],
+        *,
+        certain: bool = True,
+        withdraw: Callable[[], None] | None = None,
+    ) -> None:
         self.spec = spec
         self.spool = Spool(Path(spec.spool))
-        self._member = Membership(spec, self.spool, environ, certain=certain)
+        self._member = Membership(spec, self.spool, environ, certain=certain, withdraw=withdraw)
         self._signals = all_signals()
         self.counter = StepCounter(self.step_completed, spec.step_source, self._signals)
         self.signal: Callable[[str], None] = lambda _kind: None
@@ -90,15 +97,16 @@ class Session:
         self._written: Path | None = None
 
     @classmethod
-    def begin(cls, spec: AgentSpec, *, certain: bool = True) -> None:
+    def begin(cls, spec: AgentSpec, *, certain: bool = True, withdraw: Callable[[], None] | None = None) -> None:
         """Install the agent in this process: step detectors, the watch for other profilers, the exit handler.
 
         Args:
             spec: what to record.
             certain: whether this process was started as a rank, see :class:`Membership`.
+            withdraw: see there.
         """
         global _session  # noqa: PLW0603 - the process has one training loop and one profiler
-        _session = session = cls(spec, dict(os.environ), certain=certain)
+        _session = session = cls(spec, dict(os.environ), certain=certain, withdraw=withdraw)
         session._write_process_record()
         session.signal = install_detectors(
             session.counter, session._times.fetched, session._graph_begins, session.between_steps,

@@ -20,7 +20,8 @@ def member(tmp_path, monkeypatch):
     spec = to_agent_spec(ToolConfig(), run_id="r", spool=tmp_path)
 
     def make(environ: dict[str, str] | None = None, *, certain: bool = False) -> Membership:
-        return Membership(spec, Spool(tmp_path), environ or {}, certain=certain)
+        withdraw = lambda: os.environ.pop(ENV_SPEC)  # noqa: E731
+        return Membership(spec, Spool(tmp_path), environ or {}, certain=certain, withdraw=withdraw)
 
     return make
 

@@ -62,12 +62,37 @@ def test_it_ends_as_the_command_ended(script: str, code: int) -> None:
     assert process.returncode == code
 
 
-@pytest.mark.parametrize(("command", "code", "said"), [("/no/such", 127, "No such file"), ("/etc", 126, "Permission")])
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [("/no/such", 127, "No such file"), ("", 127, "No such file"), ("/etc", 126, "Permission")],
+)
 def test_a_command_that_is_none(command: str, code: int, said: str) -> None:
     process = run(command)
     _, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert said in err
+
+
+BECOMES = "import sys; from rankscope.launcher.exec.command import become; become(sys.argv[1:], {})"
+
+
+@pytest.mark.parametrize("way", [COMMAND, BECOMES], ids=["as a child", "in its place"])
+def test_a_script_that_names_no_interpreter_is_the_shells(way: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text('echo "$0 $1"; exit 5\n')
+    script.chmod(0o755)
+    env = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        [sys.executable, "-c", way, "train.sh", "a b"], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (5, f"{script} a b\n", "")
+
+
+def test_a_command_that_cannot_be_started_leaves_no_run(tmp_path: Path) -> None:
+    ours = [sys.executable, "-m", "rankscope", "exec", "-S", f"run.dir={tmp_path / 'RUN'}"]
+    done = subprocess.run([*ours, "/no/such"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (127, "rankscope: error: /no/such: No such file or directory\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_environment_and_streams_are_the_commands(monkeypatch) -> None:

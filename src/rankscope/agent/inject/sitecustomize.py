@@ -13,15 +13,51 @@ import importlib
 import os
 import sys
 
+_HERE = os.path.dirname(__file__)
+
 
 def _withdraw() -> None:
+    """Restore the environment."""
     for name in ("RANKSCOPE_AGENT", "RANKSCOPE_TOLD"):
         os.environ.pop(name, None)
     own = os.environ.pop("RANKSCOPE_PYTHONPATH", None)
-    if own is None:
+    value = _without_ours(os.environ.get("PYTHONPATH"), own)
+    if value is None:
         os.environ.pop("PYTHONPATH", None)
     else:
-        os.environ["PYTHONPATH"] = own
+        os.environ["PYTHONPATH"] = value
+
+
+def _without_ours(value: "str | None", own: "str | None") -> "str | None":
+    """Return what PYTHONPATH would be without rankscope; None if it would not be set.
+
+    Args:
+        value: PYTHONPATH as it is: a script between rankscope and this process may have put folders before and behind
+            what it found there.
+        own: as it was before rankscope added to it; None if it was not set.
+    """
+    entries = (value or "").split(os.pathsep)
+    if _HERE not in entries:
+        return value
+    if value == _HERE:
+        return own
+    ours = f"{_HERE}{os.pathsep}{own}" if own else _HERE
+    if f"{os.pathsep}{ours}{os.pathsep}" in f"{os.pathsep}{value}{os.pathsep}":
+        return str(value).replace(ours, own or "", 1)
+    return os.pathsep.join(entry for entry in entries if entry != _HERE)  # the script has sorted them
+
+
+def _remove_ours() -> None:
+    """Take our folder from ``sys.path``. ``PYTHONPATH=src:$PYTHONPATH`` where that was not set ends with an empty
+    entry, which means the current folder: it is what the place of ours would have held."""
+    value, own = os.environ.get("PYTHONPATH", ""), os.environ.get("RANKSCOPE_PYTHONPATH")
+    entries = (_without_ours(value, own) or "").split(os.pathsep)
+    if value != _HERE and not own and "" in entries and _HERE in sys.path:
+        with contextlib.suppress(OSError):  # the current folder was removed
+            here = os.getcwd()
+            if here not in sys.path:
+                sys.path[sys.path.index(_HERE)] = here
+    sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 
 
 def _chain() -> None:
@@ -39,8 +75,7 @@ def _chain() -> None:
 
 
 def _begin() -> None:
-    here = os.path.dirname(__file__)
-    sys.path[:] = [entry for entry in sys.path if entry != here]
+    _remove_ours()
     spec = os.environ.get("RANKSCOPE_AGENT")
     if not spec:
         return
@@ -54,7 +89,7 @@ def _begin() -> None:
         from rankscope.agent import bootstrap
 
         certain = bootstrap.is_rank(os.environ)
-        bootstrap.arm(spec, certain=certain)
+        bootstrap.arm(spec, certain=certain, withdraw=_withdraw)
     except Exception as error:  # a job must start even if the agent cannot
         # A Python without rankscope is reported only if it trains.
         if "RANK" in os.environ and not os.environ.get("RANKSCOPE_TOLD", "").startswith("torchrun"):

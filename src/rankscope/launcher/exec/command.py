@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,13 +21,19 @@ from typing import NoReturn
 from rankscope.launcher.ending import Ending
 from rankscope.launcher.exec.witness import Witness
 
-__all__ = ["Command", "become", "die_with_parent"]
+__all__ = ["Command", "become", "can_run", "die_with_parent"]
 
 _PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH")
 _STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _PR_SET_PDEATHSIG = 1
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 """Exit codes of shells in these cases (POSIX, Shell Command Language 2.8.2)."""
+_SHELL = "/bin/sh"
+
+
+def can_run(words: Sequence[str]) -> bool:
+    """Return whether the command is an executable file, by itself or on the PATH."""
+    return shutil.which(words[0]) is not None
 
 
 class Command:
@@ -129,7 +137,7 @@ def become(words: Sequence[str], changes: Mapping[str, str | None]) -> NoReturn:
         with contextlib.suppress(AttributeError, OSError, ValueError):
             stream.flush()
     try:
-        os.execvp(words[0], list(words))  # noqa: S606 - the user's own command
+        _execute(words)
     except OSError as error:
         text, code = _in_words(words[0], error)
         with contextlib.suppress(OSError):
@@ -154,13 +162,31 @@ def _become_when_told(words: list[str], identity_from: int, fails: int) -> NoRet
             text += part
         os.close(identity_from)
         _change(json.loads(text) if text else {})
-        os.execvp(words[0], words)  # noqa: S606 - as above
+        _execute(words)
     except OSError as error:
         said, code = _in_words(words[0], error)
         os.write(fails, said)
         os._exit(code)
     except BaseException:
         os._exit(1)
+
+
+def _execute(words: Sequence[str]) -> NoReturn:
+    """Become the command as execvp(3) does it, and so ``env`` and ``nohup``: a script without a first line that names
+    its interpreter is the shell's. That of Python fails.
+
+    Raises:
+        OSError: it cannot be executed.
+    """
+    if not words[0]:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    try:
+        os.execvp(words[0], list(words))  # noqa: S606 - the user's own command
+    except OSError as error:
+        script = shutil.which(words[0])
+        if error.errno != errno.ENOEXEC or script is None:
+            raise
+        os.execv(_SHELL, [_SHELL, script, *words[1:]])  # noqa: S606 - as above
 
 
 def _in_words(word: str, error: OSError) -> tuple[bytes, int]:

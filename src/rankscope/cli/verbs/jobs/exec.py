@@ -23,15 +23,15 @@ def add_exec(verbs: Verbs) -> None:
 
 def execute(words: Sequence[str]) -> int:
     """Run any command and record its ranks. If rankscope fails, the command runs as without it."""
-    from rankscope.launcher.exec.command import become
+    from rankscope.launcher.exec.command import become, can_run
     from rankscope.launcher.exec.plan import EXEC_HELP, parse_exec
 
     arguments = parse_exec(list(words))
     if not arguments.command:
         print(EXEC_HELP, end="")
         return 0
-    if disabled(os.environ):
-        become(arguments.command, {})
+    if disabled(os.environ) or not can_run(arguments.command):
+        become(arguments.command, {})  # a command that cannot be started says so, and leaves no run
 
     from rankscope.launcher.exec.launch import run_as_parent, run_in_rank
     from rankscope.rank_identity import identity_from
