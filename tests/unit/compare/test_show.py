@@ -115,7 +115,7 @@ def test_from_baseline_to_gate(tmp_path: Path, capsys, monkeypatch: pytest.Monke
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     assert main(["baseline", "set", "gpt", str(DATA / "ddp_healthy")]) == 0
     assert main(["baseline", "list"]) == 0
-    assert capsys.readouterr().out == "gpt  1 runs\n"
+    assert capsys.readouterr().out == "gpt  1 run\n"
     words = ["--against", "baseline:gpt", "--fail-if", "slower > 5 %, launches > 0", "--format", "github"]
     assert main(["check", str(DATA / "ddp_healthy"), *words]) == 0
     assert main(["check", str(DATA / "ddp_slow_gpu"), *words]) == 10
@@ -127,4 +127,4 @@ def test_from_baseline_to_gate(tmp_path: Path, capsys, monkeypatch: pytest.Monke
     assert main(["diff", "baseline:gpt", str(DATA / "ddp_slow_gpu"), "--output", str(page), "--exit-code"]) == 10
     assert "work of the device" in page.read_text()
     assert main(["baseline", "show", "gpt", "--output", str(tmp_path / "h.html")]) == 0
-    assert "Baseline gpt: 1 runs" in capsys.readouterr().out
+    assert "Baseline gpt: 1 run," in capsys.readouterr().out
