@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.agent.backends.call_notes import recorded_calls, recorded_groups
+from rankscope.agent.open_calls import add_from_stack, settle_messages
 from rankscope.agent.process.descriptors import file_of
 from rankscope.records.codec import to_json
 from rankscope.records.running.hang import Call, RankAnswer, ThreadStack
@@ -31,7 +32,7 @@ from rankscope.rundir.files import replace_text
 __all__ = ["Listener"]
 
 _MOST_CALLS = 64
-"""Per process group; the last calls are kept."""
+"""Per process group, of collectives and of messages; the last calls are kept."""
 _MOST_FRAMES = 60
 """Per thread; the innermost frames are kept."""
 _MOST_THREADS = 64
@@ -103,7 +104,8 @@ def _complete(found: RankAnswer, trains: int | None) -> None:
     found.groups = recorded_groups()
     entries = recorded_calls()
     found.recorder = entries is not None
-    found.calls = _last(entries or [])
+    found.calls = _last(entries or [], found.groups)
+    add_from_stack(found.calls, next((frame for ident, frame in frames if ident == trains), None), found.groups)
 
 
 def _lines(frame: Any) -> list[str]:
@@ -114,7 +116,7 @@ def _lines(frame: Any) -> list[str]:
     return lines[::-1]
 
 
-def _last(entries: list[Any]) -> list[Call]:
+def _last(entries: list[Any], groups: dict[str, list[int]]) -> list[Call]:
     calls = []
     for entry in entries:
         with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
@@ -133,10 +135,12 @@ def _last(entries: list[Any]) -> list[Call]:
                 )
             )
     calls.sort(key=lambda call: call.created_ns)
-    kept: dict[str, int] = {}
+    settle_messages(calls, groups)
+    kept: dict[tuple[str, bool], int] = {}
     found = []
     for call in reversed(calls):
-        kept[call.group] = kept.get(call.group, 0) + 1
-        if kept[call.group] <= _MOST_CALLS:
+        kind = call.group, call.message
+        kept[kind] = kept.get(kind, 0) + 1
+        if kept[kind] <= _MOST_CALLS:
             found.append(call)
     return found[::-1]

@@ -110,7 +110,7 @@ def analyze_windows(
     with guarded("between windows", failed):
         on_cpus, shared = _trains_on_cpus(report), _share_devices(manifest)
         add_between_windows(report, load.step_logs, on_host=on_cpus, shared=shared)
-    add_standstill(report.verdict, report.hang)
+    add_standstill(report.verdict, report.hang, manifest.exit_code if manifest is not None else None)
     report.run.notes += plugins.notes()
     return report, windows
 

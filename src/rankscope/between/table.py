@@ -143,6 +143,7 @@ def side_by_side(
     apart[1:] |= apart[:-1].copy()  # the step after a window or an occasion is still affected
     if launches:
         apart[:-1] |= apart[1:].copy()
+        apart[-1] = True  # peers may wait for it in the next step only, which is not there yet
     if calls:
         apart |= ~np.asarray(column("issued") > 0).all(axis=0) if "backward" in places else True
     notes = []

@@ -46,3 +46,18 @@ def test_a_job_that_went_on_is_judged_as_any_other(hang: HangVerdict | None) -> 
     verdict = nothing()
     add_standstill(verdict, hang)
     assert verdict == nothing()
+
+
+def test_a_job_that_ended_well_did_not_stand_still() -> None:
+    """Its last evaluation took long, in one call that looked the same whenever it was asked."""
+    verdict = nothing()
+    add_standstill(verdict, HANG, exit_code=0)
+    assert verdict == nothing()
+
+
+def test_what_took_long_until_a_job_failed_is_a_reason_and_no_verdict() -> None:
+    verdict, long = nothing(), replace(HANG, kind="long", sentence="Rank 37 goes on, in evaluate.", idle_s=612.0)
+    add_standstill(verdict, long, exit_code=1)
+    assert verdict.sentence == nothing().sentence
+    assert verdict.why == ["The job made no step for 612 s or more before it ended: Rank 37 goes on, in evaluate."]
+    assert not verdict.ranks

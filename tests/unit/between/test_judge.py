@@ -343,6 +343,17 @@ def test_recorded_jobs_with_nccl(job: str, place: str, shared: bool):
     assert pattern.cost_ms < 40 / 25
 
 
+@pytest.mark.parametrize("steps", [149, 150, 151])
+@pytest.mark.parametrize("job", ["burst_input_host", "burst_backward_events"])
+def test_a_log_that_ends_with_a_struck_step(job: str, steps: int):
+    """On devices a peer may wait for a step in the next one only. Step 149 is struck, and of 150 steps the last."""
+    logs = {rank: read_step_log(STEP_LOGS / f"nccl_{job}_{rank}.bin.gz").between(0, steps) for rank in (0, 1)}
+    found = judge_logs(logs, on_host=False, devices=True, shared=True)
+    (pattern,) = found.patterns
+    assert (found.ranks, pattern.period) == ([1], 25)
+    assert pattern.seen == pattern.of == (5 if steps == 151 else 4)
+
+
 @pytest.mark.long
 def test_nobody_is_accused_in_healthy_jobs_by_the_other_ways_to_look() -> None:
     accused = []

@@ -133,6 +133,95 @@ def test_ranks_that_wait_for_each_other_in_two_groups():
     assert (found.kind, found.ranks, found.group, found.seq) == ("not_entered", [0], "2", 11)
 
 
+def message(kind: str, peer: int, *, done=False):
+    return Call(group="0", seq=0, name=f"nccl:{kind}", done=done, created_ns=9000, message=True, peer=peer)
+
+
+def test_in_a_pipeline_the_stage_is_named_for_which_its_neighbours_wait():
+    """Rank 1 sleeps: rank 0 waits to send to it, rank 2 to receive from it, and rank 3 for rank 2."""
+    asleep = state(1, [message("recv", 0, done=True)], frame="/home/u/train.py:30 in fetch", kernel="hrtimer_nanosleep")
+    found = verdict(
+        state(0, [message("send", 1)]), asleep, state(2, [message("recv", 1)]), state(3, [message("recv", 2)])
+    )
+    assert (found.kind, found.ranks) == ("not_entered", [1])
+    assert found.sentence == (
+        "Rank 1 does not take part in a message: rank 0 waits to send to rank 1, rank 2 waits to receive from rank 1; "
+        "in the backward, at train.py:30 in fetch, asleep."
+    )
+    # where the peers are not known, whoever does not communicate is named, and nobody else
+    frame = "/usr/lib/torch/distributed/distributed_c10d.py:2753 in send"
+    ranks = [state(r, [], recorder=False, part="before", frame=frame) for r in (0, 2, 3)]
+    away = state(1, [], recorder=False, part="before", frame="/home/u/train.py:30 in fetch")
+    found = verdict(ranks[0], away, *ranks[1:])
+    assert (found.kind, found.ranks) == ("waits_elsewhere", [1])
+    ranks[0] = state(0, [], recorder=False, part="before", frame=frame.replace("send", "recv"))
+    assert verdict(*ranks, world=3).ranks == []
+
+
+def test_ranks_that_both_wait_to_receive_from_each_other():
+    found = verdict(state(0, [message("recv", 1)]), state(1, [message("recv", 0)]), state(2, [message("recv", 1)]))
+    assert (found.kind, found.ranks) == ("order", [0, 1])
+    assert found.sentence == (
+        "Ranks 0, 1 wait for each other: rank 0 waits to receive from rank 1; rank 1 waits to receive from rank 0."
+    )
+    # both are in the same message, and all others wait for them
+    both = [state(0, [call(1), message("send", 1)]), state(1, [call(1), message("recv", 0)])]
+    found = verdict(*both, state(2, [call(1), call(2, done=False)], world=3))
+    assert (found.kind, found.ranks) == ("not_entered", [0, 1])
+
+
+def test_ranks_that_wait_for_each_other_in_a_group_that_is_new_to_them():
+    """Rank 1 has skipped the first call of group 1; nothing shows whether it was due."""
+    groups = {"0": [0, 1, 2], "1": [0, 1]}
+    inner = replace(call(1, done=False, group="1"), created_ns=5000)
+    outer = [call(n) for n in range(1, 5)] + [call(5, sizes=[[7]], done=False)]
+    found = verdict(
+        state(0, [*outer[:4], inner], groups=groups), state(1, outer, groups=groups), state(2, outer, groups=groups)
+    )
+    assert (found.kind, found.ranks) == ("order", [0, 1])
+    assert "rank 0 waits for rank 1 in all_reduce number 1 of group 1 ([32] Float)" in found.sentence
+    assert "rank 1 waits for rank 0 in all_reduce number 5 of group 0 ([7] Float)" in found.sentence
+
+
+def test_only_who_waits_for_nobody_is_named():
+    """Rank 1 receives from rank 0, which sleeps; rank 2 waits for both in a collective."""
+    waits = state(1, [call(1), message("recv", 0)])
+    found = verdict(state(0, [call(1)]), waits, state(2, [call(1), call(2, done=False)], world=3))
+    assert (found.kind, found.ranks, found.seq) == ("not_entered", [0], 2)
+
+
+def test_a_broadcast_of_different_roots():
+    one, other = (replace(call(5, "broadcast", done=False), root=root) for root in (0, 1))
+    left = state(2, [call(5, "broadcast"), call(6, done=False)], world=3)  # it has what it waited for
+    found = verdict(state(0, [one], world=3), state(1, [other], world=3), left)
+    assert (found.kind, found.ranks, found.seq) == ("kinds", [0, 1], 5)
+    assert "rank 1 calls broadcast of [32] with rank 1 as its root" in found.sentence
+    unknown = [state(r, [call(5, "broadcast", done=False)], world=3) for r in (0, 1)]
+    found = verdict(*unknown, left)
+    assert (found.kind, found.ranks) == ("all_in", [])
+    assert "does not end on ranks 0, 1: they may have named different roots" in found.sentence
+
+
+def test_a_rank_that_waits_for_its_compiler_does_not_stand_still():
+    waits = state(0, [call(2, done=False)])
+    found = verdict(waits, state(1, [call(1)], others_s=3.5, kernel="do_wait"))
+    assert (found.kind, found.ranks) == ("long", [1])
+    assert "while its other threads or processes that it started work" in found.sentence
+    found = verdict(waits, state(1, [call(1)], kernel="do_wait"))
+    assert (found.kind, found.ranks) == ("not_entered", [1])
+    assert found.sentence.endswith("waiting for a process that it has started.")
+
+
+def test_what_is_said_of_a_rank_that_does_not_answer():
+    waits = state(0, [call(2, done=False)])
+    silent = RankState(rank=1, pid=101, state="S", steps=30, kernel="wait_for_partner")
+    found = verdict(waits, silent)
+    assert (found.kind, found.ranks) == ("not_entered", [1])
+    assert found.sentence.endswith("does not answer and waits in native code that keeps Python's lock, opening a FIFO.")
+    assert "0 calls" not in "".join(found.why)  # nothing is known of them
+    assert verdict(waits, replace(silent, state="R", cpu_s=4.0, kernel="")).kind == "long"
+
+
 def test_a_stopped_rank_and_one_that_is_gone_are_seen_from_outside():
     waits = state(0, [call(2, done=False)])
     found = verdict(waits, RankState(rank=1, pid=101, state="T", idle_s=70))
@@ -156,10 +245,11 @@ def test_without_a_record_of_calls_the_places_tell():
     assert (found.kind, found.ranks) == ("waits_elsewhere", [3])
     # of two ranks nobody is the odd one
     assert verdict(ranks[0], state(1, [], recorder=False, frame="train.py:3 in load")).ranks == []
-    silent = RankState(rank=3, pid=103, state="R", idle_s=70, cpu_s=4)
+    silent = RankState(rank=3, pid=103, state="S", idle_s=70)
     found = verdict(*ranks, silent)
     assert (found.kind, found.ranks) == ("waits_elsewhere", [3])
-    assert "does not answer" in found.sentence
+    assert found.sentence == "Rank 3 does not answer and waits in native code that keeps Python's lock."
+    assert verdict(*ranks, replace(silent, state="R", cpu_s=4)).kind == "long"
 
 
 def test_ranks_that_were_not_asked_are_reported():

@@ -21,6 +21,13 @@ from typing import get_args
 from rankscope.between.stuck import waits_for_others
 from rankscope.errors import ForeignFileError
 from rankscope.node.gathering.gather import own_record
+from rankscope.node.watching.from_outside import (
+    cpu_of_others,
+    main_thread_cpu,
+    process_state,
+    times_switched_out,
+    waits_in_kernel,
+)
 from rankscope.node.watching.outside_stacks import OutsideStacks
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
@@ -37,7 +44,6 @@ STARTS_WITHIN = 5
 """Before the first step, while models are built, loaded and compiled, the limit is this many times ``hang.after_s``."""
 BETWEEN_QUESTIONS_S = 4.0
 ANSWERS_WITHIN_S = 3.0
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 @dataclass(slots=True)
@@ -188,7 +194,7 @@ class StandstillWatch:
         return True
 
     def _is_alive(self, rank: _Rank) -> bool:
-        state = self._state(rank.process.pid)
+        state = process_state(self._proc, rank.process.pid)
         return bool(state) and state != "Z"
 
     # ------------------------------------------------------------ a round of two questions
@@ -225,6 +231,7 @@ class StandstillWatch:
                 state.advances = _advances(before, state)
                 state.cpu_s = max(state.cpu_s - before.cpu_s, 0.0)
                 state.switches = max(state.switches - before.switches, 0)
+                state.others_s = max(state.others_s - before.others_s, 0.0)
         return states
 
     def _end(self, running: _Round, now: float) -> None:
@@ -262,11 +269,14 @@ class StandstillWatch:
 
     def _states(self) -> dict[int, RankState]:
         now, found = self._clock(), {}
+        others = cpu_of_others(self._proc, [rank.process.pid for rank in self._ranks.values()])
         for number, rank in self._ranks.items():
+            pid = rank.process.pid
             found[number] = RankState(
-                rank=number, pid=rank.process.pid, state=self._state(rank.process.pid), steps=rank.steps,
+                rank=number, pid=pid, state=process_state(self._proc, pid), steps=rank.steps,
                 idle_s=max(now - rank.since, 0.0), answer=self._answer(number), stage="" if rank.steps else rank.stage,
-                cpu_s=self._cpu_s(rank.process.pid), switches=self._switches(rank.process.pid),
+                cpu_s=main_thread_cpu(self._proc, pid), others_s=others[pid],
+                switches=times_switched_out(self._proc, pid), kernel=waits_in_kernel(self._proc, pid),
             )  # fmt: skip
         return found
 
@@ -276,32 +286,6 @@ class StandstillWatch:
             node="", attempt=max(self._attempt, 0), world_size=world, time_ns=time.time_ns(),
             after_s=self._after_s, asked=asked, resumed=resumed, ranks=[states[number] for number in sorted(states)],
         )  # fmt: skip
-
-    # ------------------------------------------------------------ procfs
-
-    def _stat(self, pid: int) -> list[str]:
-        """Return the fields after the name, for the main thread."""
-        return self._text(pid, "stat").rpartition(")")[2].split()
-
-    def _text(self, pid: int, name: str) -> str:
-        try:
-            return (self._proc / str(pid) / "task" / str(pid) / name).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-
-    def _state(self, pid: int) -> str:
-        words = self._stat(pid)
-        return words[0] if words else ""
-
-    def _cpu_s(self, pid: int) -> float:
-        words = self._stat(pid)
-        return (int(words[11]) + int(words[12])) / _TICKS if len(words) > 12 else 0.0
-
-    def _switches(self, pid: int) -> int:
-        for line in self._text(pid, "status").splitlines():
-            if line.startswith("voluntary_ctxt_switches:"):
-                return int(line.split()[1])
-        return 0
 
 
 def _without_steps(spool: Spool) -> dict[tuple[int, int], int]:

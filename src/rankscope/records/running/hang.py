@@ -36,6 +36,11 @@ class Call:
     """Time of issue, CLOCK_REALTIME."""
     message: bool = False
     """Whether it is a send or receive between two ranks, which has no number that ranks share."""
+    peer: Rank | None = None
+    """Of a message: the other rank, where known."""
+    root: Rank | None = None
+    """Of a call such as broadcast that has not ended: the rank that sends to, or receives from, all others, where
+    known."""
 
 
 @dataclass(kw_only=True)
@@ -83,6 +88,10 @@ class RankState:
     """Whether a frame, a call or a step has changed between two questions."""
     cpu_s: float = 0.0
     """CPU time of its main thread between the two questions."""
+    others_s: float = 0.0
+    """CPU time of its other threads and of the processes that it has started, between the two questions."""
+    kernel: str = ""
+    """Function of the kernel in which its main thread waits, as ``/proc/PID/wchan`` has it; empty if unknown."""
     switches: Count = 0
     """How often that thread was switched out between them because it waited; 0 for one that makes no progress."""
     stage: str = ""
