@@ -89,6 +89,21 @@ def test_what_a_notebook_shows_asks_for_nothing_and_runs_nothing(report: ranksco
     assert report.to_markdown().startswith("**Verdict:**")
 
 
+def test_the_page_in_a_frame_cannot_reach_the_notebook(report: rankscope.Report) -> None:
+    frame = report.show(height=500)._repr_html_()
+    assert frame.startswith("<iframe srcdoc='&lt;!doctype html&gt;")
+    assert "sandbox='allow-scripts'" in frame
+    assert "height:500px" in frame
+    assert frame.count("'") == 2 * 4  # the page's own quotes are escaped
+
+
+def test_a_report_is_saved_in_the_formats_that_are_asked_for(report: rankscope.Report, tmp_path: Path) -> None:
+    assert set(report.save(tmp_path / "page", formats=["html"])) == {"html"}
+    assert [path.name for path in (tmp_path / "page").iterdir()] == ["report.html"]
+    with pytest.raises(ValueError, match="'pdf' is no format of a report"):
+        report.save(tmp_path / "other", formats=["pdf"])
+
+
 def test_numbers_for_a_tracker(report: rankscope.Report) -> None:
     scalars = report.scalars()
     assert scalars["rankscope/step_ms"] == report.verdict.step_ms

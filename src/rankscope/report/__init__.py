@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from rankscope.errors import ForeignFileError
@@ -30,8 +30,11 @@ WRITERS: dict[str, Callable[[ClusterReport], str]] = {
 _FILES = {"json": "report.json", "markdown": "report.md", "html": "report.html"}
 
 
-def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
-    """Write report.json, report.md and report.html into ``folder``, each atomically.
+def write_report(
+    report: ClusterReport, folder: Path, formats: Collection[str] = ("json", "markdown", "html")
+) -> dict[str, Path]:
+    """Write report.json, report.md and report.html into ``folder``, or those of them that are asked for, each
+    atomically.
 
     With many ranks, report.parquet is written too.
 
@@ -44,6 +47,8 @@ def write_report(report: ClusterReport, folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = {}
     for name, file in _FILES.items():
+        if name not in formats:
+            continue
         text = _page(report, folder) if name == "html" else WRITERS[name](report)
         written[name] = rewrite(folder / file, text)
     ranks = folder / "report.parquet"

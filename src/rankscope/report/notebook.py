@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +93,15 @@ class WhatIfs(dict[str, float]):
         return WhatIf(mean, None if step is None else step - mean, saved)
 
 
+class HTML(str):
+    """HTML that a notebook displays."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(self)
+
+
 class Report(RecordView):
     """The result of :func:`rankscope.analyze` and :func:`rankscope.read_report`.
 
@@ -143,13 +152,29 @@ class Report(RecordView):
         )
         return frame.set_index("rank") if name in _BY_RANK else frame
 
-    def save(self, folder: Path | str) -> dict[str, Path]:
+    def save(self, folder: Path | str, formats: Collection[str] = ("json", "markdown", "html")) -> dict[str, Path]:
         """Write report.json, report.md and report.html into a folder, and return the path of each.
+
+        Args:
+            folder: is created if it does not exist.
+            formats: only these of ``json``, ``markdown`` and ``html``.
 
         Raises:
             OSError: the folder cannot be created or written.
+            ValueError: there is no such format.
         """
-        return write_report(self.record, Path(folder))
+        if unknown := sorted(set(formats) - {"json", "markdown", "html"}):
+            raise ValueError(f"{unknown[0]!r} is no format of a report; there are json, markdown and html")
+        return write_report(self.record, Path(folder), formats)
+
+    def show(self, height: int = 900) -> HTML:
+        """Return the whole page as a frame for Jupyter, ``height`` pixels high. It runs the page's own script, and
+        cannot reach the notebook."""
+        frame = Markup(
+            "<iframe srcdoc='{}' sandbox='allow-scripts' title='rankscope report' "
+            "style='width:100%;height:{}px;border:0'></iframe>"
+        )
+        return HTML(frame.format(self.to_html(), height))
 
     def to_dict(self) -> dict[str, Any]:
         """Return report.json as Python objects."""
