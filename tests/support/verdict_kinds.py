@@ -137,6 +137,9 @@ KINDS: dict[str, Evidence] = {
     "V12 a pipeline": evidence(
         pipeline=True, compute_ms={0: 40.0, 1: 40.0, 2: 41.0, 3: 58.0}, waiting_ms=30.0, host_ms=10.0
     ),
+    "V12 a pipeline of 8 micro-batches": evidence(
+        pipeline=True, compute_ms={0: 40.0, 1: 40.0, 2: 41.0, 3: 58.0}, waiting_ms=30.0, host_ms=10.0, micro_batches=8
+    ),
     "V13 no step marks": evidence(refused="the traces have no step marks"),
     "V13 calls do not match": evidence(matched_pct=11.0, unmatched={"process group unknown": 40}),
     "V14 the job ended before its first step": evidence(

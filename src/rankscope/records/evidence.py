@@ -241,6 +241,8 @@ class Evidence:
     pipeline: bool = False
     """The ranks are stages that communicate point to point and have no comparable ranks, so that waiting follows from
     the schedule."""
+    micro_batches: int | None = None
+    """Of a pipeline's step: messages from each stage to each neighbour; None if unknown."""
     staged: bool = False
     """Some ranks are pipeline stages, and have comparable ranks."""
     places: list[Place] = field(default_factory=list)

@@ -133,6 +133,44 @@ def test_a_job_that_crowds_its_own_cpus_still_gets_advice() -> None:
         assert codes(replace(case, contention=replace(own, others_ms=others))) == []
 
 
+@pytest.mark.parametrize(
+    ("times", "micro_batches", "gains", "said"),
+    [
+        # One micro-batch passes all stages in turn, 8 + 12 ms: even stages gain nothing. Of 8, the second stage
+        # decides: (8 + 12) / 8 + 7 / 8 * 12 = 13 ms are 7 less.
+        ({0: 8.0, 1: 12.0}, 1, {"more_micro_batches": 7.0}, "8 instead of 1"),
+        # Of 4, a step takes 5 + 9 = 14 ms. Even stages of 10: 5 + 7.5. 8 micro-batches: 13.
+        ({0: 8.0, 1: 12.0}, 4, {"even_stages": 1.5, "more_micro_batches": 1.0}, "8 instead of 4"),
+        # Enough already: with two stages on each rank 8 count as 16, (12 + 12) / 16 + 15 / 16 * 12 = 12.75 of 13.5
+        ({0: 12.0, 1: 12.0}, 8, {}, ""),
+        ({0: 40.0, 1: 40.0}, 8, {"more_micro_batches": 2.5}, "with two stages on each rank"),
+        ({0: 8.0, 1: 12.0}, None, {"even_stages": None, "more_micro_batches": None}, "Use more micro-batches per step"),
+    ],
+)
+def test_a_pipeline_s_schedule(
+    times: dict[int, float], micro_batches: int | None, gains: dict[str, float | None], said: str
+) -> None:
+    case = replace(evidence(), pipeline=True, compute_ms=times, micro_batches=micro_batches)
+    actions = {a.code: a for a in advise(open_case(case)) if a.code in ("even_stages", "more_micro_batches")}
+    assert {code: a.saves_ms for code, a in actions.items()} == {k: pytest.approx(v) for k, v in gains.items()}
+    assert said in getattr(actions.get("more_micro_batches"), "text", "")
+
+
+def test_messages_between_stages_are_to_be_hidden() -> None:
+    case = replace(evidence(), pipeline=True, transfer_ms=30.0, network_gain_ms=20.0)
+    assert codes_and_gains(case)["hide_messages"] == 20.0
+    assert "hide_messages" not in codes(replace(case, pipeline=False))
+
+
+def test_stacks_give_the_optimizer_no_price_of_the_host() -> None:
+    """Half of 80 kernels are the optimizer's, so of 40 ms idle for the host 20; with stacks its 2 ms on the device."""
+    groups = [WorkGroup(name="optimizer", ms_per_step=2.0, kernels_per_step=40.0)]
+    slow = {"host_ms": 40.0, "host_gain_ms": 40.0, "launches": 80.0, "work_gains": {"optimizer": 2.0}}
+    case = replace(evidence(), **slow, uses=["foreach_optimizer"], efficiency=replace(H100, groups=groups))
+    assert codes_and_gains(case)["fused_optimizer"] == pytest.approx(20.0)
+    assert codes_and_gains(replace(case, stacks=True))["fused_optimizer"] == pytest.approx(2.0)
+
+
 def test_transfers_of_one_host_s_processors_are_not_to_be_hidden() -> None:
     case = replace(evidence(), transfer_ms=30.0, network_gain_ms=20.0, device=False)
     assert "hide_transfers" in codes(replace(case, hosts=2))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.computed_again import again_ms
+from rankscope.analysis.evidence.micro_batches import micro_batches
 from rankscope.analysis.evidence.missing_ranks import holds, lost_partners
 from rankscope.analysis.evidence.pageable import pageable_ms
 from rankscope.analysis.evidence.places import find_places
@@ -90,6 +91,7 @@ def collect(
         refused=None if trusted else next((w.refused for w in windows if w.refused), "no window"),
         pipeline=any(w.pipeline for w in windows),
         staged=any(w.staged for w in windows),
+        micro_batches=micro_batches(windows),
         compute_pct=_mean([r.compute_pct for r in usable]),
         exposed_comm_pct=_mean([r.exposed_comm_pct for r in usable]),
         overlap_pct=_mean(known) if (known := [r.overlap_pct for r in usable if r.overlap_pct is not None]) else None,

@@ -19,7 +19,7 @@ def _find(case: Case) -> list[Action]:
     kernels = f" instead of {group.kernels_per_step:.0f}" if group is not None else ""
     text = f"Give the optimizer fused=True: it updates in a few kernels{kernels}."
     gain = device_gain(evidence, OPTIMIZER)
-    if group is not None and evidence.launches:
+    if group is not None and evidence.launches and not evidence.stacks:  # stacks distort the host's time
         # If the host is the bottleneck, each removed launch saves host time: at most that of the optimizer's step.
         host = (evidence.own_host_gain_ms or 0.0) * min(group.kernels_per_step / evidence.launches, 1.0)
         own = min(evidence.optimizer_ms * unrecorded(evidence), evidence.own_host_gain_ms or 0.0)
