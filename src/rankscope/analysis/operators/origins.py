@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from rankscope.analysis.operators.bytes import bytes_of_elementwise, bytes_of_product
-from rankscope.analysis.operators.convolutions import Convolutions
-from rankscope.analysis.operators.flops import flop
 from rankscope.analysis.operators.groups import MEMORY_BOUND, group_of
+from rankscope.analysis.operators.kinds import KernelKind, kernel_kinds
 from rankscope.analysis.operators.work import operator_of_kernels
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["Origin", "origins"]
+
+_COVERED = 0.5
+"""A rate is stated if more than this share of the kernels' time can be counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,53 +34,56 @@ class Origin:
 
 def origins(views: Sequence[RankView]) -> dict[str, Origin]:
     """Return name of a kernel -> its origin, over the recorded steps of these ranks; without those of no operator."""
-    time: dict[str, dict[tuple[str, str], float]] = defaultdict(lambda: defaultdict(float))
-    work: dict[str, float] = defaultdict(float)
-    counted: dict[str, float] = defaultdict(float)
-    size: dict[str, float] = defaultdict(float)
-    moved: dict[str, float] = defaultdict(float)
+    by_name: dict[str, _Kernels] = defaultdict(_Kernels)
     for view in views:
-        events, strings = view.trace.events, view.trace.strings
         kernels, operators = operator_of_kernels(view)
-        kernels, operators = kernels[operators >= 0], operators[operators >= 0]
-        if not len(kernels):
-            continue
-        table = np.stack((events.name[kernels], events.name[operators], events.shape[operators]))
-        kinds, place = np.unique(table, axis=1, return_inverse=True)
-        place = place.reshape(-1)
-        length = np.bincount(place, events.duration[kernels])
-        # Of a call with several kernels it is not known which of them does how much of the work.
-        _, call, often = np.unique(operators, return_inverse=True, return_counts=True)
-        alone = np.bincount(place, often[call.reshape(-1)] == 1)
-        names = [(strings[k], strings[o], strings[s] if s >= 0 else "") for k, o, s in kinds.T.tolist()]
-        convolutions = Convolutions({(operator, shapes) for _, operator, shapes in names})
-        count = np.bincount(place)
-        for (kernel, operator, shapes), ns, calls, single in zip(names, length, count, alone, strict=True):
-            time[kernel][operator, shapes] += float(ns)
-            each = flop(operator, shapes) or convolutions.flop(operator, shapes)
-            if each is not None and calls == single:
-                work[kernel] += each * float(calls)
-                counted[kernel] += float(ns)
-            if (least := _bytes(operator, kernel, shapes)) is not None and calls == single:
-                size[kernel] += least * float(calls)
-                moved[kernel] += float(ns)
-    found = {}
-    for kernel, parts in time.items():
-        whole: dict[str, float] = defaultdict(float)
-        for (operator, _), ns in parts.items():
-            whole[operator] += ns
-        most = max(whole, key=lambda operator: whole[operator])
-        shapes = max((s for o, s in parts if o == most), key=lambda s: parts[most, s])
-        half = 0.5 * sum(whole.values())
-        rate = work[kernel] / counted[kernel] / 1e3 if counted[kernel] > half else None
-        found[kernel] = Origin(
-            most, shapes or None, rate, size[kernel] / moved[kernel] if moved[kernel] > half else None
+        known = operators >= 0
+        for kind in kernel_kinds(view, kernels[known], operators[known]):
+            by_name[kind.kernel].add(kind)
+    return {name: kernels.origin() for name, kernels in by_name.items()}
+
+
+@dataclass(slots=True)
+class _Kernels:
+    """Sums over the kernels of one name, on all ranks."""
+
+    ns: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    """Operator and shapes -> device time."""
+    flop: float = 0.0
+    counted_ns: float = 0.0
+    """Time of the kernels whose operations ``flop`` contains."""
+    bytes: float = 0.0
+    moved_ns: float = 0.0
+    """Time of the kernels whose traffic ``bytes`` contains."""
+
+    def add(self, kind: KernelKind) -> None:
+        self.ns[kind.operator, kind.shapes] += kind.ns
+        if not kind.alone:
+            return
+        if kind.flop is not None:
+            self.flop += kind.flop * float(kind.kernels)
+            self.counted_ns += kind.ns
+        if (moved := _bytes(kind)) is not None:
+            self.bytes += moved * float(kind.kernels)
+            self.moved_ns += kind.ns
+
+    def origin(self) -> Origin:
+        by_operator: dict[str, float] = defaultdict(float)
+        for (operator, _), ns in self.ns.items():
+            by_operator[operator] += ns
+        longest = max(by_operator, key=lambda operator: by_operator[operator])
+        shapes = max((shapes for operator, shapes in self.ns if operator == longest), key=lambda s: self.ns[longest, s])
+        needed_ns = _COVERED * sum(by_operator.values())
+        return Origin(
+            operator=longest,
+            shapes=shapes or None,
+            tflops=self.flop / self.counted_ns / 1e3 if self.counted_ns > needed_ns else None,
+            gb_s=self.bytes / self.moved_ns if self.moved_ns > needed_ns else None,
         )
-    return found
 
 
-def _bytes(operator: str, kernel: str, shapes: str) -> float | None:
+def _bytes(kind: KernelKind) -> float | None:
     """Return what one call moves at least; None for anything but products and element-wise kernels."""
-    if group_of(operator, kernel) == MEMORY_BOUND:
-        return bytes_of_elementwise(operator, kernel, shapes)
-    return bytes_of_product(operator, kernel, shapes)
+    if group_of(kind.operator, kind.kernel) == MEMORY_BOUND:
+        return bytes_of_elementwise(kind.operator, kind.kernel, kind.shapes)
+    return bytes_of_product(kind.operator, kind.kernel, kind.shapes)
