@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from rankscope.analysis.replay import longest_path
 from rankscope.analysis.replay.build import begins
 from rankscope.analysis.replay.collective_nodes import END, HOST, JOINED, START
 from rankscope.analysis.replay.critical_path import Part, critical_path
@@ -69,8 +70,9 @@ def test_edges_that_point_back_in_time_are_left_out() -> None:
     assert (graph.dropped, graph.replay().tolist()) == (1, [0.0, 5.0])
 
 
-def test_by_levels_and_by_node_the_times_are_the_same() -> None:
-    """Any graph: 200 nodes, up to four edges each from earlier ones, some nodes fixed."""
+def test_by_levels_and_by_node_the_times_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any graph: 200 nodes, up to four edges each from earlier ones, some nodes fixed; in several blocks of levels."""
+    monkeypatch.setattr(longest_path, "EDGES_AT_ONCE", 100)
     rng = np.random.default_rng(3)
     count = rng.integers(0, 5, 200)
     count[0] = 0
@@ -79,8 +81,11 @@ def test_by_levels_and_by_node_the_times_are_the_same() -> None:
     weight = rng.normal(10.0, 5.0, len(source))
     known, fixed = rng.normal(0.0, 100.0, 200), rng.random(200) < 0.1
     levels = Levels.of(first, source, fixed)
-    assert len(levels.steps) > 4
-    assert levels.run(weight, known).tolist() == by_node(first, source, weight, known, fixed).tolist()
+    assert len(levels.blocks) > 1
+    assert sum(len(steps) for _, _, steps in levels.blocks) > 4
+    assert levels.run(weight - 3.0, np.full(len(weight), 3.0), known).tolist() == pytest.approx(
+        by_node(first, source, weight, known, fixed).tolist()
+    )
 
 
 @pytest.mark.data

@@ -76,7 +76,7 @@ class Matched:
     matched: int = 0
     methods: list[str] = field(default_factory=list)
     unmatched: Counter[str] = field(default_factory=Counter)
-    known: list[list[int]] = field(default_factory=list)
+    known: list[NDArray[np.int32]] = field(default_factory=list)
     """Per rank: rows of launched calls of groups whose ranks are known, matched or not."""
     extra: list[list[int]] = field(default_factory=list)
     """Per rank: rows of matched channels that no other member recorded, due to different windows or lost records."""
@@ -146,7 +146,7 @@ class Matched:
 def match(views: Sequence[RankView]) -> Matched:
     """Match the calls of one window's ranks."""
     ranks = tuple(v.rank for v in views)
-    result = Matched(ranks, known=[[] for _ in ranks], extra=[[] for _ in ranks], lost=[0] * len(ranks))
+    result = Matched(ranks, extra=[[] for _ in ranks], lost=[0] * len(ranks))
     calls: dict[Communicator, dict[int, I64]] = defaultdict(dict)
     spelled: dict[str, str] = {}
     kinds = [spelled_kinds(v.trace.collectives.kind, spelled) for v in views]
@@ -154,7 +154,9 @@ def match(views: Sequence[RankView]) -> Matched:
     numbers = number_groups(views, kinds, memberships)
     for column, view in enumerate(views):
         numbered = numbers.number[column]
-        found = channels_of(view, kinds[column], ranks, result.unmatched, result.known[column], numbered, memberships)
+        known: list[int] = []
+        found = channels_of(view, kinds[column], ranks, result.unmatched, known, numbered, memberships)
+        result.known.append(np.array(known, np.int32))
         for channel, rows in found.items():
             calls[channel][column] = rows
             result.total += len(rows)

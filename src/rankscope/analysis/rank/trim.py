@@ -16,6 +16,7 @@ from rankscope.analysis.rank.select import take
 from rankscope.analysis.rank.view import name_mask
 from rankscope.statistics.medians import median_of_others
 from rankscope.trace.columns import RankTrace, Steps
+from rankscope.trace.scratch import Scratch, released
 
 __all__ = ["ended_early", "whole_steps"]
 
@@ -32,7 +33,12 @@ def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
     counts = [int((t.steps.number[:run] <= last).sum()) for t, run in zip(traces, runs, strict=True)]
     if any(run and not count for run, count in zip(runs, counts, strict=True)):
         counts = runs  # they recorded different steps
-    return [_up_to(trace, count) for trace, count in zip(traces, counts, strict=True)]
+    scratch, whole = Scratch(), list[RankTrace]()
+    for trace, count in released(zip(traces, counts, strict=True)):
+        whole.append(_up_to(trace, count))
+        if whole[-1] is not trace:
+            scratch.take(whole[-1].events, whole[-1].collectives)
+    return whole
 
 
 def ended_early(traces: Sequence[RankTrace]) -> list[str | None]:

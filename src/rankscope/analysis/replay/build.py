@@ -16,6 +16,7 @@ from rankscope.analysis.replay.cpu_rank import add_cpu_rank
 from rankscope.analysis.replay.device_rank import DeviceRank, least_gaps
 from rankscope.analysis.replay.graph import Builder, Graph
 from rankscope.analysis.replay.segments import Plan
+from rankscope.trace.scratch import released
 
 __all__ = ["begins", "build_graph"]
 
@@ -24,7 +25,7 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
     """Build the graph of all ranks of one window."""
     builder = Builder()
     window, ranks = CallNodes(builder, matched, waits), list[DeviceRank]()
-    for column, view in enumerate(views):
+    for column, view in released(enumerate(views)):
         begin = begins(view, column, clocks, waits.steps)
         if view.device:
             ranks.append(DeviceRank(builder, window, view, column, clocks, plan, begin))
@@ -32,7 +33,7 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
             add_cpu_rank(builder, window, view, column, clocks, plan, begin)
     least = least_gaps(ranks)
     ranks.reverse()
-    while ranks:
+    for _ in released(range(len(ranks))):
         ranks.pop().add(least)
     return builder.finish(window.end, window.start, matched.column)
 

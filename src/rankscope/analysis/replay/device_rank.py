@@ -25,6 +25,8 @@ __all__ = ["DeviceRank", "least_gaps"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+Numbers = I64 | I32
 Mask = NDArray[np.bool_]
 
 LAUNCH_NS = 10_000.0
@@ -66,20 +68,24 @@ class DeviceRank:
         gpu = np.flatnonzero(one_of(view.kind, DEVICE_WORK))
         self.launch, self.stream, self.step = events.launch[gpu], events.stream[gpu], events.step[gpu]
         self.launched = self.launch >= 0
-        self.host_start, self.host_end = clocks.aligned(column, events.start), clocks.aligned(column, events.end)
-        self.begin = self.host_start[gpu]
-        self.end = _without_rounding(self.begin, self.host_end[gpu], self.stream)
-        self.asked = self.host_start[np.where(self.launched, self.launch, 0)]
+        self.clocks = clocks
+        self.begin = self.aligned(events.start[gpu])
+        self.end = _without_rounding(self.begin, self.aligned(events.end[gpu]), self.stream)
+        self.asked = self.aligned(events.start[np.where(self.launched, self.launch, 0)])
         self.bounds, self.shift = clocks.aligned(column, plan.times[column]), plan.shift[column]
-        self.opened = float(clocks.aligned(column, np.array([view.start]))[0])
+        self.opened = float(self.aligned(np.array([view.start]))[0])
         member = np.full(len(events), -1, np.int64)
         member[view.trace.collectives.event] = calls.member_of(view, column)
         self._nodes(calls, member[gpu], one_of(view.kind[gpu], _KEPT), events.duration[gpu].astype(np.float64))
 
+    def aligned(self, times: I64) -> F64:
+        """Convert times of the rank's own clock to the aligned one, in ns."""
+        return self.clocks.aligned(self.column, times)
+
     def _nodes(self, calls: CallNodes, member: I64, comm: Mask, duration: F64) -> None:
         """Add the start node of each piece, and express its end as ``source + base + work``."""
         matched, own = member >= 0, member < 0
-        self.node = np.empty(len(member), np.int64)
+        self.node = np.empty(len(member), np.int32)
         self.node[matched] = calls.start[member[matched]]
         self.builder.pin(self.node[matched & ~self.launched])
         self.node[own] = self.builder.nodes(self.begin[own], START, fixed=~self.launched[own])
@@ -91,11 +97,15 @@ class DeviceRank:
         self.source[matched] = calls.end[member[matched]]
         length = self.end - self.begin
         self.base, self.work = np.where(own & ~working, length, 0.0), np.where(working, length, 0.0)
-        self.label = np.where(working, Work.DEVICE, Work.NONE)
-        self.owner, self.place = np.where(working, self.column, -1), np.where(working, place, -1)
+        self.label = np.where(working, np.int8(Work.DEVICE), np.int8(Work.NONE))
+        self.owner = np.where(working, np.int32(self.column), np.int32(-1))
+        self.place = np.where(working, place, -1).astype(np.int32)
 
         self._add_lost(calls)
         self._reach()
+        # These exist for all ranks before the first edge is added.
+        for name in ("launch", "stream", "step", "begin", "end", "asked", "node", "source", "base", "work", "place"):
+            setattr(self, name, self.builder.keep(getattr(self, name)))
 
     def _add_lost(self, calls: CallNodes) -> None:
         """Add calls without a record of this rank: no pieces to start, but later pieces and the host may wait for their
@@ -112,17 +122,18 @@ class DeviceRank:
         self.begin = np.append(self.begin, lost.time)
         self.asked = np.append(self.asked, lost.time)
         self.end = np.append(self.end, lost.time)
-        self.node, self.source = np.append(self.node, lost.node), np.append(self.source, lost.node)
+        node = lost.node.astype(np.int32)
+        self.node, self.source = np.append(self.node, node), np.append(self.source, node)
         self.base, self.work = np.append(self.base, np.zeros(count)), np.append(self.work, np.zeros(count))
-        self.label = np.append(self.label, np.full(count, Work.NONE))
-        self.owner = np.append(self.owner, np.full(count, -1))
-        self.place = np.append(self.place, np.full(count, -1))
+        self.label = np.append(self.label, np.full(count, Work.NONE, np.int8))
+        self.owner = np.append(self.owner, np.full(count, -1, np.int32))
+        self.place = np.append(self.place, np.full(count, -1, np.int32))
 
     def segment(self, times: F64) -> I64:
         """Return the segments that contain ``times`` (ns, aligned clock)."""
         return np.searchsorted(self.bounds, times) + self.shift
 
-    def _after(self, target: I64, piece: I64, distance: F64) -> None:
+    def _after(self, target: Numbers, piece: Numbers, distance: F64) -> None:
         """Add edges: each ``target`` happens no earlier than ``distance`` (ns) after the end of a piece."""
         base = self.base[piece] + distance
         carried = self.work[piece], self.label[piece], self.owner[piece], self.place[piece]
@@ -148,7 +159,7 @@ class DeviceRank:
         launching = events.launching
         runtime = one_of(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)) & view.chain
         calls = np.flatnonzero((runtime | launching) & (launching | (events.duration > BLOCKING_NS)))
-        begin, finish = self.host_start[calls], self.host_end[calls]
+        begin, finish = self.aligned(events.start[calls]), self.aligned(events.end[calls])
         by_end = np.argsort(self.end, kind="stable")
         ends = self.end[by_end]
         last = np.searchsorted(ends, finish, side="right") - 1
@@ -214,7 +225,7 @@ class DeviceRank:
         piece, silent = np.full(len(at), -1, np.int64), np.zeros(len(at))
         busy = view.chain & one_of(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
         rows = np.flatnonzero(busy)
-        begun, ended = self.host_start[rows], np.maximum.accumulate(self.host_end[rows])
+        begun, ended = self.aligned(events.start[rows]), np.maximum.accumulate(self.aligned(events.end[rows]))
         on_host = np.flatnonzero(self.launched & (self.stream < 0))
         for own in on_host[np.argsort(self.end[on_host], kind="stable")].tolist():
             end = float(self.end[own])
@@ -229,7 +240,7 @@ class DeviceRank:
     def _reach(self) -> None:
         """Determine what each launched piece may wait for: the last work of its own stream and of certain others."""
         waits = np.flatnonzero(self.view.chain & name_mask(self.view.trace, lambda n: "StreamWaitEvent" in n))
-        waits_before = np.searchsorted(np.sort(self.host_start[waits]), self.asked)
+        waits_before = np.searchsorted(np.sort(self.aligned(self.view.trace.events.start[waits])), self.asked)
         mine = np.flatnonzero(self.launched)
         mine = mine[np.argsort(self.asked[mine], kind="stable")]
         turn = np.full(len(self.begin), -1, np.int64)
@@ -246,8 +257,10 @@ class DeviceRank:
             taken = np.flatnonzero((before >= 0) & ((streams == stream) | waited | (gap <= NEAR_NS)))
             before, gap = before[taken], gap[taken]
             queued = asked[taken] + LAUNCH_NS < self.end[before]
-            reached.append(_Reached(taken, before, gap, queued, (streams[taken] == stream).astype(np.int64)))
-        self.mine, self.reached = mine, reached
+            same = (streams[taken] == stream).astype(np.int8)
+            columns = taken.astype(np.int32), before.astype(np.int32), gap, queued, same
+            reached.append(_Reached(*map(self.builder.keep, columns)))
+        self.mine, self.reached = mine.astype(np.int32), reached
 
     def queued_gaps(self) -> tuple[F64, F64]:
         """Gaps (ns) between the end of awaited work and the begin of pieces launched before that end: after work of
@@ -292,15 +305,15 @@ class DeviceRank:
 class _Reached:
     """Pieces that may wait for the work of one stream; arrays of one length."""
 
-    piece: I64
+    piece: I32
     """Index among the launched pieces, in order of launch."""
-    before: I64
+    before: I32
     """The piece that it may wait for."""
     gap: F64
     """Time from the end of that piece to its own begin, in ns."""
     queued: Mask
     """Whether it had been launched before that end."""
-    same: I64
+    same: NDArray[np.int8]
     """1 if both are on one stream, else 0."""
 
 

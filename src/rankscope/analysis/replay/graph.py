@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankscope.analysis.replay.longest_path import Levels, by_node
+from rankscope.trace.scratch import Array, Scratch, release
 
 __all__ = ["Builder", "Graph", "Stops", "Work"]
 
@@ -36,6 +37,9 @@ NOTHING: I64 = np.empty(0, np.int64)
 WIDE = 16
 """Graphs of more than this number of ranks are replayed by levels."""
 
+
+AT_ONCE = 1 << 20
+"""Number of edges that are handled at a time, where each needs a multiple of its memory."""
 
 DEEPEST = 64
 """Largest number of nodes of equal time that are sorted along a chain of edges. It bounds the work on a cycle."""
@@ -112,17 +116,16 @@ class Graph:
         if work is not None:
             return self._replayed(work)
         if self._unchanged is None:
-            self._unchanged = self._replayed(self.work)
+            self._unchanged = Scratch().keep(self._replayed(self.work))
             self._unchanged.flags.writeable = False
         return self._unchanged
 
     def _replayed(self, work: F64) -> F64:
-        weight = self.base + work
         if self.owner.max(initial=0) < WIDE:
-            return by_node(self.first, self.source, weight, self.recorded, self.fixed)
+            return by_node(self.first, self.source, self.base + work, self.recorded, self.fixed)
         if self._levels is None:
             self._levels = Levels.of(self.first, self.source, self.fixed)
-        return self._levels.run(weight, self.recorded)
+        return self._levels.run(self.base, work, self.recorded)
 
     def transfers(self) -> tuple[I64, I64]:
         """Return the edges that carry transfers, and for each the member of a matched call that ends with it; -1 for
@@ -139,7 +142,11 @@ def _depth(time: F64, rise: NDArray[np.int8], source: I32, target: I32) -> I32:
     ``rise`` orders most of them. A depth other than 0 is given only where it would put a source after its target.
     """
     depth = np.zeros(len(time), np.int32)
-    tied = np.flatnonzero((time[source] == time[target]) & (source != target))
+    found = [np.empty(0, np.int64)]
+    for begin in range(0, len(source), AT_ONCE):
+        one, other = source[begin : begin + AT_ONCE], target[begin : begin + AT_ONCE]
+        found.append(np.flatnonzero((time[one] == time[other]) & (one != other)) + begin)
+    tied = np.concatenate(found)
     source, target = source[tied], target[tied]
     before = (rise[source] < rise[target]) | ((rise[source] == rise[target]) & (source < target))
     if before.all():
@@ -172,8 +179,9 @@ class Builder:
     _nodes: list[tuple[F64, NDArray[np.int8], NDArray[np.bool_]]] = field(default_factory=list)
     _edges: list[tuple[I32, I32, F64, F64, NDArray[np.int8], I32, I32]] = field(default_factory=list)
     _device: list[tuple[I32, I32, F64]] = field(default_factory=list)
-    _pinned: list[I64] = field(default_factory=list)
+    _pinned: list[I64 | I32] = field(default_factory=list)
     _stops: list[tuple[I32, I64, I64, I64]] = field(default_factory=list)
+    _scratch: Scratch = field(default_factory=Scratch)
 
     def nodes(self, time: ArrayLike, rise: int, *, fixed: ArrayLike = False) -> I64:
         """Add nodes and return their provisional numbers. ``time`` is in ns; ``rise`` orders nodes of equal time."""
@@ -183,9 +191,13 @@ class Builder:
         self.count += size
         return np.arange(self.count - size, self.count)
 
-    def pin(self, nodes: I64) -> None:
+    def pin(self, nodes: I64 | I32) -> None:
         """Fix nodes at their recorded time."""
         self._pinned.append(nodes)
+
+    def keep(self, column: Array) -> Array:
+        """Return the same values, in a scratch file if there are many."""
+        return self._scratch.keep(column)
 
     def edges(
         self,
@@ -203,7 +215,7 @@ class Builder:
 
         def column(values: ArrayLike, kind: type) -> NDArray[Any]:
             array: NDArray[Any] = np.asarray(values, kind)
-            return array if array.shape == (size,) else np.broadcast_to(array, size)
+            return self._scratch.keep(array) if array.shape == (size,) else np.broadcast_to(array, size)
 
         self._edges.append(
             (
@@ -234,37 +246,56 @@ class Builder:
             member: columns of these members.
         """
         time, rise, pinned = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
+        self._nodes.clear()
         for nodes in self._pinned:
             pinned[nodes] = True
         columns = [list(column) for column in zip(*self._edges, strict=True)]
         self._edges.clear()
-
-        def whole() -> NDArray[Any]:
-            """Return the next column and free its pieces at once, because both together are the peak memory of an
-            analysis."""
-            return np.concatenate(columns.pop(0))
-
-        target, source = whole(), whole()
-        order = _sorted(time, _depth(time, rise, source, target), rise)
+        # Each column is put together and its pieces are freed at once: here an analysis needs most memory.
+        target, source = np.concatenate(columns.pop(0)), np.concatenate(columns.pop(0))
+        count = len(target)
+        order = _sorted(time, _depth(time, rise, source, target), rise).astype(np.int32)
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
-        target, source = place[target], place[source]
-        forward = np.flatnonzero(source < target)
-        kept = forward[np.argsort(target[forward], kind="stable")]
-        target, source, count = target[kept], source[kept], len(target)
+        recorded, pinned = self._scratch.keep(time[order]), pinned[order]
+        del time, rise, order
+        target = place[target]
+        source = place[source]
+        backward = source >= target
+        source = self._scratch.keep(source)
+        if backward.any():
+            forward = np.flatnonzero(~backward).astype(np.int32)
+            kept = forward[np.argsort(target[forward], kind="stable")]
+        else:
+            kept = np.argsort(target, kind="stable").astype(np.int32)
+        into = np.bincount(target[kept] if len(kept) < count else target, minlength=len(place))
+        del target, backward
+        source = self._scratch.keep(source[kept])
+
+        def column() -> NDArray[Any]:
+            """Return the next column, for the edges that are kept, in their order."""
+            pieces = columns.pop(0)
+            whole = np.concatenate(pieces, out=self._scratch.empty(count, pieces[0].dtype))
+            pieces.clear()
+            found = self._scratch.empty(len(kept), whole.dtype)
+            for begin in range(0, len(kept), AT_ONCE):
+                np.take(whole, kept[begin : begin + AT_ONCE], out=found[begin : begin + AT_ONCE], mode="clip")
+            release()
+            return found
+
         device = [np.concatenate(c) for c in zip(*self._device, strict=True)]
         nowhere = (np.empty(0, np.int32), *(np.empty(0, np.int64) for _ in range(3)))
         owners, events, asked, done = (np.concatenate(c) for c in zip(nowhere, *self._stops, strict=True))
         return Graph(
-            recorded=time[order],
-            fixed=pinned[order],
-            first=np.concatenate(([0], np.cumsum(np.bincount(target, minlength=len(order))))),
+            recorded=recorded,
+            fixed=pinned,
+            first=self._scratch.keep(np.concatenate(([0], np.cumsum(into)))),
             source=source,
-            base=whole()[kept],
-            work=whole()[kept],
-            label=whole()[kept],
-            owner=whole()[kept],
-            segment=whole()[kept],
+            base=column(),
+            work=column(),
+            label=column(),
+            owner=column(),
+            segment=column(),
             device_owner=device[0] if device else np.empty(0, np.int32),
             device_segment=device[1] if device else np.empty(0, np.int32),
             device_work=device[2] if device else np.empty(0),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rankscope.trace.scratch import Scratch, release
 
 __all__ = ["Levels", "by_node"]
 
@@ -21,6 +22,8 @@ I32 = NDArray[np.int32]
 
 AT_ONCE = 1 << 16
 """Number of nodes converted to Python integers at a time, since these need several times the memory."""
+EDGES_AT_ONCE = 1 << 20
+"""Number of edges whose weights are computed at a time."""
 
 
 def by_node(first: I64, source: I32, weight: F64, known: F64, fixed: NDArray[np.bool_]) -> F64:
@@ -53,10 +56,11 @@ class Levels:
     order: I32
     edge: I32
     """Edges, sorted by their targets in ``order``; those into level 0 are left out."""
-    steps: list[tuple[int, int, int, int, I32, I64 | None]]
-    """Each level but the first: where its nodes begin and end in ``order``, and its edges in ``edge``; the sources of
-    the edges, as indices into ``order``; the first edge of each node, counted within the level, or None where each has
-    one."""
+    blocks: list[tuple[int, int, list[tuple[int, int, int, int, I32, I64 | None]]]]
+    """Levels but the first, in blocks of about :data:`EDGES_AT_ONCE` edges: where the edges of the block begin and end
+    in ``edge``, and for each level where its nodes begin and end in ``order``; its edges, counted within the block;
+    their sources, as indices into ``order``; the first edge of each node, counted within the level, or None where each
+    has one."""
 
     @classmethod
     def of(cls, first: I64, source: I32, fixed: NDArray[np.bool_]) -> Levels:
@@ -68,29 +72,46 @@ class Levels:
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         bounds = np.cumsum(np.concatenate(([0], np.bincount(level)))).tolist()
+        del level, small
         skipped = bounds[1] if len(bounds) > 1 else 0
-        later = order[skipped:]
-        edges = _ranges(first[later], count[later]).astype(np.int32)
-        begins = np.concatenate(([0], np.cumsum(count[later])))
-        sources = place[source[edges]]
-        steps = list[tuple[int, int, int, int, I32, I64 | None]]()
-        bounds_of_edges = begins[np.array(bounds[1:], np.int64) - skipped].tolist()
-        for (here, end), (low, high) in zip(pairwise(bounds[1:]), pairwise(bounds_of_edges), strict=True):
-            several = begins[here - skipped : end - skipped] - low if high - low > end - here else None
-            steps.append((here, end, low, high, sources[low:high], several))
-        return cls(order, edges, steps)
+        begins = np.concatenate(([0], np.cumsum(count[order[skipped:]])))
+        ends = begins[np.array(bounds[1:], np.int64) - skipped].tolist()
+        scratch = Scratch()
+        edge, sources = scratch.empty(int(begins[-1]), np.int32), scratch.empty(int(begins[-1]), np.int32)
+        blocks = []
+        begun = 0
+        while begun < len(ends) - 1:
+            last, base = begun + 1, ends[begun]
+            while last < len(ends) - 1 and ends[last + 1] - base <= EDGES_AT_ONCE:
+                last += 1
+            nodes = order[bounds[begun + 1] : bounds[last + 1]]
+            edge[base : ends[last]] = _ranges(first[nodes], count[nodes])
+            sources[base : ends[last]] = place[source[edge[base : ends[last]]]]
+            steps = list[tuple[int, int, int, int, I32, I64 | None]]()
+            for n in range(begun, last):
+                here, end, low, high = bounds[n + 1], bounds[n + 2], ends[n], ends[n + 1]
+                several = begins[here - skipped : end - skipped] - low if high - low > end - here else None
+                steps.append((here, end, low - base, high - base, sources[low:high], several))
+            blocks.append((base, ends[last], steps))
+            begun = last
+            release()
+        return cls(scratch.keep(order), edge, blocks)
 
-    def run(self, weight: F64, known: F64) -> F64:
-        """Compute the times of all nodes, in ns."""
-        weight, at = weight[self.edge], known[self.order]
+    def run(self, base: F64, work: F64, known: F64) -> F64:
+        """Compute the times of all nodes, in ns; the weight of an edge is ``base + work``."""
+        at = known[self.order]
         latest = np.maximum.reduceat
-        for here, end, low, high, sources, begins in self.steps:
-            reached = at[sources]
-            reached += weight[low:high]
-            if begins is None:
-                at[here:end] = reached
-            else:
-                latest(reached, begins, out=at[here:end])
+        for first, last, steps in self.blocks:
+            edges = self.edge[first:last]
+            weight = base[edges] + work[edges]
+            for here, end, low, high, sources, begins in steps:
+                reached = at[sources]
+                reached += weight[low:high]
+                if begins is None:
+                    at[here:end] = reached
+                else:
+                    latest(reached, begins, out=at[here:end])
+            release()
         out = np.empty(len(at))
         out[self.order] = at
         return out

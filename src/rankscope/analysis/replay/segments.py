@@ -117,10 +117,7 @@ def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) 
         return first
     known = _sorted(
         views,
-        [
-            np.union1d(matched.row[m], np.array(more, np.int64)).astype(np.int64)
-            for m, more in zip(mine, matched.known, strict=True)
-        ],
+        [np.union1d(matched.row[m], more).astype(np.int64) for m, more in zip(mine, matched.known, strict=True)],
     )
     shift, part = _shifts(matched, known)
     said = _said(views, known, steps)

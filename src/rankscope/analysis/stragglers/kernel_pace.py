@@ -7,7 +7,7 @@ kernel counts only where it did not overlap communication of its own rank. Other
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,12 @@ class KernelPace:
     """Shape (pairs, R): logarithm of the other ranks' duration; NaN where none is known."""
     _runs: NDArray[np.bool_]
     """Shape (pairs, R): whether a rank has such a kernel at all, alone or not."""
+    _by_rank: list[I64] = field(init=False)
+    """Rows of each rank, ascending."""
+
+    def __post_init__(self) -> None:
+        order = np.argsort(self._rank, kind="stable")
+        self._by_rank = np.split(order, np.searchsorted(self._rank[order], np.arange(1, len(self.log))))
 
     def typical(self, cells: NDArray[np.bool_]) -> F64:
         """(R, S): the median over the pairs of a rank and step, by time, for some of them; NaN elsewhere.
@@ -74,11 +80,13 @@ class KernelPace:
 
         A device may be slow in a part of its work only, for instance in what is bound by memory.
         """
-        against = self._peers[self._pair, self._rank]
-        mine = (self._rank == column) & steps[self._step] & ~np.isnan(against)
-        kind, weight = kind_of_pair[self._pair[mine]], np.exp(against[mine])
+        rows = self._by_rank[column]
+        rows = rows[steps[self._step[rows]]]
+        against = self._peers[self._pair[rows], column]
+        rows, against = rows[~np.isnan(against)], against[~np.isnan(against)]
+        kind, weight = kind_of_pair[self._pair[rows]], np.exp(against)
         total = np.bincount(kind, weight, kinds)
-        more = np.bincount(kind, weight * (self._took[mine] - against[mine]), kinds)
+        more = np.bincount(kind, weight * (self._took[rows] - against), kinds)
         log: F64 = np.divide(more, total, out=np.full(kinds, np.nan), where=total > 0)
         return log
 

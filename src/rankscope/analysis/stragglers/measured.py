@@ -145,7 +145,7 @@ def _mended(replay: Replay, found: Sequence[Candidate], columns: Sequence[int]) 
     for candidate in found:
         if candidate.column in columns:
             work[candidate.edges] -= candidate.less
-    work = np.maximum(work, 0.0)
+    np.maximum(work, 0.0, out=work)
     for candidate in found:
         if candidate.column in columns:
             work[candidate.free] = -replay.graph.base[candidate.free]

@@ -123,6 +123,8 @@ def _alike(plan: Plan, profiles: Sequence[Profile], one: int, other: int) -> boo
 
 
 def _padded(values: NDArray[np.int64] | F64, shift: int, size: int) -> F64:
+    if not values.any():  # most causes take no time on most ranks
+        return np.broadcast_to(np.zeros(()), size)
     out = np.zeros(max(size, shift + len(values)))
     out[shift : shift + len(values)] = values
     return out[:size]

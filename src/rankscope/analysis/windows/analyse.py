@@ -44,6 +44,7 @@ from rankscope.analysis.windows.losses import too_much_lost, what_is_missing
 from rankscope.analysis.windows.stages import Failed, Stages
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.names import DEVICE_WORK
+from rankscope.trace.scratch import released
 
 __all__ = ["ALONE", "WindowResult", "analyse_window"]
 
@@ -186,7 +187,7 @@ def analyse_window(
     result.step_ns = _own_step(result.lengths)
     result.profiles = stages.run(
         "profiles",
-        lambda: [_profile(view, column, plan) for column, view in enumerate(views)],
+        lambda: [_profile(view, column, plan) for column, view in released(enumerate(views))],
         list,
     )
     if len(result.profiles) == len(views):
@@ -252,7 +253,7 @@ def _compared(
 ) -> tuple[Matched, Clocks, Waits]:
     """Return matched calls, clocks and waits. For a stage that fails, return its result without any matched call."""
     ranks = tuple(v.rank for v in views)
-    nothing = Matched(ranks, known=[[] for _ in ranks], extra=[[] for _ in ranks])
+    nothing = Matched(ranks, known=[np.empty(0, np.int32) for _ in ranks], extra=[[] for _ in ranks])
     matched = stages.run("matching", lambda: match(views), lambda: nothing)
     clocks = stages.run("clocks", lambda: align(views, matched, hosts), lambda: align(views, nothing))
     waits = stages.run("waits", lambda: measure_waits(views, matched, clocks), lambda: None)

@@ -258,7 +258,8 @@ def _trace(path: Path, table: Any, about: _About, groups: list[Group]) -> RankTr
     steps = [np.array(v, np.int64) for v in about.steps]
     calls = columns["category"] == Category.PYTHON_FUNCTION
     python = PythonCalls(*(columns[key][calls] for key in ("start", "duration", "name", "tid")))
-    columns = {key: column[~calls] for key, column in columns.items()}
+    if calls.any():
+        columns = {key: column[~calls] for key, column in columns.items()}
     return RankTrace(
         source=str(path),
         rank=about.rank,

@@ -1,0 +1,121 @@
+"""Columns of many ranks in scratch files, so that the memory of an analysis does not grow with what its ranks recorded.
+
+The first :data:`KEPT` bytes stay in memory: most jobs have no more. Later columns are copied to files without a name in
+the folder for temporary files (``TMPDIR``) and accessed as memory that the system can take away and read again. The
+analysis works on one rank after the other and calls :func:`release` in between, so that it holds the pages of a few
+ranks only. Where there is no room for such files, columns stay in memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.trace.columns import Collectives, Events, PythonCalls
+
+__all__ = ["KEPT", "Array", "Scratch", "release", "released"]
+
+KEPT = 128 << 20
+"""Bytes that stay in memory, for each user of scratch files: the columns of 64 ranks with 150 calls in each of 20
+steps."""
+_FILE = 64 << 20
+"""Size of the first scratch file, unless one column is larger; later ones double, as a process may have few open."""
+_LARGEST_FILE = 1 << 30
+_SPARED = 0.1
+"""Share of the disk that is left free."""
+_ALIGNED = 64
+_AT_ONCE = 16
+"""Ranks whose pages are held at a time."""
+
+T = TypeVar("T")
+Array = TypeVar("Array", bound=NDArray[Any])
+_MAPPED: WeakSet[mmap.mmap] = WeakSet()
+
+
+class Scratch:
+    """Takes columns over. They live as long as the arrays that it returns."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._file: mmap.mmap | None = None
+        self._end, self._size, self._full = 0, _FILE, False
+
+    def take(self, *tables: Events | PythonCalls | Collectives) -> None:
+        """Move the columns of tables, in place."""
+        for table in tables:
+            for column in fields(table):
+                if isinstance(values := getattr(table, column.name), np.ndarray):
+                    setattr(table, column.name, self.keep(values))
+
+    def keep(self, column: Array) -> Array:
+        """Return a column with the same values; the argument itself as long as memory is used."""
+        moved: Any = self._moved(len(column), column.dtype)
+        if moved is None:
+            return column
+        moved[:] = column
+        return moved  # type: ignore[no-any-return]
+
+    def empty(self, count: int, kind: Any) -> NDArray[Any]:
+        """Return a column of ``count`` undefined values."""
+        moved = self._moved(count, np.dtype(kind))
+        return np.empty(count, kind) if moved is None else moved
+
+    def _moved(self, count: int, kind: np.dtype[Any]) -> NDArray[Any] | None:
+        """Return room for a column in a file; None if it is to be in memory."""
+        size = count * kind.itemsize
+        if size <= self._kept:
+            self._kept -= size
+            return None
+        self._kept = 0  # columns of one rank are read together
+        if self._file is None or self._end + size > len(self._file):
+            if self._full:
+                return None
+            self._file, self._end = _new_file(max(size, self._size)), 0
+            self._size = min(2 * self._size, _LARGEST_FILE)
+        if self._file is None:
+            self._full = True
+            return None
+        found = np.frombuffer(self._file, kind, count, self._end)
+        self._end += -(-size // _ALIGNED) * _ALIGNED
+        return found
+
+
+def release() -> None:
+    """Give the pages of all scratch files back to the system, which keeps their contents."""
+    for file in list(_MAPPED):
+        file.madvise(mmap.MADV_DONTNEED)
+
+
+def released(items: Iterable[T]) -> Iterator[T]:
+    """Yield the items, which are of one rank each, and call :func:`release` after every :data:`_AT_ONCE` of them."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if _MAPPED and number % _AT_ONCE == 0:
+            release()
+
+
+def _new_file(size: int) -> mmap.mmap | None:
+    """Return a file of its own as memory; None if there is no room for it, or the system cannot take its pages away."""
+    if not hasattr(mmap, "MADV_DONTNEED") or not hasattr(os, "posix_fallocate"):
+        return None
+    try:
+        folder = tempfile.gettempdir()
+        disk = shutil.disk_usage(folder)
+        if disk.free < size + _SPARED * disk.total:
+            return None
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)  # without it, a full disk would end the process at a write
+            found = mmap.mmap(file.fileno(), size)
+    except OSError:
+        return None
+    _MAPPED.add(found)
+    return found

@@ -1,0 +1,57 @@
+"""Columns in scratch files: the same values, whatever happens to their pages, and memory where files are no use."""
+
+from __future__ import annotations
+
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from rankscope.trace import scratch
+from rankscope.trace.scratch import Scratch, release, released
+
+COLUMN = np.arange(100_000, dtype=np.int64)
+
+
+def test_what_fits_into_memory_is_kept_there() -> None:
+    kept = Scratch(kept=COLUMN.nbytes)
+    assert kept.keep(COLUMN) is COLUMN
+    assert kept.keep(COLUMN) is not COLUMN
+
+
+def test_values_are_the_same_before_and_after_their_pages_are_released() -> None:
+    moved = Scratch(kept=0).keep(COLUMN)
+    release()
+    assert moved.dtype == COLUMN.dtype
+    assert (moved == COLUMN).all()
+    moved[5] = -1  # as writable as memory
+    release()
+    assert moved[4:7].tolist() == [4, -1, 6]
+    assert COLUMN[5] == 5
+
+
+def test_columns_do_not_overlap() -> None:
+    files = Scratch(kept=0)
+    columns = [files.keep(np.full(n, n, np.int16)) for n in (0, 1, 33, 7)]
+    assert [column.tolist() for column in columns] == [[n] * n for n in (0, 1, 33, 7)]
+
+
+def test_a_column_larger_than_a_file_gets_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "_FILE", 4096)
+    files = Scratch(kept=0)
+    small, large, next_one = files.keep(COLUMN[:8]), files.keep(COLUMN), files.keep(COLUMN[8:16])
+    assert small.tolist() + large[8:10].tolist() + next_one.tolist() == [*range(10), *range(8, 16)]
+
+
+def test_a_disk_that_would_be_full_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=1 << 30, free=150 << 20))
+    assert Scratch(kept=0).keep(COLUMN) is COLUMN  # 64 MB more would leave less than a tenth of 1 GB
+
+
+def test_pages_are_released_between_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved, calls = Scratch(kept=0).keep(COLUMN), []
+    monkeypatch.setattr(scratch, "release", lambda: calls.append(None))
+    assert list(released(range(40))) == list(range(40))
+    assert len(moved)  # its file is there until now
+    assert len(calls) == 2  # after 16 and 32
