@@ -42,6 +42,28 @@ def test_opens_without_complaint(any_report: ClusterReport, show: Callable[[Clus
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
 
 
+def test_a_phone_has_a_menu_of_all_sections(
+    many_ranks: ClusterReport, show: Callable[[ClusterReport], Browser]
+) -> None:
+    browser = show(many_ranks)
+    shown = (
+        "return [...document.querySelectorAll('.top nav')].filter((nav) => nav.offsetWidth).map((nav) => nav.className)"
+    )
+    assert browser.run(shown) == ["row"]
+    browser.resize(360, 780)
+    assert browser.run(shown) == ["menu"]
+    browser.run("document.querySelector('.menu summary').click()")
+    edges = browser.run(
+        "const b = document.querySelector('.menu ul').getBoundingClientRect(); return [b.left, b.right]"
+    )
+    assert 0 <= edges[0] < edges[1] <= 360
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    links = "[...document.querySelectorAll('.menu a')]"
+    wanted = browser.run(f"const last = {links}.at(-1); last.click(); return last.hash")
+    assert browser.run("return [location.hash, document.querySelector('.menu details').open]") == [wanted, False]
+    browser.resize(1280, 1400)
+
+
 def test_sorts_and_filters(many_ranks: ClusterReport, show: Callable[[ClusterReport], Browser]) -> None:
     browser = show(many_ranks)
     first = "return document.querySelector('#table-ranks tbody tr').id"

@@ -97,6 +97,13 @@
     input.addEventListener("change", narrow); // from a link
   });
 
+  // ---- the menu of sections closes once a section is chosen
+  const menu = document.querySelector(".menu details");
+  menu.addEventListener("click", (event) => { if (event.target.closest("a")) menu.open = false; });
+  menu.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { menu.open = false; menu.firstElementChild.focus(); }
+  });
+
   const toast = (text) => {
     const box = byId("toast");
     box.textContent = text;
