@@ -42,10 +42,12 @@ from contended import (  # first: it sets up the environment
 
 import numpy as np  # isort: skip
 
+from rankscope.analysis.tables.cpu_of_others import cpu_of_others
 from rankscope.compare.compare import compare
 from rankscope.compare.sides.side import Side, from_summaries, read_side, summary_of
 from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest
+from rankscope.records.rank import HostSample, RankRecord
 from rankscope.records.run_summary import RunSummary
 
 MESHES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -171,31 +173,51 @@ def read(folder: Path) -> list[Recorded]:
             print(f"{line['run']}: {line['failed']} {line['log'][-300:]}")
             continue
         summary = from_json(RunSummary, json.dumps(line["summary"]))
+        add_others(summary, line["host_load"])
         run = Run(**line["run"])
         summary.name = f"{run.mesh} {run.condition} {run.number}"
         found.append(Recorded(run, from_summaries(summary.name, [summary]), summary))
     return [one for one in found if len(one.side.unrecorded_ms) >= BLOCK]
 
 
+def add_others(summary: RunSummary, load: list[list[dict[str, Any]]]) -> None:
+    """Add what other processes used to a report of a version that did not have it, by the samples of the host."""
+    health = summary.report.health if summary.report is not None else []
+    if any(row.others_cpu_pct is not None for row in health):
+        return
+    records = [
+        RankRecord(
+            rank=rank, local_rank=rank, world_size=len(load), host="node", pid=1, attempt=0, window=rank,
+            host_load=[HostSample(**sample) for sample in samples],
+        )
+        for rank, samples in enumerate(load)
+    ]  # fmt: skip
+    others = cpu_of_others(records).get("node")
+    for row in health:
+        row.others_cpu_pct = 100 * others / row.cpus if others is not None and row.cpus else None
+
+
 def conditions(recorded: Sequence[Recorded]) -> None:
-    print("1. runs: medians of the unrecorded steps, ms; highest CPU pressure\n")
-    print("| program | condition | runs | steps, ms | CPU pressure, % | findings of a busy machine |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("1. runs: medians of the unrecorded steps, ms; highest CPU pressure; what others used of the job's CPUs\n")
+    print("| program | condition | runs | steps, ms | CPU pressure, % | others, % | findings of a busy machine |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for mesh in MESHES:
         for condition in RUNS:
             own = _of(recorded, mesh, condition)
             steps = ", ".join(f"{np.median(one.side.unrecorded_ms):.1f}" for one in own)
-            health = [row for one in own for row in one.side.report.health]
-            pressure = ", ".join(
-                f"{max((r.pressure_cpu_pct or 0.0 for r in one.side.report.health), default=0.0):.0f}" for one in own
-            )
-            known = pressure if any(row.pressure_cpu_pct is not None for row in health) else "unknown"
+            pressure = ", ".join(_highest(one, "pressure_cpu_pct") for one in own)
+            others = ", ".join(_highest(one, "others_cpu_pct") for one in own)
             busy = sum(
                 "contended" in {f.kind for f in one.side.report.findings} | {one.side.report.verdict.kind}
                 for one in own
             )
-            print(f"| {mesh} | {condition} | {len(own)} | {steps} | {known} | {busy} |")
+            print(f"| {mesh} | {condition} | {len(own)} | {steps} | {pressure} | {others} | {busy} |")
     print()
+
+
+def _highest(one: Recorded, name: str) -> str:
+    values = [value for row in one.side.report.health if (value := getattr(row, name)) is not None]
+    return f"{max(values):.0f}" if values else "?"
 
 
 def _of(recorded: Sequence[Recorded], mesh: str, condition: str) -> list[Recorded]:
@@ -214,38 +236,30 @@ def drawn(
 def block(one: Recorded, random: np.random.Generator) -> Side:
     steps = one.side.unrecorded_ms
     start = int(random.integers(0, len(steps) - BLOCK + 1))
-    return replace(one.side, unrecorded_ms=steps[start : start + BLOCK], ranks=[], windows=[])
-
-
-def without_pressure(side: Side) -> Side:
-    """The run as if its CPU pressure was not known: findings of a busy machine still count."""
-    health = [replace(row, pressure_cpu_pct=None) for row in side.report.health]
-    return replace(side, report=replace(side.report, health=health))
+    return replace(one.side, unrecorded_ms=steps[start : start + BLOCK], windows=[])
 
 
 def times(recorded: Sequence[Recorded], pairs: int, random: np.random.Generator) -> None:
     print(f"2. {pairs} pairs of which only the load differs, and as many of which the newer has steps 10 % longer\n")
     print(
-        "| older, newer | program | pairs | slower | faster | same | not comparable | without the pressure:"
-        " slower | not comparable | judged all the same (--force): slower | faster |"
+        "| older, newer | program | pairs | slower | faster | same | not comparable |"
+        " judged all the same (--force): slower | faster |"
     )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     false = total = 0
     for kinds, wanted in ((ALARMS, pairs // len(ALARMS)), ((("alone", "longer"),), pairs)):
         for before, after in kinds:
             for place, mesh in enumerate(MESHES):
                 count = wanted // len(MESHES) + (place < wanted % len(MESHES))
-                found, eased, forced = Counter[str](), Counter[str](), Counter[str]()
+                found, forced = Counter[str](), Counter[str]()
                 for _ in range(count):
                     pair = drawn(recorded, mesh, before, after, random)
                     if pair is None:
                         break
                     sides = [block(one, random) for one in pair]
                     found[compare(*sides).verdict] += 1
-                    eased[compare(*map(without_pressure, sides)).verdict] += 1
                     forced[compare(*sides, force=True).verdict] += 1
                 words = [str(found[verdict]) for verdict in ("slower", "faster", "same", "not_comparable")]
-                words += [str(eased[verdict]) for verdict in ("slower", "not_comparable")]
                 words += [str(forced[verdict]) for verdict in ("slower", "faster")]
                 drew = sum(found.values())
                 print(f"| {before}, {after} | {mesh} | {drew} | {' | '.join(words)} |", flush=True)
@@ -256,12 +270,15 @@ def times(recorded: Sequence[Recorded], pairs: int, random: np.random.Generator)
 
 def baselines(recorded: Sequence[Recorded], pairs: int, random: np.random.Generator) -> None:
     print("3. whole runs against one and against a baseline of four, all runs alone\n")
-    print("| newer | program | pairs | slower | faster | against four: slower | faster | comparable |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print(
+        "| newer | program | pairs | slower | faster | not comparable"
+        " | against four: slower | faster | not comparable |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for after in ("alone", "longer"):
         for mesh in MESHES:
             quiet, newer = _of(recorded, mesh, "alone"), _of(recorded, mesh, after)
-            one, four, can = Counter[str](), Counter[str](), 0
+            one, four = Counter[str](), Counter[str]()
             drew = 0
             for _ in range(pairs):
                 if len(quiet) < 5 or not newer:
@@ -269,32 +286,30 @@ def baselines(recorded: Sequence[Recorded], pairs: int, random: np.random.Genera
                 new = newer[int(random.integers(len(newer)))]
                 rest = [other for other in quiet if other is not new]
                 chosen = [rest[int(i)] for i in random.permutation(len(rest))[:4]]
-                side = replace(new.side, ranks=[])
-                base = from_summaries("four", [replace(other.summary, ranks=[]) for other in chosen])
-                one[compare(replace(chosen[-1].side, ranks=[]), side, force=True).verdict] += 1
-                four[compare(base, side, force=True).verdict] += 1
-                can += compare(base, side).verdict != "not_comparable"
+                base = from_summaries("four", [other.summary for other in chosen])
+                one[compare(chosen[-1].side, new.side).verdict] += 1
+                four[compare(base, new.side).verdict] += 1
                 drew += 1
-            words = [one["slower"], one["faster"], four["slower"], four["faster"], can]
+            words = [judged[verdict] for judged in (one, four) for verdict in ("slower", "faster", "not_comparable")]
             print(f"| {after} | {mesh} | {drew} | {' | '.join(map(str, words))} |", flush=True)
     print()
 
 
 def structure(recorded: Sequence[Recorded]) -> None:
-    print("4. counts and operators of all pairs of whole runs of one program\n")
-    print("| program | pairs | a count told | an operator told | memory or calls told |")
-    print("| --- | --- | --- | --- | --- |")
+    print("4. what else is told of two whole runs of one program, none with longer steps: pairs with such a row\n")
+    print("| program | runs | pairs | a count | an operator | a time or the pace | memory | a collective |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for mesh in MESHES:
-        own = [one for one in recorded if one.run.mesh == mesh and one.run.condition != "longer"]
-        told, pairs = Counter[str](), 0
-        for one in own:
-            for other in own:
-                if one is not other:
-                    kinds = {row.kind for row in compare(one.side, other.side).told}
-                    told.update(kinds)
-                    pairs += 1
-        rest = sum(told[kind] for kind in ("memory", "collective"))
-        print(f"| {mesh} | {pairs} | {told['count']} | {told['kernel']} | {rest} |", flush=True)
+        for words, wanted in (("both alone", ("alone",)), ("all", ("alone", "half", "over"))):
+            own = [one for one in recorded if one.run.mesh == mesh and one.run.condition in wanted]
+            told, pairs = Counter[str](), 0
+            for one in own:
+                for other in own:
+                    if one is not other:
+                        told.update({row.kind for row in compare(one.side, other.side).told})
+                        pairs += 1
+            kinds = " | ".join(str(told[kind]) for kind in ("count", "kernel", "time", "memory", "collective"))
+            print(f"| {mesh} | {words} | {pairs} | {kinds} |", flush=True)
     print()
 
 

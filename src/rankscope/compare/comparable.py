@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from rankscope.compare.rows.work import PACE
+from rankscope.compare.sides.noise import BETWEEN
 from rankscope.compare.sides.side import Side, other_size
+from rankscope.records.diff import DiffRow
 from rankscope.records.rank_window import RankWindow
 from rankscope.records.report import ClusterReport
 
@@ -20,12 +23,14 @@ nine, changes more of them; other shards of the same model change none."""
 BUSY_PCT = 20.0
 """Per cent of ten seconds in which some task waited for a CPU; from here on the steps of a host-bound job follow the
 load."""
-DISTURBED = {
-    "contended": "other load on the machine disturbed it",
-    "gpu_throttled": "a device was throttled",
-    "cpu_throttled": "the CPU quota held it",
-}
+OTHERS_PCT = 100 * BETWEEN["host_bound"]
+"""Per cent of the job's CPUs that other processes may use, although tasks wait for a CPU. Threads get equal shares of a
+CPU, so that others lengthen a step by this share at most: no more than runs of one program differ by."""
+CONTENDED = "other load on the machine disturbed it"
+DISTURBED = {"gpu_throttled": "a device was throttled", "cpu_throttled": "the CPU quota held it"}
 """Kinds of findings with which times depend more on the machine than on the program."""
+SHARED_DEVICE = "contended-rank-"
+"""Beginning of the ids of findings that another process uses a rank's device, or its cores."""
 
 
 def not_comparable(before: Side, after: Side, *, scale: bool = False) -> list[str]:
@@ -128,15 +133,39 @@ def _work(own: RankWindow) -> set[tuple[str, str]]:
 
 
 def disturbed(name: str, report: ClusterReport) -> list[str]:
-    """Return what slowed a run down besides its program, in sentences that begin with the run's name."""
+    """Return what slowed a run down besides its program, in sentences that begin with the run's name.
+
+    A job with more threads than CPUs waits for itself: that repeats in the next run, and disturbs nothing.
+    """
     kinds = {finding.kind for finding in report.findings} | {str(report.verdict.kind)}
     found = [f"{name}: {words}" for kind, words in DISTURBED.items() if kind in kinds]
+    rows = [row for row in report.health if row.cpus is not None]
+    shares = [row.others_cpu_pct for row in rows if row.others_cpu_pct is not None]
+    alone = bool(shares) and len(shares) == len(rows) and max(shares) <= OTHERS_PCT
+    shared = any(finding.id.startswith(SHARED_DEVICE) for finding in report.findings)
+    if "contended" in kinds and (shared or not alone):
+        found.insert(0, f"{name}: {CONTENDED}")
     pressure = max((row.pressure_cpu_pct for row in report.health if row.pressure_cpu_pct is not None), default=0.0)
-    if pressure > BUSY_PCT:
+    if pressure > BUSY_PCT and not alone:
+        who = f", and other processes used {max(shares):.0f} % of the job's CPUs" if shares else ""
         found.append(
-            f"{name}: tasks of its host waited for a CPU {pressure:.0f} % of the time (more than {BUSY_PCT:g})"
+            f"{name}: tasks of its host waited for a CPU {pressure:.0f} % of the time (more than {BUSY_PCT:g}){who}"
         )
     return found
+
+
+def other_pace(step: DiffRow, rows: Sequence[DiffRow]) -> list[str]:
+    """Return, in words, that all kernels alike changed by as much as a step did: a difference that a clock or a
+    neighbour makes as well as a program does."""
+    pace = next((row for row in rows if row.name == PACE), None)
+    if not step.told or step.change is None or pace is None or not pace.change or not pace.before:
+        return []
+    rest = step.change - pace.change
+    if rest * step.change > 0 and abs(rest) > (step.noise or 0.0):
+        return []
+    percent = 100 * pace.change / pace.before
+    alike = f"all kernels alike take {abs(percent):.0f} % {'longer' if percent > 0 else 'less'}"
+    return [f"{alike}: another pace of the machine, or a setting for all of them (threads, clocks, versions)"]
 
 
 def changed(before: Side, after: Side) -> list[str]:

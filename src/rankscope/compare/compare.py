@@ -4,7 +4,7 @@ differs."""
 from __future__ import annotations
 
 from rankscope.analysis.windows.analyse import MAX_REPLAY_ERROR, WindowResult
-from rankscope.compare.comparable import changed, not_comparable
+from rankscope.compare.comparable import changed, not_comparable, other_pace
 from rankscope.compare.explain import Explanation, explain
 from rankscope.compare.promises import promises
 from rankscope.compare.rows.table import ROWS
@@ -32,6 +32,9 @@ def compare(before: Side, after: Side, *, force: bool = False, scale: bool = Fal
     reasons = not_comparable(before, after, scale=scale)
     if step.change is None:
         reasons.append("no step time is known of both")
+    rows = [row for make in ROWS for row in make(before, after)]
+    keep_significant(rows, max(step.before or 0.0, step.after or 0.0))
+    reasons += other_pace(step, rows)
     notes = [*before.notes, *after.notes]
     parts = _parts(before, after, step, notes)
     verdict: DiffVerdict = "same"
@@ -43,8 +46,6 @@ def compare(before: Side, after: Side, *, force: bool = False, scale: bool = Fal
     if verdict == "not_comparable":
         notes += [f"whether {own.promised_ms:.1f} ms {own.text} were gained is not decided" for own in promised]
         promised = []
-    rows = [row for make in ROWS for row in make(before, after)]
-    keep_significant(rows, max(step.before or 0.0, step.after or 0.0))
     titles = [{(f.kind, tuple(f.ranks)): f.title for f in side.report.findings} for side in (before, after)]
     return RunDiff(
         verdict=verdict,

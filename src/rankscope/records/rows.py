@@ -230,6 +230,8 @@ class HealthRow:
     """Highest seen; likewise the next two."""
     pressure_memory_pct: float | None = None
     pressure_io_pct: float | None = None
+    others_cpu_pct: float | None = None
+    """Share of the CPUs that the job may use which processes outside the job kept busy, as a mean over the windows."""
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ import pytest
 from rankscope.analysis.evidence.contention import contention
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.records.manifest import RunManifest, WindowRanks
-from rankscope.records.rank import HostSample, RankRecord, ThreadTimes
+from rankscope.records.rank import HostSample, RankRecord, StepTimes, ThreadTimes
 
 pytestmark = pytest.mark.data
 SECOND = 10**9
@@ -26,10 +26,11 @@ def thread(tid: int, kind: str, cpu: float, wait: float, name: str = "python", s
 
 def manifest(window, *threads: list[ThreadTimes], load: list[HostSample] | None = None) -> RunManifest:
     first = int(window.views[0].trace.steps.number[0])
+    inside = [window.step_ns / 1e6] * steps_of(window)
     records = [
         RankRecord(
             rank=rank, local_rank=rank, world_size=2, host="node", pid=1, attempt=window.attempt, window=window.window,
-            first_step=first, threads=own, host_load=load or [],
+            first_step=first, threads=own, host_load=load or [], steps=StepTimes(inside_ms=inside),
         )
         for rank, own in enumerate(threads)
     ]  # fmt: skip

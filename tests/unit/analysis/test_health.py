@@ -5,7 +5,7 @@ from __future__ import annotations
 from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.tables.health import health_rows
 from rankscope.records.manifest import RunManifest, WindowRanks
-from rankscope.records.rank import HealthSample, HostSample, RankRecord
+from rankscope.records.rank import HealthSample, HostSample, RankRecord, StepTimes, ThreadTimes
 from rankscope.records.rows import HealthRow
 from rankscope.trace.files.load import LoadResult
 
@@ -110,3 +110,24 @@ def test_the_jobs_own_ranks_on_a_device_are_no_others() -> None:
 
     rows = health_rows([record(0, "a", 3), record(1, "a", 3), record(2, "b", None)])
     assert [row.other_processes for row in rows] == [1, 1, None]
+
+
+def test_what_others_use_is_neither_the_jobs_processes_nor_its_threads() -> None:
+    """Of two CPUs 1.5 are busy for 2 s. The launcher's descendants use 0.5, or else the ranks' threads 0.25 and 1.0."""
+
+    def load(job_ms: float) -> list[HostSample]:
+        values = ((0, 100.0, 50.0), (2 * 10**9, 3100.0, 50.0 + job_ms))
+        return [HostSample(time_ns=t, cpus=2.0, cpu_busy_ms=busy, job_cpu_ms=job) for t, busy, job in values]
+
+    def threads(ms: float) -> dict:
+        thread = ThreadTimes(tid=1, name="python", kind="training", cpu_ms=[ms] * 2, wait_ms=[0.0] * 2)
+        return {"threads": [thread], "steps": StepTimes(inside_ms=[20.0] * 2)}
+
+    by_processes = health_rows([record(rank, host_load=load(1000.0), **threads(1.0)) for rank in (0, 1)])
+    assert [row.others_cpu_pct for row in by_processes] == [50.0, 50.0]
+    by_threads = health_rows(
+        [record(rank, host_load=load(1000.0), **threads(ms)) for rank, ms in ((0, 5.0), (1, 20.0))]
+    )
+    assert [row.others_cpu_pct for row in by_threads] == [12.5, 12.5]
+    assert health_rows([record(0, host_load=load(9000.0))])[0].others_cpu_pct == 0.0
+    assert health_rows([record(0, host_load=load(1000.0)[:1])])[0].others_cpu_pct is None

@@ -10,7 +10,7 @@ import pytest
 from rankscope.compare.compare import compare
 from rankscope.compare.show import DIFF_WRITERS
 from rankscope.compare.show.wording import scaling_efficiency, steps_line
-from rankscope.compare.sides.noise import between_runs, block_length, of_difference, within_run
+from rankscope.compare.sides.noise import block_length, of_difference, of_runs, within_run
 from rankscope.compare.sides.side import summary_of
 from rankscope.records.report import Action, Finding
 from rankscope.records.rows import HealthRow
@@ -74,6 +74,36 @@ def test_runs_that_cannot_be_compared_have_a_reason_and_counts(make_side, change
     assert any(reason in said for said in diff.reasons), diff.reasons
     assert "launches" in {row.name for row in diff.told}
     assert compare(before, after, force=True).verdict == "slower"
+
+
+@pytest.mark.parametrize(("others", "verdict"), [(4.0, "slower"), (30.0, "not_comparable"), (None, "not_comparable")])
+def test_only_the_pressure_of_others_disturbs(make_side, others: float | None, verdict: str) -> None:
+    """A job that fills its CPUs waits for itself, and does so in every run."""
+    before, after = make_side(step_ms=list(20 + NOISE[:200])), make_side(step_ms=list(30 + NOISE[200:]))
+    busy = Finding(
+        id="contended", kind="contended", ranks=[0], cost_ms_per_step=1.0, confidence="low", title="", evidence=[],
+        advice=[],
+    )  # fmt: skip
+    for side in (before, after):
+        side.report.health = [HealthRow(rank=0, cpus=2.0, pressure_cpu_pct=60.0, others_cpu_pct=others)]
+        side.report.findings = [busy]
+    diff = compare(before, after)
+    assert diff.verdict == verdict
+    assert ("other processes used 30 %" in diff.sentence) == (others == 30.0)
+    after.report.findings = [replace(busy, id="contended-rank-0")]  # another process uses that rank's device
+    assert compare(before, after).verdict == "not_comparable"
+
+
+def test_steps_that_follow_the_pace_of_all_kernels_show_no_change_of_the_program(make_side) -> None:
+    kernels = {f"op{n}": (10, 300.0) for n in range(6)}
+    slow = {name: (count, 1.25 * us) for name, (count, us) in kernels.items()}
+    before = make_side(kernels, step_ms=list(20 + NOISE[:200]))
+    diff = compare(before, make_side(slow, step_ms=list(24.5 + NOISE[200:])))
+    assert diff.verdict == "not_comparable"
+    assert "all kernels alike take 25 % longer" in diff.sentence
+    # 18 ms of kernels take 4.5 longer, which is no reason for 12 ms, nor for the other kernels' 6
+    assert compare(before, make_side(slow, step_ms=list(32 + NOISE[200:]))).verdict == "slower"
+    assert compare(before, make_side(kernels, step_ms=list(24.5 + NOISE[200:]))).verdict == "slower"
 
 
 def larger(side, size: int = 4):
@@ -170,9 +200,16 @@ def test_advice_that_was_followed_against_got(make_side) -> None:
 def test_noise_by_hand() -> None:
     # Student's t at 99 %, three degrees of freedom: 5.841; the standard deviation of 1, 2, 3, 4 is 1.291
     assert within_run([1.0, 2.0, 3.0, 4.0]) == pytest.approx(5.841 * 1.291 / 2, rel=1e-3)
-    assert between_runs([10.0, 12.0]) is None
-    # two degrees: 9.925; standard deviation 1, of the next run sqrt(1 + 1/3)
-    assert between_runs([9.0, 10.0, 11.0]) == pytest.approx(9.925 * (4 / 3) ** 0.5, rel=1e-3)
+    # quarters of 10, 12, 10, 12 have the variance 4/3, those of a constant run none: 2/3 together, with six degrees of
+    # freedom (3.707); two runs
+    swings = np.repeat([10.0, 12.0, 10.0, 12.0], 5)
+    assert of_runs([swings], np.full(20, 20.0)) == pytest.approx(3.707 * (2 / 3) ** 0.5 * 2**0.5, rel=1e-3)
+    # three runs that scatter more than their quarters: two degrees, 9.925; standard deviation 1; sqrt(1 + 1/3)
+    constant = [np.full(20, ms) for ms in (9.0, 10.0, 11.0)]
+    assert of_runs(constant, np.full(20, 10.0)) == pytest.approx(9.925 * (4 / 3) ** 0.5, rel=1e-3)
+    # three that scatter less: the variance of all quarters, (4/3 + 0 + 0 + 0) / 4 with twelve degrees, 3.055
+    steady = [swings, np.full(20, 11.0), np.full(20, 11.1)]
+    assert of_runs(steady, np.full(20, 10.0)) == pytest.approx(3.055 * (1 / 3) ** 0.5 * (4 / 3) ** 0.5, rel=1e-3)
     # pooled: two degrees from two runs of two steps; variances 0.5 and 0.5
     assert of_difference(np.array([1.0, 2.0]), np.array([3.0, 4.0])) == pytest.approx(9.925 * 0.5**0.5, rel=1e-3)
     assert within_run([1.0]) is None

@@ -15,8 +15,8 @@ TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 def process(tmp_path):
     """Write a process's stat: its parent and its user and system time in ticks."""
 
-    def process(pid: int, parent: int, user: int, system: int, name: str = "python") -> None:
-        fields = ["S", parent, *[0] * 9, user, system, *[0] * 10]
+    def process(pid: int, parent: int, user: int, system: int, name: str = "python", began: int = 0) -> None:
+        fields = ["S", parent, *[0] * 9, user, system, *[0] * 6, began, *[0] * 3]
         (tmp_path / str(pid)).mkdir(exist_ok=True)
         (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) {' '.join(map(str, fields))}\n")
 
@@ -46,14 +46,28 @@ def test_what_has_ended_still_counts(tmp_path, process) -> None:
 
 
 def test_new_processes_are_found_and_looked_for_seldom(tmp_path, process, monkeypatch) -> None:
-    # GIVEN a look through all processes that takes 10 ms: half a per cent of the time is one in 2 s
-    now = iter([0.0, 0.01, 1.0, 2.5, 2.51])
+    # GIVEN a look through all processes that takes 10 ms of CPU: half a per cent of the time is one in 2 s
+    now, used = iter([0.0, 1.0, 2.5]), iter([0.0, 0.01, 0.0, 0.01])
+    monkeypatch.setattr("rankscope.node.health.cpu_use.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("rankscope.node.health.cpu_use.time.thread_time", lambda: next(used))
+    process(10, 1, 0, 0)
+    use = CpuUse(tmp_path, 10)
+    use.job_ms()
+    process(14, 10, 7, 0, began=10**12)
+    assert [use.job_ms(), use.job_ms()] == [0.0, 7 * TICK_MS]
+
+
+def test_what_a_process_used_before_it_was_found_is_not_of_the_last_second(tmp_path, process, monkeypatch) -> None:
+    now = iter([0.0, 100.0, 200.0])
     monkeypatch.setattr("rankscope.node.health.cpu_use.time.monotonic", lambda: next(now))
     process(10, 1, 0, 0)
     use = CpuUse(tmp_path, 10)
     use.job_ms()
-    process(14, 10, 7, 0)
-    assert [use.job_ms(), use.job_ms()] == [0.0, 7 * TICK_MS]
+    process(14, 10, 500, 0, began=0)  # it ran for long, and was under another parent until now
+    process(15, 10, 3, 0, began=10**12)  # it began since
+    assert use.job_ms() == 3 * TICK_MS
+    process(14, 10, 540, 0, began=0)
+    assert use.job_ms() == 43 * TICK_MS
 
 
 def test_only_the_cpus_of_the_job_count(tmp_path) -> None:

@@ -8,7 +8,7 @@ to 12 busy processes the CPU time of a step scatters by 5 % while its duration t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.cpu_only import cpu_gaps, cpu_issues, cpu_waits
 from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.tables.cpu_of_others import cpu_of_others
 from rankscope.analysis.windows.analyse import ALONE, WindowResult
 from rankscope.records.evidence import Contention, RankCpu
 from rankscope.records.manifest import RunManifest
@@ -57,9 +58,9 @@ def contention(windows: Sequence[WindowResult], manifest: RunManifest | None) ->
     if not kept:
         return None
     recorded, step_ms = [records[key] for key in records if key[2] in found], _mean_step(windows)
-    others, cpus = _others(recorded, step_ms)
-    beside = _beside(recorded, step_ms)
-    return Contention(ranks=kept, gains_ms=gains, others_ms=others, beside_ms=beside, cpus=cpus)
+    others = {host: rate * step_ms for host, rate in cpu_of_others(recorded).items()}
+    beside = {host: rate * step_ms for host, rate in cpu_of_others(recorded, "host_busy_ms").items()}
+    return Contention(ranks=kept, gains_ms=gains, others_ms=others, beside_ms=beside, cpus=_cpus(recorded, others))
 
 
 def _mean_step(windows: Sequence[WindowResult]) -> float:
@@ -67,42 +68,10 @@ def _mean_step(windows: Sequence[WindowResult]) -> float:
     return float(np.mean(lengths)) if lengths else 0.0
 
 
-def _beside(records: Sequence[RankRecord], step_ms: float) -> dict[str, float]:
-    """Return by host the CPU time per step of processes outside the job, on all CPUs of the host.
-
-    What the job used is counted twice: by its processes, of which new ones are found late, and by the threads of its
-    ranks, which are not all of it. The larger count is used.
-    """
-    rates: dict[str, list[float]] = {}
-    threads: dict[tuple[str, int, int], float] = {}
-    for record in records:
-        samples = [s for s in record.host_load if s.host_busy_ms is not None and s.job_cpu_ms is not None]
-        if len(samples) > 1 and (ms := (samples[-1].time_ns - samples[0].time_ns) / 1e6) > 0:
-            busy = ((samples[-1].host_busy_ms or 0.0) - (samples[0].host_busy_ms or 0.0)) / ms
-            job = ((samples[-1].job_cpu_ms or 0.0) - (samples[0].job_cpu_ms or 0.0)) / ms
-            rates.setdefault(record.host, []).append(step_ms * (busy - job))
-            key = (record.host, record.attempt, record.window or 0)
-            ran = sum(float(np.mean(t.cpu_ms)) for t in record.threads if t.cpu_ms)
-            threads[key] = threads.get(key, step_ms * busy) - ran
-    found = {host: float(np.mean(values)) for host, values in rates.items()}
-    for host in found:
-        left = [ms for (of, _, _), ms in threads.items() if of == host]
-        found[host] = max(min(found[host], float(np.mean(left))), 0.0)
-    return found
-
-
-def _others(records: Sequence[RankRecord], step_ms: float) -> tuple[dict[str, float], dict[str, float]]:
-    """Return by host: CPU time per step of other processes, and the number of CPUs."""
-    hosts: dict[str, list[tuple[float, float]]] = {}
-    for record in records:
-        samples = [s for s in record.host_load if s.cpu_busy_ms is not None and s.job_cpu_ms is not None]
-        if len(samples) > 1 and (ns := samples[-1].time_ns - samples[0].time_ns) > 0:
-            busy = (samples[-1].cpu_busy_ms or 0.0) - (samples[0].cpu_busy_ms or 0.0)
-            job = (samples[-1].job_cpu_ms or 0.0) - (samples[0].job_cpu_ms or 0.0)
-            rate = max(busy - job, 0.0) / (ns / 1e6)
-            hosts.setdefault(record.host, []).append((rate, samples[-1].cpus or 0.0))
-    others = {host: step_ms * float(np.mean([rate for rate, _ in seen])) for host, seen in hosts.items()}
-    return others, {host: seen[-1][1] for host, seen in hosts.items() if seen[-1][1]}
+def _cpus(records: Sequence[RankRecord], hosts: Collection[str]) -> dict[str, float]:
+    """Return the number of CPUs that the job may use on these hosts, where it is known."""
+    last = {r.host: r.host_load[-1].cpus for r in records if r.host in hosts and r.host_load}
+    return {host: cpus for host, cpus in last.items() if cpus}
 
 
 def _append(found: dict[int, RankCpu], cpu: RankCpu) -> None:

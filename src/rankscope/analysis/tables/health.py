@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from rankscope.analysis.tables.cpu_of_others import cpu_of_others
 from rankscope.records.rank import HealthSample, HostSample, RankRecord
 from rankscope.records.rows import HealthRow
 
@@ -20,12 +21,18 @@ T = TypeVar("T", HealthSample, HostSample)
 
 def health_rows(records: Iterable[RankRecord]) -> list[HealthRow]:
     """Return one row for each rank with any sample."""
+    records = list(records)
     by_rank: dict[int, list[RankRecord]] = {}
     for record in records:
         if record.health or record.host_load or record.gc_ms is not None:
             by_rank.setdefault(record.rank, []).append(record)
     devices = Counter(_device(own[-1]) for own in by_rank.values())
-    return [_row(rank, own, devices[_device(own[-1])]) for rank, own in sorted(by_rank.items())]
+    rows = [_row(rank, own, devices[_device(own[-1])]) for rank, own in sorted(by_rank.items())]
+    others = cpu_of_others(records)
+    for row in rows:
+        if row.cpus and row.host in others:
+            row.others_cpu_pct = min(100.0 * others[row.host] / row.cpus, 100.0)
+    return rows
 
 
 def _device(record: RankRecord) -> tuple[str, str | None]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.compare.sides.noise import BETWEEN, between_chance, combined, within_chance, within_run
+from rankscope.compare.sides.noise import between_chance, combined, within_chance, within_run
 from rankscope.compare.sides.side import Side, other_size
 from rankscope.records.diff import DiffRow
 from rankscope.records.rank_window import RankWindow
@@ -28,7 +28,8 @@ def communication_rows(before: Side, after: Side) -> list[DiffRow]:
     """Return a row for each kind of collective, and one for the time that they waited for the last rank."""
     sized = other_size(before, after) is None
     ours, theirs = (_calls(side.ranks, sized=sized) for side in (before, after))
-    rows = [_row(key, ours.get(key), theirs.get(key)) for key in sorted(set(ours) | set(theirs))]
+    floor = before.usual_changes["collective"]
+    rows = [_row(key, ours.get(key), theirs.get(key), floor) for key in sorted(set(ours) | set(theirs))]
     rows.sort(key=lambda row: (not row.told, -abs(row.change or 0.0)))
     return [*rows, *_waits(before, after)]
 
@@ -66,12 +67,12 @@ def _calls(ranks: Iterable[RankWindow], *, sized: bool) -> dict[Key, tuple[float
     }
 
 
-def _row(key: Key, one: tuple[float, F64, F64] | None, other: tuple[float, F64, F64] | None) -> DiffRow:
+def _row(key: Key, one: tuple[float, F64, F64] | None, other: tuple[float, F64, F64] | None, usual: float) -> DiffRow:
     sides = [(0.0, np.empty(0), np.empty(0)) if side is None else side for side in (one, other)]
     times = [calls * float(np.median(transfer)) if len(transfer) else 0.0 for calls, transfer, _ in sides]
     single = [within_run(transfer) for _, transfer, _ in sides]
     least = min(sides[0][0], sides[1][0])
-    floor, within = BETWEEN["collective"] * min(times), least * combined(*single)
+    floor, within = usual * min(times), least * combined(*single)
     noise = max(floor, within)
     counted = abs(sides[0][0] - sides[1][0]) > 1e-9
     change = times[1] - times[0]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rankscope.compare.sides.noise import BETWEEN, between_chance, combined, within_chance, within_run
+from rankscope.compare.sides.noise import between_chance, combined, within_chance, within_run
 from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow
 from rankscope.records.rank_window import RankWindow, StepColumns
@@ -25,7 +25,7 @@ def time_rows(before: Side, after: Side) -> list[DiffRow]:
         if not (len(ours) and len(theirs)):
             continue
         one, other = float(np.median(ours)), float(np.median(theirs))
-        floor = BETWEEN["device_bound" if name == "compute" else "collective"] * max(one, other)
+        floor = before.usual_changes["device_bound" if name == "compute" else "collective"] * max(one, other)
         within = combined(within_run(ours), within_run(theirs))
         noise = max(floor, within)
         chance = max(between_chance(other - one, floor), within_chance(other - one, ours, theirs, within))

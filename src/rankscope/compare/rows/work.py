@@ -15,14 +15,16 @@ from dataclasses import dataclass
 
 from rankscope.compare.rows.device_speed import DeviceSpeed, Scatter, device_speed, scatter_of
 from rankscope.compare.rows.uses import Key, Use, Uses, paired
-from rankscope.compare.sides.noise import BETWEEN, KERNEL_DEVIATIONS, between_chance, combined, student, student_chance
+from rankscope.compare.sides.noise import KERNEL_DEVIATIONS, between_chance, combined, student, student_chance
 from rankscope.compare.sides.side import Side
 from rankscope.records.diff import DiffRow
 from rankscope.statistics.chance import simes
 
-__all__ = ["work_rows"]
+__all__ = ["PACE", "work_rows"]
 
 
+PACE = "pace of all kernels alike"
+"""Name of the row with the common change of all kernels."""
 LIKELY = 0.05
 """Probability from which on a change is not significant in any case, so that the larger of two probabilities need not
 be computed for each kind of each of a thousand ranks."""
@@ -83,7 +85,7 @@ def work_rows(before: Side, after: Side) -> list[DiffRow]:
             for rank in ranks:
                 one, other = _of(ours, key, rank), _of(theirs, key, rank)
                 if one.count or other.count:
-                    changes[rank].append(_change(one, other, speeds[rank], scatter))
+                    changes[rank].append(_change(one, other, speeds[rank], scatter, before.usual_changes["kernel"]))
         if changes:
             whole = {rank: _sum(own) for rank, own in changes.items()}
             for rank, own in whole.items():
@@ -91,7 +93,7 @@ def work_rows(before: Side, after: Side) -> list[DiffRow]:
             pairs = {rank: [(_of(ours, key, rank), _of(theirs, key, rank)) for key in keys] for rank in whole}
             rows.append(_row(name, module, whole, pairs))
     rows.sort(key=lambda row: (not row.told, -abs(row.change or 0.0)))
-    return [*rows, *_beside(beside), *_speed(speeds, sides)]
+    return [*rows, *_beside(beside), *_speed(speeds, sides, before.usual_changes["device_bound"])]
 
 
 def _of_rank(uses: Uses, rank: int) -> dict[Key, Use]:
@@ -106,7 +108,7 @@ def _of(uses: Uses, key: Key, rank: int) -> Use:
     return uses.get(key, {}).get(rank) or Use()
 
 
-def _change(one: Use, other: Use, speed: DeviceSpeed, scatter: Scatter) -> _Change:
+def _change(one: Use, other: Use, speed: DeviceSpeed, scatter: Scatter, floor: float) -> _Change:
     grown, lengths = other.total_ms - one.total_ms, (one.usual_us, other.usual_us)
     a, b = (own if own is not None else rest for own, rest in zip(lengths, reversed(lengths), strict=True))
     if a is None or b is None:  # mostly overlapping communication in both runs: only the count can be compared
@@ -120,7 +122,7 @@ def _change(one: Use, other: Use, speed: DeviceSpeed, scatter: Scatter) -> _Chan
         ms=ms,
         own_ms=ms - shared,
         beside_ms=grown - ms,
-        floor=BETWEEN["kernel"] * least,
+        floor=floor * least,
         variance=least**2 * scatter.of_change((steps[0], steps[1]), speed),
         freedom=scatter.freedom,
     )
@@ -201,24 +203,26 @@ def _beside(beside: dict[int, float]) -> Iterable[DiffRow]:
     )
 
 
-def _speed(speeds: dict[int, DeviceSpeed], sides: Sequence[dict[int, dict[Key, Use]]]) -> Iterable[DiffRow]:
+def _speed(
+    speeds: dict[int, DeviceSpeed], sides: Sequence[dict[int, dict[Key, Use]]], floor: float
+) -> Iterable[DiffRow]:
     """Return the common change of all kernels of a rank, for the rank with the largest."""
     between = {rank: speed.change for rank, speed in speeds.items()}
     if not any(between.values()):
         return
     most = max(between, key=lambda rank: abs(between[rank]))
     alone = [sum(use.total_ms for use in side[most].values() if use.usual_us is not None) for side in sides]
-    change, noise = alone[0] * math.expm1(between[most]), BETWEEN["device_bound"] * alone[0]
+    change, noise = alone[0] * math.expm1(between[most]), floor * alone[0]
     yield DiffRow(
         kind="time",
-        name="pace of all kernels alike",
+        name=PACE,
         unit="ms",
         before=alone[0],
         after=alone[0] + change,
         change=change,
         noise=noise,
-        chance=simes([between_chance(abs(math.expm1(speed)), BETWEEN["device_bound"]) for speed in between.values()]),
+        chance=simes([between_chance(abs(math.expm1(speed)), floor) for speed in between.values()]),
         told=abs(change) > noise,
         ranks=[most],
-        detail=f"{100 * math.expm1(between[most]):+.1f} %: clock or power of the device rather than a kernel",
+        detail=f"{100 * math.expm1(between[most]):+.1f} %: the pace of the device or the CPUs rather than a kernel",
     )

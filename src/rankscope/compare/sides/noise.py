@@ -3,7 +3,9 @@
 Within a run the scatter of the steps shows it. Steps depend on each other, so blocks of them are drawn that are as long
 as this dependence (a moving block bootstrap: Kuensch, 1989); a few recorded steps get Student's interval. Between runs
 only repeated runs show it: a baseline of several. Without them the least differences are those measured between
-repeated runs on quiet machines (benchmarks/README.md), by the kind of quantity.
+repeated runs on quiet machines (benchmarks/README.md), by the kind of quantity; and a machine that drifts within a run
+drifts between runs, so that the unrecorded steps of two runs differ by as much as the quarters of each
+(:func:`of_runs`).
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from rankscope.statistics.chance import student_quantile, student_tail
 __all__ = [
     "BETWEEN",
     "KERNEL_DEVIATIONS",
+    "ON_CPUS",
+    "REPEATS",
     "between_chance",
-    "between_runs",
     "block_length",
     "combined",
     "of_difference",
+    "of_runs",
     "student",
     "student_chance",
     "usual",
@@ -40,6 +44,10 @@ MANY = 20
 DRAWS = 400
 MOST = 4_000
 """Largest number of steps to draw from; of more, the last ones are used."""
+PARTS = 4
+"""Number of parts of a run whose medians show how a machine drifts."""
+REPEATS = 3
+"""Number of runs of one program from which on they show what runs differ by."""
 LEAST_BLOCK = 3
 CORRELATED = 0.1
 """Correlation below which steps count as independent."""
@@ -49,6 +57,11 @@ BETWEEN = {"device_bound": 0.03, "host_bound": 0.05, "kernel": 0.04, "collective
 device is the bottleneck and up to 13 % if shared hosts are, 3 and 5 % on quiet ones. Kernels without overlap: the
 standard deviation between runs is 1.1 % (596 kinds in 13 pairs), of which this is 3.5; 99.5 % were within. Transfers:
 bus bandwidth of one size."""
+
+ON_CPUS = {**BETWEEN, "device_bound": 0.5, "kernel": 0.6, "collective": 2.0}
+"""The same for ranks without an accelerator, whose operators take the place of kernels: caches, clocks and neighbours
+change the pace of a CPU. Between equal runs alone on two cores (45 pairs) the standard deviations were 11 to 17 % of
+the compute, 14 to 22 % of a kind of operator beside the pace of all, and 18 to 90 % of gloo's transfers."""
 
 KERNEL_DEVIATIONS = 3.5
 """Number of standard deviations in ``BETWEEN["kernel"]``."""
@@ -108,13 +121,28 @@ def of_difference(one: Sequence[float] | F64, other: Sequence[float] | F64) -> f
     return combined(*many, *(student(freedom) * scatter / math.sqrt(len(own)) for own in few))
 
 
-def between_runs(medians: Sequence[float]) -> float | None:
-    """Return how far another run of the same program may be from the mean of several; None for fewer than three of
-    them."""
-    if len(medians) < 3:
-        return None
-    spread = float(np.std(medians, ddof=1))
-    return student(len(medians) - 1) * spread * float(np.sqrt(1 + 1 / len(medians)))
+def of_runs(older: Sequence[F64], newer: F64) -> float:
+    """Return how far the median of a run's steps may be from the mean of the medians of others of the same program.
+
+    The noise of a machine is slow as well as fast: with a spectrum that falls as one over the frequency, runs differ by
+    as much as their parts do, however many steps are averaged (the floor of the Allan deviation: Allan, 1966). So the
+    medians of the quarters of each run count as if each was a run, unless at least :data:`REPEATS` older runs scatter
+    more than that.
+
+    Args:
+        older: unrecorded steps of each of the other runs, in order, at least :data:`PARTS` of them.
+        newer: those of the run.
+
+    Returns:
+        Half the width of the 99 % interval, in the unit of the steps.
+    """
+    parts = np.array([[np.median(part) for part in np.array_split(run, PARTS)] for run in (*older, newer)])
+    scatter, freedom = float(np.sqrt(parts.var(axis=1, ddof=1).mean())), parts.size - len(parts)
+    if len(older) >= REPEATS:
+        between = float(np.std([np.median(run) for run in older], ddof=1))
+        if between > scatter:
+            scatter, freedom = between, len(older) - 1
+    return student(freedom) * scatter * float(np.sqrt(1 + 1 / len(older)))
 
 
 def between_chance(change: float, bound: float, deviations: float = 3.0) -> float:

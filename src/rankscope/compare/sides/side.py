@@ -3,7 +3,7 @@ baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.pipeline import analyze_windows
 from rankscope.analysis.summary.rank_windows import summarise
 from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.compare.sides.noise import BETWEEN, ON_CPUS
 from rankscope.compare.sides.unrecorded import unrecorded_steps
 from rankscope.errors import AnalysisError, ConfigError, ForeignFileError
 from rankscope.records.manifest import RunManifest
@@ -43,6 +44,11 @@ class Side:
     replicates: list[RunSummary] = field(default_factory=list)
     """For a baseline: its other runs."""
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def usual_changes(self) -> Mapping[str, float]:
+        """What runs of one program differ by, as a share, by the kind of quantity: see :data:`noise.BETWEEN`."""
+        return BETWEEN if self.report.run.devices else ON_CPUS
 
     @property
     def step_ms(self) -> F64:
@@ -117,6 +123,7 @@ def summary_of(side: Side, created: str = "") -> RunSummary:
 
 def from_summaries(name: str, runs: list[RunSummary]) -> Side:
     """Return a baseline: its latest run is compared, and the others show how much runs of the same program differ.
+    Only of the step, the mean of its runs is compared (``compare/steps.py``).
 
     Raises:
         AnalysisError: there is none.

@@ -12,7 +12,7 @@ from rankscope.node.health.cgroups import lines
 __all__ = ["CpuUse"]
 
 _SCAN_SHARE = 0.005
-"""Largest share of time spent in searching all processes of the host for new ones of the job, at 20 us per process."""
+"""Largest share of a CPU spent in searching all processes of the host for new ones of the job, at 20 us per process."""
 
 
 class CpuUse:
@@ -28,6 +28,8 @@ class CpuUse:
         self._tick_ms = 1000.0 / os.sysconf("SC_CLK_TCK")
         self._members: set[int] = {root}
         self._seen: dict[int, float] = {}
+        self._uncounted: dict[int, float] = {}
+        self._read_at = 0.0
         self._scan_due = 0.0
 
     def machine_ms(self, cpus: AbstractSet[int] | None) -> tuple[float | None, float | None]:
@@ -50,16 +52,29 @@ class CpuUse:
         return (busy * self._tick_ms, stolen * self._tick_ms) if found else (None, None)
 
     def job_ms(self) -> float | None:
-        """Return the CPU time of the job's processes, including those that have ended; it never decreases."""
-        begun = time.monotonic()
-        if begun >= self._scan_due:
+        """Return the CPU time of the job's processes, including those that have ended; it never decreases.
+
+        A process that is found late counts from then on. What it used before is not of the time since the last call,
+        of which the increase tells: it would hide what other processes used then.
+        """
+        now = time.monotonic()
+        if now >= self._scan_due:
+            begun = time.thread_time()  # on a busy machine waiting for a CPU takes longer than the search
             self._scan()
-            self._scan_due = begun + (time.monotonic() - begun) / _SCAN_SHARE
+            self._scan_due = now + (time.thread_time() - begun) / _SCAN_SHARE
         for pid in self._members:
             fields = self._fields(pid)
             if fields is not None:
-                self._seen[pid] = (int(fields[11]) + int(fields[12])) * self._tick_ms
+                used = (int(fields[11]) + int(fields[12])) * self._tick_ms
+                if pid not in self._seen:
+                    self._uncounted[pid] = used if self._began(fields) < self._read_at else 0.0
+                self._seen[pid] = used - self._uncounted[pid]
+        self._read_at = time.clock_gettime(time.CLOCK_BOOTTIME)
         return sum(self._seen.values()) if self._seen else None
+
+    def _began(self, fields: list[str]) -> float:
+        """Return when a process began, in seconds since the host was started."""
+        return int(fields[19]) * self._tick_ms / 1000.0
 
     def _scan(self) -> None:
         children: dict[int, list[int]] = {}
@@ -76,4 +91,4 @@ class CpuUse:
         """Return the fields after the name, which may contain blanks and brackets: state, parent, ..."""
         found = lines(self._proc / str(pid) / "stat")
         fields = found[0].rpartition(")")[2].split() if found else []
-        return fields if len(fields) > 12 else None
+        return fields if len(fields) > 19 else None

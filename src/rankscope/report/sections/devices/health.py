@@ -99,6 +99,12 @@ METRICS: dict[str, Metric] = {
         "% of 10 s, highest",
         "Time in which at least one task waited for a CPU (PSI, some avg10).",
     ),
+    "others_cpu_pct": Metric(
+        "Health",
+        "CPUs used by others",
+        "% of the job's",
+        "Share of the CPUs that the job may use which processes outside the job kept busy in the recorded windows.",
+    ),
     "pressure_memory_pct": Metric(
         "Health", "Memory pressure", "% of 10 s, highest", "Time in which at least one task waited for memory."
     ),
@@ -132,6 +138,7 @@ _HOST: tuple[tuple[str, int], ...] = (
     ("cpu_throttled_ms", 0),
     ("memory_available_bytes", 1),
     ("pressure_cpu_pct", 1),
+    ("others_cpu_pct", 1),
     ("pressure_memory_pct", 1),
     ("pressure_io_pct", 1),
 )
