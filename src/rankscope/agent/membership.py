@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,8 @@ from rankscope.rundir.spool import ENV_SPEC, Spool
 __all__ = ["Membership"]
 
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+_JOB, _OTHER_JOB = "job", "other_job"
+"""Notices: what the ranks of the recorded job have in common, and that another job was seen."""
 
 
 class Membership:
@@ -59,6 +62,8 @@ class Membership:
         self.process: RankRecord | None = None
         """The record of this rank's process; None until the rank is known."""
         self.several_nodes = spec.reaches_other_nodes or (self._identity is not None and self._identity.several_nodes)
+        self._lone = False
+        """Whether it was taken for a job of one rank, since no launcher and no process group say anything."""
         self.is_first_of_node = False
         """Whether it was the first rank of its node to claim its rank. Local rank 0 does not identify it, since several
         processes of a node may have local rank 0."""
@@ -87,6 +92,7 @@ class Membership:
             if window is not None and completed + self._spec.agreement_lead + 1 < window.warm:
                 return False
             group = (now.rank, now.world_size) if now is not None and now.world_size else (0, 1)
+            self._lone = now is None or not now.world_size
             now = now if group != (0, 1) else None
         if now is not None:
             self.several_nodes = self.several_nodes or now.several_nodes
@@ -120,10 +126,14 @@ class Membership:
             return False
         with _locked(self._spool):
             process.attempt = max(self._restarts or 0, self._attempt(process.rank))
+            if not self._is_of_the_job(process):
+                return False
             try:
                 path = self._spool.owner(process.attempt, process.rank)
                 handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             except FileExistsError:
+                if self._lone:
+                    self._tell_of_another_job(process)
                 return False
             except OSError as error:  # no space for the file: then no other process can create it either
                 keep_message(f"the rank could not be claimed in {self._spool.path}: {error}")
@@ -133,6 +143,12 @@ class Membership:
                     stream.write(f"{pid} {_begun(pid)}")
             self.is_first_of_node = self._elected(process)
         return True
+
+    def other_jobs(self) -> None:
+        """Keep a message if processes of other jobs were refused."""
+        if self.process is not None:
+            with contextlib.suppress(OSError):
+                keep_message(self._spool.notice(self.process.attempt, _OTHER_JOB).read_text(encoding="utf-8"))
 
     def release(self) -> None:
         """Give the rank up: this process goes on as another program, whose steps are an attempt of their own."""
@@ -153,6 +169,31 @@ class Membership:
         with contextlib.suppress(OSError, ValueError, IndexError):
             return started_process(self._identity)
         return pid
+
+    def _is_of_the_job(self, process: RankRecord) -> bool:
+        """Return whether this process belongs to the job of which the first rank of this attempt was: a script may run
+        two jobs at the same time, both with a rank 0. Values that are not set tell nothing."""
+        own = [
+            "" if self._lone else str(process.world_size),
+            os.environ.get("MASTER_PORT", ""),
+            os.environ.get("TORCHELASTIC_RUN_ID", ""),
+        ]
+        path = self._spool.notice(process.attempt, _JOB)
+        with contextlib.suppress(OSError, ValueError):
+            if not path.exists():
+                replace_text(path, json.dumps(own))
+            elif any(a != b for a, b in zip(own, json.loads(path.read_text(encoding="utf-8")), strict=True) if a and b):
+                self._tell_of_another_job(process)
+                return False
+        return True
+
+    def _tell_of_another_job(self, process: RankRecord) -> None:
+        with contextlib.suppress(OSError):
+            replace_text(
+                self._spool.notice(process.attempt, _OTHER_JOB),
+                f"another job ran below the same command at the same time, and is not recorded: process {process.pid} "
+                f"is rank {process.rank} of {process.world_size}, too. Start each job by a `rankscope exec` of its own",
+            )
 
     def _elected(self, process: RankRecord) -> bool:
         path = self._spool.notice(process.attempt, "first_of_node")

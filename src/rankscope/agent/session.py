@@ -298,6 +298,7 @@ class Session:
         if self._trackers is not None:
             self._trackers.close()
         self._times.close()
+        self._member.other_jobs()
         self.process.status, self.process.reason = ("ok", None) if reason is None else ("partial", reason)
         self.process.steps.after_ms = self._times.step_time.recent_ms
         self._write_process_record()

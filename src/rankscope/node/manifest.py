@@ -33,6 +33,7 @@ class NodeResult:
     """Files that this node has placed, by path in the run directory."""
 
 
+_MOST_MESSAGES = 20
 _NOT_ARMED = (
     "no rank reached `import torch` under the agent: the command failed before it, runs Python with -I or -E, which "
     "ignore PYTHONPATH, or sets PYTHONPATH anew: add to it (PYTHONPATH=src:$PYTHONPATH)"
@@ -72,6 +73,7 @@ def build_manifest(
     remarks = list(notes)
     for result in results:
         remarks += result.notes
+    remarks += _messages(processes, records)
     if windows:
         remarks += _left_out(processes, records, schedule)
     else:
@@ -147,6 +149,19 @@ _NOT_AFFORDED = (
     "windows every so many steps may record budget.step_pct percent of the steps, and the job was too short for one; "
     "raise it, or plan windows with schedule.repeat instead of schedule.every"
 )
+
+
+def _messages(processes: list[RankRecord], records: list[RankRecord]) -> list[str]:
+    """Return what agents and helpers had to say of ranks, besides the reasons why windows failed."""
+    ranks: dict[str, set[int]] = defaultdict(set)
+    reasons = {(record.rank, f"window {record.window}: {record.reason}") for record in records if record.reason}
+    for one in [*processes, *records]:
+        for note in one.notes:
+            if (one.rank, note) not in reasons:
+                ranks[note].add(one.rank)
+    said = [f"rank {some_ranks(sorted(found))}: {note}" for note, found in ranks.items()]
+    more = len(said) - _MOST_MESSAGES
+    return said if more <= 0 else [*said[:_MOST_MESSAGES], f"{more} more messages of ranks are in run.json"]
 
 
 def _left_out(processes: list[RankRecord], records: list[RankRecord], schedule: ScheduleSpec) -> list[str]:

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
 from rankscope.agent import membership
 from rankscope.agent.bootstrap import is_rank
 from rankscope.agent.membership import Membership
+from rankscope.agent.process import guard
+from rankscope.agent.process.guard import kept_messages
 from rankscope.config import ToolConfig, to_agent_spec
 from rankscope.rundir.spool import ENV_IDENTITY, ENV_SPEC, Spool
 
 
 @pytest.fixture
 def member(tmp_path, monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "TORCHELASTIC_RESTART_COUNT"):
+    for name in (
+        "MASTER_PORT",
+        "TORCHELASTIC_RUN_ID",
+        "RANK",
+        "WORLD_SIZE",
+        "OMPI_COMM_WORLD_RANK",
+        "SLURM_PROCID",
+        "TORCHELASTIC_RESTART_COUNT",
+    ):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(guard, "_kept", [])
     spec = to_agent_spec(ToolConfig(), run_id="r", spool=tmp_path)
 
     def make(environ: dict[str, str] | None = None, *, certain: bool = False) -> Membership:
@@ -54,6 +66,35 @@ def test_of_several_processes_of_a_rank_the_first_is_it_and_one_is_the_first_of_
     first, second, other = (member({**told, "RANK": rank}, certain=True) for rank in ("1", "1", "0"))
     assert [found.claim() for found in (first, second, other)] == [True, False, True]
     assert [found.is_first_of_node for found in (first, other)] == [True, False]
+
+
+def test_of_two_jobs_at_the_same_time_one_is_recorded_and_not_a_mixture(member, monkeypatch):
+    def one(rank: int, port: str | None) -> tuple[bool, Membership]:
+        if port is None:
+            monkeypatch.delenv("MASTER_PORT", raising=False)
+        else:
+            monkeypatch.setenv("MASTER_PORT", port)
+        found = member({"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": "0"}, certain=True)
+        return found.claim(), found
+
+    claimed, first = one(0, "2001")
+    assert claimed
+    first.other_jobs()
+    assert kept_messages() == []
+    assert [one(rank, "2002")[0] for rank in (0, 1)] == [False, False]
+    assert [one(rank, "2001")[0] for rank in (1, 0)] == [True, False]
+    assert one(2, None)[0]  # says nothing about its job, as before
+    first.other_jobs()
+    (message,) = kept_messages()
+    assert re.search(r"another job ran .*: process \d+ is rank 1 of 3, too", message)
+
+
+def test_lone_jobs_at_the_same_time_are_told(member):
+    first, second = member(), member()
+    assert (first.settle(7), second.settle(7)) == (True, True)
+    assert (first.claim(), second.claim()) == (True, False)
+    first.other_jobs()
+    assert "rank 0 of 1, too" in kept_messages()[0]
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ spec:
         "additionalProperties": False,
     }
     assert schema_of(thing | {"kind": "Others"}, tmp_path / "crd.yaml") is None
-    with pytest.raises(ValueError, match=r"\.spec has no siz$"):
-        schema_of(thing | {"spec": {"siz": 2}}, tmp_path / "crd.yaml")
+    with pytest.raises(ValueError, match=r"\.spec has no sizes$"):
+        schema_of(thing | {"spec": {"sizes": 2}}, tmp_path / "crd.yaml")
 
 
 def test_definitions_are_followed() -> None:
