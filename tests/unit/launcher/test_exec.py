@@ -16,8 +16,10 @@ from rankscope.errors import ConfigError
 from rankscope.launcher.exec import launch
 from rankscope.launcher.exec.command import Command
 from rankscope.launcher.exec.join import Refused, join, sign_in, spool_of
+from rankscope.launcher.exec.left_running import left_running
 from rankscope.launcher.exec.plan import is_elastic, parse_exec, plan_of
 from rankscope.rank_identity import Identity
+from rankscope.rundir.spool import ENV_SPEC, Spool
 from support.node import until
 
 COMMAND = """
@@ -193,6 +195,22 @@ def test_a_folder_of_another_user_is_not_used(own_tmp: Path) -> None:
     path.symlink_to(own_tmp)
     with pytest.raises(PermissionError):
         spool_of("launcher")
+
+
+def test_what_a_command_leaves_running_is_told(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    assert left_running(spool) is None
+    env = os.environ | {ENV_SPEC: str(spool.spec)}
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=env) as left:
+        # GIVEN no rank so far: it may become one
+        assert f"processes that it has started still run (process {left.pid})" in left_running(spool)
+        # GIVEN a rank that has ended: what is left is a helper of a framework, say
+        spool.owner(0, 0).write_text("1 1")
+        assert left_running(spool) is None
+        # GIVEN a rank that still runs
+        spool.owner(0, 1).write_text(f"{left.pid} 1")
+        assert f"its ranks still run (process {left.pid})" in left_running(spool)
+        left.stdin.close()
 
 
 def test_which_run_a_rank_belongs_to() -> None:

@@ -19,6 +19,7 @@ from rankscope.config_summary import plan_in_words
 from rankscope.errors import ConfigError, RankscopeError, RunDirError
 from rankscope.launcher.exec.command import Command, become
 from rankscope.launcher.exec.join import join, sign_in, spool_of
+from rankscope.launcher.exec.left_running import left_running
 from rankscope.launcher.exec.plan import ExecArguments, is_elastic, plan_of
 from rankscope.rank_identity import Identity, launcher_process
 from rankscope.rundir.spool import Spool
@@ -66,6 +67,9 @@ def run_as_parent(arguments: ExecArguments, compose: Compose, argv: list[str], s
     say(_begins(config, session.run_dir, session.wanted, session.spool))
     with live_line(session.spool, config.live.mode, say):
         ending = command.run(changes_for(session.spool, os.environ))
+    with contextlib.suppress(OSError):
+        if (left := left_running(session.spool)) is not None and ending.signal is None:
+            say(left)
     return wrap_up(session, ending, config, say)
 
 
