@@ -151,7 +151,7 @@ class _Listener:
         if by or self._config.analysis.enabled or self._where is None:
             return
         folder = _report_in(self._where)
-        traces = "what could be gathered is" if self._left else "traces are"
+        traces = "what could be gathered is" if self._left else "what was recorded is"
         self._say(f"{traces} in {self._where}; `rankscope analyze {self._where} --output {folder}` writes the report")
 
     def _draw(self, message: HelperMessage) -> None:
