@@ -79,7 +79,7 @@ def test_full_disks(may_mount, tmp_path, full):
         (spool,) = kept.glob("rankscope_*")
         assert str(spool) in said
         assert list(spool.glob("trace_*.json"))
-        assert "traces are in" not in said
+        assert "what was recorded is in" not in said
 
 
 HANGS = """

@@ -128,7 +128,7 @@ def test_only_what_was_left_is_reported(helper: Any, job: Job) -> None:
     said: list[str] = []
     launched(said, ToolConfig(analysis=AnalysisConfig(enabled=False)))
     assert "No space left on device: 2 file(s) stay in /tmp/x" in said[1]
-    assert "traces are in" not in said[2]
+    assert "what was recorded is in" not in said[2]
 
 
 def test_a_report_that_failed_is_reported(helper: Any, job: Job) -> None:
