@@ -24,6 +24,8 @@ def choose_output(run: RunDir, asked: Path | None) -> tuple[Path, bool]:
     own = run.report / TIMELINE
     if asked is None:
         if not run.manifest.is_file():
+            if run.path.is_dir() and not any(run.path.iterdir()):
+                raise ConfigError(f"{run.path} is empty: it holds no traces to merge; name a run directory")
             there = "holds no run.json, so it is no run directory" if run.path.is_dir() else "is no run directory"
             raise ConfigError(
                 f"{run.path} {there}; for the traces of others say where the timeline goes: --output FILE"

@@ -50,6 +50,9 @@ def test_where_it_goes(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run")
     run.path.mkdir()
     own = run.report / "cluster.trace.json.gz"
+    with pytest.raises(ConfigError, match="is empty: it holds no traces to merge"):
+        choose_output(run, None)
+    (run.path / "rank_0.json").touch()
     with pytest.raises(ConfigError, match="--output"):
         choose_output(run, None)
     assert choose_output(run, tmp_path / "x.json.gz") == (tmp_path / "x.json.gz", False)

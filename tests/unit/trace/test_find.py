@@ -56,6 +56,7 @@ def test_a_run_directory(write_trace: Write, make_event: Make, tmp_path: Path) -
     (tmp_path / "nodes").mkdir()
     (tmp_path / "nodes" / "host.claim.json").write_text("{}")
     (tmp_path / "nodes" / "host.result.json").write_text("{}")
+    (tmp_path / "nodes" / "launch.json").write_text("{}")
     (tmp_path / "report").mkdir()
     write_trace([make_event(0, 1)], name="report/cluster.trace.json.gz")
     result = load_traces([tmp_path], cache=False)

@@ -29,6 +29,6 @@ def how_it_ended(manifest: RunManifest | None, sources: Sequence[SourceFile]) ->
     return JobEnded(
         exit_code=manifest.exit_code,
         steps=max((process.steps_counted for process in processes), default=0),
-        traces=bool(sources),
+        traces=any(source.status != "ignored" for source in sources),
         notes=manifest.notes,
     )

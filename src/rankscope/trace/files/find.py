@@ -24,7 +24,7 @@ __all__ = ["Candidate", "Found", "find_traces"]
 _RUN_FILE = re.compile(r"attempt_(\d+)/window_(\d+)/rank_(\d+)\.trace\.json(?:\.gz)?$")
 _RUN_RECORDS = re.compile(
     r"(?:^|/)(?:run|agent|report)\.json$"
-    r"|/nodes/[^/]+\.(?:claim|result)\.json$"
+    r"|(?:^|/)nodes/(?:launch|[^/]+\.claim|[^/]+\.result)\.json$"
     r"|attempt_\d+/(?:window_\d+/)?rank_\d+\.json$"
 )
 _SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
