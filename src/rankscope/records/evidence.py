@@ -368,8 +368,9 @@ class Evidence:
 
     @property
     def own_host_gain_ms(self) -> float | None:
-        """``host_gain_ms`` of an unrecorded step, limited to its host idle time."""
-        if self.host_gain_ms is None:
+        """``host_gain_ms`` of an unrecorded step, limited to its host idle time; None with Python's stacks, which make
+        hosts several times slower."""
+        if self.host_gain_ms is None or self.stacks:
             return None
         most = self.host_gain_ms if self.most_host_ms is None else min(self.host_gain_ms, self.most_host_ms)
         return max(most - self.added_ms, 0.0)

@@ -60,7 +60,7 @@ class RunInfo:
     begun: str | None = None
     """When the first analysed window began, ``2026-11-29 02:14 UTC``. None if the traces' clock is unknown."""
     windows: list[str] = field(default_factory=list)
-    """Each analysed window in words, e.g. ``attempt 0, window 0: steps 13 to 18``."""
+    """Each analysed window in words: ``steps 13 to 18, 8 ranks``; if not the first, after ``attempt 0, window 1: ``."""
     exit_code: int | None = None
     recording_overhead_pct: float | None = None
     """Median step inside the window compared with the median before it; None if not measured."""

@@ -122,7 +122,7 @@ def test_the_recorder_and_its_reason_are_reported(recorded) -> None:
     same, different = [_record(r, **plain) for r in range(2)], [_record(0, **plain), _record(1, **late)]
     (one,) = analyze(recorded("ddp_healthy"), _manifest(same), hta=False).run.windows
     (two,) = analyze(recorded("ddp_healthy"), _manifest(different), hta=False).run.windows
-    assert one == "attempt 0, window 0: steps 4 to 7, 2 ranks, by libkineto"
+    assert one == "steps 4 to 7, 2 ranks, by libkineto"
     assert two.endswith("2 ranks, by libkineto on rank 0, by torch.profiler (libkineto had not asked) on rank 1")
 
 

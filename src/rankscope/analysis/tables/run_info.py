@@ -95,13 +95,14 @@ def _windows(traces: Sequence[RankTrace], manifest: RunManifest | None) -> list[
     held = {(w.attempt, w.window): _held(w.records) for w in manifest.windows} if manifest else {}
     counted = {(w.attempt, w.window): _counted(w.records) for w in manifest.windows} if manifest else {}
     found = []
-    for attempt, window in sorted({(t.attempt, t.window) for t in traces}):
+    keys = sorted({(t.attempt, t.window) for t in traces})
+    for attempt, window in keys:
         members = [t for t in traces if (t.attempt, t.window) == (attempt, window)]
         numbers = [int(n) for t in members for n in (t.steps.number[:1].tolist() + t.steps.number[-1:].tolist())]
         steps = f"steps {min(numbers)} to {max(numbers)}" if numbers else "no step marks"
         by = recorders.get((attempt, window))
         parts = [
-            f"attempt {attempt}, window {window}: {steps}",
+            steps if keys == [(0, 0)] else f"attempt {attempt}, window {window}: {steps}",
             "1 rank" if len(members) == 1 else f"{len(members)} ranks",
             by,
             counted.get((attempt, window)),

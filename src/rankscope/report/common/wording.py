@@ -133,10 +133,11 @@ def steps_share(verdict: Verdict) -> str:
 
 
 def gain(finding: Finding, step: float | None) -> str:
-    """Return what removing a finding's cause would gain, in words."""
+    """Return what removing a finding's cause would gain, in words; empty if that is not known by itself. The actions
+    have the gain of each change."""
     cost = finding.cost_ms_per_step
     if cost is None:
-        return "No gain in time is claimed for this."
+        return ""
     share = share_of_step(cost, step)
     if share is None or step is None or cost > step:
         return f"About {ms(cost)} of every step."

@@ -91,7 +91,8 @@ def _finding(finding: Finding, step: float | None) -> str:
     lines = [f"**{title}** ({escape(finding.confidence)} confidence{cost}{where})", ""]
     lines += [f"- {escape(line)}" for line in finding.evidence[:_MAX_LINES]]
     lines += [f"- To do: {escape(line)}" for line in finding.advice[:_MAX_LINES]]
-    return "\n".join([*lines, f"- {words.gain(finding, step)}"])
+    gain = words.gain(finding, step)
+    return "\n".join([*lines, *([f"- {gain}"] if gain else [])])
 
 
 def _details(report: ClusterReport) -> str:
