@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes.wording import cause_record
@@ -17,12 +18,14 @@ from rankscope.timeline.flow_events import call_arrows, count_launches, launches
 from rankscope.timeline.json_lines import ARROW_BYTES, arrow, slice_line
 from rankscope.timeline.names import quoted
 from rankscope.timeline.prepare import PreparedTimeline
-from rankscope.timeline.rank_slices import event_lines, make_part, track_count
+from rankscope.timeline.rank_slices import Part, event_lines, make_part, track_count
 from rankscope.timeline.selection import Selection
 from rankscope.timeline.size_limit import choose
 from rankscope.timeline.tracks import Tracks, lanes
 
 __all__ = ["Merged", "lines"]
+
+I64 = NDArray[np.int64]
 
 _RANK_BYTES = 3000
 """Bytes reserved for a rank's name and label; each track takes ``_TRACK_BYTES``."""
@@ -51,7 +54,17 @@ class Merged:
 def lines(
     prepared: PreparedTimeline, wanted: Sequence[tuple[WindowResult, int]], selection: Selection, merged: Merged
 ) -> Iterator[str]:
-    """Yield the whole file line by line, at most ``selection.max_bytes``."""
+    """Yield the whole file line by line, at most ``selection.max_bytes``.
+
+    Args:
+        prepared: the analysed windows, and the zero of all times.
+        wanted: windows, and the column of a rank in each.
+        selection: steps, ranks and categories to show, and the largest size.
+        merged: gets the numbers of slices and arrows, and what was left out.
+
+    Raises:
+        ConfigError: not even the steps, waits and transfers fit.
+    """
     tracks = Tracks()
     _name_ranks(tracks, wanted)
     names = tracks.take_lines()
@@ -63,39 +76,16 @@ def lines(
     ]
     merged.slices += len(own)
     parts = [make_part(window, column, selection) for window, column in wanted]
-    count = sum(track_count(part) for part in parts)
-    fixed = sum(map(len, own)) + 2 * len(own) + _FOOT_BYTES + len(wanted) * (_RANK_BYTES + 8 * _TRACK_BYTES)
-    room = selection.max_bytes - fixed - count * _TRACK_BYTES
-    if room < 0:
-        raise ConfigError(
-            f"steps, waits and transfers alone need more than --max-mb {selection.max_mb:g}; "
-            "choose fewer --steps or --ranks, or a higher bound"
-        )
-    chosen = choose([p.classes for p in parts], [p.length for p in parts], [p.cost for p in parts], room)
-    merged.left_out += chosen.left_out
-    merged.most_bytes = fixed + count * _TRACK_BYTES + chosen.bytes
-    shown = [part.rows[keep] for part, keep in zip(parts, chosen.keep, strict=True)]
-    total = sum(count_launches(part, rows) for part, rows in zip(parts, shown, strict=True))
-    linked = chosen.bytes + 2 * ARROW_BYTES * total <= room
-    if total and not linked:
-        merged.left_out.append(f"all {total:,} arrows from launches to kernels")
+    own_bytes = sum(map(len, own)) + 2 * len(own) + len(wanted) * (_RANK_BYTES + 8 * _TRACK_BYTES)
+    shown, linked = _fitting(parts, own_bytes, selection, merged)
     yield '{"displayTimeUnit":"ms","traceEvents":[\n'
     yield ",\n".join([*names, *own])
     for part, rows in zip(parts, shown, strict=True):
         for line in event_lines(prepared.base_ns, part, rows, tracks, launches=linked):
             merged.slices += 1
             yield f",\n{line}"
-    number = 0
-    for line, new in call_arrows(parts):
-        number += new
-        merged.arrows += new
+    for line in _arrows(parts, merged, linked=linked):
         yield f",\n{line}"
-    for part in parts if linked else ():
-        for source, target in launches(part):
-            number += 1
-            merged.arrows += 1
-            for phase, place in (("s", part.places[source]), ("f", part.places[target])):
-                yield f",\n{arrow(phase, number, *place, 'launch')}"
     for line in tracks.take_lines():
         yield f",\n{line}"
     about = {
@@ -105,6 +95,38 @@ def lines(
         "notes": [note[:200] for note in merged.notes[:10]],
     }
     yield f'\n],"rankscope":{json.dumps(about)}}}\n'
+
+
+def _fitting(parts: Sequence[Part], own_bytes: int, selection: Selection, merged: Merged) -> tuple[list[I64], bool]:
+    """Return the rows of each part that fit beside the derived tracks, and whether arrows from launches fit as well."""
+    fixed = own_bytes + _FOOT_BYTES + sum(map(track_count, parts)) * _TRACK_BYTES
+    room = selection.max_bytes - fixed
+    if room < 0:
+        raise ConfigError(
+            f"steps, waits and transfers alone need more than --max-mb {selection.max_mb:g}; "
+            "choose fewer --steps or --ranks, or a higher bound"
+        )
+    chosen = choose([p.classes for p in parts], [p.length for p in parts], [p.cost for p in parts], room)
+    merged.left_out += chosen.left_out
+    merged.most_bytes = fixed + chosen.bytes
+    rows = [part.rows[keep] for part, keep in zip(parts, chosen.keep, strict=True)]
+    total = sum(map(count_launches, parts, rows))
+    linked = chosen.bytes + 2 * ARROW_BYTES * total <= room
+    if total and not linked:
+        merged.left_out.append(f"all {total:,} arrows from launches to kernels")
+    return rows, linked
+
+
+def _arrows(parts: Sequence[Part], merged: Merged, *, linked: bool) -> Iterator[str]:
+    """Yield the arrows of collectives and, if ``linked``, of launches. Their number is the last one's identifier."""
+    for line, new in call_arrows(parts):
+        merged.arrows += new
+        yield line
+    for part in parts if linked else ():
+        for source, target in launches(part):
+            merged.arrows += 1
+            yield arrow("s", merged.arrows, *part.places[source], "launch")
+            yield arrow("f", merged.arrows, *part.places[target], "launch")
 
 
 def _name_ranks(tracks: Tracks, wanted: Sequence[tuple[WindowResult, int]]) -> None:

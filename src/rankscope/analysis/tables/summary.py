@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 
+_Place: TypeAlias = tuple[WindowResult, int]
+"""A window, and the column of a rank in it."""
 _PER_STEP = ("calls_per_step", "wait_ms_per_step", "transfer_ms_per_step", "exposed_ms_per_step")
 
 
@@ -31,53 +34,67 @@ def rank_summaries(windows: Sequence[WindowResult]) -> list[RankSummary]:
 
     A rank whose device records are missing from the file has no numbers; one that lost some has not status ok.
     """
-    rows, caused = [], {id(w): _caused(w) for w in windows}
-    for rank, places in _by_rank(windows).items():
-        usage = [w.usage[c] for w, c in places]
-        span = sum(u.span for u in usage)
-        steps = np.concatenate([w.lengths[c] for w, c in places]) / 1e6
-        comm = sum(u.comm for u in usage)
-        count = len(steps)
-        meta = places[0][0].views[places[0][1]].trace.meta
-        known = count > 0 and any(len(w.matched) for w, _ in places)
-        row = RankSummary(
-            rank=rank,
-            host=meta.host,
-            device=meta.device or ("CPU" if not places[0][0].views[places[0][1]].device else None),
-            steps=count,
-            step_ms={
-                "median": float(np.median(steps)) if count else None,
-                "p95": float(np.quantile(steps, 0.95)) if count else None,
-            },
-            overlap_pct=100.0 * sum(u.overlap for u in usage) / comm if comm else None,
-            wait_ms_per_step=sum(_waited(w, c) for w, c in places) / 1e6 / count if known else None,
-            caused_wait_ms_per_step=sum(caused[id(w)][c] for w, c in places) / 1e6 / count if known else None,
-            files=[w.views[c].trace.source for w, c in places],
-        )
-        if span:
-            row.compute_pct = 100.0 * sum(u.compute for u in usage) / span
-            row.comm_pct = 100.0 * comm / span
-            fused = sum(u.fused for u in usage)
-            row.fused_pct = 100.0 * fused / span if fused else None
-            row.exposed_comm_pct = 100.0 * sum(u.exposed_comm for u in usage) / span
-            row.memcpy_pct = 100.0 * sum(u.exposed_copy for u in usage) / span
-            row.idle_pct = 100.0 * sum(u.idle for u in usage) / span
-        lost = [w.partial[rank] for w, _ in places if rank in w.partial]
-        if lost:
-            row.status, row.reason = "partial", "; ".join(dict.fromkeys(lost))
-        rows.append(row)
-    known_ranks = {row.rank for row in rows}
-    for rank, why in {r: why for w in windows for r, why in w.left.items() if r not in known_ranks}.items():
-        rows.append(RankSummary(rank=rank, status="partial", reason=why))
+    caused = {id(window): _caused(window) for window in windows}
+    rows = [_rank_summary(rank, places, caused) for rank, places in _by_rank(windows).items()]
+    analysed = {row.rank for row in rows}
+    left = {rank: why for window in windows for rank, why in window.left.items() if rank not in analysed}
+    rows += [RankSummary(rank=rank, status="partial", reason=why) for rank, why in left.items()]
     return sorted(rows, key=lambda row: row.rank)
 
 
-def _by_rank(windows: Sequence[WindowResult]) -> dict[int, list[tuple[WindowResult, int]]]:
-    found: dict[int, list[tuple[WindowResult, int]]] = defaultdict(list)
+def _rank_summary(rank: int, places: Sequence[_Place], caused: Mapping[int, Sequence[float]]) -> RankSummary:
+    """Return the row of a rank.
+
+    Args:
+        rank: its number.
+        places: its windows, and its column in each.
+        caused: identity of a window -> for each column how long others waited for that rank, ns.
+    """
+    window, column = places[0]
+    view = window.views[column]
+    steps_ms = np.concatenate([window.lengths[column] for window, column in places]) / 1e6
+    steps = len(steps_ms)
+    row = RankSummary(
+        rank=rank,
+        host=view.trace.meta.host,
+        device=view.trace.meta.device or (None if view.device else "CPU"),
+        steps=steps,
+        files=[window.views[column].trace.source for window, column in places],
+    )
+    if steps:
+        row.step_ms = {"median": float(np.median(steps_ms)), "p95": float(np.quantile(steps_ms, 0.95))}
+    if steps and any(len(window.matched) for window, _ in places):
+        row.wait_ms_per_step = sum(_waited(window, column) for window, column in places) / 1e6 / steps
+        row.caused_wait_ms_per_step = sum(caused[id(window)][column] for window, column in places) / 1e6 / steps
+    _set_shares(row, places)
+    if lost := [window.partial[rank] for window, _ in places if rank in window.partial]:
+        row.status, row.reason = "partial", "; ".join(dict.fromkeys(lost))
+    return row
+
+
+def _set_shares(row: RankSummary, places: Sequence[_Place]) -> None:
+    """Set the percentages of the recorded time; they remain None if there is none."""
+    usage = [window.usage[column] for window, column in places]
+    span, comm = sum(u.span for u in usage), sum(u.comm for u in usage)
+    if comm:
+        row.overlap_pct = 100.0 * sum(u.overlap for u in usage) / comm
+    if not span:
+        return
+    row.compute_pct = 100.0 * sum(u.compute for u in usage) / span
+    row.comm_pct = 100.0 * comm / span
+    if fused := sum(u.fused for u in usage):
+        row.fused_pct = 100.0 * fused / span
+    row.exposed_comm_pct = 100.0 * sum(u.exposed_comm for u in usage) / span
+    row.memcpy_pct = 100.0 * sum(u.exposed_copy for u in usage) / span
+    row.idle_pct = 100.0 * sum(u.idle for u in usage) / span
+
+
+def _by_rank(windows: Sequence[WindowResult]) -> dict[int, list[_Place]]:
+    places: dict[int, list[_Place]] = defaultdict(list)
     for window in windows:
         for column, view in enumerate(window.views):
-            found[view.rank].append((window, column))
-    return dict(sorted(found.items()))
+            places[view.rank].append((window, column))
+    return dict(sorted(places.items()))
 
 
 def _waited(window: WindowResult, column: int) -> float:
