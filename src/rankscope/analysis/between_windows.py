@@ -22,7 +22,6 @@ fewer per rank are read."""
 _BOUND = ("host_bound", "comm_bound", "memory_bound", "pipeline")
 """Verdicts on the structure of the whole job. In a pipeline ranks wait for each other by schedule, which step logs
 cannot distinguish from lateness."""
-_ACCUSED = ("always", "every", "since", "drifting", "spell", "bursts", "turns")
 
 
 def add_between_windows(report: ClusterReport, step_logs: Sequence[Path], *, on_host: bool, shared: bool) -> None:
@@ -65,7 +64,7 @@ def join(verdict: Verdict, between: BetweenVerdict, windows: Sequence[tuple[int,
     verdict.between = between
     if between.kind == "insufficient_data":
         return
-    named = [p for p in between.patterns if p.ranks and p.kind in _ACCUSED]
+    named = [p for p in between.patterns if p.accuses]
     if verdict.kind == "pipeline" and named:
         between.window = "The ranks are stages of a pipeline, which wait for each other by schedule: nobody is named."
         between.kind, between.ranks = "nobody", []

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankscope.between.lateness import Lateness, lateness
-from rankscope.between.recurring import Recurrence, binomial_tail, recurring
+from rankscope.between.recurring import LARGEST, Recurrence, binomial_tail, recurring
 from rankscope.between.step_logs import StepTimes
 from rankscope.between.stretches import Stretch, is_growing, joined, stretches, struck_on_others
 from rankscope.between.table import FIRST_STEPS, StepTable, side_by_side
@@ -124,6 +124,7 @@ class _Judgement:
         self._recurrences()
         self._stretches()
         self._irregular()
+        self._stalls()
         if self.on_host:
             self._alike()
         self._occasions()
@@ -151,6 +152,7 @@ class _Judgement:
             seen = recurring(self.charge[row], self.table.compared, self.usual, self.table.first)
             if seen is not None and seen.log_p + math.log(len(self.charge)) < math.log(SURE):
                 found[row] = seen
+        found = {row: seen for row, seen in found.items() if self._is_its_own(row, seen)}
         masks = {row: self._at(seen) for row, seen in found.items()}
         periods = {seen.period for seen in found.values()}
         if len(found) > 1 and len(periods) == 1 and len({seen.place for seen in found.values()}) == len(found):
@@ -158,6 +160,27 @@ class _Judgement:
         else:
             for row, seen in found.items():
                 self._add("every", {row: masks[row]}, seen)
+
+    def _is_its_own(self, row: int, seen: Recurrence) -> bool:
+        """Whether a rank's steps are more than its share of steps that recur anyway, on whichever rank.
+
+        If something strikes one rank or another in every 25th step, one rank is struck in every 75th by chance.
+        """
+        any_rank = recurring(self.charge.max(axis=0), self.table.compared, self.usual, self.table.first)
+        if any_rank is None or seen.period == any_rank.period:
+            return True
+        if seen.period % any_rank.period or seen.place % any_rank.period != any_rank.place:
+            return True
+        struck = self.charge > seen.share * self.usual
+        grid = self._at(any_rank) & struck.any(axis=0)
+        inside = grid & self._at(seen)
+        outside = grid & ~inside
+        usually = float(struck[row, outside].mean()) if outside.any() else 0.0
+        share = min(max(usually, 1.0 / max(int(grid.sum()), 2)), 0.99)
+        multiples = LARGEST // any_rank.period
+        tests = len(self.charge) * multiples * (multiples + 1) / 2
+        log_p = binomial_tail(int(struck[row, inside].sum()), max(int(inside.sum()), 1), share) + math.log(tests)
+        return log_p < math.log(SURE)
 
     def _stretches(self) -> None:
         compared = self.charge[:, self.numbers]
@@ -194,13 +217,22 @@ class _Judgement:
             count = owners.count(row)
             if count < 2 or len(self.charge) < 2:
                 continue
-            log_p = binomial_tail(count, len(events), 1 / len(self.charge)) + math.log(len(self.charge))
-            if log_p >= math.log(SURE):
+            log_p = binomial_tail(count, len(events), 1 / len(self.charge))
+            if log_p + math.log(len(self.charge)) >= math.log(SURE):
                 continue
             cost = float(np.minimum(self.late.margin[row], self.charge[row])[struck[row]].sum()) / len(self.numbers)
             if cost >= MATTERS * self.usual:
                 mask = struck[row] & self.table.compared
                 self._add("bursts", {row: mask}, Stretch(0, 0, int(mask.sum()), log_p))
+
+    def _stalls(self) -> None:
+        """Tell single steps that cost much of the run by themselves. They are measured, and no pattern of a rank."""
+        costs = np.minimum(self.late.margin, self.charge)
+        for row in range(len(costs)):
+            mask = (costs[row] > MATTERS * self.usual * len(self.numbers)) & self.table.compared
+            if mask.any():
+                self._add("stall", {row: mask}, Stretch(0, 0, int(mask.sum()), 0.0))
+                self.patterns[-1].p_value = None  # nothing was tested
 
     def _alike(self) -> None:
         """Find recurring steps that are long on all ranks, without a late rank in them."""

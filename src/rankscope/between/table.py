@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankscope.between.step_logs import StepTimes
+from rankscope.listing import some_ranks
 from rankscope.records.running.step_log import (
     ASKED,
     CHECKPOINT,
@@ -27,6 +28,9 @@ Mask = npt.NDArray[np.bool_]
 FIRST_STEPS = 10
 """Number of first steps left out: compilation, allocator growth and cold caches are not typical of the job. The first
 window begins after as many (``schedule.skip_first``)."""
+WHOLE = 0.5
+"""Share of the steps of the longest log that others must have. All ranks of a job make the same steps, so that a
+shorter log has lost its end; it would leave few steps of all ranks to compare."""
 MOST_CELLS = 1 << 23
 """Largest number of ranks times steps to compare: half a gigabyte. Of longer runs, the last steps are compared."""
 USUAL = 0.5
@@ -88,7 +92,9 @@ def side_by_side(
         launches: compare the hosts of jobs on devices. They do not wait for peers, but for their own device, as far as
             they do in each step: after a backward and before the input of the next step, whichever it is counted to.
     """
-    known = {rank: log for rank, log in sorted(logs.items()) if log.has_parts}
+    timed = {rank: log for rank, log in sorted(logs.items()) if log.has_parts}
+    longest = max((log.steps for log in timed.values()), default=0)
+    known = {rank: log for rank, log in timed.items() if log.steps >= WHOLE * longest}
     if len(known) < 2:
         return None
     whole = min(log.steps for log in known.values())
@@ -149,8 +155,14 @@ def side_by_side(
     notes = []
     if begin > first:
         notes.append(f"the last {whole - begin:,} of {whole:,} steps were compared")
-    if len(known) < len(logs):
-        notes.append(f"{len(logs) - len(known)} step logs of an earlier version say nothing of the parts of a step")
+    if len(timed) < len(logs):
+        notes.append(f"{len(logs) - len(timed)} step logs of an earlier version say nothing of the parts of a step")
+    if short := [rank for rank in timed if rank not in known]:
+        one = len(short) == 1
+        notes.append(
+            f"the step log{'' if one else 's'} of rank{'' if one else 's'} {some_ranks(short)} "
+            f"{'ends early and was' if one else 'end early and were'} left out"
+        )
     return StepTable(
         ranks=list(known),
         first=since + begin,

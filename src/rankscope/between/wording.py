@@ -33,6 +33,11 @@ def describe(pattern: SlowPattern, step_ms: float) -> str:
         by = f" of rank {some_ranks(pattern.ranks)}" if pattern.ranks else ""
         when = f"every {number} step" if pattern.period else f"{pattern.seen} time{'s' if pattern.seen > 1 else ''}"
         return f"{what.capitalize()}{by}, {when}, takes {amount(pattern.size_ms)}: {cost}."
+    if pattern.kind == "stall":
+        steps = f"step {pattern.first:,}"
+        if pattern.seen > 1:
+            steps = f"{pattern.seen} single steps between {pattern.first:,} and {pattern.last or 0:,}"
+        return f"{who} was {late} in {steps}{where}; {cost}."
     if pattern.kind == "turns":
         return (
             f"{who} take turns: each is {late} in every {number} step{where}, seen {pattern.seen} of {pattern.of} "
@@ -67,8 +72,10 @@ def conclude(verdict: BetweenVerdict) -> BetweenVerdict:
         verdict.sentence = f"Too few steps for a verdict between windows: {verdict.steps} can be compared."
     elif verdict.patterns and verdict.kind != "contended":
         verdict.sentence = verdict.patterns[0].sentence
+        if verdict.patterns[0].kind == "stall":
+            verdict.sentence = f"No rank stands out in {verdict.steps:,} steps, but in single ones: {verdict.sentence}"
         for pattern in verdict.patterns:
-            if verdict.ranks and set(pattern.ranks) & set(verdict.ranks) and pattern.kind not in OCCASIONS:
+            if verdict.ranks and set(pattern.ranks) & set(verdict.ranks) and pattern.accuses:
                 verdict.sentence = pattern.sentence
                 break
     elif verdict.kind == "contended":

@@ -113,6 +113,62 @@ def test_a_rank_that_is_late_irregularly_too_often():
     assert (found.kind, found.ranks, found.patterns[0].kind) == ("named", [1], "bursts")
 
 
+def test_what_strikes_any_rank_in_every_25th_step_is_nobodys():
+    """One of four ranks at random: by chance one of them is struck in most of every 75th step."""
+    accused = []
+    for seed in range(12):
+        owners = np.random.default_rng(seed + 9).integers(4, size=28)
+        late = lambda step, rank, owners=owners: 30.0 * (step % 25 == 20 and owners[step // 25] == rank)  # noqa: E731
+        found = verdict(seed, ranks=4, late=late)
+        accused += [found.sentence] * bool(found.ranks)
+    assert accused == []
+
+
+def test_two_ranks_with_periods_of_their_own():
+    for other in (20, 25):
+        late = lambda step, rank, n=other: 20.0 * (step % {1: n, 2: 40}.get(rank, 999) == {1: 3, 2: 11}.get(rank, 998))  # noqa: E731
+        found = verdict(ranks=4, steps=1000, late=late)
+        assert {(tuple(p.ranks), p.period) for p in found.patterns} == {((1,), other), ((2,), 40)}
+
+
+def test_a_rank_that_is_slower_after_each_evaluation():
+    marks = {step: dict.fromkeys(range(4), EVALUATION) for step in range(50, 700, 50)}
+    found = verdict(
+        ranks=4, flags=marks, late=lambda step, rank: 20.0 * (rank == 1 and step >= 50 and 2 <= step % 50 < 12)
+    )
+    assert (found.kind, found.ranks) == ("named", [1])
+
+
+def test_a_single_long_stall_is_told_and_accuses_nobody():
+    found = verdict(late=lambda step, rank: 10_000.0 * (rank == 1 and step == 333))
+    assert (found.kind, found.ranks) == ("nobody", [])
+    (pattern,) = found.patterns
+    assert (pattern.kind, pattern.ranks, pattern.first, pattern.seen, pattern.p_value) == ("stall", [1], 333, 1, None)
+    assert pattern.cost_ms == pytest.approx(10_000 / 690, rel=0.01)
+    assert found.sentence.startswith("No rank stands out in 690 steps, but in single ones: Rank 1 was 10")
+
+
+def test_what_all_ranks_do_alike_accuses_nobody():
+    bimodal = np.random.default_rng(3).random(700) < 0.4  # long sequences
+    for everyone in (
+        lambda step: step / 20,
+        lambda step: 30.0 * (step > 300),
+        lambda step: 25.0 * bimodal[step],
+        lambda step: 60.0 * (step % 4 == 3),  # accumulation of gradients
+    ):
+        found = verdict(ranks=4, everyone=everyone)
+        assert found.kind in ("nobody", "alike")
+        assert not any(p.accuses for p in found.patterns)
+
+
+def test_a_log_that_ends_early_is_left_out():
+    logs = world(ranks=4, late=PATTERNS["every"])
+    logs[3] = logs[3].between(0, 60)
+    found = judge_logs(logs)
+    assert (found.ranks, found.steps) == ([1], 690)
+    assert found.notes == ["the step log of rank 3 ends early and was left out"]
+
+
 def test_who_has_more_to_do_before_a_slower_peer_computes_in_its_backward_is_not_waited_for():
     # rank 1 has 3 ms more before the ranks meet, and rank 0 computes 10 ms more where they do
     job = world(noise=0.01, tail=0.0, offset=0.0, late=lambda step, rank: 3.0 * (rank == 1))

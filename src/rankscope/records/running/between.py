@@ -9,7 +9,9 @@ from rankscope.limits import Rank, Step
 
 __all__ = ["OCCASIONS", "BetweenKind", "BetweenVerdict", "PatternKind", "SlowPattern"]
 
-PatternKind = Literal["always", "every", "since", "drifting", "spell", "bursts", "turns", "checkpoint", "evaluation"]
+PatternKind = Literal[
+    "always", "every", "since", "drifting", "spell", "bursts", "turns", "stall", "checkpoint", "evaluation"
+]
 OCCASIONS = ("checkpoint", "evaluation")
 """Kinds of patterns that the script intends: nobody is to blame for them."""
 BetweenKind = Literal["named", "turns", "alike", "nobody", "contended", "insufficient_data"]
@@ -21,7 +23,7 @@ class SlowPattern:
 
     kind: PatternKind
     """In all steps; in every n-th; from a step on; increasing; in one interval of steps; irregularly; several ranks,
-    each in every n-th step; with a checkpoint; with an evaluation."""
+    each in every n-th step; in single steps that are long by themselves; with a checkpoint; with an evaluation."""
     ranks: list[Rank] = field(default_factory=list)
     """The late ranks. Empty: all ranks take longer equally."""
     place: str = ""
@@ -52,8 +54,8 @@ class SlowPattern:
 
     @property
     def accuses(self) -> bool:
-        """Whether ranks are to blame for it."""
-        return bool(self.ranks) and self.kind not in OCCASIONS
+        """Whether ranks are to blame for it. What happened once, or a few times, may happen to any rank next."""
+        return bool(self.ranks) and self.kind not in (*OCCASIONS, "stall")
 
 
 @dataclass(kw_only=True)

@@ -84,6 +84,9 @@ def _steps(pattern: SlowPattern) -> str:
         "spell": f"{pattern.first:,} to {pattern.last or 0:,}",
         "bursts": f"now and then, {pattern.seen}",
         "turns": f"in turns, {regular}",
+        "stall": f"{pattern.first:,}"
+        if pattern.seen == 1
+        else f"{pattern.seen} single ones, from {pattern.first:,} on",
         "checkpoint": f"checkpoint, {regular}",
         "evaluation": f"evaluation, {regular}",
     }[pattern.kind]
