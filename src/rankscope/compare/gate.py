@@ -19,6 +19,7 @@ from rankscope.records.report import ClusterReport, VerdictKind
 __all__ = ["Condition", "Failure", "decide", "parse"]
 
 _GRAMMAR = re.compile(r"^\s*([a-z_]+)\s*(?:(<|>)\s*(\d+(?:\.\d+)?)\s*(%|ms|gib)?)?\s*$", re.IGNORECASE)
+_FIRST_WORD = re.compile(r"[a-z_]*")
 _COUNTED = {
     "launches": "launches",
     "syncs": "syncs",
@@ -29,6 +30,8 @@ _COUNTED = {
 }
 """Word -> row of counts."""
 _TIMED = ("slower", "step")
+_UNITS = {"slower": ("%",), "step": ("%", "ms"), "memory": ("%", "gib")}
+_OF_COUNTS = ("", "%")
 _VERDICTS = {"slow_rank": "straggler", **{str(kind): str(kind) for kind in get_args(VerdictKind)}}
 """Word -> kind of verdict or finding."""
 _WORDS = (*_TIMED, "memory", *_COUNTED, *_VERDICTS)
@@ -71,7 +74,10 @@ def parse(text: str) -> list[Condition]:
 
 def _parse(text: str) -> Condition:
     found = _GRAMMAR.match(text)
-    word = found[1].lower() if found else text.strip().partition(" ")[0]
+    word = found[1].lower() if found else _FIRST_WORD.match(text.strip().lower())[0]  # type: ignore[index]
+    if found is None and word in _WORDS:
+        forms = word if word in _VERDICTS else _forms(word)
+        raise ConfigError(f"--fail-if {text.strip()!r} is no condition; write {forms}; commas separate conditions")
     if found is None or word not in _WORDS:
         near = get_close_matches(word, _WORDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"words are {', '.join(_WORDS)}"
@@ -81,11 +87,14 @@ def _parse(text: str) -> Condition:
         if limit is not None:
             raise ConfigError(f"--fail-if {text.strip()!r}: {word} has no number; write it alone")
         return Condition(text.strip(), word)
-    allowed = {"slower": {"%"}, "step": {"%", "ms"}, "memory": {"%", "gib"}}.get(word, {"", "%"})
-    if limit is None or sign != ">" or unit not in allowed:
-        units = " or ".join(f"{word} > 5{' ' if u else ''}{u}" for u in sorted(allowed))
-        raise ConfigError(f"--fail-if {text.strip()!r} is no condition; write {units}")
+    if limit is None or sign != ">" or unit not in _UNITS.get(word, _OF_COUNTS):
+        raise ConfigError(f"--fail-if {text.strip()!r} is no condition; write {_forms(word)}")
     return Condition(text.strip(), word, float(limit), unit)
+
+
+def _forms(word: str) -> str:
+    """Return how conditions on a number are written."""
+    return " or ".join(f"{word} > 5{' ' if unit else ''}{unit}" for unit in _UNITS.get(word, _OF_COUNTS))
 
 
 def decide(

@@ -57,6 +57,51 @@ def test_the_oldest_run_stays_and_others_make_room(tmp_path, make_side) -> None:
     assert (count, len(names), names[0], names[1], names[-1]) == (KEPT, KEPT, "run0", "run4", f"run{KEPT + 2}")
 
 
+def test_neither_a_run_twice_nor_a_report_alone_is_put_in(store: Store, make_side) -> None:
+    store.put("gpt", run(make_side), "2026-01-01", replace=True)
+    with pytest.raises(ConfigError, match="run is in baseline gpt already"):
+        store.put("gpt", run(make_side), "2026-01-01", replace=False)
+    alone = run(make_side)
+    alone.ranks, alone.unrecorded_ms = [], np.empty(0)
+    with pytest.raises(ConfigError, match="only a report"):
+        store.put("gpt", alone, "2026-01-02", replace=False)
+    assert store.count("gpt") == 1
+
+
+def test_two_jobs_may_add_a_run_at_the_same_time(store: Store, make_side, monkeypatch) -> None:
+    """Both have listed the same files before either writes its own."""
+    store.put("gpt", run(make_side, name="first"), "", replace=True)
+    listed = store._places("gpt")
+    for name in ("one", "other"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Store, "_places", lambda *_: listed)
+            store.put("gpt", run(make_side, name=name), "", replace=False)
+    names = [own.name for own in store.runs("gpt")]
+    assert (names[0], sorted(names)) == ("first", ["first", "one", "other"])
+
+
+def test_a_run_that_another_job_removes_is_left_out(tmp_path, make_side, monkeypatch) -> None:
+    store = Store(str(tmp_path))
+    for name in ("one", "other"):
+        store.put("gpt", run(make_side, name=name), "", replace=False)
+    listed = [str(path) for path in sorted((tmp_path / "gpt").iterdir())]
+    (tmp_path / "gpt" / listed[0]).unlink()
+    monkeypatch.setattr(Store, "_places", lambda *_: listed)
+    assert [own.name for own in store.runs("gpt")] == ["other"]
+    assert store.put("gpt", run(make_side, name="new"), "", replace=True) == 1  # removes both
+    assert not (tmp_path / "gpt" / listed[1]).exists()
+
+
+def test_files_of_earlier_versions_and_large_numbers_are_in_order(tmp_path, make_side) -> None:
+    store = Store(str(tmp_path))
+    for number in ("0001", "9999", "10000"):
+        store.put("gpt", run(make_side, name=number), "", replace=False)
+        newest = max((tmp_path / "gpt").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        newest.rename(tmp_path / "gpt" / f"{number}.json.gz")
+    store.put("gpt", run(make_side, name="10001"), "", replace=False)
+    assert [own.name for own in store.runs("gpt")] == ["0001", "9999", "10000", "10001"]
+
+
 def test_unusable_runs_are_refused_with_a_reason(tmp_path, make_side) -> None:
     store = Store(str(tmp_path))
     with pytest.raises(ConfigError, match="there is no baseline gpt"):
@@ -71,6 +116,8 @@ def test_unusable_runs_are_refused_with_a_reason(tmp_path, make_side) -> None:
     file.write_bytes(gzip.compress(b"{}"))
     with pytest.raises(ForeignFileError, match="name: is missing"):
         store.runs("gpt")
+    with pytest.raises(RunDirError, match="is a file"):
+        Store(str(file)).names()
     with pytest.raises(RunDirError, match="cannot be used as a place"):
         Store("nosuchprotocol://x").names()
 

@@ -101,7 +101,10 @@ def test_memory_in_gib(make_side) -> None:
         ("launches > 5 ms", "write launches > 5"),
         ("slow_rank > 1", "has no number"),
         ("step < 3 ms", "no condition"),
-        ("; rm", "no condition"),
+        ("; rm", "no condition; words are"),
+        ("slower >= 5 %", "write slower > 5 %"),
+        ("launches > 0;slow_rank", "write launches > 5 or launches > 5 %; commas"),
+        ("slow_rank!", "write slow_rank; commas"),
     ],
 )
 def test_other_words_are_refused_with_the_nearest(text: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,18 @@ def test_markdown_is_short_and_plain(diffs: list[RunDiff]) -> None:
     assert len(text.splitlines()) < 60
     assert text.startswith("**Faster**: step ")
     assert "aten::mm \\[4096,4096\\]x\\[4096,4096\\]" in text
+
+
+def test_markdown_of_strange_names_notifies_nobody_and_fits_a_comment(diffs: list[RunDiff]) -> None:
+    strange = replace(diffs[0].step, kind="kernel", name="x@me #12 <b>`|", detail="&lt;", told=True, ranks=[])
+    diff = replace(diffs[0], rows=[strange], before=replace(diffs[0].before, name="a`b\nc"))
+    text = DIFF_WRITERS["markdown"]([diff])
+    assert "x@&#8203;me #&#8203;12 \\<b\\>\\`\\|; &amp;lt;" in text
+    assert "`a'b c` -> `ddp_healthy`" in text
+    many = [replace(diff, rows=[replace(strange, name="n" * 5000)])] * 20
+    cut = DIFF_WRITERS["markdown"](many)
+    assert len(cut) < 65_536
+    assert cut.endswith("`--format html` has all of it.\n")
 
 
 def test_the_page_needs_nothing_from_elsewhere(diffs: list[RunDiff]) -> None:

@@ -13,7 +13,7 @@ from rankscope.compare.show.wording import scaling_efficiency, steps_line
 from rankscope.compare.sides.noise import block_length, of_difference, of_runs, within_run
 from rankscope.compare.sides.side import summary_of
 from rankscope.records.report import Action, Finding
-from rankscope.records.rows import HealthRow
+from rankscope.records.rows import HealthRow, StepRow
 
 NOISE = np.random.default_rng(3).normal(0, 0.2, 400)
 
@@ -104,6 +104,24 @@ def test_steps_that_follow_the_pace_of_all_kernels_show_no_change_of_the_program
     # 18 ms of kernels take 4.5 longer, which is no reason for 12 ms, nor for the other kernels' 6
     assert compare(before, make_side(slow, step_ms=list(32 + NOISE[200:]))).verdict == "slower"
     assert compare(before, make_side(kernels, step_ms=list(24.5 + NOISE[200:]))).verdict == "slower"
+
+
+def test_of_a_report_alone_only_its_steps_are_compared(make_side) -> None:
+    """The steps 20, 30, 31, 32 of one window: three count, with a mean of 31. Nothing is called gone."""
+    kept = make_side()
+    kept.ranks = []
+    kept.report.steps = [
+        StepRow(
+            attempt=0, window=0, step=step, rank=rank, duration_ms=ms, compute_ms=0, comm_ms=0, exposed_comm_ms=0,
+            idle_ms=0, lateness_ms=None, input_ms=0,
+        )
+        for rank in (0, 1)
+        for step, ms in enumerate((20.0, 30.0, 31.0, 32.0))
+    ]  # fmt: skip
+    assert kept.step_ms.tolist() == [30.0, 31.0, 32.0]
+    diff = compare(make_side(), kept)
+    assert (diff.after.step_ms, diff.after.steps, diff.rows) == (31.0, 3, [])
+    assert diff.step.noise > of_difference(np.array([20.0, 20.01, 20.0]), kept.step_ms)
 
 
 def larger(side, size: int = 4):

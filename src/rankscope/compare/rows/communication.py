@@ -26,6 +26,8 @@ F64 = NDArray[np.float64]
 
 def communication_rows(before: Side, after: Side) -> list[DiffRow]:
     """Return a row for each kind of collective, and one for the time that they waited for the last rank."""
+    if not (before.ranks and after.ranks):  # a report alone does not say which collectives there were
+        return []
     sized = other_size(before, after) is None
     ours, theirs = (_calls(side.ranks, sized=sized) for side in (before, after))
     floor = before.usual_changes["collective"]

@@ -70,6 +70,8 @@ class _Change:
 def work_rows(before: Side, after: Side) -> list[DiffRow]:
     """Return a row for each operator, shapes and module, one for kernels that overlapped communication, and one for the
     pace."""
+    if not (before.ranks and after.ranks):  # a report alone does not say which kernels there were
+        return []
     ours, theirs = paired(before.ranks, after.ranks)
     ranks = sorted({own.rank for own in before.ranks} & {own.rank for own in after.ranks})
     sides = [{rank: _of_rank(uses, rank) for rank in ranks} for uses in (ours, theirs)]

@@ -60,7 +60,15 @@ class Side:
             size = min(map(len, own), default=0)
             job = np.median(np.array([steps[:size] for steps in own]), axis=0) / 1e6 if size else np.empty(0)
             found += (job[1:] if len(job) > 1 else job).tolist()
-        return np.array(found, np.float64)
+        return np.array(found if self.ranks else self._reported_steps(), np.float64)
+
+    def _reported_steps(self) -> list[float]:
+        """Return the same from the report alone, where a step is the host's."""
+        windows: dict[tuple[int, int], dict[int, list[float]]] = {}
+        for row in self.report.steps:
+            windows.setdefault((row.attempt, row.window), {}).setdefault(row.step, []).append(row.duration_ms)
+        jobs = [[float(np.median(own)) for _, own in sorted(steps.items())] for _, steps in sorted(windows.items())]
+        return [ms for job in jobs for ms in (job[1:] if len(job) > 1 else job)]
 
 
 def read_side(path: Path, say: Say | None = None) -> Side:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankscope.compare.show.markdown import plain
 from rankscope.records.sweep import SweepResult
 from rankscope.sweeps.show.wording import COLUMNS, cells, lead, remarks, summary
 
@@ -10,16 +11,9 @@ __all__ = ["render"]
 
 def render(result: SweepResult) -> str:
     """Return the table and a description of the runs."""
-    lines = [f"**{_plain(result.name)}**: {_plain(summary(result))}", "", f"{'; '.join(lead(result))}.", ""]
+    lines = [f"**{plain(result.name)}**: {plain(summary(result))}", "", f"{plain('; '.join(lead(result)))}.", ""]
     lines += [f"| {' | '.join(COLUMNS)} |", f"| --- |{' ---: |' * (len(COLUMNS) - 1)}"]
     for place, row in enumerate(result.rows):
-        lines.append(f"| {' | '.join(_plain(cell) for cell in cells(row, first=not place))} |")
-    lines += ["", *(f"- {_plain(note)}" for note in remarks(result))]
+        lines.append(f"| {' | '.join(plain(cell) for cell in cells(row, first=not place))} |")
+    lines += ["", *(f"- {plain(note)}" for note in remarks(result))]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _plain(text: str) -> str:
-    """Escape text for Markdown and HTML."""
-    for sign in "\\`*_<>|[]~":
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("\n", " ")

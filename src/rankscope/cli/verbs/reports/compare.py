@@ -133,8 +133,11 @@ def baseline_verb(arguments: argparse.Namespace) -> int:
 
     store = Store(arguments.store or default_store())
     if arguments.action == "list":
-        for name in store.names():
-            print_utf8(f"{name}  {counted(len(store.runs(name)), 'run')}")
+        counts = {name: count for name in store.names() if (count := store.count(name))}
+        for name, count in counts.items():
+            print_utf8(f"{name}  {counted(count, 'run')}")
+        if not counts:
+            say(f"no baselines in {store.url}")
         return 0
     if arguments.name is None:
         raise ConfigError(f"baseline {arguments.action} takes the name of a baseline")
