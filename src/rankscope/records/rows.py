@@ -96,6 +96,9 @@ class StepRow:
     input_ms: float | None = None
     wait_ms: float | None = None
     lateness_ms: float | None = None
+    cost_ms: float | None = None
+    """By how much the job's step would be shorter without the rank's extra time (replay): 0 for a rank that makes no
+    other wait long enough to matter. None if the window was not replayed, or if a rank lacks the step."""
 
 
 @dataclass(kw_only=True)

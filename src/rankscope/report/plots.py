@@ -58,17 +58,19 @@ class Plots:
     def __dir__(self) -> list[str]:
         return ["breakdown", "efficiency", "gains", "map", "memory", "roofline", "step", "steps"]
 
-    def map(self, value: str = "lateness_ms") -> Figure:
+    def map(self, value: str | None = None) -> Figure:
         """Plot a number of each rank and step as colours.
 
         Args:
-            value: a column of ``report.table("steps")``: lateness_ms, duration_ms, compute_ms, idle_ms ...
+            value: a column of ``report.table("steps")``: cost_ms, lateness_ms, duration_ms, compute_ms, idle_ms ...
+                Default: the cost, by replay; lateness if no cost is known.
 
         Raises:
             AnalysisError: the report has no steps, or none with this number.
             ValueError: there is no such column.
         """
         rows = self._record.steps
+        value = value or ("cost_ms" if any(row.cost_ms is not None for row in rows) else "lateness_ms")
         if rows and not isinstance(getattr(rows[0], value, ""), (int, float, type(None))):
             raise ValueError(f"{value!r} is no column of the steps")
         known = {(row.rank, _step(row)): getattr(row, value) for row in rows if getattr(row, value) is not None}

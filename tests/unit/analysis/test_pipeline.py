@@ -116,6 +116,15 @@ def test_a_step_is_that_of_the_device(recorded) -> None:
 
 
 @pytest.mark.data
+def test_the_costs_of_the_steps_are_that_of_the_verdict(recorded) -> None:
+    report = analyze(recorded("ddp_slow_gpu"), hta=False)
+    costs = {rank: [row.cost_ms for row in report.steps if row.rank == rank] for rank in (0, 1)}
+    assert costs[0] == [0.0] * 4
+    assert sum(costs[1]) / 4 == pytest.approx(report.verdict.cost_ms_per_step)
+    assert report.verdict.why[2].endswith(f": {', '.join(f'{ms:.0f}' for ms in costs[1])} ms.")
+
+
+@pytest.mark.data
 def test_the_recorder_and_its_reason_are_reported(recorded) -> None:
     plain = {"trace": "t.json", "capture": "kineto"}
     late = {"trace": "t.json", "capture": "inline", "capture_reason": "libkineto had not asked"}

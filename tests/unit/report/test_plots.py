@@ -35,6 +35,9 @@ def test_steps_are_a_map_and_lines(report: Report) -> None:
     (map_,) = report.plot.map().data
     assert (list(map_.x), list(map_.y)) == (["13", "14"], ["0", "1"])
     assert [list(row) for row in map_.z] == [[-5.0, -6.0], [5.0, 6.0]]
+    costly = [replace(row, cost_ms=row.rank * 30.0) for row in report.record.steps]
+    (costs,) = Report(replace(report.record, steps=costly)).plot.map().data
+    assert [list(row) for row in costs.z] == [[0.0, 0.0], [30.0, 30.0]]
     lines = {line.name: list(line.y) for line in report.plot.steps().data}
     assert lines == {"rank 0": [100.0, 101.0], "rank 1": [102.0, 103.0]}
     assert [line.name for line in report.plot.steps(ranks=[1]).data] == ["rank 1"]

@@ -139,7 +139,7 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
         waits, matched = window.waits, window.matched
         late, counted = lateness(matched, waits), np.where(waits.early[matched.call], 0.0, waits.wait)
         for column, view in enumerate(window.views):
-            members = matched.of(column)
+            members, costs = matched.of(column), _costs(window, column)
             for index, usage in enumerate(window.steps[column]):
                 calls = members[waits.step[members] == index]
                 rows.append(
@@ -156,9 +156,22 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
                         input_ms=float(window.idle[column].step_inputs[index]) / 1e6,
                         wait_ms=float(counted[calls].sum()) / 1e6 if len(calls) else None,
                         lateness_ms=float(late[calls].mean()) / 1e6 if len(calls) else None,
+                        cost_ms=costs.get(index),
                     )
                 )
     return rows
+
+
+def _costs(window: WindowResult, column: int) -> dict[int, float]:
+    """Return index of a rank's step -> what the rank costs the job in it, ms."""
+    common = window.waits.steps.common
+    if window.refused is not None or column >= len(window.lateness) or window.views[column].rank in window.unsound:
+        return {}
+    gains = window.lateness[column].gains
+    if len(gains) != len(common):
+        return {}
+    own = np.flatnonzero(np.isin(window.waits.steps.of_rank(window.views[column], column), common))
+    return dict(zip(own.tolist(), (gains.clip(0.0) / 1e6).tolist(), strict=True))
 
 
 def group_rows(windows: Sequence[WindowResult]) -> list[GroupRow]:

@@ -238,7 +238,7 @@
       const skip = Math.max(1, Math.ceil(longest / (cell / per)));
       for (let c = 0; c < across; c += skip) {
         const x = left + (Math.floor(c / per) + 0.5) * cell;
-        if (x + longest / 2 <= width + 10) context.fillText(feet[c], x, top + rows * row + 12);
+        if (x + longest / 2 <= width + 5) context.fillText(feet[c], x, top + rows * row + 12);
       }
       context.fillStyle = variable("--accent");
       context.font = `bold 12px ${font}`;

@@ -14,6 +14,13 @@ from rankscope.report.sections.ranks import ranks, time
 __all__ = ["MAX_CELLS", "METRICS", "SECTION", "heatmap", "waits_for_input"]
 
 METRICS: dict[str, Metric] = {
+    "step.cost_ms": Metric(
+        "Steps",
+        "Cost",
+        "ms",
+        "How much shorter this step would be without this rank's extra time, by replay.",
+        "0 for a rank that makes no other wait long enough to matter. On a busy machine, time without a CPU is in it.",
+    ),
     "lateness_ms": Metric(
         "Steps",
         "Lateness",
@@ -55,6 +62,7 @@ MAX_CELLS = 24_000
 """Above this number of cells neighbouring steps share a column, to keep the page small and fast."""
 
 _SHOWN = {
+    "cost_ms": "step.cost_ms",
     "lateness_ms": "lateness_ms",
     "duration_ms": "duration_ms",
     "exposed_comm_ms": "step.exposed_comm_ms",
