@@ -57,6 +57,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
 
     Raises:
         ConfigError: a folder, key, group or value does not exist, or a value is out of its limits.
+        OSError: the current folder was removed.
     """
     for word in overrides:
         if not re.match(r"~|[^\s=]+=", word):
@@ -74,6 +75,8 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> Compo
         except (HydraException, OmegaConfBaseException, UserWarning, TypeError) as error:
             raise ConfigError(_explain(error, config_dirs)) from error
         except (YAMLError, OSError, UnicodeDecodeError) as error:
+            if not config_dirs and isinstance(error, OSError):  # no mistake of the user's, so a job runs all the same
+                raise OSError(f"Hydra asks for the current folder: {error.strerror}") from error
             raise ConfigError(f"a file of --config-dir cannot be read: {' '.join(str(error).split())}") from error
         return Composed(
             config=config,

@@ -133,3 +133,12 @@ def test_leaves_no_trace(overrides: list[str], tmp_path: Path, monkeypatch: pyte
     assert not GlobalHydra.instance().is_initialized()
     assert (list(root.handlers), root.level) == before
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_current_folder_the_settings_are_not_to_blame(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(OSError, match=r"current folder: No such file"):
+        compose([])

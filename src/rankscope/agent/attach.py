@@ -24,6 +24,8 @@ __all__ = ["Attached", "attach"]
 _PATIENCE_S = 60.0
 """Limit for the process that begins the run, which itself waits at most 10 s for the run directory and 30 s for other
 processes."""
+_closed = False
+"""Whether recording in this process has been ended by :meth:`Attached.close`."""
 
 
 class Attached:
@@ -42,9 +44,11 @@ class Attached:
     def close(self) -> None:
         """End recording in this process. This is for notebooks, whose process continues. The report is written when all
         processes of the run have called this or have exited. Raises nothing."""
+        global _closed  # noqa: PLW0603 - of this process, as the agent is
         spool, self._spool = self._spool, None
         if spool is None:
             return
+        _closed = True
         with contextlib.suppress(Exception):
             session = sys.modules.get("rankscope.agent.session")
             if session is not None:
@@ -66,13 +70,27 @@ def attach(
     settings: Sequence[str] = (),
 ) -> Attached:
     """See :func:`rankscope.attach`."""
-    if disabled(os.environ) or "rankscope.agent.session" in sys.modules or "rankscope.agent.bootstrap" in sys.modules:
+    if disabled(os.environ):
+        return Attached()
+    if "rankscope.agent.session" in sys.modules or "rankscope.agent.bootstrap" in sys.modules:
+        if _closed:
+            _warn("this process has been recorded, which is possible once; restart it, in a notebook its kernel")
         return Attached()
     try:
         return _attach(run_dir, schedule, settings)
     except Exception as error:  # errors of rankscope must not stop the job
-        warnings.warn(f"rankscope does not record: {' '.join(str(error).split())}", RuntimeWarning, stacklevel=3)
+        _warn(" ".join(str(error).split()))
         return Attached()
+
+
+def _warn(why: str) -> None:
+    """Warn at the caller's line; where warnings are errors (``python -W error``), only write to standard error."""
+    message = f"rankscope does not record: {why}"
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+    except RuntimeWarning:
+        with contextlib.suppress(Exception):
+            sys.stderr.write(f"{message}\n")
 
 
 def _attach(run_dir: Path | str | None, schedule: str | Mapping[str, int] | None, settings: Sequence[str]) -> Attached:

@@ -35,8 +35,8 @@ class NodeResult:
 
 _MOST_MESSAGES = 20
 _NOT_ARMED = (
-    "no rank reached `import torch` under the agent: the command failed before it, runs Python with -I or -E, which "
-    "ignore PYTHONPATH, or sets PYTHONPATH anew: add to it (PYTHONPATH=src:$PYTHONPATH)"
+    "no rank reached `import torch` under the agent: the command failed before it, runs Python with -I or -E or an "
+    "empty environment, or sets PYTHONPATH anew instead of adding to it (PYTHONPATH=src:$PYTHONPATH)"
 )
 _NO_STEP = (
     "no training step was seen: no torch.optim optimizer stepped, no DDP or FSDP2 model ran forward, no DataLoader was "
