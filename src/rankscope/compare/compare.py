@@ -18,6 +18,9 @@ from rankscope.records.rank_window import RankWindow
 
 __all__ = ["compare"]
 
+UNSEEN = 0.1
+"""Share of the step. If a longer change is within the noise, that it was not seen says little."""
+
 
 def compare(before: Side, after: Side, *, force: bool = False, scale: bool = False) -> RunDiff:
     """Compare a run with an older one.
@@ -46,6 +49,11 @@ def compare(before: Side, after: Side, *, force: bool = False, scale: bool = Fal
     if verdict == "not_comparable":
         notes += [f"whether {own.promised_ms:.1f} ms {own.text} were gained is not decided" for own in promised]
         promised = []
+    if verdict == "same" and step.before and step.noise is not None and step.noise > UNSEEN * step.before:
+        notes.append(
+            f"a step longer by up to {100 * step.noise / step.before:.0f} % would not be seen: repeat the runs "
+            "(rankscope baseline set NAME RUN RUN RUN), or let rankscope sweep alternate them"
+        )
     titles = [{(f.kind, tuple(f.ranks)): f.title for f in side.report.findings} for side in (before, after)]
     return RunDiff(
         verdict=verdict,

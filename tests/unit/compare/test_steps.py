@@ -30,6 +30,9 @@ def test_unrecorded_steps_decide(make_side, factor: float, verdict: str) -> None
 def test_repeated_runs_of_a_baseline_replace_the_assumed_noise(make_side) -> None:
     before, after = make_side(step_ms=list(20 + NOISE[:200])), make_side(step_ms=list(20.6 + NOISE[200:]))
     assert compare(before, after).verdict == "same"
+    assert not any("would not be seen" in note for note in compare(before, after).notes)
+    drifting = make_side(step_ms=list(np.linspace(18, 23, 200)))
+    assert any("would not be seen: repeat the runs" in note for note in compare(before, drifting).notes)
     before.replicates = [summary_of(make_side(step_ms=list(20 + off + NOISE[:200]))) for off in (0.01, -0.01, 0.02, 0)]
     assert compare(before, after).verdict == "slower"
     before.replicates = [summary_of(make_side(step_ms=list(20 + off + NOISE[:200]))) for off in (0.5, -0.5, 0.9, 0)]
